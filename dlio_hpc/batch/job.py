@@ -1,0 +1,139 @@
+"""job.json: what was submitted, and every state seen, with times. The files in the job's folder are the only memory."""
+
+import os
+import time
+from pathlib import Path
+
+from msgspec import Struct, structs
+
+from dlio_hpc import document, rundir
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, State
+from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.plan import Plan
+
+# What job.sh leaves in exit_status, beside 0 and the failures.
+_TIME_LIMIT, _CANCELLED = 124, 143
+
+
+class Sighting(Struct, frozen=True):
+    """A state and when it was first seen (UTC)."""
+
+    state: State
+    time: str
+
+
+class Job(Struct, frozen=True):
+    """One batch job."""
+
+    job: str
+    study: str
+    site: str
+    scheduler: str
+    host: str
+    command: str
+    batch_id: str | None
+    states: tuple[Sighting, ...]
+    schema: int = 1
+
+    @property
+    def state(self) -> State:
+        return self.states[-1].state
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+
+def planned(plan: Plan, command: str) -> Job:
+    """A job that nothing has been told of yet."""
+    sighting = Sighting("planned", _utc())
+    return Job(plan.job, plan.study, plan.site.name, plan.site.scheduler, _host(), command, None, (sighting,))
+
+
+def seen(job: Job, state: State) -> Job:
+    """The job with `state` as its newest, if it is news."""
+    if job.state == state:
+        return job
+    return structs.replace(job, states=(*job.states, Sighting(state, _utc())))
+
+
+def save(directory: Path, job: Job) -> None:
+    rundir.write(directory / rundir.JOB, document.encode(job))
+
+
+def load(directory: Path) -> Job:
+    """The job in `directory`; ConfigError when there is none."""
+    path = directory / rundir.JOB
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise ConfigError(f"{directory} is no job's directory: cannot read {rundir.JOB}: {fault.strerror}") from fault
+    return document.decode(content, Job, str(path))
+
+
+def load_plan(directory: Path) -> Plan:
+    """The plan of the job in `directory`; ConfigError when there is none."""
+    path = directory / rundir.PLAN
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise ConfigError(f"{directory} is no job's directory: cannot read {rundir.PLAN}: {fault.strerror}") from fault
+    return document.decode(content, Plan, str(path))
+
+
+def refresh(directory: Path) -> Job:
+    """The job with its state as of now, recorded when it is news: exit_status first, the batch system second."""
+    job = load(directory)
+    if job.ended:
+        return job
+    state = _exit_state(directory) or _scheduler_state(job) or _exit_state(directory) or "lost"
+    if state != job.state:
+        job = seen(job, state)
+        save(directory, job)
+    return job
+
+
+def cancel(directory: Path) -> Job:
+    """Ask the batch system to end the job, unless it has ended by itself."""
+    job = refresh(directory)
+    if not job.ended and job.batch_id is not None:
+        _require_host(job)
+        SCHEDULERS[job.scheduler].cancel(job.batch_id)
+    return job
+
+
+def exit_status(directory: Path) -> int | None:
+    """What the job script ended with; None when it has not, or was killed before it could say."""
+    try:
+        return int((directory / rundir.EXIT_STATUS).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _exit_state(directory: Path) -> State | None:
+    status = exit_status(directory)
+    if status is None:
+        return None
+    if status == 0:
+        return "completed"
+    return {_TIME_LIMIT: "timeout", _CANCELLED: "cancelled"}.get(status, "failed")  # type: ignore[return-value]
+
+
+def _scheduler_state(job: Job) -> State | None:
+    if job.batch_id is None:
+        return job.state  # submission was interrupted before its answer was written down
+    _require_host(job)
+    return SCHEDULERS[job.scheduler].state(job.batch_id)
+
+
+def _require_host(job: Job) -> None:
+    if job.scheduler == "local" and job.host != _host():
+        raise InfrastructureError(f"job {job.job} runs on {job.host}; ask about it there")
+
+
+def _host() -> str:
+    return os.uname().nodename
+
+
+def _utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -1,0 +1,57 @@
+"""From a plan to a running job."""
+
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dlio_hpc import document, rundir
+from dlio_hpc.batch import job, jobscript, launchers
+from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.plan import Plan
+
+
+def submit(plan: Plan) -> job.Job:
+    """Write the job's directory and hand its script to the batch system; returns as soon as that has taken it."""
+    _check_launch(plan)
+    scheduler = SCHEDULERS[plan.site.scheduler]
+    directory = Path(plan.directory)
+    record = job.planned(plan, scheduler.command(plan))
+    _write(directory, plan, record)
+    record = replace(record, batch_id=scheduler.submit(plan))
+    record = job.seen(record, "submitted")
+    job.save(directory, record)
+    return record
+
+
+def _write(directory: Path, plan: Plan, record: job.Job) -> None:
+    try:
+        directory.mkdir(parents=True)
+        rundir.write(directory / rundir.PLAN, document.encode(plan))
+        script = directory / rundir.SCRIPT
+        rundir.write(script, jobscript.render(plan).encode())
+        script.chmod(0o755)
+        job.save(directory, record)
+    except OSError as fault:
+        raise InfrastructureError(
+            f"cannot write the job's directory {directory}: {fault.strerror}; choose another --runs"
+        ) from fault
+
+
+def _check_launch(plan: Plan) -> None:
+    """On this computer, what the ranks need can be looked for before anything is written."""
+    if plan.site.scheduler != "local":
+        return
+    launcher = launchers.locate(plan.site.launcher.command, plan.python)
+    missing = None if shutil.which(launcher) else launcher
+    if plan.python == sys.executable and not importlib.util.find_spec("mpi4py"):
+        missing = "mpi4py"
+    if missing:
+        raise InfrastructureError(
+            f"{missing} was not found: pip install 'dlio-hpc[mpi]' brings MPI along, or name your own launcher in a site "
+            f"profile (launcher.command); searched beside {os.path.dirname(plan.python)} and PATH"
+        )

@@ -1,0 +1,56 @@
+"""The commands: the only place that prints and exits."""
+
+import os
+import sys
+
+from dlio_hpc import __version__
+
+
+def main() -> None:
+    """dlio-hpc."""
+    _run("dlio-hpc", sys.argv[1:])
+
+
+def submit() -> None:
+    """dlio-submit, which is dlio-hpc submit."""
+    _run("dlio-submit", ["submit", *sys.argv[1:]])
+
+
+def _run(program: str, arguments: list[str]) -> None:
+    if arguments[-1:] == ["--version"]:
+        print(f"{program} {__version__}")  # before click is imported: login nodes ask for it often
+        return
+
+    import click
+
+    from dlio_hpc.cli.verbs import cli
+    from dlio_hpc.errors import DlioError, Incomplete
+
+    code: object = 0
+    try:
+        if program == "dlio-submit":
+            command = cli.get_command(click.Context(cli), "submit")
+            assert command is not None
+            code = command.main(arguments[1:], prog_name=program, standalone_mode=False)
+        else:
+            code = cli.main(arguments, prog_name=program, standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as fault:
+        fault.show()
+        code = fault.exit_code
+    except DlioError as fault:
+        _complain(program, str(fault))
+        code = fault.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _complain(program, "interrupted")
+        code = Incomplete.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output has seen enough
+    except OSError as fault:
+        _complain(program, str(fault))
+        code = DlioError.exit_code
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _complain(program: str, message: str) -> None:
+    print(f"{program}: {message}", file=sys.stderr)

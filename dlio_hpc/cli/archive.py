@@ -1,0 +1,55 @@
+"""dlio-hpc archive: verify, list, extract."""
+
+from pathlib import Path
+
+import click
+
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import InvalidRun
+
+_ARCHIVES = click.argument("archives", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ARCHIVE...")
+
+
+@click.group(context_settings=SETTINGS)
+def archive() -> None:
+    """Verify, list and extract jobs' archives (NAME.tar.zst)."""
+
+
+@archive.command()
+@_ARCHIVES
+def verify(archives: tuple[Path, ...]) -> int:
+    """Check every byte of each ARCHIVE against its checksum and manifest; exit code 3 when one is broken."""
+    from dlio_hpc.archive import faults
+
+    broken = 0
+    for path in archives:
+        found = faults(path)
+        broken += bool(found)
+        if not found:
+            click.echo(f"{path}: sound")
+        for fault in found:
+            console.say(f"{path}: {fault}")
+    return InvalidRun.exit_code if broken else 0
+
+
+@archive.command("list")
+@_ARCHIVES
+def list_members(archives: tuple[Path, ...]) -> None:
+    """List the members of each ARCHIVE with their sizes in bytes."""
+    from dlio_hpc.archive import entries
+
+    for path in archives:
+        for name, size in entries(path):
+            click.echo(f"{size:>12}  {name}")
+
+
+@archive.command()
+@_ARCHIVES
+@option("--to", type=click.Path(path_type=Path), metavar="DIR", default=".", show_default=True, help="Below which folder.")
+def extract(archives: tuple[Path, ...], to: Path) -> None:
+    """Verify each ARCHIVE, then extract the job's folder."""
+    from dlio_hpc.archive import extract as unpack
+
+    for path in archives:
+        click.echo(str(unpack(path, to)))

@@ -1,0 +1,43 @@
+"""The verbs of dlio-hpc; a verb's module is imported when it is called."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+_VERBS = {
+    "submit": "submit", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs", "report": "report",
+    "archive": "archive", "sites": "catalogue", "workloads": "catalogue",
+}  # fmt: skip
+
+SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class _Verbs(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        module = importlib.import_module(f"dlio_hpc.cli.{_VERBS[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+
+@click.group(cls=_Verbs, context_settings=SETTINGS)
+@click.version_option(package_name="dlio-hpc")
+def cli() -> None:
+    """How does this storage serve deep learning? Runs, collects and reads benchmark jobs on batch systems.
+
+    Exit codes: 0 fine, 1 verdict failed, 2 usage or configuration, 3 invalid run or archive, 4 cached, 5 noisy,
+    6 infrastructure, 7 incomplete.
+    """
+
+
+def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
+    """A click option that is also the environment variable DLIO_HPC_NAME."""
+    long = next(name for name in names if name.startswith("--"))
+    variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
+    return click.option(*names, envvar=f"DLIO_HPC_{variable}", show_envvar=False, **settings)

@@ -1,0 +1,108 @@
+"""A dataset's folder: its files' names and the fingerprint file that says what lies there."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from dlio_hpc import document, rundir, units
+from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.plan import Run
+from dlio_hpc.workload import Dataset
+
+FINGERPRINT_FILE = "dlio-dataset.json"
+# Headers and directories of the formats, and the file system's own: room beyond the payload.
+_SPARE = 1.02
+
+
+class Fingerprint(Struct, frozen=True):
+    """What the folder holds. Not `complete`: its generation has begun and not ended."""
+
+    fingerprint: str
+    dataset: Dataset
+    complete: bool
+    schema: int = 1
+
+
+def file_path(run: Run, number: int) -> str:
+    """Names are computed, nobody lists the dataset."""
+    return os.path.join(run.dataset, f"{number:08}.{run.workload.dataset.format}")
+
+
+def mark(run: Run, complete: bool) -> None:
+    """Write the fingerprint file."""
+    content = Fingerprint(run.fingerprint, run.workload.dataset, complete)
+    rundir.write(Path(run.dataset, FINGERPRINT_FILE), document.encode(content))
+
+
+def is_complete(run: Run) -> bool:
+    """Does the dataset that `run` needs lie there whole? False: it may be generated.
+
+    ConfigError when something else lies in its place, InvalidRun when files of a whole dataset are gone.
+    """
+    folder = Path(run.dataset)
+    found = _fingerprint(folder)
+    if found is None:
+        if folder.exists() and any(folder.iterdir()):
+            raise ConfigError(f"{folder} holds files but no {FINGERPRINT_FILE}; choose another --data or move them away")
+        return False
+    if found.fingerprint != run.fingerprint:
+        differences = "; ".join(_differences(found.dataset, run.workload.dataset)) or "made by another version"
+        raise ConfigError(
+            f"the dataset in {folder} does not fit: {differences}. Choose another --data, or remove that folder"
+        )
+    if found.complete:
+        for number in {0, found.dataset.files - 1}:
+            if not os.path.exists(file_path(run, number)):
+                raise InvalidRun(f"{file_path(run, number)} is missing; remove the folder {folder} to have it made anew")
+    return found.complete
+
+
+def require(run: Run) -> None:
+    """The dataset lies there whole, or ConfigError says what lies there instead."""
+    if is_complete(run):
+        return
+    data = Path(run.dataset).parent
+    others = sorted(path.parent.name for path in data.glob(f"*/{FINGERPRINT_FILE}"))
+    there = f"there are: {', '.join(others)}" if others else "there is none"
+    raise ConfigError(f"no dataset {Path(run.dataset).name} in {data} ({there}); generate it with --generate auto")
+
+
+def check_space(run: Run) -> None:
+    """ConfigError when the file system has no room for the dataset."""
+    there = os.statvfs(run.dataset)
+    free = there.f_bavail * there.f_frsize
+    if free < run.bytes * _SPARE:
+        raise ConfigError(
+            f"the dataset needs {units.format_size(run.bytes * _SPARE)}, {run.dataset} has {units.format_size(free)} free; "
+            "choose another --data or a smaller --dataset-size"
+        )
+    if there.f_files and there.f_favail < run.workload.dataset.files:
+        raise ConfigError(
+            f"the dataset needs {run.workload.dataset.files} files, {run.dataset} has {there.f_favail} inodes left; "
+            "choose another --data or a smaller --dataset-size"
+        )
+
+
+def _fingerprint(folder: Path) -> Fingerprint | None:
+    try:
+        content = (folder / FINGERPRINT_FILE).read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as fault:
+        raise ConfigError(f"cannot read {folder / FINGERPRINT_FILE}: {fault.strerror}") from fault
+    return document.decode(content, Fingerprint, str(folder / FINGERPRINT_FILE))
+
+
+def _differences(found: Dataset, wanted: Dataset) -> list[str]:
+    there, here = _flat(msgspec.to_builtins(found)), _flat(msgspec.to_builtins(wanted))
+    return [f"{key} is {there.get(key)} there and {here[key]} in the plan" for key in here if here[key] != there.get(key)]
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {prefix + key: value}
+    return flat

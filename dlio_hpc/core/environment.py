@@ -1,0 +1,74 @@
+"""environment.json: what the job ran on, asked on the nodes themselves."""
+
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dlio_hpc import __version__, document, rundir
+from dlio_hpc.core.merge import Host
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+# What changes how the ranks run; never the whole environment, which may hold secrets.
+_VARIABLES = (
+    "COBALT_", "DARSHAN_", "DLIO_HPC_", "FI_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_", "OMPI_",
+    "OMP_", "PALS_", "PBS_", "PMI", "PYTHONPATH", "ROMIO_", "SLURM_", "UCX_",
+)  # fmt: skip
+
+
+def host() -> Host:
+    """This rank's node."""
+    return Host(os.environ.get("SLURMD_NODENAME") or os.uname().nodename, _read("/proc/sys/kernel/random/boot_id"))
+
+
+def versions() -> dict[str, str]:
+    """The software that the figures depend on."""
+    import h5py
+    import mpi4py
+    import numpy as np
+    from mpi4py import MPI
+
+    return {
+        "dlio_hpc": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "h5py": h5py.__version__,
+        "hdf5": h5py.version.hdf5_version,
+        "mpi4py": mpi4py.__version__,
+        "mpi": MPI.Get_library_version().strip("\0 \n").splitlines()[0],
+    }
+
+
+def write(comm: "Intracomm", directory: Path) -> None:
+    """Collected from one rank a node, written by rank 0."""
+    nodes = {node["host"]: node for node in comm.gather(_node()) or []}
+    if comm.rank == 0:
+        variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
+        content = {
+            "versions": versions(),
+            "executable": sys.executable,
+            "nodes": list(nodes.values()),
+            "variables": variables,
+        }
+        rundir.write(directory / rundir.ENVIRONMENT, document.encode(content))
+
+
+def _node() -> dict[str, Any]:
+    model = [line.partition(":")[2].strip() for line in _read("/proc/cpuinfo").splitlines() if "model name" in line]
+    return {
+        "host": host().name,
+        "kernel": platform.release(),
+        "cpu": model[0] if model else platform.processor(),
+        "cores": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+    }
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,27 @@
+"""No storage behind it: reading costs nothing, so what is left is the cost of the tool itself."""
+
+from collections.abc import Iterable
+
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.formats.format import Paths, Rows, Samples
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.workload import Dataset, Workload
+
+
+def write(path: str, dataset: Dataset, pieces: Iterable[memoryview]) -> None:
+    """There is nothing to write."""
+
+
+def reader(workload: Workload, paths: Paths) -> "Null":
+    return Null()
+
+
+class Null:
+    """Counts a read a sample, and no bytes: none arrive."""
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        for _ in range(len(samples)):
+            tally.add(now(), 0)
+
+    def close(self) -> None:
+        """There is nothing open."""

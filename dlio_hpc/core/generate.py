@@ -1,0 +1,71 @@
+"""Write the dataset: all ranks, each a contiguous part of the files."""
+
+import os
+from typing import TYPE_CHECKING
+
+from dlio_hpc.core import clock, content, dataset
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.progress import Progress
+from dlio_hpc.errors import DlioError, InfrastructureError
+from dlio_hpc.plan import Run, share
+from dlio_hpc.results import Generated
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def generate(comm: "Intracomm", run: Run, progress: Progress) -> Generated:
+    """The dataset, made or found; every file is on storage (fsync) before the folder is marked complete.
+
+    Raises on every rank what rank 0 found wrong with the folder.
+    """
+    started = clock.now()
+    if _prepared(comm, run):
+        return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
+    started = clock.now()
+    written = _write_share(comm.rank, comm.size, run, progress)
+    clock.barrier(comm)
+    wall_s = clock.now() - started
+    total: int = comm.allreduce(written)
+    if comm.rank == 0:
+        dataset.mark(run, complete=True)
+    clock.barrier(comm)
+    return Generated(False, run.dataset, run.workload.dataset.files, total, wall_s, total / wall_s / 1e6)
+
+
+def _prepared(comm: "Intracomm", run: Run) -> bool:
+    """True when the dataset lies there; else its folder is ready to be filled."""
+    verdict: bool | DlioError = False
+    if comm.rank == 0:
+        try:
+            verdict = dataset.is_complete(run)
+            if not verdict:
+                os.makedirs(run.dataset, exist_ok=True)
+                dataset.check_space(run)
+                dataset.mark(run, complete=False)
+        except DlioError as fault:
+            verdict = fault
+        except OSError as fault:
+            verdict = InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data")
+    verdict = comm.bcast(verdict)
+    if isinstance(verdict, DlioError):
+        raise verdict
+    return verdict
+
+
+def _write_share(rank: int, ranks: int, run: Run, progress: Progress) -> int:
+    """This rank's files; the bytes they have on the file system."""
+    layout = run.workload.dataset
+    write = FORMATS[layout.format].write
+    size = layout.samples_per_file * layout.sample.size
+    first, last = share(layout.files, ranks, rank)
+    written = 0
+    for number in range(first, last):
+        path = dataset.file_path(run, number)
+        try:
+            write(path, layout, content.pieces(number * size, size))
+            written += os.path.getsize(path)
+        except OSError as fault:
+            raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
+        progress.show(number + 1 - first, last - first, "files", f"{written / 1e6:.0f} MB written by rank 0")
+    return written

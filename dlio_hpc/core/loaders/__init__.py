@@ -1,0 +1,1 @@
+"""Loaders: how batches come to the training loop."""

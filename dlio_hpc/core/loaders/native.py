@@ -1,0 +1,76 @@
+"""The native loader: reader threads fill reused buffers ahead of the training loop, in the order of the epoch."""
+
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.core.formats.format import Reader, Rows
+from dlio_hpc.core.order import Order
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.workload import Workload
+
+
+class Batch(NamedTuple):
+    """One step's samples, a row each, valid until the next batch is asked for; and what reading them did."""
+
+    rows: Rows
+    tally: Tally
+
+
+class NativeLoader:
+    """`read_threads` take a batch each; `prefetch` batches are read ahead, 0 leaves reading to the caller."""
+
+    def __init__(self, workload: Workload, reader: Reader) -> None:
+        self._reader = reader
+        self._batch_size = workload.reader.batch_size
+        self._ahead = workload.reader.batches_ahead
+        self._threads = ThreadPoolExecutor(workload.reader.read_threads, "reader") if self._ahead else None
+        shape = (self._batch_size, workload.dataset.sample.size)
+        self._buffers = deque(np.empty(shape, np.uint8) for _ in range(self._ahead + 1))
+
+    def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
+        """`steps` batches over the positions `first` to `last` of `order`; the last ones may be short, or empty."""
+        parts = (
+            (min(start, last), min(start + self._batch_size, last))
+            for start in range(first, first + steps * self._batch_size, self._batch_size)
+        )
+        if self._threads is None:
+            for begin, end in parts:
+                yield self._read(order, begin, end, self._buffers[0])
+        else:
+            yield from self._read_ahead(self._threads, order, parts)
+        self._reader.close()
+
+    def _read_ahead(
+        self, threads: ThreadPoolExecutor, order: Order, parts: Iterator[tuple[int, int]]
+    ) -> Iterator[Batch]:
+        pending: deque[tuple[Future[Batch], Rows]] = deque()
+        free = self._buffers.copy()
+
+        def submit() -> None:
+            for begin, end in parts:
+                buffer = free.popleft()
+                pending.append((threads.submit(self._read, order, begin, end, buffer), buffer))
+                return
+
+        for _ in range(self._ahead):
+            submit()
+        while pending:
+            future, buffer = pending.popleft()
+            submit()
+            yield future.result()
+            free.append(buffer)
+
+    def _read(self, order: Order, begin: int, end: int, buffer: Rows) -> Batch:
+        tally = Tally()
+        rows = buffer[: end - begin]
+        self._reader.read(order.samples(begin, end), rows, tally)
+        return Batch(rows, tally)
+
+    def close(self) -> None:
+        """Let the threads end; what they have not begun is dropped."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)

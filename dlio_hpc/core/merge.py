@@ -1,0 +1,180 @@
+"""The ranks' recordings put together: memory and time grow with ranks x steps, not with samples."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dlio_hpc import rundir
+from dlio_hpc.core import clock, measures
+from dlio_hpc.core.train import BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, Recording
+from dlio_hpc.plan import Run
+from dlio_hpc.results import Epoch, SlowestRank, Summary
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+class Host(NamedTuple):
+    """Where a rank runs; ranks with one boot id share a clock."""
+
+    name: str
+    boot: str
+
+
+class Merged(NamedTuple):
+    """All ranks, on rank 0. steps: (ranks, epochs, steps, 6) in rank 0's clock. histogram: (ranks, bins).
+    totals: (ranks, 6), see `_totals`. storage_bytes: (ranks, epochs)."""
+
+    hosts: list[Host]
+    offsets: Floats
+    steps: Floats
+    histogram: measures.Counts
+    totals: Floats
+    storage_bytes: Floats
+
+
+# Columns of Merged.totals.
+_OPENS, _OVERHEAD, _IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(6)
+
+
+def gather(comm: "Intracomm", host: Host, recording: Recording) -> Merged | None:
+    """Everything on rank 0, None elsewhere."""
+    hosts = comm.allgather(host)
+    offset = clock.offset_to_root(comm, [other.boot for other in hosts])
+    steps = recording.steps.copy()
+    steps[..., STARTED : SYNCED + 1] += offset
+    latencies = recording.reads[1] - recording.reads[0]
+    parts = (
+        np.array([offset]),
+        steps,
+        measures.histogram(latencies),
+        _totals(recording, latencies),
+        recording.storage_bytes,
+    )
+    gathered = [_gather(comm, part) for part in parts]
+    return Merged(hosts, *gathered) if comm.rank == 0 else None
+
+
+def _totals(recording: Recording, latencies: Floats) -> Floats:
+    io_s, hidden_s = measures.overlap(recording.reads, recording.steps)
+    longest = latencies.max() if latencies.size else 0.0
+    return np.array([recording.opens, recording.overhead_bytes, io_s, hidden_s, latencies.sum(), longest])
+
+
+def _gather(comm: "Intracomm", part: Any) -> Any:
+    everything = np.empty((comm.size, *part.shape), part.dtype) if comm.rank == 0 else None
+    comm.Gather(np.ascontiguousarray(part), everything)
+    return everything
+
+
+def epochs(merged: Merged) -> list[Epoch]:
+    """One record an epoch."""
+    return [_epoch(merged, number) for number in range(merged.steps.shape[1])]
+
+
+def _epoch(merged: Merged, number: int) -> Epoch:
+    steps = merged.steps[:, number]
+    wait, compute, sync = (part.sum(axis=1).mean() for part in _phases(steps))
+    fetched = merged.storage_bytes[:, number]
+    return Epoch(
+        epoch=number + 1,
+        wall_s=float(steps[..., SYNCED].max() - steps[..., STARTED].min()),
+        steps=steps.shape[1],
+        samples=int(steps[..., SAMPLES].sum()),
+        bytes_read=int(steps[..., BYTES].sum()),
+        wait_s=float(wait),
+        compute_s=float(compute),
+        sync_s=float(sync),
+        storage_bytes_read=int(fetched.sum()) if (fetched >= 0).all() else None,
+    )
+
+
+def summary(merged: Merged, run: Run) -> Summary:
+    """The figures of the whole run."""
+    steps, totals = merged.steps, merged.totals
+    wait, compute, sync = _phases(steps)
+    wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
+    samples, bytes_read = int(steps[..., SAMPLES].sum()), int(steps[..., BYTES].sum())
+    busy = float(compute.sum() + wait.sum())
+    io_s = float(totals[:, _IO_S].sum())
+    counts = merged.histogram.sum(axis=0)
+    known = bool((merged.storage_bytes >= 0).all())
+    return Summary(
+        samples=samples,
+        steps=steps.shape[1] * steps.shape[2],
+        bytes_read=bytes_read,
+        overhead_bytes_read=int(totals[:, _OVERHEAD].sum()),
+        storage_bytes_read=int(merged.storage_bytes.sum()) if known else None,
+        wall_s=wall_s,
+        samples_per_s=samples / wall_s,
+        read_MBps=bytes_read / wall_s / 1e6,
+        au=float(compute.sum()) / busy if busy else None,
+        au_mlperf=_au_mlperf(steps, run.workload.compute.time),
+        io_time_s=io_s / len(steps),
+        io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
+        opens=int(totals[:, _OPENS].sum()),
+        reads=int(counts.sum()),
+        wait_s=measures.of_values(wait),
+        compute_s=measures.of_values(compute),
+        sync_s=measures.of_values(sync),
+        read_latency_s=measures.of_histogram(
+            counts, float(totals[:, _READ_S].sum()), float(totals[:, _LONGEST_S].max())
+        ),
+        compute_asked_s=float(run.workload.compute.time),
+        slowest_rank=_slowest(merged.hosts, (wait + compute).sum(axis=(1, 2))),
+    )
+
+
+def _phases(steps: Floats) -> tuple[Floats, Floats, Floats]:
+    """wait, compute and sync of every step."""
+    return (
+        steps[..., READY] - steps[..., STARTED],
+        steps[..., COMPUTED] - steps[..., READY],
+        steps[..., SYNCED] - steps[..., COMPUTED],
+    )
+
+
+def _au_mlperf(steps: Floats, asked_s: float) -> float | None:
+    """MLPerf Storage: asked compute over running time, each epoch's first step left out."""
+    if steps.shape[2] < 2:
+        return None
+    running = steps[:, :, -1, SYNCED].max(axis=0) - steps[:, :, 0, SYNCED].min(axis=0)
+    return float(asked_s * (steps.shape[2] - 1) * steps.shape[1] / running.sum())
+
+
+def _slowest(hosts: list[Host], busy: Floats) -> SlowestRank:
+    rank = int(busy.argmax())
+    median = float(np.median(busy))
+    return SlowestRank(rank, hosts[rank].name, float(busy[rank]), float(busy[rank]) / median if median else 1.0)
+
+
+def write_timeline(directory: Path, merged: Merged) -> None:
+    """timeline.h5: every step of every rank, and each rank's histogram of read latencies."""
+    import h5py
+
+    wait, compute, sync = _phases(merged.steps)
+    columns = {
+        "start": merged.steps[..., STARTED] - merged.steps[..., STARTED].min(),
+        "wait": wait,
+        "compute": compute,
+        "sync": sync,
+        "samples": merged.steps[..., SAMPLES].astype(np.uint32),
+        "bytes": merged.steps[..., BYTES].astype(np.uint64),
+    }
+    with rundir.replacing(directory / rundir.TIMELINE) as path, h5py.File(path, "w") as file:
+        file.attrs["schema"] = 1
+        steps = file.create_group("steps")
+        steps.attrs["about"] = "axes: rank, epoch, step; seconds, start counts from the run's first step"
+        for name, column in columns.items():
+            steps.create_dataset(name, data=column, compression="gzip", compression_opts=1, shuffle=True)
+        ranks = file.create_group("ranks")
+        ranks.attrs["about"] = "a row a rank; clock_offset: seconds added to the rank's clock to get rank 0's"
+        ranks["host"] = np.array([host.name for host in merged.hosts], dtype=h5py.string_dtype())
+        ranks["clock_offset"] = merged.offsets[:, 0]
+        ranks["opens"] = merged.totals[:, _OPENS].astype(np.uint64)
+        ranks["io_time"] = merged.totals[:, _IO_S]
+        latency = file.create_group("read_latency")
+        latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
+        latency["edges"] = measures.bin_edges()
+        latency.create_dataset("counts", data=merged.histogram, compression="gzip", compression_opts=1)

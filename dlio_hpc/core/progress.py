@@ -1,0 +1,22 @@
+"""Plain lines in job.out that say how far a run is; whoever watches the job draws a bar from them."""
+
+from dlio_hpc.core.clock import now
+
+_SOON_S, _LATER_S = 1.0, 10.0
+
+
+class Progress:
+    """Rank 0 speaks for all: once a second in a run's first half minute, then every ten seconds, and at the end."""
+
+    def __init__(self, run: str, speaks: bool) -> None:
+        self._run = run
+        self._speaks = speaks
+        self._began = now()
+        self._next = self._began
+
+    def show(self, done: int, total: int, unit: str, rest: str = "") -> None:
+        """A line such as "01-measure 12/44 steps, epoch 1 of 2", when it is time for one."""
+        if not self._speaks or (now() < self._next and done < total):
+            return
+        self._next = now() + (_SOON_S if now() - self._began < 30 else _LATER_S)
+        print(f"{self._run} {done}/{total} {unit}{', ' if rest else ''}{rest}", flush=True)

@@ -1,0 +1,115 @@
+"""One run of a plan, from its first barrier to result.json."""
+
+import hashlib
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlio_hpc import document, rundir
+from dlio_hpc.core import dataset, environment, merge
+from dlio_hpc.core.generate import generate
+from dlio_hpc.core.progress import Progress
+from dlio_hpc.core.train import train
+from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, InvalidRun
+from dlio_hpc.plan import Plan, Run
+from dlio_hpc.results import Epoch, Generated, Result, Summary, write
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def load(path: Path, number: int) -> tuple[Plan, Run, str]:
+    """The plan, the run asked for, and the plan's SHA-256; ConfigError when there is no such run."""
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
+    plan = document.decode(content, Plan, str(path))
+    for run in plan.runs:
+        if run.number == number:
+            return plan, run, hashlib.sha256(content).hexdigest()
+    raise ConfigError(f"{path} has no run {number}; its runs are 0 to {len(plan.runs) - 1}")
+
+
+def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha256: str) -> None:
+    """Run on all ranks, write timeline.h5 and result.json on rank 0; InvalidRun, after writing, when the counts are
+    not those planned."""
+    if comm.size != plan.ranks:
+        raise InfrastructureError(
+            f"the plan is for {plan.ranks} ranks, MPI started {comm.size}; the launcher and the MPI library of mpi4py "
+            "do not belong together, or the launcher was given another number"
+        )
+    name = rundir.run_name(run.number, run.name)
+    folder = rundir.run_directory(directory, run.number, run.name)
+    started = _utc()
+    if comm.rank == 0:
+        for file in (rundir.RESULT, rundir.TIMELINE):
+            (folder / file).unlink(missing_ok=True)
+    environment.write(comm, directory)
+    progress = Progress(name, speaks=comm.rank == 0)
+    generated: Generated | None = None
+    merged: merge.Merged | None = None
+    if run.kind == "generate":
+        generated = generate(comm, run, progress)
+    else:
+        _require_dataset(comm, run)
+        merged = merge.gather(comm, environment.host(), train(comm, run, progress))
+    hosts = comm.gather(environment.host().name)
+    if hosts is None:
+        return
+    epochs: list[Epoch] = []
+    summary: Summary | None = None
+    faults: list[str] = []
+    if merged is not None:
+        epochs, summary = merge.epochs(merged), merge.summary(merged, run)
+        faults = _faults(run, summary)
+        merge.write_timeline(folder, merged)
+    result = Result(
+        run=name,
+        kind=run.kind,
+        plan_sha256=plan_sha256,
+        started=started,
+        ended=_utc(),
+        ranks=comm.size,
+        nodes=plan.nodes,
+        ranks_per_node=plan.ranks_per_node,
+        hosts=list(dict.fromkeys(hosts)),
+        versions=environment.versions(),
+        epochs=epochs,
+        summary=summary,
+        generated=generated,
+        faults=faults,
+    )
+    write(folder / rundir.RESULT, result)
+    if faults:
+        raise InvalidRun("; ".join(faults))
+
+
+def _require_dataset(comm: "Intracomm", run: Run) -> None:
+    """Rank 0 looks, all raise what it found."""
+    if run.workload.dataset.format == "null":
+        return
+    fault: DlioError | None = None
+    if comm.rank == 0:
+        try:
+            dataset.require(run)
+        except DlioError as found:
+            fault = found
+    fault = comm.bcast(fault)
+    if fault is not None:
+        raise fault
+
+
+def _faults(run: Run, summary: Summary) -> list[str]:
+    """What was read against what was planned; framework readers may bring more than was wanted, never less."""
+    faults = []
+    if summary.samples != run.samples:
+        faults.append(f"{summary.samples} samples were read, {run.samples} were planned")
+    exact = run.workload.reader.mode == "floor"
+    if summary.bytes_read < run.bytes or (exact and summary.bytes_read != run.bytes):
+        faults.append(f"{summary.bytes_read} bytes arrived, {run.bytes} were planned")
+    return faults
+
+
+def _utc() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

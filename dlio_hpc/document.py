@@ -1,0 +1,145 @@
+"""YAML and JSON documents turned into frozen structs; a fault is told by file, key path, what was found and what would do."""
+
+import difflib
+import re
+import typing
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from dlio_hpc import units
+from dlio_hpc.errors import ConfigError, DlioError
+
+T = TypeVar("T")
+
+_PARSERS: dict[type, Any] = {units.Size: units.size, units.Seconds: units.seconds, units.Walltime: units.walltime}
+_FAULT = re.compile(r"(?P<text>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?", re.DOTALL)
+
+
+def read_yaml(path: Path) -> Any:
+    """The plain data of a YAML file; ConfigError when it is not there or not YAML."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        raise ConfigError(f"cannot read {path}: {fault}") from fault
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """The plain data of YAML text, with YAML 1.2's idea of numbers and booleans and no key twice."""
+    import yaml
+
+    try:
+        return yaml.load(text, Loader=_loader())
+    except yaml.YAMLError as fault:
+        where = getattr(fault, "problem_mark", None)
+        line = f" line {where.line + 1}" if where else ""
+        raise ConfigError(f"{source}:{line} not valid YAML: {getattr(fault, 'problem', None) or fault}") from fault
+
+
+def convert(data: object, kind: type[T], source: str) -> T:
+    """`data` as `kind`; ConfigError names `source` and the faulty key."""
+    try:
+        return msgspec.convert(data, kind, dec_hook=_decode_hook)
+    except msgspec.ValidationError as fault:
+        raise ConfigError(f"{source}: {_explain(str(fault), data, kind)}") from fault
+
+
+def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = ConfigError) -> T:
+    """A JSON document as `kind`; `error` names `source` and the faulty key."""
+    try:
+        return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
+    except msgspec.DecodeError as fault:
+        raise error(f"{source}: {fault}") from fault
+
+
+def encode(value: object) -> bytes:
+    """Indented JSON of a struct, ending in a newline; the same bytes for the same value."""
+    return msgspec.json.format(msgspec.json.encode(value, enc_hook=_encode_hook), indent=2) + b"\n"
+
+
+def _decode_hook(kind: type, value: object) -> Any:
+    return _PARSERS[kind](value)
+
+
+def _encode_hook(value: object) -> object:
+    if isinstance(value, units.Walltime):
+        return units.format_walltime(value)  # a bare number would be read back as minutes
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value)
+    raise NotImplementedError(f"no JSON form of {type(value).__name__}")
+
+
+def _loader() -> Any:
+    """PyYAML's safe loader with YAML 1.2's core schema: 1:30:00 stays text, 1e-3 is a number, "on" is a word."""
+    import yaml
+
+    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+        yaml_implicit_resolvers: typing.ClassVar[dict[str, Any]] = {}
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen:
+                    raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
+                seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    for tag, pattern, first in (
+        ("null", r"null|~|", "n~"),
+        ("bool", r"true|false", "tf"),
+        ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+        ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ):
+        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"(?:{pattern})\\Z"), [*first, ""])
+    return Loader
+
+
+def _explain(message: str, data: object, kind: Any) -> str:
+    match = _FAULT.fullmatch(message)
+    assert match is not None
+    text, names = match["text"], re.findall(r"\.(\w+)|\[(\d+)\]", match["path"] or "")
+    path = [name or int(index) for name, index in names]
+    where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+    expected = _kind_at(kind, path)
+    if unknown := re.search(r"unknown field `(.*)`", text):
+        known = [field.encode_name for field in msgspec.structs.fields(expected)]
+        near = difflib.get_close_matches(unknown[1], known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        text = f"unknown key {unknown[1]!r}; {hint}known keys: {', '.join(known)}"
+    elif missing := re.search(r"missing required field `(.*)`", text):
+        text = f"key {missing[1]!r} is missing"
+    elif choices := _choices(expected):
+        text = f"found {_found(data, path)!r}; use one of: {', '.join(choices)}"
+    elif text.startswith("Expected "):
+        text = f"{text.lower()}, found {_found(data, path)!r}" if path else f"{text.lower()}: a mapping of keys is needed"
+    return f"{where}: {text}" if where else text
+
+
+def _kind_at(kind: Any, path: list[Any]) -> Any:
+    """The type that belongs at `path` below the struct `kind`; None where the path leaves the structs."""
+    for step in path:
+        if not isinstance(step, str) or not hasattr(kind, "__struct_fields__"):
+            return None
+        fields = {field.encode_name: field.type for field in msgspec.structs.fields(kind)}
+        kind = fields.get(step)
+        structs = [member for member in typing.get_args(kind) if hasattr(member, "__struct_fields__")]
+        kind = structs[0] if structs else kind
+    return kind
+
+
+def _choices(kind: Any) -> list[str]:
+    members = typing.get_args(kind) if typing.get_origin(kind) is typing.Literal else ()
+    return [str(member) for member in members]
+
+
+def _found(data: Any, path: list[Any]) -> Any:
+    for step in path:
+        try:
+            data = data[step]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return data

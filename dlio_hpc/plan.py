@@ -1,0 +1,214 @@
+"""The plan: what is to be run, and where, with nothing left implicit. The login side and the ranks meet in plan.json."""
+
+import hashlib
+import os
+import re
+import secrets
+import sys
+import time
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from dlio_hpc import __version__, document, units
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.site import Site
+from dlio_hpc.workload import Dataset, Workload, shrunk
+
+Generate = Literal["auto", "only", "never"]
+Kind = Literal["generate", "warmup", "measure"]
+
+# Part of every fingerprint: raise it when the generator writes other bytes for the same geometry.
+_CONTENT = 1
+
+
+class Run(Struct, frozen=True, forbid_unknown_fields=True):
+    """One execution of the core. The planned counts are of all epochs and ranks together."""
+
+    number: int
+    name: str
+    kind: Kind
+    workload: Workload
+    dataset: str
+    fingerprint: str
+    steps_per_epoch: int
+    samples: int
+    bytes: int
+
+
+class Plan(Struct, frozen=True, forbid_unknown_fields=True):
+    """One batch job."""
+
+    version: str
+    job: str
+    study: str
+    created: str
+    directory: str
+    archive: str
+    data: str
+    site: Site
+    python: str
+    nodes: int
+    ranks_per_node: int
+    walltime: units.Walltime
+    generate: Generate
+    runs: tuple[Run, ...]
+    schema: Literal[1] = 1
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+
+class Request(Struct, frozen=True):
+    """What the user asks for beyond workload and site; None: what the site says."""
+
+    runs: Path
+    archive: Path | None = None
+    data: Path | None = None
+    nodes: int = 1
+    ranks_per_node: int | None = None
+    walltime: units.Walltime | None = None
+    repeat: int = 1
+    warmup: int = 0
+    dataset_size: int | None = None
+    generate: Generate = "auto"
+
+
+def make(workload: Workload, site: Site, request: Request) -> Plan:
+    """The plan of one job; ConfigError where request, workload and site do not fit together."""
+    ranks_per_node = request.ranks_per_node or site.ranks_per_node
+    ranks = request.nodes * ranks_per_node
+    walltime = request.walltime or site.walltime
+    _check_limits(site, request.nodes, walltime)
+    if request.dataset_size is not None:
+        workload = shrunk(workload, request.dataset_size, ranks)
+    data = _data_directory(site, request.data)
+    job = job_name(workload.name)
+    archive = request.archive or request.runs / "archive"
+    return Plan(
+        version=__version__,
+        job=job,
+        study=job,
+        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        directory=os.path.abspath(request.runs / job),
+        archive=os.path.abspath(archive),
+        data=data,
+        site=site,
+        python=site.python or sys.executable,
+        nodes=request.nodes,
+        ranks_per_node=ranks_per_node,
+        walltime=walltime,
+        generate=request.generate,
+        runs=_runs(resolved(workload), ranks, data, request),
+    )
+
+
+def resolved(workload: Workload) -> Workload:
+    """The workload with the defaults that depend on other keys written out."""
+    reader, sample = workload.reader, workload.dataset.sample
+    if sample.shape is not None:
+        sample = structs.replace(sample, dtype=sample.array_dtype)
+    transfer_size = reader.transfer_size
+    if reader.mode == "floor" and workload.dataset.format != "null":
+        transfer_size = units.Size(min(transfer_size or sample.size, sample.size))
+    return structs.replace(
+        workload,
+        dataset=structs.replace(workload.dataset, sample=sample),
+        reader=structs.replace(reader, prefetch=reader.batches_ahead, transfer_size=transfer_size),
+    )
+
+
+def share(samples: int, ranks: int, rank: int) -> tuple[int, int]:
+    """The half-open range of an epoch's positions that `rank` reads; sizes differ by one sample at most."""
+    return rank * samples // ranks, (rank + 1) * samples // ranks
+
+
+def steps_per_epoch(workload: Workload, ranks: int) -> int:
+    """Steps of every rank in every epoch; a rank whose share ends sooner does the last one with a short batch."""
+    samples, batch = workload.dataset.samples, workload.reader.batch_size
+    if workload.reader.drop_last:
+        whole = samples // ranks // batch
+    else:
+        largest_share = -(-samples // ranks)
+        whole = -(-largest_share // batch)
+    return min(whole, workload.train.steps or whole)
+
+
+def samples_per_epoch(workload: Workload, ranks: int) -> int:
+    """Samples that all ranks together read in one epoch."""
+    most = steps_per_epoch(workload, ranks) * workload.reader.batch_size
+    small, larger = divmod(workload.dataset.samples, ranks)
+    return larger * min(small + 1, most) + (ranks - larger) * min(small, most)
+
+
+def fingerprint(dataset: Dataset) -> str:
+    """Twelve hexadecimal digits that two datasets share exactly when one can stand for the other."""
+    return hashlib.sha256(document.encode((_CONTENT, dataset))).hexdigest()[:12]
+
+
+def dataset_name(dataset: Dataset) -> str:
+    """The dataset's folder below the data directory: its geometry for people, its fingerprint for us."""
+    sample = units.format_size(dataset.sample.size).replace(" ", "")
+    return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{fingerprint(dataset)}"
+
+
+def job_name(workload: str) -> str:
+    """A fresh name, fit for a folder and for every batch system: demo-20261121-142501-3fa2."""
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", workload).strip("-.")[:40] or "job"
+    return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+
+
+def _check_limits(site: Site, nodes: int, walltime: int) -> None:
+    if site.limits.nodes is not None and nodes > site.limits.nodes:
+        raise ConfigError(f"--nodes {nodes}: site {site.name} has {site.limits.nodes} at most for one job")
+    if site.limits.walltime is not None and walltime > site.limits.walltime:
+        most = units.format_walltime(site.limits.walltime)
+        raise ConfigError(f"--time {units.format_walltime(walltime)}: site {site.name} allows {most} at most")
+
+
+def _data_directory(site: Site, asked: Path | None) -> str:
+    directory = asked or (Path(site.data) if site.data else None)
+    if directory is None:
+        raise ConfigError(f"site {site.name} has no default data directory; say with --data where datasets go")
+    return os.path.abspath(directory)
+
+
+def _runs(workload: Workload, ranks: int, data: str, request: Request) -> tuple[Run, ...]:
+    has_files = workload.dataset.format != "null"
+    if request.generate == "only" and not has_files:
+        raise ConfigError("--generate only: the null format has no data to generate")
+    kinds: list[tuple[Kind, str]] = []
+    if has_files and request.generate != "never":
+        kinds.append(("generate", "generate"))
+    if request.generate != "only":
+        kinds += [("warmup", _numbered("warmup", n, request.warmup)) for n in range(request.warmup)]
+        kinds += [("measure", _numbered("measure", n, request.repeat)) for n in range(request.repeat)]
+    return tuple(_run(number, kind, name, workload, ranks, data) for number, (kind, name) in enumerate(kinds))
+
+
+def _numbered(name: str, index: int, count: int) -> str:
+    return name if count == 1 else f"{name}-{index + 1}"
+
+
+def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, data: str) -> Run:
+    steps = steps_per_epoch(workload, ranks)
+    if steps == 0:
+        raise ConfigError(
+            f"reader.drop_last: {ranks} ranks x batch {workload.reader.batch_size} exceed the dataset's "
+            f"{workload.dataset.samples} samples, nothing is left to read; use fewer ranks or a smaller batch"
+        )
+    dataset = workload.dataset
+    samples = dataset.samples if kind == "generate" else samples_per_epoch(workload, ranks) * workload.train.epochs
+    return Run(
+        number=number,
+        name=name,
+        kind=kind,
+        workload=workload,
+        dataset=os.path.join(data, dataset_name(dataset)),
+        fingerprint=fingerprint(dataset),
+        steps_per_epoch=0 if kind == "generate" else steps,
+        samples=samples,
+        bytes=0 if dataset.format == "null" else samples * dataset.sample.size,
+    )

@@ -1,0 +1,1 @@
+"""From a job's files to what people and programs read."""

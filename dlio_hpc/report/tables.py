@@ -1,0 +1,154 @@
+"""Tables for a terminal: what a person reads first after a job."""
+
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
+from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
+from dlio_hpc.units import format_seconds, format_size
+
+_WIDTH = 80
+
+
+def show(outcome: JobOutcome, file: Any) -> None:
+    """The job's summary, at least 80 columns wide, without colour where `file` is no terminal."""
+    console = Console(file=file, highlight=False)
+    if console.width < _WIDTH:
+        console = Console(file=file, highlight=False, width=_WIDTH)
+    console.print(_job(outcome), soft_wrap=False)
+    for label, path in (("archive", outcome.archive), ("directory", outcome.directory)):
+        if path is not None:
+            console.print(f"{label:10}{path}", soft_wrap=True, markup=False)
+
+
+def _job(outcome: JobOutcome) -> RenderableType:
+    plan = outcome.plan
+    heading = Text.assemble((outcome.job.job, "bold"), f" on {plan.site.name}: ", (outcome.job.state, _colour(outcome)))
+    parts: list[RenderableType] = [heading, Text(_workload(outcome)), Text()]
+    for run in outcome.runs:
+        parts += _run(run)
+    return Group(*parts)
+
+
+def _colour(outcome: JobOutcome) -> str:
+    return {"completed": "green", "running": "yellow", "submitted": "yellow", "queued": "yellow"}.get(
+        outcome.job.state, "red"
+    )
+
+
+def _workload(outcome: JobOutcome) -> str:
+    plan = outcome.plan
+    workload = plan.runs[0].workload
+    dataset, reader = workload.dataset, workload.reader
+    size = "no data" if dataset.format == "null" else format_size(dataset.size)
+    return (
+        f"{workload.name}: {dataset.format}, {dataset.files} files x {dataset.samples_per_file} samples of "
+        f"{format_size(dataset.sample.size)} ({size}); {plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
+        f"batch {reader.batch_size}, {reader.read_threads} reader thread(s), {workload.train.epochs} epoch(s)"
+    )
+
+
+def _run(run: RunOutcome) -> list[RenderableType]:
+    name = Text(run.name, "bold")
+    if run.error is not None:
+        text = f"failed on rank {run.error.rank} ({run.error.host}): {run.error.message}"
+        return [name, Text(f"  {text}", "red"), Text()]
+    if run.result is None:
+        return [name, Text("  no result"), Text()]
+    if run.result.generated is not None:
+        return [name, Text(f"  {_generated(run.result.generated)}"), Text()]
+    if run.result.summary is None:
+        return []
+    note = Text("  warm-up: not part of any measurement") if run.result.kind == "warmup" else Text()
+    return [
+        Text.assemble(name, note),
+        _epochs(run.result, run.result.summary),
+        _latencies(run.result.summary),
+        Text(_bytes(run, run.result.summary)),
+        Text(),
+    ]
+
+
+def _generated(generated: Generated) -> str:
+    if generated.reused or generated.write_MBps is None:
+        return f"found whole in {generated.dataset}; nothing written"
+    return (
+        f"{generated.files} files, {format_size(generated.bytes_written)} in {generated.wall_s:.2f} s "
+        f"({generated.write_MBps:.0f} MB/s, fsync included)"
+    )
+
+
+def _epochs(result: Result, summary: Summary) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s"):
+        table.add_column(heading, justify="right")
+    for epoch in result.epochs:
+        table.add_row(*_epoch(epoch))
+    total = [sum(getattr(epoch, name) for epoch in result.epochs) for name in ("wait_s", "compute_s", "sync_s")]
+    table.add_section()
+    table.add_row(
+        "all",
+        str(summary.samples),
+        f"{summary.samples_per_s:.1f}",
+        f"{summary.read_MBps:.1f}",
+        _share(summary.au),
+        f"{summary.wall_s:.3f}",
+        *(f"{value:.3f}" for value in total),
+        style="bold",
+    )
+    return table
+
+
+def _epoch(epoch: Epoch) -> list[str]:
+    busy = epoch.compute_s + epoch.wait_s
+    return [
+        str(epoch.epoch),
+        str(epoch.samples),
+        f"{epoch.samples / epoch.wall_s:.1f}",
+        f"{epoch.bytes_read / epoch.wall_s / 1e6:.1f}",
+        _share(epoch.compute_s / busy if busy else None),
+        *(f"{value:.3f}" for value in (epoch.wall_s, epoch.wait_s, epoch.compute_s, epoch.sync_s)),
+    ]
+
+
+def _latencies(summary: Summary) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("a step or read takes")
+    for heading in ("mean", "p50", "p95", "p99", "max"):
+        table.add_column(heading, justify="right")
+    rows: list[tuple[str, Distribution | None]] = [
+        ("wait for the batch", summary.wait_s),
+        (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s),
+        ("sync of the ranks", summary.sync_s),
+        ("one read request", summary.read_latency_s),
+    ]
+    for name, values in rows:
+        if values is not None:
+            table.add_row(name, *map(format_seconds, (values.mean, values.p50, values.p95, values.p99, values.max)))
+    return table
+
+
+def _bytes(run: RunOutcome, summary: Summary) -> str:
+    planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
+    lines = [
+        f"read      {format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens",
+        f"I/O time  {format_seconds(summary.io_time_s)} a rank, {_share(summary.io_hidden_fraction)} hidden by compute",
+    ]
+    if summary.storage_bytes_read is not None and summary.bytes_read:
+        lines.append(f"storage   {_storage(summary.storage_bytes_read, summary.bytes_read)}")
+    slowest = summary.slowest_rank
+    lines.append(f"slowest   rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank")
+    return "\n".join(lines)
+
+
+def _storage(fetched: int, read: int) -> str:
+    text = f"{format_size(fetched)} came from storage ({_share(fetched / read)} of what was read)"
+    return f"{text}: cached, this measures memory" if fetched < read / 2 else text
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"

@@ -1,0 +1,130 @@
+"""result.json: what one run measured, one file however many ranks (schema 1). Seconds, bytes, MB = 1e6 bytes."""
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from dlio_hpc import document, rundir
+from dlio_hpc.errors import InvalidRun
+
+
+class Distribution(Struct, frozen=True):
+    """Seconds. Steps are told exactly; read latencies from a histogram of 8 bins an octave (within 4.5 %)."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+    max: float
+
+
+class Epoch(Struct, frozen=True):
+    """wait_s, compute_s and sync_s are means over ranks of the epoch's total, so that they add up to wall_s.
+    storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell."""
+
+    epoch: int
+    wall_s: float
+    steps: int
+    samples: int
+    bytes_read: int
+    wait_s: float
+    compute_s: float
+    sync_s: float
+    storage_bytes_read: int | None = None
+
+
+class SlowestRank(Struct, frozen=True):
+    """The rank that waited and computed longest; `ratio` is its time over the median rank's."""
+
+    rank: int
+    host: str
+    busy_s: float
+    ratio: float
+
+
+class Summary(Struct, frozen=True):
+    """All epochs and ranks of a warm-up or measured run; the first step is in every figure but au_mlperf.
+
+    bytes_read: sample bytes where they arrived. overhead_bytes_read: what formats read beside them (headers).
+    compute_asked_s: mean asked of a step. read_latency_s: None when there was no read.
+    au = compute / (compute + wait). au_mlperf = asked compute / running time, without each epoch's first step;
+    None when an epoch has one step only.
+    """
+
+    samples: int
+    steps: int
+    bytes_read: int
+    overhead_bytes_read: int
+    storage_bytes_read: int | None
+    wall_s: float
+    samples_per_s: float
+    read_MBps: float
+    au: float | None
+    au_mlperf: float | None
+    io_time_s: float
+    io_hidden_fraction: float | None
+    opens: int
+    reads: int
+    wait_s: Distribution
+    compute_s: Distribution
+    sync_s: Distribution
+    read_latency_s: Distribution | None
+    compute_asked_s: float
+    slowest_rank: SlowestRank
+    checkpoint: None = None
+
+
+class Generated(Struct, frozen=True):
+    """What a generate run did. `reused`: a complete dataset of this fingerprint lay there, nothing was written."""
+
+    reused: bool
+    dataset: str
+    files: int
+    bytes_written: int
+    wall_s: float
+    write_MBps: float | None
+
+
+class Result(Struct, frozen=True):
+    """One run."""
+
+    run: str
+    kind: Literal["generate", "warmup", "measure"]
+    plan_sha256: str
+    started: str
+    ended: str
+    ranks: int
+    nodes: int
+    ranks_per_node: int
+    hosts: list[str]
+    versions: dict[str, str]
+    epochs: list[Epoch]
+    summary: Summary | None
+    generated: Generated | None = None
+    faults: list[str] = []
+    schema: Literal[1] = 1
+
+
+class RunError(Struct, frozen=True):
+    """error.json: the first fault that ended a run, with the exit code of its class."""
+
+    rank: int
+    host: str
+    kind: str
+    message: str
+    exit_code: int
+
+
+def decode(content: bytes, source: str) -> Result:
+    """A result.json; InvalidRun when it is none."""
+    return document.decode(content, Result, source, InvalidRun)
+
+
+def decode_error(content: bytes, source: str) -> RunError:
+    """An error.json; InvalidRun when it is none."""
+    return document.decode(content, RunError, source, InvalidRun)
+
+
+def write(path: Path, result: Result) -> None:
+    rundir.write(path, document.encode(result))

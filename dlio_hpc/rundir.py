@@ -1,0 +1,52 @@
+"""A job's directory: every file name in it is spelled here and nowhere else."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PLAN = "plan.json"
+SCRIPT = "job.sh"
+JOB = "job.json"
+STDOUT = "job.out"
+STDERR = "job.err"
+EXIT_STATUS = "exit_status"
+ENVIRONMENT = "environment.json"
+MANIFEST = "manifest.json"
+RUNS = "runs"
+RESULT = "result.json"
+TIMELINE = "timeline.h5"
+ERROR = "error.json"
+
+
+def run_name(number: int, name: str) -> str:
+    """"01-measure": runs sort by the order they are executed in."""
+    return f"{number:02}-{name}"
+
+
+def run_directory(job: Path, number: int, name: str) -> Path:
+    return job / RUNS / run_name(number, name)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A temporary name to write to, which becomes `path` whole, on disk, or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        with temporary.open("rb+") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def write(path: Path, content: bytes) -> None:
+    """`content` at `path`, atomically."""
+    with replacing(path) as temporary:
+        temporary.write_bytes(content)

@@ -1,0 +1,33 @@
+"""Where templates/, site_profiles/ and share/ lie: beside a checkout, or where pip put the data files."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlio_hpc.errors import InfrastructureError
+
+_MARK = Path("templates", "job.sh.j2")
+
+
+def root() -> Path:
+    """The folder that holds templates/, site_profiles/ and share/."""
+    for folder in _candidates():
+        if (folder / _MARK).is_file():
+            return folder
+    raise InfrastructureError("dlio-hpc's templates and site profiles are not installed; reinstall the package")
+
+
+def _candidates() -> Iterator[Path]:
+    package = Path(__file__).resolve().parent
+    yield package.parent  # a checkout, also an editable install
+    yield package.parent / "share" / "dlio-hpc"  # pip install --target
+    if len(package.parents) > 3:
+        yield package.parents[3] / "share" / "dlio-hpc"  # PREFIX/lib/pythonX.Y/site-packages/dlio_hpc
+    from importlib import metadata  # slow to import, and only unusual install layouts need it
+
+    try:
+        files = metadata.files("dlio-hpc") or []
+    except metadata.PackageNotFoundError:
+        return
+    for file in files:
+        if file.parts[-2:] == _MARK.parts:
+            yield Path(str(file.locate())).resolve().parent.parent

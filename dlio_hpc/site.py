@@ -1,0 +1,84 @@
+"""A site profile: one machine's batch system, launcher, nodes and limits, as its YAML file says them."""
+
+import fnmatch
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from dlio_hpc import document, shipped, units
+from dlio_hpc.errors import ConfigError
+
+Positive = Annotated[int, Meta(ge=1)]
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
+    """How ranks are started: `kind` knows the option names, `command` may be a path, `options` come verbatim."""
+
+    kind: Literal["mpiexec"]
+    command: str
+    options: tuple[str, ...] = ()
+
+
+class Limits(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one job may ask for; null: no limit of ours."""
+
+    nodes: Positive | None = None
+    walltime: units.Walltime | None = None
+
+
+class Site(Struct, frozen=True, forbid_unknown_fields=True):
+    """One machine. `python` null: the interpreter that submits. `data`: where datasets go without --data."""
+
+    name: str
+    scheduler: Literal["local"]
+    launcher: Launcher
+    ranks_per_node: Positive
+    walltime: units.Walltime
+    data: str | None = None
+    description: str = ""
+    hosts: tuple[str, ...] = ()
+    limits: Limits = Limits()
+    python: str | None = None
+    setup: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        for variable in self.environment:
+            if not _VARIABLE.fullmatch(variable):
+                raise ValueError(f"environment: {variable!r} is no name of an environment variable")
+
+
+def names() -> list[str]:
+    """The shipped site profiles."""
+    return sorted(path.stem for path in _folder().glob("*.yaml"))
+
+
+def path_of(name: str) -> Path:
+    """The YAML file of a site given by shipped name or by path; ConfigError lists the names."""
+    if name in names():
+        return _folder() / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return Path(name)
+    raise ConfigError(f"no site {name!r}; give a YAML file or one of: {', '.join(names())}")
+
+
+def load(name: str) -> Site:
+    path = path_of(name)
+    return document.convert(document.read_yaml(path), Site, str(path))
+
+
+def here() -> Site:
+    """The shipped site whose host patterns match this host's name, else `local`."""
+    host = os.uname().nodename
+    for site in map(load, names()):
+        if any(fnmatch.fnmatch(host, pattern) for pattern in site.hosts):
+            return site
+    return load("local")
+
+
+def _folder() -> Path:
+    return shipped.root() / "site_profiles"

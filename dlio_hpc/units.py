@@ -1,0 +1,87 @@
+"""Human units: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h") and walltimes ("30", "30m", "1:30:00")."""
+
+import re
+
+_NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*")
+_SIZES = {"": 1, "b": 1} | {
+    prefix + suffix: base**power
+    for power, prefix in enumerate("kmgtp", start=1)
+    for suffix, base in (("", 1024), ("ib", 1024), ("b", 1000))
+}
+_SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Size(int):
+    """Bytes, read from an integer or from text such as "256 KiB" (1024) or "256 KB" (1000)."""
+
+
+class Seconds(float):
+    """Seconds, read from a number or from text such as "0.25", "250 ms" or "2 min"."""
+
+
+class Walltime(int):
+    """A job's time limit in whole seconds, read from "30" (minutes, as batch systems do), "30m" or "1:30:00"."""
+
+
+def size(value: object) -> Size:
+    """Bytes in `value`; ValueError when it is no size or no whole number of bytes."""
+    number, unit = _split(value, _SIZES, "a size such as 4096, 256KiB or 1.5 GB")
+    count = number * _SIZES[unit]
+    if count != int(count):
+        raise ValueError(f"expected a whole number of bytes, got {value!r}")
+    return Size(count)
+
+
+def seconds(value: object) -> Seconds:
+    """Seconds in `value`; ValueError when it is no duration."""
+    number, unit = _split(value, _SECONDS, "a duration such as 0.25, 250ms or 2min")
+    return Seconds(number * _SECONDS[unit])
+
+
+def walltime(value: object) -> Walltime:
+    """Seconds in a time limit; a bare number means minutes. ValueError when it is none, or zero."""
+    expected = "a time limit such as 30 (minutes), 30m, 2h or 1:30:00"
+    if isinstance(value, str) and ":" in value:
+        fields = value.strip().split(":")
+        if not all(field.isdigit() for field in fields) or len(fields) > 3 or any(int(f) > 59 for f in fields[1:]):
+            raise ValueError(f"expected {expected}, got {value!r}")
+        hours, minutes, secs = ([*map(int, fields), 0] if len(fields) == 2 else map(int, fields))
+        total = float(hours * 3600 + minutes * 60 + secs)
+    else:
+        number, unit = _split(value, _SECONDS, expected)
+        total = number * (_SECONDS[unit] if unit else 60.0)
+    if total < 1:
+        raise ValueError(f"expected at least one second, got {value!r}")
+    return Walltime(total)
+
+
+def _split(value: object, units: dict[str, int] | dict[str, float], expected: str) -> tuple[float | int, str]:
+    match = _NUMBER.fullmatch(str(value)) if isinstance(value, (int, float, str)) and value is not True else None
+    unit = match[2].lower() if match else ""
+    if match is None or unit not in units:
+        raise ValueError(f"expected {expected}, got {value!r}")
+    digits = match[1]
+    return (int(digits) if digits.isdigit() else float(digits)), unit
+
+
+def format_size(count: float) -> str:
+    """`count` bytes for people, in binary units: "256 MiB", "1.5 KiB"."""
+    value, unit = float(count), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
+        if abs(value) < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.4g} {unit}"
+
+
+def format_seconds(value: float) -> str:
+    """`value` seconds for people, with three digits: "1.2 us", "35 ms", "3.08 s"."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if abs(value) >= scale:
+            return f"{value / scale:.3g} {unit}" if value < 1000 else f"{value:.0f} s"
+    return f"{value * 1e9:.3g} ns" if value else "0 s"
+
+
+def format_walltime(total: int) -> str:
+    """H:MM:SS, the form that every batch system takes."""
+    return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02}"

@@ -1,0 +1,197 @@
+"""A workload: one application's I/O, as its YAML file says it."""
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, structs
+
+from dlio_hpc import document, shipped, units
+from dlio_hpc.errors import ConfigError
+
+Positive = Annotated[int, Meta(ge=1)]
+Natural = Annotated[int, Meta(ge=0)]
+
+ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+
+
+class Sample(Struct, frozen=True, forbid_unknown_fields=True):
+    """One sample's payload: an array (`shape` of `dtype`) or so many `bytes`."""
+
+    shape: tuple[Positive, ...] | None = None
+    dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
+    bytes: units.Size | None = None
+
+    def __post_init__(self) -> None:
+        if (self.shape is None) == (self.bytes is None):
+            raise ValueError("give either shape (with dtype) or bytes, and null for the other")
+        if self.bytes is not None and (self.bytes < 1 or self.dtype is not None):
+            raise ValueError("bytes must be at least 1 and goes without dtype")
+
+    @property
+    def array_shape(self) -> tuple[int, ...]:
+        return self.shape if self.shape is not None else (int(self.bytes or 0),)
+
+    @property
+    def array_dtype(self) -> str:
+        return "uint8" if self.shape is None else self.dtype or "float32"
+
+    @property
+    def size(self) -> int:
+        """Payload bytes of one sample."""
+        return math.prod(self.array_shape) * ITEM_BYTES[self.array_dtype]
+
+
+class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
+    """What lies on the storage. Two datasets that are equal here are interchangeable."""
+
+    format: Literal["npz", "null"]
+    files: Positive
+    samples_per_file: Positive
+    sample: Sample
+    layout: Literal["multi", "shared"] = "multi"
+
+    def __post_init__(self) -> None:
+        if self.layout == "shared" and self.files != 1:
+            raise ValueError(f"layout: shared means one file, found files: {self.files}")
+
+    @property
+    def samples(self) -> int:
+        return self.files * self.samples_per_file
+
+    @property
+    def size(self) -> int:
+        """Payload bytes of the whole dataset; the formats' own headers come on top."""
+        return self.samples * self.sample.size
+
+
+class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
+    """`files`: files in random order. `samples`: samples of a file in random order. Both: any sample next."""
+
+    files: bool = False
+    samples: bool = False
+    seed: Natural = 0
+
+
+class Reader(Struct, frozen=True, forbid_unknown_fields=True):
+    """How each rank reads. `transfer_size` null: a request a sample. `prefetch` null: twice the read threads;
+    0: the training loop reads its batch itself."""
+
+    loader: Literal["native"] = "native"
+    mode: Literal["floor", "framework"] = "floor"
+    access: Literal["independent"] = "independent"
+    load: Literal["on_demand"] = "on_demand"
+    batch_size: Positive = 1
+    transfer_size: units.Size | None = None
+    read_threads: Positive = 1
+    prefetch: Natural | None = None
+    shuffle: Shuffle = Shuffle()
+    drop_last: bool = False
+
+    def __post_init__(self) -> None:
+        if self.transfer_size is not None and self.transfer_size < 1:
+            raise ValueError("transfer_size must be at least 1 byte")
+        if self.transfer_size is not None and self.mode == "framework":
+            raise ValueError("transfer_size goes with mode: floor; in mode: framework NumPy chooses its requests")
+        if self.prefetch == 0 and self.read_threads > 1:
+            raise ValueError("prefetch: 0 leaves reading to the training loop; set read_threads: 1 or prefetch: null")
+        if self.prefetch and self.prefetch < self.read_threads:
+            raise ValueError(
+                f"prefetch: {self.prefetch} batches would leave some of {self.read_threads} read_threads idle; "
+                f"set prefetch to at least {self.read_threads}, or to null"
+            )
+
+    @property
+    def batches_ahead(self) -> int:
+        return 2 * self.read_threads if self.prefetch is None else self.prefetch
+
+
+class Compute(Struct, frozen=True, forbid_unknown_fields=True):
+    """Emulated computation of a step."""
+
+    time: units.Seconds = units.Seconds(0)
+    mode: Literal["sleep"] = "sleep"
+
+
+class Train(Struct, frozen=True, forbid_unknown_fields=True):
+    """`steps` an epoch; null: the whole dataset."""
+
+    epochs: Positive = 1
+    steps: Positive | None = None
+
+
+class Workload(Struct, frozen=True, forbid_unknown_fields=True):
+    """One application's I/O."""
+
+    name: str
+    dataset: Dataset
+    description: str = ""
+    source: str = ""
+    reader: Reader = Reader()
+    compute: Compute = Compute()
+    train: Train = Train()
+
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise ValueError("name must not be empty")
+
+
+def names() -> list[str]:
+    """The shipped workloads."""
+    return sorted(path.stem for path in _folder().glob("*.yaml"))
+
+
+def path_of(name: str) -> Path:
+    """The YAML file of a workload given by shipped name or by path; ConfigError lists the names."""
+    if name in names():
+        return _folder() / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return Path(name)
+    raise ConfigError(f"no workload {name!r}; give a YAML file or one of: {', '.join(names())}")
+
+
+def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
+    """The workload `name` with `key=value` overrides (values read as YAML) laid over it."""
+    path = path_of(name)
+    data = document.read_yaml(path)
+    for override in overrides:
+        _override(data, override)
+    dataset = data.get("dataset") if isinstance(data, dict) else None
+    if isinstance(dataset, dict) and "format" in dataset and dataset["format"] is None:
+        dataset["format"] = "null"  # the unquoted word null is YAML's own
+    return document.convert(data, Workload, str(path))
+
+
+def _override(data: Any, override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not key.strip("."):
+        raise ConfigError(f"-S {override}: write key=value, such as dataset.files=8")
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        if not isinstance(data, dict):
+            break
+        child = data.get(parent)
+        if child is None:
+            child = data[parent] = {}
+        data = child
+    if not isinstance(data, dict):
+        raise ConfigError(f"-S {override}: {'.'.join(parents)} holds a value, not keys")
+    data[last] = document.parse_yaml(text, f"-S {override}")
+
+
+def shrunk(workload: Workload, size: int, ranks: int) -> Workload:
+    """The workload on a dataset of about `size` bytes: fewer files, and only where files would be fewer than
+    `ranks` also fewer samples in each; samples keep their size and shape."""
+    dataset = workload.dataset
+    wanted = size // dataset.sample.size
+    if wanted < 1:
+        least = units.format_size(dataset.sample.size)
+        raise ConfigError(f"--dataset-size {units.format_size(size)} holds no sample; one sample is {least}")
+    files = min(dataset.files, max(wanted // dataset.samples_per_file, min(ranks, wanted)))
+    samples_per_file = min(dataset.samples_per_file, wanted // files)
+    smaller = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
+    return structs.replace(workload, dataset=smaller)
+
+
+def _folder() -> Path:
+    return shipped.root() / "share" / "workloads"
