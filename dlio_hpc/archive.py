@@ -87,7 +87,10 @@ def read(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
 
 
 def extract(path: Path, target: Path) -> Path:
-    """The job's folder below `target`, after every byte was verified; InvalidRun or ConfigError, and nothing written."""
+    """The job's folder below `target`, made after every byte was verified.
+
+    InvalidRun or ConfigError, and nothing written.
+    """
     if found := faults(path):
         raise InvalidRun(f"{path} is broken: {found[0]}; see dlio-hpc archive verify")
     job = entries(path)[0][0].partition("/")[0]

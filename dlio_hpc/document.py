@@ -1,6 +1,5 @@
-"""YAML and JSON documents turned into frozen structs; a fault is told by file, key path, what was found and what would do."""
+"""YAML and JSON documents turned into frozen structs; a fault is told by file and key, with what was found."""
 
-import difflib
 import re
 import typing
 from pathlib import Path
@@ -14,7 +13,7 @@ from dlio_hpc.errors import ConfigError, DlioError
 T = TypeVar("T")
 
 _PARSERS: dict[type, Any] = {units.Size: units.size, units.Seconds: units.seconds, units.Walltime: units.walltime}
-_FAULT = re.compile(r"(?P<text>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?", re.DOTALL)
+_FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?"
 
 
 def read_yaml(path: Path) -> Any:
@@ -99,7 +98,7 @@ def _loader() -> Any:
 
 
 def _explain(message: str, data: object, kind: Any) -> str:
-    match = _FAULT.fullmatch(message)
+    match = re.fullmatch(_FAULT, message)
     assert match is not None
     text, names = match["text"], re.findall(r"\.(\w+)|\[(\d+)\]", match["path"] or "")
     path = [name or int(index) for name, index in names]
@@ -107,6 +106,8 @@ def _explain(message: str, data: object, kind: Any) -> str:
     expected = _kind_at(kind, path)
     if unknown := re.search(r"unknown field `(.*)`", text):
         known = [field.encode_name for field in msgspec.structs.fields(expected)]
+        import difflib
+
         near = difflib.get_close_matches(unknown[1], known, n=1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         text = f"unknown key {unknown[1]!r}; {hint}known keys: {', '.join(known)}"
@@ -115,7 +116,9 @@ def _explain(message: str, data: object, kind: Any) -> str:
     elif choices := _choices(expected):
         text = f"found {_found(data, path)!r}; use one of: {', '.join(choices)}"
     elif text.startswith("Expected "):
-        text = f"{text.lower()}, found {_found(data, path)!r}" if path else f"{text.lower()}: a mapping of keys is needed"
+        text = (
+            f"{text.lower()}, found {_found(data, path)!r}" if path else f"{text.lower()}: a mapping of keys is needed"
+        )
     return f"{where}: {text}" if where else text
 
 

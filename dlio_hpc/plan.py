@@ -1,9 +1,8 @@
-"""The plan: what is to be run, and where, with nothing left implicit. The login side and the ranks meet in plan.json."""
+"""The plan: what is to be run, and where, with nothing left implicit. Login side and ranks meet in plan.json."""
 
 import hashlib
 import os
 import re
-import secrets
 import sys
 import time
 from pathlib import Path
@@ -52,6 +51,9 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: int
     ranks_per_node: int
     walltime: units.Walltime
+    account: str | None
+    queue: str | None
+    job_options: tuple[str, ...]
     generate: Generate
     runs: tuple[Run, ...]
     schema: Literal[1] = 1
@@ -70,6 +72,9 @@ class Request(Struct, frozen=True):
     nodes: int = 1
     ranks_per_node: int | None = None
     walltime: units.Walltime | None = None
+    account: str | None = None
+    queue: str | None = None
+    job_options: tuple[str, ...] = ()
     repeat: int = 1
     warmup: int = 0
     dataset_size: int | None = None
@@ -100,6 +105,9 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
         nodes=request.nodes,
         ranks_per_node=ranks_per_node,
         walltime=walltime,
+        account=request.account,
+        queue=request.queue,
+        job_options=request.job_options,
         generate=request.generate,
         runs=_runs(resolved(workload), ranks, data, request),
     )
@@ -155,9 +163,9 @@ def dataset_name(dataset: Dataset) -> str:
 
 
 def job_name(workload: str) -> str:
-    """A fresh name, fit for a folder and for every batch system: demo-20261121-142501-3fa2."""
+    """A fresh name, fit for a folder and for every batch system: demo-20261121-142501-3fa2c1."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", workload).strip("-.")[:40] or "job"
-    return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 def _check_limits(site: Site, nodes: int, walltime: int) -> None:

@@ -21,7 +21,8 @@ class Distribution(Struct, frozen=True):
 
 class Epoch(Struct, frozen=True):
     """wait_s, compute_s and sync_s are means over ranks of the epoch's total, so that they add up to wall_s.
-    storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell."""
+    storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell.
+    """
 
     epoch: int
     wall_s: float

@@ -20,7 +20,7 @@ ERROR = "error.json"
 
 
 def run_name(number: int, name: str) -> str:
-    """"01-measure": runs sort by the order they are executed in."""
+    """Such as 01-measure: runs sort by the order they are executed in."""
     return f"{number:02}-{name}"
 
 

@@ -2,7 +2,6 @@
 
 import fnmatch
 import os
-import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +11,6 @@ from dlio_hpc import document, shipped, units
 from dlio_hpc.errors import ConfigError
 
 Positive = Annotated[int, Meta(ge=1)]
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +46,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         for variable in self.environment:
-            if not _VARIABLE.fullmatch(variable):
+            if not (variable.isascii() and variable.isidentifier()):
                 raise ValueError(f"environment: {variable!r} is no name of an environment variable")
 
 

@@ -45,7 +45,7 @@ def walltime(value: object) -> Walltime:
         fields = value.strip().split(":")
         if not all(field.isdigit() for field in fields) or len(fields) > 3 or any(int(f) > 59 for f in fields[1:]):
             raise ValueError(f"expected {expected}, got {value!r}")
-        hours, minutes, secs = ([*map(int, fields), 0] if len(fields) == 2 else map(int, fields))
+        hours, minutes, secs = [*map(int, fields), 0] if len(fields) == 2 else map(int, fields)
         total = float(hours * 3600 + minutes * 60 + secs)
     else:
         number, unit = _split(value, _SECONDS, expected)

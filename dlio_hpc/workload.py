@@ -75,7 +75,8 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """How each rank reads. `transfer_size` null: a request a sample. `prefetch` null: twice the read threads;
-    0: the training loop reads its batch itself."""
+    0: the training loop reads its batch itself.
+    """
 
     loader: Literal["native"] = "native"
     mode: Literal["floor", "framework"] = "floor"
@@ -181,7 +182,8 @@ def _override(data: Any, override: str) -> None:
 
 def shrunk(workload: Workload, size: int, ranks: int) -> Workload:
     """The workload on a dataset of about `size` bytes: fewer files, and only where files would be fewer than
-    `ranks` also fewer samples in each; samples keep their size and shape."""
+    `ranks` also fewer samples in each; samples keep their size and shape.
+    """
     dataset = workload.dataset
     wanted = size // dataset.sample.size
     if wanted < 1:

@@ -24,7 +24,9 @@ def collect(directory: Path) -> Collected:
     """
     record = job.refresh(directory)
     if not record.ended:
-        raise Incomplete(f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})")
+        raise Incomplete(
+            f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
+        )
     plan = job.load_plan(directory)
     target = Path(plan.archive, record.job + archive.SUFFIX)
     notes = _notes(target, Path(plan.data))
@@ -35,7 +37,9 @@ def collect(directory: Path) -> Collected:
     try:
         archive.create(directory, target)
     except OSError as fault:
-        raise InfrastructureError(f"cannot write {target}: {fault.strerror}; the job's directory is untouched") from fault
+        raise InfrastructureError(
+            f"cannot write {target}: {fault.strerror}; the job's directory is untouched"
+        ) from fault
     return Collected(target, True, notes)
 
 

@@ -12,22 +12,27 @@ from dlio_hpc.batch import launchers
 from dlio_hpc.plan import Plan
 
 
+class Shell(str):
+    """Text that may stand in a script as it is."""
+
+
 def render(plan: Plan) -> str:
-    """The whole script. Every value that reaches the shell is quoted once, by shlex."""
+    """The whole script. Every value that reaches the shell was quoted, or rendering fails."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(shipped.root() / "templates"),
         undefined=jinja2.StrictUndefined,
+        finalize=_only_shell,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(quote=shlex.quote, comment=comment)
+    environment.filters.update(quote=quote, comment=comment, verbatim=Shell)
     launch = launchers.command(plan)
     runs = [
         {
-            "name": rundir.run_name(run.number, run.name),
+            "title": f"== {rundir.run_name(run.number, run.name)}",
             "kind": run.kind,
-            "command": shlex.join([*launch, *core_command(plan, run.number)]),
+            "command": Shell(shlex.join([*launch, *core_command(plan, run.number)])),
         }
         for run in plan.runs
     ]
@@ -40,9 +45,21 @@ def core_command(plan: Plan, number: int) -> list[str]:
     return [plan.python, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
 
 
-def comment(text: str) -> str:
+def quote(text: str) -> Shell:
+    """`text` as one word of the shell, whatever is in it."""
+    return Shell(shlex.quote(text))
+
+
+def comment(text: str) -> Shell:
     """`text` on one line, so that it cannot leave the comment it stands in."""
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return Shell("".join(character if character.isprintable() else "?" for character in text))
+
+
+def _only_shell(value: object) -> object:
+    """What templates may print: numbers, and text that a filter has made fit for the shell."""
+    if not isinstance(value, (Shell, int, jinja2.Undefined)):
+        raise TypeError(f"a template prints {value!r} without the filter quote, comment or verbatim")
+    return value
 
 
 def _python_path() -> str | None:

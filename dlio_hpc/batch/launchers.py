@@ -23,7 +23,8 @@ def command(plan: Plan) -> list[str]:
 
 def locate(name: str, python: str) -> str:
     """A bare command name as a path: beside the interpreter (a virtual environment's own mpiexec), beside this
-    package (pip install --target), else on PATH; the bare name where it is in none of them."""
+    package (pip install --target), else on PATH; the bare name where it is in none of them.
+    """
     if "/" in name:
         return name
     beside = [Path(python).parent, Path(__file__).resolve().parents[2] / "bin"]

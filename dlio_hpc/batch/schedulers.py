@@ -25,12 +25,15 @@ _GRACE_S = 30
 
 class Scheduler(NamedTuple):
     """command: what submit() runs, as a person would type it. submit: the batch id of a job just started.
-    state: of a batch id; None when the batch system does not know it (any more). cancel: ask it to end the job."""
+    state: of a batch id; None when the batch system does not know it (any more). cancel: ask it to end the job.
+    takes_options: account, queue and verbatim options mean something to it.
+    """
 
     command: Callable[[Plan], str]
     submit: Callable[[Plan], str]
     state: Callable[[str], State | None]
     cancel: Callable[[str], None]
+    takes_options: bool
 
 
 def _local_arguments(plan: Plan) -> list[str]:
@@ -79,7 +82,7 @@ def local_state(batch_id: str) -> State | None:
 def local_cancel(batch_id: str) -> None:
     """TERM to the whole process group; the script's trap writes exit_status."""
     if local_state(batch_id):
-        os.killpg(int(batch_id.split(".")[0]), signal.SIGTERM)
+        os.killpg(int(batch_id.split(".", maxsplit=1)[0]), signal.SIGTERM)
 
 
 def _process(pid: int) -> tuple[str, int]:
@@ -91,4 +94,4 @@ def _process(pid: int) -> tuple[str, int]:
     return fields[0], int(fields[19])
 
 
-SCHEDULERS = {"local": Scheduler(local_command, local_submit, local_state, local_cancel)}
+SCHEDULERS = {"local": Scheduler(local_command, local_submit, local_state, local_cancel, takes_options=False)}

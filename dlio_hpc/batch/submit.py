@@ -1,21 +1,28 @@
 """From a plan to a running job."""
 
 import importlib.util
-import os
 import shutil
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from dlio_hpc import document, rundir
 from dlio_hpc.batch import job, jobscript, launchers
-from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.schedulers import SCHEDULERS, Scheduler
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.plan import Plan
 
 
-def submit(plan: Plan) -> job.Job:
+class Submitted(NamedTuple):
+    """`notes`: what a person should know about the submission."""
+
+    job: job.Job
+    notes: list[str]
+
+
+def submit(plan: Plan) -> Submitted:
     """Write the job's directory and hand its script to the batch system; returns as soon as that has taken it."""
     _check_launch(plan)
     scheduler = SCHEDULERS[plan.site.scheduler]
@@ -25,7 +32,15 @@ def submit(plan: Plan) -> job.Job:
     record = replace(record, batch_id=scheduler.submit(plan))
     record = job.seen(record, "submitted")
     job.save(directory, record)
-    return record
+    return Submitted(record, _notes(plan, scheduler))
+
+
+def _notes(plan: Plan, scheduler: Scheduler) -> list[str]:
+    given = {"--account": plan.account, "--queue": plan.queue, "--job-option": plan.job_options}
+    ignored = [option for option, value in given.items() if value]
+    if scheduler.takes_options or not ignored:
+        return []
+    return [f"site {plan.site.name} has no accounts and queues; {', '.join(ignored)} recorded, without effect"]
 
 
 def _write(directory: Path, plan: Plan, record: job.Job) -> None:
@@ -52,6 +67,6 @@ def _check_launch(plan: Plan) -> None:
         missing = "mpi4py"
     if missing:
         raise InfrastructureError(
-            f"{missing} was not found: pip install 'dlio-hpc[mpi]' brings MPI along, or name your own launcher in a site "
-            f"profile (launcher.command); searched beside {os.path.dirname(plan.python)} and PATH"
+            f"{missing} was not found beside {plan.python} or on PATH: pip install 'dlio-hpc[mpi]' brings MPI along, "
+            "or name your own launcher in a site profile (launcher.command)"
         )

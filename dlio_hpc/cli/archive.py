@@ -46,7 +46,9 @@ def list_members(archives: tuple[Path, ...]) -> None:
 
 @archive.command()
 @_ARCHIVES
-@option("--to", type=click.Path(path_type=Path), metavar="DIR", default=".", show_default=True, help="Below which folder.")
+@option(
+    "--to", type=click.Path(path_type=Path), metavar="DIR", default=".", show_default=True, help="Below which folder."
+)
 def extract(archives: tuple[Path, ...], to: Path) -> None:
     """Verify each ARCHIVE, then extract the job's folder."""
     from dlio_hpc.archive import extract as unpack

@@ -1,5 +1,6 @@
 """Words to the person at the terminal: results on stdout, everything else on stderr."""
 
+import gc
 import json
 import sys
 from collections.abc import Iterable
@@ -26,6 +27,7 @@ def wait(directory: Path, quiet: bool) -> job.Job:
 
     An interrupt ends the watching, never the job.
     """
+    gc.enable()
     try:
         return _bar(directory) if sys.stderr.isatty() and not quiet else _lines(directory, quiet)
     except KeyboardInterrupt:

@@ -17,7 +17,7 @@ def pieces(first: int, count: int) -> Iterator[memoryview]:
     """Bytes `first` to `first + count` of the stream, block by block; a piece is valid until the next is taken."""
     base = np.random.PCG64(_SEED).random_raw(BLOCK // 8)
     block = np.empty_like(base)
-    view = memoryview(block).cast("B")
+    view = block.data.cast("B")
     end = first + count
     while first < end:
         number, begin = divmod(first, BLOCK)

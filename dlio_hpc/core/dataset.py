@@ -46,7 +46,9 @@ def is_complete(run: Run) -> bool:
     found = _fingerprint(folder)
     if found is None:
         if folder.exists() and any(folder.iterdir()):
-            raise ConfigError(f"{folder} holds files but no {FINGERPRINT_FILE}; choose another --data or move them away")
+            raise ConfigError(
+                f"{folder} holds files but no {FINGERPRINT_FILE}; choose another --data or move them away"
+            )
         return False
     if found.fingerprint != run.fingerprint:
         differences = "; ".join(_differences(found.dataset, run.workload.dataset)) or "made by another version"
@@ -56,7 +58,9 @@ def is_complete(run: Run) -> bool:
     if found.complete:
         for number in {0, found.dataset.files - 1}:
             if not os.path.exists(file_path(run, number)):
-                raise InvalidRun(f"{file_path(run, number)} is missing; remove the folder {folder} to have it made anew")
+                raise InvalidRun(
+                    f"{file_path(run, number)} is missing; remove the folder {folder} to have it made anew"
+                )
     return found.complete
 
 
@@ -76,8 +80,8 @@ def check_space(run: Run) -> None:
     free = there.f_bavail * there.f_frsize
     if free < run.bytes * _SPARE:
         raise ConfigError(
-            f"the dataset needs {units.format_size(run.bytes * _SPARE)}, {run.dataset} has {units.format_size(free)} free; "
-            "choose another --data or a smaller --dataset-size"
+            f"the dataset needs {units.format_size(run.bytes * _SPARE)}, {run.dataset} has {units.format_size(free)} "
+            "free; choose another --data or a smaller --dataset-size"
         )
     if there.f_files and there.f_favail < run.workload.dataset.files:
         raise ConfigError(
@@ -98,7 +102,9 @@ def _fingerprint(folder: Path) -> Fingerprint | None:
 
 def _differences(found: Dataset, wanted: Dataset) -> list[str]:
     there, here = _flat(msgspec.to_builtins(found)), _flat(msgspec.to_builtins(wanted))
-    return [f"{key} is {there.get(key)} there and {here[key]} in the plan" for key in here if here[key] != there.get(key)]
+    return [
+        f"{key} is {there.get(key)} there and {here[key]} in the plan" for key in here if here[key] != there.get(key)
+    ]
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -24,7 +24,8 @@ class Host(NamedTuple):
 
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, epochs, steps, 6) in rank 0's clock. histogram: (ranks, bins).
-    totals: (ranks, 6), see `_totals`. storage_bytes: (ranks, epochs)."""
+    totals: (ranks, 6), see `_totals`. storage_bytes: (ranks, epochs).
+    """
 
     hosts: list[Host]
     offsets: Floats

@@ -33,7 +33,8 @@ def load(path: Path, number: int) -> tuple[Plan, Run, str]:
 
 def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha256: str) -> None:
     """Run on all ranks, write timeline.h5 and result.json on rank 0; InvalidRun, after writing, when the counts are
-    not those planned."""
+    not those planned.
+    """
     if comm.size != plan.ranks:
         raise InfrastructureError(
             f"the plan is for {plan.ranks} ranks, MPI started {comm.size}; the launcher and the MPI library of mpi4py "

@@ -22,7 +22,9 @@ class Tally:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except OSError as fault:
-            raise InvalidRun(f"cannot open {path}: {fault.strerror}; was the dataset removed or never generated?") from fault
+            raise InvalidRun(
+                f"cannot open {path}: {fault.strerror}; was the dataset removed or never generated?"
+            ) from fault
         self.opens += 1
         return descriptor
 
@@ -35,8 +37,8 @@ class Tally:
             self.add(started, count)
             if not count:
                 raise InvalidRun(
-                    f"{path} ends at byte {offset + done}, a sample was expected from {offset} to {offset + wanted}: "
-                    "the file is cut short; remove the dataset's folder and generate it again"
+                    f"{path} ends at byte {os.fstat(descriptor).st_size}, "
+                    f"a sample was expected from {offset} to {offset + wanted}: the file is cut short; remove the dataset's folder and generate it again"
                 )
             done += count
 

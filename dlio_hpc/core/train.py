@@ -25,7 +25,8 @@ STARTED, READY, COMPUTED, SYNCED, SAMPLES, BYTES = range(6)
 
 class Recording(NamedTuple):
     """What one rank saw. steps: (epochs, steps, 6). reads: (2, n), begin and end of each. storage_bytes: an epoch each,
-    -1 where the kernel does not tell."""
+    -1 where the kernel does not tell.
+    """
 
     steps: Floats
     reads: Floats

@@ -12,6 +12,7 @@ from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
 
 _WIDTH = 80
+_LEGEND = "AU: compute / (compute + wait). wait, compute, sync: a rank's seconds, mean over ranks."
 
 
 def show(outcome: JobOutcome, file: Any) -> None:
@@ -47,7 +48,8 @@ def _workload(outcome: JobOutcome) -> str:
     size = "no data" if dataset.format == "null" else format_size(dataset.size)
     return (
         f"{workload.name}: {dataset.format}, {dataset.files} files x {dataset.samples_per_file} samples of "
-        f"{format_size(dataset.sample.size)} ({size}); {plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
+        f"{format_size(dataset.sample.size)} ({size})\n"
+        f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
         f"batch {reader.batch_size}, {reader.read_threads} reader thread(s), {workload.train.epochs} epoch(s)"
     )
 
@@ -67,7 +69,10 @@ def _run(run: RunOutcome) -> list[RenderableType]:
     return [
         Text.assemble(name, note),
         _epochs(run.result, run.result.summary),
+        Text(_LEGEND, "dim"),
+        Text(),
         _latencies(run.result.summary),
+        Text(),
         Text(_bytes(run, run.result.summary)),
         Text(),
     ]
@@ -82,10 +87,16 @@ def _generated(generated: Generated) -> str:
     )
 
 
+def _table(*headings: str) -> Table:
+    """Right-aligned columns under a rule."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
 def _epochs(result: Result, summary: Summary) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s"):
-        table.add_column(heading, justify="right")
+    table = _table("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
     for epoch in result.epochs:
         table.add_row(*_epoch(epoch))
     total = [sum(getattr(epoch, name) for epoch in result.epochs) for name in ("wait_s", "compute_s", "sync_s")]
@@ -116,10 +127,8 @@ def _epoch(epoch: Epoch) -> list[str]:
 
 
 def _latencies(summary: Summary) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("a step or read takes")
-    for heading in ("mean", "p50", "p95", "p99", "max"):
-        table.add_column(heading, justify="right")
+    table = _table("what one takes", "mean", "p50", "p95", "p99", "max")
+    table.columns[0].justify = "left"
     rows: list[tuple[str, Distribution | None]] = [
         ("wait for the batch", summary.wait_s),
         (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s),

@@ -15,7 +15,7 @@ Paths = Callable[[int], str]
 
 
 class Reader(Protocol):
-    """One rank's access to the dataset. Its threads call read() at the same time, each with rows and tally of its own."""
+    """One rank's access to the dataset. Its threads call read() at once, each with rows and tally of its own."""
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         """Bring each of `samples` into its row of sample bytes; InvalidRun when the dataset does not hold it."""

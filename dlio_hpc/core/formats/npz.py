@@ -87,7 +87,9 @@ class Framework:
             with io.BufferedReader(_CountedFile(path, tally)) as file, np.load(file) as archive:
                 array = archive["x"]
         except (OSError, ValueError, KeyError, zipfile.BadZipFile) as fault:
-            raise InvalidRun(f"{path} is no archive of ours: {fault}; remove the dataset's folder and generate it") from fault
+            raise InvalidRun(
+                f"{path} is no archive of ours: {fault}; remove the dataset's folder and generate it"
+            ) from fault
         shape = (self._dataset.samples_per_file, *self._dataset.sample.array_shape)
         if array.shape != shape:
             raise InvalidRun(f"{path} holds an array of shape {array.shape}, expected {shape}")

@@ -1,0 +1,73 @@
+"""Shared helpers: the commands as a user runs them, in a folder of their own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+BIN = Path(sys.executable).parent
+
+
+class Outcome(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def job(self) -> Any:
+        (job,) = self.json["jobs"]
+        return job
+
+
+Run = Callable[..., Outcome]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--regold", action="store_true", help="record the rendered job scripts anew")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A command of ours by name, with arguments, in tmp_path; no traceback is ever fine."""
+
+    def call(*arguments: object, cwd: Path = tmp_path, **environment: str) -> Outcome:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DLIO_HPC_")}
+        done = subprocess.run(
+            [BIN / str(arguments[0]), *map(str, arguments[1:])],
+            cwd=cwd,
+            env=kept | environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=120,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    return call
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """A workload that runs in a second: 6 files of 5 samples of 12,000 bytes."""
+    path = tmp_path / "small.yaml"
+    path.write_text(
+        """\
+name: small
+dataset: {format: npz, files: 6, samples_per_file: 5, sample: {shape: [30, 100], dtype: float32}}
+reader: {batch_size: 4, read_threads: 2, shuffle: {files: true, samples: true, seed: 7}}
+compute: {time: 1 ms}
+train: {epochs: 2}
+"""
+    )
+    return path

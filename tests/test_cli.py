@@ -1,0 +1,164 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dlio_hpc import __version__
+from tests.conftest import BIN, Run
+
+
+def test_version_and_help(run: Run) -> None:
+    for program in ("dlio-hpc", "dlio-submit"):
+        assert run(program, "--version").out == f"{program} {__version__}\n"
+        for flag in ("-h", "--help"):
+            assert run(program, flag).out.startswith("Usage: ")
+
+
+def test_dry_run_prints_the_script_and_the_command_and_does_nothing(run: Run, tmp_path: Path) -> None:
+    done = run("dlio-submit", "demo", "-s", "local", "--dry-run")
+    assert done.code == 0
+    assert done.out.startswith("#!/bin/bash\n")
+    assert "mpiexec -n 4" in done.out
+    assert "# Submit command:\n# setsid timeout" in done.out
+    assert list(tmp_path.iterdir()) == []
+    shown = run("dlio-submit", "demo", "-s", "local", "--dry-run", "--json").job
+    assert shown["state"] == "planned"
+    assert shown["script"].splitlines()[0] == "#!/bin/bash"
+    assert shown["runs"] == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_starting_up_imports_nothing_that_is_slow(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.argv = ["dlio-submit", "demo", "-s", "local", "--dry-run"]
+from dlio_hpc.cli import submit_main
+try:
+    submit_main()
+except SystemExit as end:
+    assert not end.code
+slow = {"numpy", "h5py", "mpi4py", "rich", "zstandard", "pandas", "matplotlib", "tensorflow", "torch", "subprocess",
+        "importlib.metadata", "dlio_hpc.core", "dlio_hpc.report"}
+print(slow & set(sys.modules), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stderr == "set()\n"
+
+
+def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
+    package = Path(__file__).parents[1] / "dlio_hpc"
+    for module in package.glob("core/**/*.py"):
+        for name in ("dlio_hpc.batch", "dlio_hpc.cli", "dlio_hpc.report", "click", "jinja2", "yaml"):
+            assert name not in module.read_text(), f"{module} imports {name}"
+    for folder in ("batch", "cli", "report"):
+        for module in (package / folder).glob("*.py"):
+            assert "from dlio_hpc.core" not in module.read_text(), module
+    slow = "{'click', 'jinja2', 'yaml', 'rich', 'pandas', 'mpi4py.MPI'}"
+    program = f"import sys, dlio_hpc.core.run; print({slow} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("dlio-submit",), "Missing argument 'WORKLOAD'"),
+        (("dlio-submit", "absent"), "no workload 'absent'; give a YAML file or one of: demo, null"),
+        (("dlio-submit", "absent.yaml"), "cannot read absent.yaml"),
+        (("dlio-submit", "demo", "-s", "absent"), "no site 'absent'; give a YAML file or one of: local"),
+        (("dlio-submit", "demo", "--nonsense"), "No such option"),
+        (("dlio-submit", "demo", "-N", "0"), "'-N' / '--nodes'"),
+        (("dlio-submit", "demo", "-s", "local", "-N", "2"), "--nodes 2: site local has 1 at most"),
+        (("dlio-submit", "demo", "-t", "never"), "expected a time limit such as 30 (minutes)"),
+        (("dlio-submit", "demo", "--dataset-size", "3 B"), "holds no sample; one sample is 1 MiB"),
+        (("dlio-submit", "demo", "-S", "dataset.format=hdf9"), "dataset.format: found 'hdf9'; use one of: npz, null"),
+        (("dlio-submit", "demo", "-S", "reader.batchsize=3"), "did you mean 'batch_size'?"),
+        (("dlio-submit", "demo", "--generate", "perhaps"), "'auto', 'only', 'never'"),
+        (("dlio-hpc", "nonsense"), "No such command 'nonsense'"),
+        (("dlio-hpc", "report", "absent"), "absent is not there; give a job's directory or archive"),
+        (("dlio-hpc", "report", "."), "is no job's directory"),
+        (("dlio-hpc", "collect", "absent"), "is no job's directory"),
+        (("dlio-hpc", "collect"), "no jobs in dlio-runs; say with --runs where they lie"),
+        (("dlio-hpc", "cancel"), "name the jobs to cancel"),
+        (("dlio-hpc", "archive", "verify", "absent"), "cannot read absent"),
+        (("dlio-hpc", "sites", "absent"), "no site 'absent'"),
+        (("dlio-hpc", "workloads", "absent"), "no workload 'absent'"),
+    ],
+)
+def test_a_users_mistake_is_told_in_words_with_exit_code_2(run: Run, arguments: tuple[str, ...], message: str) -> None:
+    done = run(*arguments)
+    assert done.code == 2
+    assert message in done.err
+    assert done.out == ""
+
+
+def test_a_runs_folder_that_cannot_be_written(run: Run) -> None:
+    done = run("dlio-submit", "demo", "-s", "local", "-o", "/proc/runs")
+    assert done.code == 6
+    assert "cannot write the job's directory /proc/runs/demo-" in done.err
+
+
+def test_an_archive_that_is_none(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "a.tar.zst").write_bytes(b"nothing")
+    for command in (("archive", "verify"), ("archive", "list"), ("archive", "extract"), ("report",)):
+        done = run("dlio-hpc", *command, "a.tar.zst")
+        assert done.code == 3, command
+        assert "a.tar.zst" in done.err
+
+
+def test_what_is_shipped_is_listed_and_shown(run: Run) -> None:
+    assert "* local " in run("dlio-hpc", "sites").out
+    assert "demo " in run("dlio-hpc", "workloads").out
+    assert run("dlio-hpc", "sites", "local").out.startswith("# This computer, without a batch system")
+    assert "format: npz" in run("dlio-hpc", "workloads", "demo").out
+    names = {entry["name"]: entry for entry in run("dlio-hpc", "workloads", "--json").json["workloads"]}
+    assert names["demo"]["dataset_bytes"] == 2**28
+    assert [entry["name"] for entry in run("dlio-hpc", "sites", "--json").json["sites"]] == ["local"]
+
+
+def test_every_option_is_an_environment_variable(run: Run, tmp_path: Path) -> None:
+    done = run(
+        "dlio-submit", "demo", "--dry-run", "--json",
+        DLIO_HPC_SITE="local", DLIO_HPC_RUNS="elsewhere", DLIO_HPC_PPN="3", DLIO_HPC_REPEAT="2",
+    )  # fmt: skip
+    assert done.job["directory"].startswith(f"{tmp_path}/elsewhere/demo-")
+    assert "mpiexec -n 3" in done.job["script"]
+    assert "02-measure-2" in done.job["script"]
+
+
+def test_a_site_from_a_file_is_obeyed_and_its_launcher_looked_for(run: Run, tmp_path: Path) -> None:
+    text = run("dlio-hpc", "sites", "local").out
+    mine = tmp_path / "mine.yaml"
+    mine.write_text(
+        text.replace("command: mpiexec ", "command: no-such-launcher ").replace(
+            "ranks_per_node: 4", "ranks_per_node: 2"
+        )
+    )
+    assert "no-such-launcher -n 2" in run("dlio-submit", "demo", "-s", mine, "--dry-run").out
+    done = run("dlio-submit", "demo", "-s", mine)
+    assert done.code == 6
+    assert "no-such-launcher was not found" in done.err
+    assert "pip install 'dlio-hpc[mpi]'" in done.err
+    assert not (tmp_path / "dlio-runs").exists()
+
+
+def test_accounts_and_queues_are_recorded_where_they_mean_nothing(run: Run, small: Path, tmp_path: Path) -> None:
+    done = run("dlio-submit", small, "-s", "local", "-A", "physics", "-q", "debug", "-J", "--hold", "--json")
+    assert done.code == 0
+    assert "site local has no accounts and queues; --account, --queue, --job-option recorded" in done.err
+    assert done.job["state"] in {"submitted", "running"}
+    assert done.job["archive"] is None
+    plan = json.loads((Path(done.job["directory"]) / "plan.json").read_bytes())
+    assert (plan["account"], plan["queue"], plan["job_options"]) == ("physics", "debug", ["--hold"])
+    assert run("dlio-hpc", "wait", done.job["directory"], "--quiet").code == 0
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault(tmp_path: Path) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; '{BIN}/dlio-hpc' workloads demo | head -c 1"],
+        capture_output=True,
+        check=False,
+    )
+    assert done.stderr == b""

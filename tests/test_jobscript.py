@@ -1,0 +1,137 @@
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import jinja2
+import pytest
+from msgspec.structs import replace
+
+from dlio_hpc import plan, shipped, site, workload
+from dlio_hpc.batch import jobscript
+from dlio_hpc.plan import Plan, Request
+
+NASTY = [
+    "x; touch owned",
+    "$(touch owned)",
+    "`touch owned`",
+    "a'b\"c \\ $HOME",
+    "line\ntouch owned",
+    "-n --help",
+    "*",
+    "ü\t|&<>",
+]
+_GOLDEN = Path(__file__).parent / "golden"
+
+
+def _plan(folder: Path, name: str = "demo", **changes: object) -> Plan:
+    made = plan.make(
+        workload.load("demo", (f"name={json.dumps(name)}",)), site.load("local"), Request(runs=folder, data=folder)
+    )
+    return replace(made, **changes)
+
+
+def _with_runner(made: Plan, command: str, **changes: object) -> Plan:
+    launcher = site.Launcher("mpiexec", command)
+    return replace(made, site=replace(made.site, launcher=launcher, **changes))
+
+
+def _shellcheck(script: str) -> None:
+    checker = Path(sys.executable).with_name("shellcheck")
+    done = subprocess.run([checker, "-S", "warning", "-"], input=script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    subprocess.run(["bash", "-n"], input=script, text=True, check=True)
+
+
+@pytest.mark.parametrize("name", site.names())
+def test_the_script_of_every_site_is_as_recorded(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
+    monkeypatch.setattr(jobscript, "_python_path", lambda: None)
+    made = plan.make(workload.load("demo"), site.load(name), Request(runs=Path("/runs"), data=Path("/data"), repeat=2))
+    made = replace(made, python="/opt/python/bin/python3", version="0", site=replace(made.site, launcher=replace(
+        made.site.launcher, command="/opt/mpi/bin/mpiexec")))  # fmt: skip
+    script = jobscript.render(made)
+    _shellcheck(script)
+    golden = _GOLDEN / f"{name}-demo.sh"
+    if request.config.getoption("--regold"):
+        golden.write_text(script)
+    assert script == golden.read_text(), "if this is meant: make regold"
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_no_value_does_harm(nasty: str, tmp_path: Path) -> None:
+    """The script is run with a launcher that prints its arguments: they arrive as they are, and nothing else runs."""
+    folder = tmp_path / nasty.replace("/", "_")
+    made = _plan(folder, nasty)
+    runner = tmp_path / "show args"
+    made = _with_runner(made, str(runner), environment={"NASTY": nasty}, setup=("export FROM_SITE='set up'",))
+    made = replace(made, python=f"python {nasty}")
+    script = jobscript.render(made)
+    _shellcheck(script)
+    Path(made.directory).mkdir(parents=True)
+    runner.write_text('#!/bin/bash\nprintf "%s\\0" "$@" "$NASTY" "$FROM_SITE" "$PWD"\n')
+    runner.chmod(0o755)
+    done = subprocess.run(["bash", "-s"], input=script, cwd=tmp_path, capture_output=True, text=True, check=True)
+    calls = [part.split("\0") for part in done.stdout.split("== ")[1:]]
+    assert len(calls) == 2
+    for number, call in enumerate(calls):
+        title, _, first = call[0].partition("\n")
+        assert title == f"0{number}-{made.runs[number].name}"
+        core = [f"python {nasty}", "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", str(number)]
+        assert [first, *call[1:-1]] == ["-n", "4", *core, nasty, "set up", made.directory]
+    assert not list(tmp_path.rglob("owned"))
+    assert (Path(made.directory) / "exit_status").read_text() == "0\n"
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_the_submit_command_can_be_pasted(nasty: str, tmp_path: Path) -> None:
+    from dlio_hpc.batch.schedulers import local_command
+
+    made = _plan(tmp_path / nasty.replace("/", "_"))
+    assert str(Path(made.directory, "job.sh")) in shlex.split(local_command(made))
+
+
+def _script_status(tmp_path: Path, launcher: str) -> tuple[int, str, str]:
+    made = _with_runner(_plan(tmp_path), str(tmp_path / "launcher"))
+    tmp_path.mkdir()
+    (tmp_path / "launcher").write_text(f"#!/bin/bash\n{launcher}\n")
+    (tmp_path / "launcher").chmod(0o755)
+    Path(made.directory).mkdir(parents=True)
+    done = subprocess.run(["bash", "-s"], input=jobscript.render(made), capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, (Path(made.directory) / "exit_status").read_text()
+
+
+def test_exit_status_is_what_went_wrong(tmp_path: Path) -> None:
+    code, out, status = _script_status(tmp_path / "a", '[ "${*: -1}" = 0 ] || exit 3')
+    assert (code, status) == (3, "3\n")
+    assert "== 01-measure" in out
+    code, out, status = _script_status(tmp_path / "b", "exit 2")
+    assert (code, status) == (2, "2\n")
+    assert "== 01-measure" not in out, "without data there is nothing to measure"
+
+
+def test_each_run_is_one_launcher_line(tmp_path: Path) -> None:
+    made = plan.make(workload.load("demo"), site.load("local"), Request(runs=tmp_path, repeat=3, warmup=1))
+    lines = [line for line in jobscript.render(made).splitlines() if "dlio_hpc.core plan.json --run" in line]
+    assert len(lines) == len(made.runs) == 5
+    assert all(line.split()[1:3] == ["-n", "4"] for line in lines)
+
+
+def test_a_template_cannot_print_what_was_not_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _plan(tmp_path)
+    (tmp_path / "templates").mkdir()
+    monkeypatch.setattr(shipped, "root", lambda: tmp_path)
+    for text, error in (
+        ("cd {{ plan.directory }}", TypeError),
+        ("echo {{ plan.nothing }}", jinja2.UndefinedError),
+        ("{{ plan.nodes }} {{ plan.directory|quote }}", None),
+    ):
+        (tmp_path / "templates" / "local.sh.j2").write_text(text)
+        if error is None:
+            jobscript.render(made)
+        else:
+            with pytest.raises(error):
+                jobscript.render(made)

@@ -1,0 +1,92 @@
+import threading
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlio_hpc import plan, units
+from dlio_hpc.core.formats.format import Rows, Samples
+from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.core.order import Order
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import InvalidRun
+from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
+
+
+class _Counting:
+    """Writes each sample's number into its row, after a moment of its own."""
+
+    def __init__(self, pause: bool = False, fail_at: int | None = None) -> None:
+        self.pause, self.fail_at = pause, fail_at
+        self.at_once = self.most_at_once = self.closed = 0
+        self.calls: list[int] = []
+        self._lock = threading.Lock()
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        with self._lock:
+            self.at_once += 1
+            self.most_at_once = max(self.at_once, self.most_at_once)
+            self.calls += samples.tolist()
+        if self.pause:
+            time.sleep(0.002 * (int(samples[0]) % 3) if len(samples) else 0)
+        if self.fail_at is not None and self.fail_at in samples.tolist():
+            raise InvalidRun("cannot")
+        rows.view(np.uint64)[:, 0] = samples
+        with self._lock:
+            self.at_once -= 1
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def _workload(samples: int, reader: Reader) -> Workload:
+    return Workload("w", Dataset("npz", samples, 1, Sample(bytes=units.Size(8))), reader=reader)
+
+
+@given(
+    samples=st.integers(1, 60), ranks=st.integers(1, 5), batch=st.integers(1, 9), threads=st.integers(1, 4),
+    ahead=st.integers(0, 6),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_batches_come_in_order_and_each_sample_once(
+    samples: int, ranks: int, batch: int, threads: int, ahead: int
+) -> None:
+    threads = 1 if ahead == 0 else min(threads, ahead)
+    keys = Reader(batch_size=batch, read_threads=threads, prefetch=ahead, shuffle=Shuffle(True, True, 1))
+    made = _workload(samples, keys)
+    steps = plan.steps_per_epoch(made, ranks)
+    order = Order(made.dataset, keys.shuffle, 0)
+    seen: list[int] = []
+    for rank in range(ranks):
+        first, last = plan.share(samples, ranks, rank)
+        reader = _Counting(pause=True)
+        loader = NativeLoader(made, reader)
+        got = [rows.view(np.uint64)[:, 0].tolist() for rows, _ in loader.epoch(order, first, last, steps)]
+        loader.close()
+        assert len(got) == steps
+        assert [number for part in got for number in part] == order.samples(first, last).tolist()
+        assert reader.closed == 1
+        seen += [number for part in got for number in part]
+    assert sorted(seen) == list(range(samples))
+
+
+def test_threads_read_ahead_of_the_loop_and_no_further() -> None:
+    reader = _Counting()
+    made = _workload(100, Reader(batch_size=1, read_threads=2, prefetch=3))
+    loader = NativeLoader(made, reader)
+    batches = loader.epoch(Order(made.dataset, Shuffle(), 0), 0, 100, 100)
+    next(batches)
+    time.sleep(0.05)
+    assert sorted(reader.calls) == [0, 1, 2, 3], "one in the loop's hands and three ahead"
+    assert sum(1 for _ in batches) == 99
+    loader.close()
+
+
+def test_a_reader_threads_fault_reaches_the_loop() -> None:
+    made = _workload(20, Reader(read_threads=2))
+    loader = NativeLoader(made, _Counting(fail_at=7))
+    with pytest.raises(InvalidRun, match="cannot"):
+        list(loader.epoch(Order(made.dataset, Shuffle(), 0), 0, 20, 20))
+    loader.close()

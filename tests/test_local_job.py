@@ -1,0 +1,337 @@
+"""Whole jobs on the local site, as a user runs them."""
+
+import json
+import math
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from dlio_hpc.core import content
+from tests.conftest import BIN, Run
+
+SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
+
+
+def _submit(run: Run, workload: Path, *options: object, code: int = 0) -> Any:
+    done = run("dlio-submit", workload, "-s", "local", "--wait", "--json", *options)
+    assert done.code == code, done.err
+    return done.job
+
+
+def _result(job: Any, kind: str = "measure") -> Any:
+    (found,) = [entry["result"] for entry in job["runs"] if entry["kind"] == kind]
+    return found
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("batch", [1, 4, 30])
+def test_every_sample_and_byte_is_read_once_an_epoch(run: Run, small: Path, ranks: int, batch: int) -> None:
+    job = _submit(run, small, "--ppn", ranks, "-S", f"reader.batch_size={batch}")
+    result = _result(job)
+    assert job["state"] == "completed"
+    assert result["ranks"] == ranks
+    assert result["summary"]["samples"] == SAMPLES * EPOCHS
+    assert result["summary"]["bytes_read"] == SAMPLES * SAMPLE_BYTES * EPOCHS
+    for epoch in result["epochs"]:
+        assert epoch["samples"] == SAMPLES
+        assert epoch["bytes_read"] == SAMPLES * SAMPLE_BYTES
+        assert epoch["steps"] == math.ceil(math.ceil(SAMPLES / ranks) / batch)
+        assert epoch["wait_s"] + epoch["compute_s"] + epoch["sync_s"] == pytest.approx(epoch["wall_s"], rel=0.2)
+    assert result["faults"] == []
+
+
+def test_everything_the_contract_promises_lies_in_the_directory(run: Run, small: Path) -> None:
+    job = _submit(run, small, "--repeat", 2, "--warmup", 1)
+    directory, archive = Path(job["directory"]), Path(job["archive"])
+    assert {path.name for path in directory.iterdir()} == {
+        "plan.json", "job.sh", "job.json", "job.out", "job.err", "exit_status", "runs", "environment.json",
+        "manifest.json",
+    }  # fmt: skip
+    assert sorted(path.name for path in (directory / "runs").iterdir()) == [
+        "00-generate", "01-warmup", "02-measure-1", "03-measure-2",
+    ]  # fmt: skip
+    assert (directory / "exit_status").read_text() == "0\n"
+    assert [run["kind"] for run in job["runs"]] == ["generate", "warmup", "measure", "measure"]
+    states = [sighting["state"] for sighting in json.loads((directory / "job.json").read_bytes())["states"]]
+    assert states[:2] == ["planned", "submitted"]
+    assert states[-1] == "completed"
+    assert archive == directory.parent / "archive" / f"{job['job']}.tar.zst"
+    for where in (directory, archive):
+        shown = run("dlio-hpc", "report", where, "--json")
+        assert shown.code == 0
+        assert shown.job["runs"] == job["runs"]
+        table = run("dlio-hpc", "report", where)
+        assert table.code == 0
+        for word in ("02-measure-1", "samples/s", "AU", "wait", "compute", "sync", "p99", str(archive)):
+            assert word in table.out
+        assert max(map(len, table.out.split("\narchive")[0].splitlines())) <= 80
+    assert run("dlio-hpc", "archive", "verify", archive).code == 0
+    assert f"{job['job']}/plan.json" in run("dlio-hpc", "archive", "list", archive).out
+    assert run("dlio-hpc", "archive", "extract", archive, "--to", "out").code == 0
+    extracted = directory.parent.parent / "out" / job["job"]
+    assert run("dlio-hpc", "report", extracted, "--json").job["runs"] == job["runs"]
+
+
+def test_the_timeline_holds_every_step_of_every_rank(run: Run, small: Path) -> None:
+    job = _submit(run, small, "--ppn", 3)
+    result = _result(job)
+    with h5py.File(Path(job["directory"]) / "runs" / "01-measure" / "timeline.h5") as file:
+        steps = {name: np.array(column) for name, column in file["steps"].items()}
+        counts = np.array(file["read_latency/counts"])
+        assert file["ranks/clock_offset"][:].tolist() == [0, 0, 0], "one kernel, one clock"
+    assert steps["wait"].shape == (3, EPOCHS, result["epochs"][0]["steps"])
+    assert steps["bytes"].sum() == result["summary"]["bytes_read"]
+    assert steps["samples"].sum() == result["summary"]["samples"]
+    assert counts.sum() == result["summary"]["reads"] == SAMPLES * EPOCHS
+    ends = steps["start"] + steps["wait"] + steps["compute"] + steps["sync"]
+    assert ends.max() == pytest.approx(result["summary"]["wall_s"])
+    assert steps["wait"].mean() == pytest.approx(result["summary"]["wait_s"]["mean"])
+    assert (steps["compute"] >= 0.001).all()
+
+
+def test_the_dataset_is_what_numpy_reads_and_is_made_once(run: Run, small: Path, tmp_path: Path) -> None:
+    first = _result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]
+    assert not first["reused"]
+    files = sorted(Path(first["dataset"]).glob("*.npz"))
+    assert [file.name for file in files] == [f"{number:08}.npz" for number in range(6)]
+    assert first["bytes_written"] == sum(file.stat().st_size for file in files)
+    stream = b"".join(map(bytes, content.pieces(0, SAMPLES * SAMPLE_BYTES)))
+    assert b"".join(np.load(file)["x"].tobytes() for file in files) == stream
+    stamps = [file.stat().st_mtime_ns for file in files]
+    again = _result(_submit(run, small, "-d", "data", "-S", "reader.batch_size=2"), "generate")["generated"]
+    assert again["reused"]
+    assert [file.stat().st_mtime_ns for file in files] == stamps
+    other = _result(_submit(run, small, "-d", "data", "-S", "dataset.files=5"), "generate")["generated"]
+    assert other["dataset"] != first["dataset"], "another geometry has a folder of its own"
+
+
+def test_a_generation_that_was_interrupted_is_done_again(run: Run, small: Path) -> None:
+    folder = Path(_result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"])
+    mark = folder / "dlio-dataset.json"
+    mark.write_text(mark.read_text().replace('"complete": true', '"complete": false'))
+    os.truncate(folder / "00000003.npz", 100)
+    done = run("dlio-submit", small, "-d", "data", "--generate", "never", "--wait")
+    assert done.code == 2
+    assert "generate it with --generate auto" in done.err
+    assert _submit(run, small, "-d", "data")["state"] == "completed"
+
+
+def test_a_dataset_that_does_not_fit_is_refused(run: Run, small: Path) -> None:
+    folder = Path(_result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"])
+    mark = folder / "dlio-dataset.json"
+    whole = mark.read_text()
+    fingerprint = json.loads(whole)["fingerprint"]
+    mark.write_text(whole.replace(fingerprint, "0" * 12).replace('"files": 6', '"files": 7'))
+    job = _submit(run, small, "-d", "data", code=2)
+    assert job["state"] == "failed"
+    message = job["runs"][0]["error"]["message"]
+    assert "does not fit: files is 7 there and 6 in the plan. Choose another --data, or remove that folder" in message
+    mark.unlink()
+    assert (
+        "holds files but no dlio-dataset.json"
+        in _submit(run, small, "-d", "data", code=2)["runs"][0]["error"]["message"]
+    )
+    assert len(list(folder.iterdir())) == 6, "nothing of what lay there was touched"
+
+
+def test_without_a_dataset_never_says_what_there_is(run: Run, small: Path) -> None:
+    job = _submit(run, small, "-d", "data", "--generate", "never", code=2)
+    assert "there is none" in job["runs"][0]["error"]["message"]
+    made = _result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"]
+    job = _submit(run, small, "-d", "data", "--generate", "never", "-S", "dataset.files=7", code=2)
+    assert f"there are: {Path(made).name}" in job["runs"][0]["error"]["message"]
+
+
+def test_a_rank_that_fails_ends_all_and_its_outputs_are_kept(run: Run, small: Path) -> None:
+    folder = Path(_result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"])
+    os.truncate(folder / "00000005.npz", 5000)
+    started = time.monotonic()
+    done = run("dlio-submit", small, "-d", "data", "--wait", "--json", "-S", "compute.time=50ms")
+    assert time.monotonic() - started < 60
+    assert done.code == 3
+    assert done.job["state"] == "failed"
+    error = done.job["runs"][-1]["error"]
+    assert error["kind"] == "InvalidRun"
+    assert f"{folder}/00000005.npz ends at byte 5000" in error["message"]
+    assert 0 <= error["rank"] < 4
+    assert "failed on rank" in done.err
+    assert run("dlio-hpc", "archive", "verify", done.job["archive"]).code == 0
+    report = run("dlio-hpc", "report", done.job["archive"])
+    assert report.code == 3
+    assert "ends at byte 5000" in report.out
+    assert f"rank {error['rank']} on" in (Path(done.job["directory"]) / "job.err").read_text()
+
+
+def test_missing_data_file(run: Run, small: Path) -> None:
+    folder = Path(_result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"])
+    (folder / "00000002.npz").unlink()
+    job = _submit(run, small, "-d", "data", code=3)
+    assert f"cannot open {folder}/00000002.npz: No such file or directory" in job["runs"][-1]["error"]["message"]
+    (folder / "00000000.npz").unlink()
+    job = _submit(run, small, "-d", "data", code=3)
+    assert "00000000.npz is missing; remove the folder" in job["runs"][0]["error"]["message"]
+
+
+def test_a_full_file_system_is_refused_before_writing(run: Run, small: Path) -> None:
+    job = _submit(run, small, "-S", "dataset.samples_per_file=1000000000000", "--generate", "only", code=2)
+    assert "free; choose another --data or a smaller --dataset-size" in job["runs"][0]["error"]["message"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/mounts").exists(), reason="no /proc")
+def test_a_data_directory_that_cannot_be_written(run: Run, small: Path) -> None:
+    job = _submit(run, small, "-d", "/proc/data", code=6)
+    assert "cannot write to /proc/data/" in job["runs"][0]["error"]["message"]
+
+
+def _kill_submitter(small: Path, cwd: Path) -> Path:
+    """dlio-submit --wait, killed with -9 as soon as a measured step is done; the job's directory."""
+    submitter = subprocess.Popen(
+        [BIN / "dlio-submit", small, "-s", "local", "--wait", "-S", "compute.time=100ms"],
+        cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        outs = list(cwd.glob("dlio-runs/*/job.out"))
+        if outs and "01-measure 1/" in outs[0].read_text():
+            break
+        time.sleep(0.02)
+    submitter.kill()
+    submitter.wait()
+    return outs[0].parent
+
+
+def test_a_job_survives_its_submitter_and_is_collected_later(run: Run, small: Path, tmp_path: Path) -> None:
+    directory = _kill_submitter(small, tmp_path)
+    assert not (directory / "exit_status").exists(), "the job goes on"
+    early = run("dlio-hpc", "collect", directory)
+    assert early.code == 7
+    assert "is running; collect it when it has ended" in early.err
+    assert "running" in run("dlio-hpc", "status", directory).out
+    waited = run("dlio-hpc", "wait", directory.name, "--json")
+    assert waited.code == 0
+    assert _result(waited.job)["summary"]["samples"] == SAMPLES * EPOCHS
+    archive = Path(waited.job["archive"])
+    before = archive.read_bytes()
+    for _ in range(2):
+        again = run("dlio-hpc", "collect", directory)
+        assert again.code == 0
+        assert "already archived" in again.err
+        assert archive.read_bytes() == before
+    archive.unlink()
+    assert run("dlio-hpc", "collect").code == 0
+    assert archive.read_bytes() == before, "the same files give the same archive"
+    archive.write_bytes(before[:-40])
+    assert "was broken and has been made anew" in run("dlio-hpc", "collect", directory).err
+    assert archive.read_bytes() == before
+
+
+def test_a_job_can_be_cancelled(run: Run, small: Path, tmp_path: Path) -> None:
+    directory = _kill_submitter(small, tmp_path)
+    assert "cancelling" in run("dlio-hpc", "cancel", directory).out
+    waited = run("dlio-hpc", "wait", directory, "--json")
+    assert waited.code == 7
+    assert waited.job["state"] == "cancelled"
+    assert (directory / "exit_status").read_text() == "143\n"
+    assert not _ranks_of(directory)
+    assert "had ended, cancelled" in run("dlio-hpc", "cancel", directory).out
+
+
+def test_a_job_over_its_time_limit_is_ended(run: Run, small: Path) -> None:
+    done = run("dlio-submit", small, "--wait", "--json", "-t", "4s", "-S", "compute.time=20s")
+    assert done.code == 7
+    assert done.job["state"] == "timeout"
+    assert run("dlio-hpc", "archive", "verify", done.job["archive"]).code == 0
+    assert not _ranks_of(Path(done.job["directory"]))
+
+
+def test_a_job_that_was_killed_outright_is_lost(run: Run, small: Path, tmp_path: Path) -> None:
+    directory = _kill_submitter(small, tmp_path)
+    group = int(json.loads((directory / "job.json").read_bytes())["batch_id"].split(".")[0])
+    os.killpg(group, signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while "lost" not in run("dlio-hpc", "status", directory).out and time.monotonic() < deadline:
+        time.sleep(0.1)
+    lost = run("dlio-hpc", "wait", directory, "--json")
+    assert lost.code == 7
+    assert lost.job["state"] == "lost"
+    assert lost.job["archive"]
+
+
+def _ranks_of(directory: Path) -> list[int]:
+    """Processes that work in the job's directory; waits a little for them to go."""
+    found: list[int] = []
+    for _ in range(50):
+        found = []
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                if Path(os.readlink(process / "cwd")) == directory:
+                    found.append(int(process.name))
+            except OSError:
+                continue
+        if not found:
+            break
+        time.sleep(0.1)
+    return found
+
+
+def test_the_script_can_be_run_again_by_hand(run: Run, small: Path) -> None:
+    job = _submit(run, small)
+    directory = Path(job["directory"])
+    first = json.loads((directory / "runs/01-measure/result.json").read_bytes())
+    done = subprocess.run(["bash", directory / "job.sh"], capture_output=True, text=True, check=True, cwd="/")
+    assert "01-measure" in done.stdout
+    second = json.loads((directory / "runs/01-measure/result.json").read_bytes())
+    assert second["summary"]["samples"] == first["summary"]["samples"]
+    assert second["summary"]["wall_s"] != first["summary"]["wall_s"]
+    generated = json.loads((directory / "runs/00-generate/result.json").read_bytes())["generated"]
+    assert generated["reused"]
+
+
+def test_the_null_workload_reads_nothing(run: Run) -> None:
+    job = _submit(run, Path("null"), "--ppn", 2, "-S", "dataset.files=10")
+    summary = _result(job)["summary"]
+    assert (summary["samples"], summary["reads"], summary["bytes_read"], summary["opens"]) == (1000, 1000, 0, 0)
+    assert [entry["kind"] for entry in job["runs"]] == ["measure"]
+    assert summary["au"] < 0.5
+
+
+def test_framework_mode_counts_what_numpy_really_reads(run: Run, small: Path) -> None:
+    job = _submit(run, small, "--ppn", 2, "-S", "reader.mode=framework", "-S", "reader.shuffle={}")
+    summary = _result(job)["summary"]
+    assert summary["samples"] == SAMPLES * EPOCHS
+    assert summary["bytes_read"] >= SAMPLES * SAMPLE_BYTES * EPOCHS
+    assert summary["overhead_bytes_read"] > 0
+
+
+def test_drop_last_and_steps_read_less_and_say_so(run: Run, small: Path) -> None:
+    summary = _result(_submit(run, small, "-S", "reader.drop_last=true"))["summary"]
+    assert summary["samples"] == 4 * 4 * EPOCHS, "a step of four samples on four ranks of seven"
+    summary = _result(_submit(run, small, "-S", "train.steps=1"))["summary"]
+    assert summary["samples"] == 16 * EPOCHS
+
+
+def test_a_wrong_number_of_ranks_is_noticed(run: Run, small: Path) -> None:
+    job = _submit(run, small)
+    core: list[str | Path] = [BIN / "python", "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", "1"]
+    for command in (core, [BIN / "mpiexec", "-n", "2", *core]):
+        done = subprocess.run(command, cwd=job["directory"], capture_output=True, text=True, check=False)
+        assert done.returncode == 6
+        assert "the plan is for 4 ranks, MPI started" in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_names_and_paths_that_bite(run: Run, small: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "a 'b' \"c\" $(touch owned)\nd"
+    folder.mkdir()
+    job = _submit(run, small, "-S", "name='x; touch owned'", "-d", folder / "da ta", "-o", folder / "ru ns")
+    assert job["state"] == "completed"
+    assert Path(job["directory"]).parent == folder / "ru ns"
+    assert not list(tmp_path.rglob("owned"))
+    assert run("dlio-hpc", "report", job["archive"]).code == 0

@@ -1,0 +1,89 @@
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlio_hpc.core import compute, measures, merge
+from dlio_hpc.core.merge import Host, Merged
+from dlio_hpc.plan import Request, make
+from dlio_hpc.site import load as load_site
+from dlio_hpc.workload import load
+
+_INTERVALS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_size=20)
+
+
+@given(_INTERVALS, st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=1, max_size=8))
+def test_overlap_is_what_counting_tick_by_tick_gives(reads: list[tuple[int, int]], gaps: list[tuple[int, int]]) -> None:
+    intervals = np.array([[a for a, _ in reads], [a + length for a, length in reads]], float)
+    steps, at = np.zeros((1, len(gaps), 6)), 0
+    for row, (gap, length) in zip(steps[0], gaps, strict=True):
+        row[1], row[2] = at + gap, at + gap + length
+        at += gap + length
+    busy = {tick for a, length in reads for tick in range(a, a + length)}
+    computing = {tick for row in steps[0] for tick in range(int(row[1]), int(row[2]))}
+    assert measures.overlap(intervals, steps) == pytest.approx((len(busy), len(busy & computing)))
+
+
+@given(st.lists(st.floats(2e-7, 500), min_size=1, max_size=300), st.integers(1, 5))
+def test_histograms_add_up_and_keep_quantiles(latencies: list[float], parts: int) -> None:
+    values = np.array(latencies)
+    counts = sum((measures.histogram(part) for part in np.array_split(values, parts)), np.zeros(272, np.int64))
+    assert (counts == measures.histogram(values)).all()
+    told = measures.of_histogram(counts, float(values.sum()), float(values.max()))
+    assert told is not None
+    assert told.mean == pytest.approx(values.mean())
+    assert told.max == values.max()
+    ranked = np.sort(values)
+    for share, value in ((0.5, told.p50), (0.95, told.p95), (0.99, told.p99)):
+        exact = ranked[max(0, int(np.ceil(share * len(ranked))) - 1)]
+        assert value == pytest.approx(exact, rel=0.046)
+
+
+def test_nothing_read_has_no_latency() -> None:
+    assert measures.of_histogram(measures.histogram(np.array([])), 0.0, 0.0) is None
+    assert measures.overlap(np.zeros((2, 0)), np.zeros((1, 1, 6))) == (0.0, 0.0)
+
+
+def test_the_summary_of_a_run_with_known_figures() -> None:
+    """Two ranks, two epochs of two steps: rank 0 waits 1, rank 1 waits 2; compute 3; sync until the later is there."""
+    steps = np.zeros((2, 2, 2, 6))
+    for rank, wait in ((0, 1.0), (1, 2.0)):
+        for number in range(4):
+            start = 100 + 5.0 * number
+            steps[rank, number // 2, number % 2] = [start, start + wait, start + wait + 3, start + 5, 4, 40]
+    totals = np.array([[3, 0, 2.0, 1.0, 2.0, 0.5], [4, 8, 4.0, 0.5, 6.0, 1.5]])
+    histogram = np.array([measures.histogram(np.full(4, 0.5)), measures.histogram(np.full(4, 1.5))])
+    hosts = [Host("a", "1"), Host("b", "2")]
+    merged = Merged(hosts, np.zeros((2, 1)), steps, histogram, totals, np.array([[10.0, 0], [5, 1]]))
+    run = make(load("demo", ("compute.time=3",)), load_site("local"), Request(runs=Path("r"))).runs[1]
+    told = merge.summary(merged, run)
+    assert (told.samples, told.steps, told.bytes_read, told.opens, told.reads) == (32, 4, 320, 7, 8)
+    assert told.wall_s == 20
+    assert told.samples_per_s == 32 / 20
+    assert told.au == pytest.approx(24 / (24 + 12))
+    assert told.au_mlperf == pytest.approx(3 * 2 / 10), "one step of five seconds counts in each epoch"
+    assert told.io_time_s == 3
+    assert told.io_hidden_fraction == pytest.approx(1.5 / 6)
+    assert (told.wait_s.mean, told.wait_s.max, told.sync_s.mean) == (1.5, 2, 0.5)
+    assert told.read_latency_s is not None
+    assert told.read_latency_s.mean == 1
+    assert (told.overhead_bytes_read, told.storage_bytes_read) == (8, 16)
+    assert (told.slowest_rank.rank, told.slowest_rank.host) == (1, "b")
+    first, second = merge.epochs(merged)
+    assert (first.epoch, first.steps, first.samples, first.bytes_read, first.wall_s) == (1, 2, 16, 160, 10)
+    assert first.wait_s + first.compute_s + first.sync_s == pytest.approx(first.wall_s)
+    assert (first.storage_bytes_read, second.storage_bytes_read) == (15, 1)
+
+
+@pytest.mark.parametrize("seconds", [0, 1e-4, 0.002, 0.02])
+def test_emulated_compute_takes_its_time_and_never_less(seconds: float) -> None:
+    took = []
+    for _ in range(5):
+        started = time.perf_counter()
+        compute.emulate(seconds)
+        took.append(time.perf_counter() - started)
+    assert min(took) >= seconds
+    assert min(took) < seconds + 0.001

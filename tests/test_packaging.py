@@ -1,0 +1,99 @@
+"""The package as users install it: a wheel in a clean environment, --target, --prefix; templates are found in each."""
+
+import json
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def _run(*command: object, cwd: Path, **environment: str) -> str:
+    kept = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "VIRTUAL_ENV"}}
+    done = subprocess.run(
+        [*map(str, command)], cwd=cwd, env=kept | environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    tracked = _run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
+    for name in filter(None, tracked):
+        copy = folder / "source" / name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((ROOT / name).read_bytes())
+    _run(sys.executable, "-m", "build", "--outdir", folder / "dist", folder / "source", cwd=folder)
+    assert len(list((folder / "dist").glob("*.tar.gz"))) == 1, "the wheel is built from the source distribution"
+    (built,) = (folder / "dist").glob("*.whl")
+    return built
+
+
+def _submit(dlio_submit: Path, cwd: Path, **environment: str) -> None:
+    out = _run(
+        dlio_submit,
+        "demo",
+        "-s",
+        "local",
+        "--ppn",
+        "2",
+        "--dataset-size",
+        "8MiB",
+        "--wait",
+        "--json",
+        cwd=cwd,
+        **environment,
+    )
+    (job,) = json.loads(out)["jobs"]
+    assert job["state"] == "completed"
+    assert job["runs"][-1]["result"]["summary"]["samples"] == 16
+
+
+def test_a_wheel_in_a_clean_environment_with_its_own_mpi(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    _run(python, "-m", "pip", "install", "--quiet", f"{wheel}[mpi]", cwd=tmp_path)
+    installed = _run(python, "-m", "pip", "list", "--format=freeze", cwd=tmp_path).lower()
+    for absent in ("tensorflow", "torch", "pandas", "matplotlib", "darshan"):
+        assert absent not in installed
+    # Nothing of the system's: no compiler, no MPI, only what a shell needs.
+    _submit(tmp_path / "venv" / "bin" / "dlio-submit", tmp_path, PATH="/usr/bin:/bin")
+
+
+@pytest.mark.parametrize("how", ["--target", "--prefix"])
+def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
+    place = tmp_path / "in stalled"
+    pip = (
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-warn-script-location",
+        "--ignore-installed",
+    )
+    _run(*pip, how, place, wheel, cwd=tmp_path)
+    (package,) = place.rglob("dlio_hpc/__init__.py")
+    where = package.parents[1]
+    # The environment of the tests has an editable install; PYTHONPATH comes before it.
+    found = _run(sys.executable, "-c", "import dlio_hpc.shipped as s; print(s.__file__, s.root(), sep='\\n')",
+                 cwd=tmp_path, PYTHONPATH=str(where)).split("\n")  # fmt: skip
+    assert found[0].startswith(str(place))
+    assert found[1] == str(place / "share" / "dlio-hpc")
+    _submit(place / "bin" / "dlio-submit", tmp_path, PYTHONPATH=str(where))
+    (script,) = tmp_path.glob("dlio-runs/*/job.sh")
+    assert f"export PYTHONPATH='{where}'" in script.read_text(), "the ranks find the package by themselves"
+
+
+def test_the_checkout_is_found_without_an_install() -> None:
+    out = _run(
+        sys.executable, "-c", "from dlio_hpc import shipped; print(shipped.root())", cwd=ROOT, PYTHONPATH=str(ROOT)
+    )
+    assert Path(out.strip()) == ROOT

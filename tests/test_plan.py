@@ -1,0 +1,115 @@
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from dlio_hpc import document, plan, site, units, workload
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import Plan, Request
+from dlio_hpc.workload import Dataset, Reader, Sample, Train, Workload
+
+
+def _workload(samples: int, batch: int, drop_last: bool = False, steps: int | None = None) -> Workload:
+    dataset = Dataset("npz", samples, 1, Sample(shape=(1,)))
+    return Workload("w", dataset, reader=Reader(batch_size=batch, drop_last=drop_last), train=Train(steps=steps))
+
+
+@given(st.integers(1, 10**6), st.integers(1, 1000))
+def test_shares_cover_every_position_once_and_are_even(samples: int, ranks: int) -> None:
+    shares = [plan.share(samples, ranks, rank) for rank in range(ranks)]
+    assert shares[0][0] == 0
+    assert shares[-1][1] == samples
+    assert all(one[1] == other[0] for one, other in pairwise(shares))
+    assert max(b - a for a, b in shares) - min(b - a for a, b in shares) <= 1
+
+
+@given(
+    samples=st.integers(1, 3000), ranks=st.integers(1, 40), batch=st.integers(1, 50), drop_last=st.booleans(),
+    cap=st.none() | st.integers(1, 20),
+)  # fmt: skip
+def test_steps_and_samples_are_what_the_loop_does(
+    samples: int, ranks: int, batch: int, drop_last: bool, cap: int | None
+) -> None:
+    made = _workload(samples, batch, drop_last, cap)
+    steps = plan.steps_per_epoch(made, ranks)
+    read = 0
+    for rank in range(ranks):
+        first, last = plan.share(samples, ranks, rank)
+        for step in range(steps):
+            size = min(first + (step + 1) * batch, last) - min(first + step * batch, last)
+            assert size == batch or not drop_last
+            read += size
+    assert plan.samples_per_epoch(made, ranks) == read
+    if cap is None and not drop_last:
+        assert read == samples
+
+
+def test_fingerprints_depend_on_the_geometry_alone() -> None:
+    dataset = workload.load("demo").dataset
+    assert plan.fingerprint(dataset) == plan.fingerprint(replace(dataset)) == "eeb2a928d71c"
+    assert plan.fingerprint(dataset) != plan.fingerprint(replace(dataset, files=65))
+    assert plan.dataset_name(dataset) == "npz-64x4x1MiB-eeb2a928d71c"
+
+
+def _make(request: Request, *overrides: str) -> Plan:
+    return plan.make(workload.load("demo", overrides), site.load("local"), request)
+
+
+def test_a_plan_survives_its_file(tmp_path: Path) -> None:
+    made = _make(Request(runs=tmp_path, walltime=units.walltime("1:30:00"), repeat=2, warmup=1))
+    assert document.decode(document.encode(made), Plan, "plan.json") == made
+    assert [run.name for run in made.runs] == ["generate", "warmup", "measure-1", "measure-2"]
+    assert made.walltime == 5400
+
+
+def test_the_kinds_of_runs_follow_generate(tmp_path: Path) -> None:
+    every: tuple[plan.Generate, ...] = ("auto", "only", "never")
+    kinds = {how: [run.kind for run in _make(Request(runs=tmp_path, generate=how)).runs] for how in every}
+    assert kinds == {"auto": ["generate", "measure"], "only": ["generate"], "never": ["measure"]}
+    null = plan.make(workload.load("null"), site.load("local"), Request(runs=tmp_path))
+    assert [run.kind for run in null.runs] == ["measure"]
+    with pytest.raises(ConfigError, match="no data to generate"):
+        plan.make(workload.load("null"), site.load("local"), Request(runs=tmp_path, generate="only"))
+
+
+def test_limits_are_checked_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--nodes 2: site local has 1 at most"):
+        _make(Request(runs=tmp_path, nodes=2))
+    with pytest.raises(ConfigError, match="nothing is left to read"):
+        _make(Request(runs=tmp_path), "reader.drop_last=true", "reader.batch_size=100")
+    profile = replace(site.load("local"), limits=site.Limits(walltime=units.Walltime(600)), data=None)
+    with pytest.raises(ConfigError, match="--time 1:00:00: site local allows 0:10:00 at most"):
+        plan.make(workload.load("demo"), profile, Request(runs=tmp_path))
+    with pytest.raises(ConfigError, match="say with --data"):
+        plan.make(workload.load("demo"), profile, Request(runs=tmp_path, walltime=units.Walltime(60)))
+
+
+@given(st.text())
+def test_job_names_fit_every_batch_system(name: str) -> None:
+    made = plan.job_name(name)
+    assert len(made) <= 63
+    assert made[0].isalnum() or made[0] == "_"
+    assert all(letter.isascii() and (letter.isalnum() or letter in "._-") for letter in made)
+
+
+def test_a_site_profile_is_strict(tmp_path: Path) -> None:
+    profile = site.path_of("local").read_text()
+    path = tmp_path / "mine.yaml"
+    for old, new, message in (
+        ("kind: mpiexec ", "kind: mpirun ", "launcher.kind: found 'mpirun'; use one of: mpiexec"),
+        ("ranks_per_node: 4", "ranks_per_node: 0", "ranks_per_node: expected `int` >= 1, found 0"),
+        ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: expected a time limit"),
+        ("environment: {}", "environment: {'a b': 1}", "environment"),
+        ("environment: {}", "environment: {'a;b': '1'}", "'a;b' is no name of an environment variable"),
+        ("limits:", "limit:", "unknown key 'limit'; did you mean 'limits'?"),
+    ):
+        assert old in profile
+        path.write_text(profile.replace(old, new))
+        with pytest.raises(ConfigError) as caught:
+            site.load(str(path))
+        assert message in str(caught.value)
+    with pytest.raises(ConfigError, match="no site 'nowhere'; give a YAML file or one of: local"):
+        site.load("nowhere")

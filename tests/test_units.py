@@ -1,0 +1,82 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dlio_hpc import units
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (4096, 4096), ("4096", 4096), ("256KiB", 262144), ("256 KB", 256000), ("4k", 4096), ("1.5 MiB", 1572864),
+        ("2GB", 2 * 10**9), (" 1 TiB ", 2**40), ("0", 0), ("1e3", 1000),
+    ],
+)  # fmt: skip
+def test_size(text: object, expected: int) -> None:
+    assert units.size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "MiB", "-1", "1 XB", "0.3", "1.0001 KiB", True, None, [], "1 KiB x", "nan"])
+def test_what_is_no_size(text: object) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        units.size(text)
+
+
+@pytest.mark.parametrize(("text", "expected"), [(0.25, 0.25), ("250ms", 0.25), ("2 min", 120), ("1us", 1e-6), (3, 3)])
+def test_seconds(text: object, expected: float) -> None:
+    assert units.seconds(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("30", 1800),
+        (30, 1800),
+        ("30m", 1800),
+        ("90s", 90),
+        ("2h", 7200),
+        ("1:30:00", 5400),
+        ("1:30", 5400),
+        ("1d", 86400),
+    ],
+)
+def test_walltime(text: object, expected: int) -> None:
+    assert units.walltime(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "abc", "1:2:3:4", "1:60:00", "0", "-5", "1:-1", ":", None, True])
+def test_what_is_no_walltime(text: object) -> None:
+    with pytest.raises(ValueError, match="expected"):
+        units.walltime(text)
+
+
+@given(st.integers(1, 10**7))
+def test_a_walltime_is_read_back_from_what_it_is_written_as(total: int) -> None:
+    assert units.walltime(units.format_walltime(total)) == total
+
+
+@given(st.text())
+def test_parsers_answer_or_refuse_with_a_message(text: str) -> None:
+    for parse in (units.size, units.seconds, units.walltime):
+        try:
+            value: float = parse(text)
+        except ValueError as fault:
+            message = str(fault)
+            assert "expected" in message
+        else:
+            assert value >= 0
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (2**28, "256 MiB"), (2**50 * 3, "3 PiB")]
+)
+def test_format_size(count: int, text: str) -> None:
+    assert units.format_size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0 s"), (2e-9, "2 ns"), (1.234e-6, "1.23 us"), (0.0355, "35.5 ms"), (61, "61 s"), (4000, "4000 s")],
+)
+def test_format_seconds(value: float, text: str) -> None:
+    assert units.format_seconds(value) == text
