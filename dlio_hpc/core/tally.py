@@ -38,7 +38,8 @@ class Tally:
             if not count:
                 raise InvalidRun(
                     f"{path} ends at byte {os.fstat(descriptor).st_size}, "
-                    f"a sample was expected from {offset} to {offset + wanted}: the file is cut short; remove the dataset's folder and generate it again"
+                    f"a sample was expected from {offset} to {offset + wanted}: the file is cut short; "
+                    "remove the dataset's folder and generate it again"
                 )
             done += count
 
