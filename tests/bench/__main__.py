@@ -10,12 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from dlio_hpc import plan
 from dlio_hpc.core import content
 from dlio_hpc.core.formats import FORMATS, npz
 from dlio_hpc.core.loaders.native import NativeLoader
@@ -44,7 +44,7 @@ def main() -> None:
     _launch()
 
 
-def _compare(what: str, ours: Callable[[], None], bare: Callable[[], None], size: int, goal: str) -> None:
+def _compare(what: str, ours: Callable[[], object], bare: Callable[[], object], size: int, goal: str) -> None:
     """Rates of both in MB/s and ours over bare, from runs that alternate."""
     pairs = [(_seconds(ours), _seconds(bare)) for _ in range(ROUNDS)]
     mine, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
@@ -52,7 +52,7 @@ def _compare(what: str, ours: Callable[[], None], bare: Callable[[], None], size
     print(f"{what:46}{size / mine / 1e6:9.0f} MB/s{size / theirs / 1e6:9.0f} MB/s{ratio:8.2f}  {goal}")
 
 
-def _seconds(function: Callable[[], None]) -> float:
+def _seconds(function: Callable[[], object]) -> float:
     started = time.perf_counter()
     function()
     return time.perf_counter() - started
@@ -113,25 +113,27 @@ def _tool() -> None:
     loader = NativeLoader(made, FORMATS["null"].reader(made, str))
     order = Order(made.dataset, Shuffle(True, True, 1), 0)
     steps = made.dataset.samples // 8
-    took = _seconds(lambda: [None for _ in loader.epoch(order, 0, made.dataset.samples, steps)] and None)
+    took = _seconds(lambda: deque(loader.epoch(order, 0, made.dataset.samples, steps), maxlen=0))
     loader.close()
     print(f"{'the tool itself, a step of 8 null samples':46}{took / steps * 1e6:11.0f} us")
 
 
 def _set_up() -> None:
-    def first_batch(files: int) -> None:
-        order = Order(Dataset("npz", files, 1000, Sample(bytes=Size(1))), Shuffle(True, True, 1), 0)
-        order.samples(files * 500, files * 500 + 64)
+    def microseconds(files: int) -> float:
+        def first_samples() -> None:
+            order = Order(Dataset("npz", files, 1000, Sample(bytes=Size(1))), Shuffle(True, True, 1), 0)
+            order.samples(files * 500, files * 500 + 64)
 
-    small, large = (statistics.median(_seconds(lambda n=n: first_batch(n)) for _ in range(50)) for n in (1, 10**6))  # type: ignore[misc]
-    print(
-        f"{'order: 1e9 samples / 1e3, until the first 64':46}{large * 1e6:11.0f} us{small * 1e6:11.0f} us{large / small:8.2f}  flat"
-    )
+        return statistics.median(_seconds(first_samples) for _ in range(50)) * 1e6
+
+    small, large = microseconds(1), microseconds(10**6)
+    what = "order: 1e9 samples / 1e3, until the first 64"
+    print(f"{what:46}{large:11.0f} us{small:11.0f} us{large / small:8.2f}  flat")
 
 
 def _start_up() -> None:
     for arguments, goal in ((("demo", "-s", "local", "--dry-run"), "<= 120 ms"), (("--version",), "<= 60 ms")):
-        mine, bare = (_cpu_ms(command) for command in ([BIN / "dlio-submit", *arguments], [sys.executable, "-c", ""]))
+        mine, bare = _cpu_ms([BIN / "dlio-submit", *arguments]), _cpu_ms([sys.executable, "-c", ""])
         print(f"{'CPU: dlio-submit ' + ' '.join(arguments):46}{mine:11.0f} ms{bare:11.0f} ms{mine / bare:8.1f}  {goal}")
 
 
@@ -149,24 +151,11 @@ def _cpu_ms(command: list[str | Path]) -> float:
 def _launch() -> None:
     """A null job of one step on two ranks: from mpiexec to the end, above the same of a program that only starts MPI."""
     with tempfile.TemporaryDirectory() as name:
-        command = [
-            "dlio-submit",
-            "null",
-            "-s",
-            "local",
-            "--ppn",
-            "2",
-            "-S",
-            "train.steps=1",
-            "-o",
-            name,
-            "--wait",
-            "--json",
-        ]
-        subprocess.run([BIN / command[0], *command[1:], "--quiet"], stdout=subprocess.DEVNULL, check=True)
+        options = ["--ppn", "2", "-S", "train.steps=1", "-o", name, "--wait", "--json", "--quiet"]
+        command = [BIN / "dlio-submit", "null", "-s", "local", *options]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         (directory,) = (path.parent for path in Path(name).glob("*/plan.json"))
-        made = plan.document.decode((directory / "plan.json").read_bytes(), plan.Plan, "plan.json")  # type: ignore[attr-defined]
-        mpiexec = [BIN / "mpiexec", "-n", "2", made.python]
+        mpiexec = [BIN / "mpiexec", "-n", "2", sys.executable]
 
         def core() -> None:
             run = [*mpiexec, "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", "0"]
