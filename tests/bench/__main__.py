@@ -152,10 +152,10 @@ def _launch() -> None:
     """A null job of one step on two ranks: from mpiexec to the end, above the same of a program that only starts MPI."""
     with tempfile.TemporaryDirectory() as name:
         options = ["--ppn", "2", "-S", "train.steps=1", "-o", name, "--wait", "--json", "--quiet"]
-        command = [BIN / "dlio-submit", "null", "-s", "local", *options]
+        command: list[str | Path] = [BIN / "dlio-submit", "null", "-s", "local", *options]
         subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
         (directory,) = (path.parent for path in Path(name).glob("*/plan.json"))
-        mpiexec = [BIN / "mpiexec", "-n", "2", sys.executable]
+        mpiexec: list[str | Path] = [BIN / "mpiexec", "-n", "2", sys.executable]
 
         def core() -> None:
             run = [*mpiexec, "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", "0"]
