@@ -149,7 +149,7 @@ def _cpu_ms(command: list[str | Path]) -> float:
 
 
 def _launch() -> None:
-    """A null job of one step on two ranks: from mpiexec to the end, above the same of a program that only starts MPI."""
+    """A null job of one step on two ranks, from mpiexec to the end; beside it a program that only starts MPI."""
     with tempfile.TemporaryDirectory() as name:
         options = ["--ppn", "2", "-S", "train.steps=1", "-o", name, "--wait", "--json", "--quiet"]
         command: list[str | Path] = [BIN / "dlio-submit", "null", "-s", "local", *options]
