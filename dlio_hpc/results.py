@@ -76,6 +76,17 @@ class Summary(Struct, frozen=True):
     checkpoint: None = None
 
 
+class DatasetFacts(Struct, frozen=True):
+    """What was read or generated. bytes: the samples' payload, which one epoch over the whole dataset brings."""
+
+    path: str
+    fingerprint: str
+    format: str
+    files: int
+    samples: int
+    bytes: int
+
+
 class Generated(Struct, frozen=True):
     """What a generate run did. `reused`: a complete dataset of this fingerprint lay there, nothing was written."""
 
@@ -98,6 +109,7 @@ class Result(Struct, frozen=True):
     ranks: int
     nodes: int
     ranks_per_node: int
+    dataset: DatasetFacts
     hosts: list[str]
     versions: dict[str, str]
     epochs: list[Epoch]

@@ -38,12 +38,12 @@ def test_every_sample_and_byte_is_read_once_an_epoch(run: Run, small: Path, rank
     assert job["state"] == "completed"
     assert result["ranks"] == ranks
     assert result["summary"]["samples"] == SAMPLES * EPOCHS
-    assert result["summary"]["bytes_read"] == SAMPLES * SAMPLE_BYTES * EPOCHS
+    assert result["summary"]["bytes_read"] == SAMPLES * SAMPLE_BYTES * EPOCHS == result["dataset"]["bytes"] * EPOCHS
     for epoch in result["epochs"]:
         assert epoch["samples"] == SAMPLES
         assert epoch["bytes_read"] == SAMPLES * SAMPLE_BYTES
         assert epoch["steps"] == math.ceil(math.ceil(SAMPLES / ranks) / batch)
-        assert epoch["wait_s"] + epoch["compute_s"] + epoch["sync_s"] == pytest.approx(epoch["wall_s"], rel=0.2)
+        assert 0.001 < epoch["wait_s"] + epoch["compute_s"] + epoch["sync_s"] <= epoch["wall_s"]
     assert result["faults"] == []
 
 
@@ -230,6 +230,21 @@ def test_a_job_survives_its_submitter_and_is_collected_later(run: Run, small: Pa
     archive.write_bytes(before[:-40])
     assert "was broken and has been made anew" in run("dlio-hpc", "collect", directory).err
     assert archive.read_bytes() == before
+
+
+def test_an_interrupt_ends_the_watching_and_not_the_job(run: Run, small: Path, tmp_path: Path) -> None:
+    directory = _kill_submitter(small, tmp_path)
+    watcher = subprocess.Popen(
+        [BIN / "dlio-hpc", "wait", directory], cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert watcher.stderr is not None
+    assert "running" in watcher.stderr.readline()
+    watcher.send_signal(signal.SIGINT)
+    _, err = watcher.communicate(timeout=30)
+    assert watcher.returncode == 7
+    assert "no longer watching; the job goes on" in err
+    assert "Traceback" not in err
+    assert run("dlio-hpc", "wait", directory).code == 0
 
 
 def test_a_job_can_be_cancelled(run: Run, small: Path, tmp_path: Path) -> None:

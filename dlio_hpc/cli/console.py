@@ -3,7 +3,8 @@
 import gc
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,18 @@ def say(message: str) -> None:
 def print_json(document: Any) -> None:
     """Exactly one JSON document, on stdout."""
     print(json.dumps(document, indent=2))
+
+
+@contextmanager
+def busy(what: str, quiet: bool) -> Iterator[None]:
+    """A spinner while the block runs, where stderr is a terminal."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(what):
+        yield
 
 
 def wait(directory: Path, quiet: bool) -> job.Job:

@@ -46,7 +46,8 @@ def collect_one(directory: Path, quiet: bool) -> None:
     """Archive one job; notes go to stderr."""
     from dlio_hpc.batch.collect import collect
 
-    collected = collect(directory)
+    with console.busy(f"archiving {directory.name}", quiet):
+        collected = collect(directory)
     if not quiet:
         for note in collected.notes:
             console.say(f"note: {note}")

@@ -12,7 +12,7 @@ from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.train import train
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Plan, Run
-from dlio_hpc.results import Epoch, Generated, Result, Summary, write
+from dlio_hpc.results import DatasetFacts, Epoch, Generated, Result, Summary, write
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -74,6 +74,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         ranks=comm.size,
         nodes=plan.nodes,
         ranks_per_node=plan.ranks_per_node,
+        dataset=_facts(run),
         hosts=list(dict.fromkeys(hosts)),
         versions=environment.versions(),
         epochs=epochs,
@@ -84,6 +85,12 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     write(folder / rundir.RESULT, result)
     if faults:
         raise InvalidRun("; ".join(faults))
+
+
+def _facts(run: Run) -> DatasetFacts:
+    layout = run.workload.dataset
+    size = 0 if layout.format == "null" else layout.size
+    return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size)
 
 
 def _require_dataset(comm: "Intracomm", run: Run) -> None:

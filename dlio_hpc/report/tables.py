@@ -12,7 +12,7 @@ from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
 
 _WIDTH = 80
-_LEGEND = "AU: compute / (compute + wait). wait, compute, sync: a rank's seconds, mean over ranks."
+_LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
 
 
 def show(outcome: JobOutcome, file: Any) -> None:
@@ -55,19 +55,19 @@ def _workload(outcome: JobOutcome) -> str:
 
 
 def _run(run: RunOutcome) -> list[RenderableType]:
-    name = Text(run.name, "bold")
+    parts: list[RenderableType] = [Text(run.name, "bold")]
     if run.error is not None:
-        text = f"failed on rank {run.error.rank} ({run.error.host}): {run.error.message}"
-        return [name, Text(f"  {text}", "red"), Text()]
+        parts += [Text(f"  failed on rank {run.error.rank} ({run.error.host}): {run.error.message}", "red")]
     if run.result is None:
-        return [name, Text("  no result"), Text()]
+        return [*parts, *([] if run.error else [Text("  no result")]), Text()]
     if run.result.generated is not None:
-        return [name, Text(f"  {_generated(run.result.generated)}"), Text()]
+        return [*parts, Text(f"  {_generated(run.result.generated)}"), Text()]
     if run.result.summary is None:
-        return []
-    note = Text("  warm-up: not part of any measurement") if run.result.kind == "warmup" else Text()
+        return parts
+    if run.result.kind == "warmup":
+        parts += [Text("  warm-up: not part of any measurement")]
     return [
-        Text.assemble(name, note),
+        *parts,
         _epochs(run.result, run.result.summary),
         Text(_LEGEND, "dim"),
         Text(),
@@ -155,7 +155,7 @@ def _bytes(run: RunOutcome, summary: Summary) -> str:
 
 
 def _storage(fetched: int, read: int) -> str:
-    text = f"{format_size(fetched)} came from storage ({_share(fetched / read)} of what was read)"
+    text = f"{format_size(fetched)} fetched, {_share(fetched / read)} of what was read"
     return f"{text}: cached, this measures memory" if fetched < read / 2 else text
 
 
