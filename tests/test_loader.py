@@ -90,3 +90,15 @@ def test_a_reader_threads_fault_reaches_the_loop() -> None:
     with pytest.raises(InvalidRun, match="cannot"):
         list(loader.epoch(Order(made.dataset, Shuffle(), 0), 0, 20, 20))
     loader.close()
+
+
+@pytest.mark.parametrize("batch", [1, 7, 8192, 10_000])
+def test_long_epochs_are_ordered_stretch_by_stretch(batch: int) -> None:
+    made = _workload(50_000, Reader(batch_size=batch, read_threads=2, shuffle=Shuffle(True, True, 1)))
+    loader = NativeLoader(made, _Counting())
+    order = Order(made.dataset, made.reader.shuffle, 0)
+    steps = plan.steps_per_epoch(made, 2)
+    got = [rows.view(np.uint64)[:, 0].copy() for rows, _ in loader.epoch(order, 0, 25_000, steps)]
+    loader.close()
+    assert [len(part) for part in got[:-1]] == [batch] * (steps - 1)
+    assert (np.concatenate(got) == order.samples(0, 25_000)).all()

@@ -7,10 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.core.formats.format import Reader, Rows
+from dlio_hpc.core.formats.format import Reader, Rows, Samples
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.workload import Workload
+
+# Positions whose samples are computed at once: 64 KiB of numbers.
+_STRETCH = 8192
 
 
 class Batch(NamedTuple):
@@ -33,27 +36,31 @@ class NativeLoader:
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         """`steps` batches over the positions `first` to `last` of `order`; the last ones may be short, or empty."""
-        parts = (
-            (min(start, last), min(start + self._batch_size, last))
-            for start in range(first, first + steps * self._batch_size, self._batch_size)
-        )
+        batches = self._batches(order, first, last, steps)
         if self._threads is None:
-            for begin, end in parts:
-                yield self._read(order, begin, end, self._buffers[0])
+            for samples in batches:
+                yield self._read(samples, self._buffers[0])
         else:
-            yield from self._read_ahead(self._threads, order, parts)
+            yield from self._read_ahead(self._threads, batches)
         self._reader.close()
 
-    def _read_ahead(
-        self, threads: ThreadPoolExecutor, order: Order, parts: Iterator[tuple[int, int]]
-    ) -> Iterator[Batch]:
+    def _batches(self, order: Order, first: int, last: int, steps: int) -> Iterator[Samples]:
+        """Each step's sample numbers; the order is asked for many steps at a time, which costs hardly more than one."""
+        size = self._batch_size
+        stretch = max(1, _STRETCH // size) * size
+        for begin in range(first, first + steps * size, stretch):
+            samples = order.samples(min(begin, last), min(begin + stretch, last))
+            for at in range(0, min(stretch, first + steps * size - begin), size):
+                yield samples[at : at + size]
+
+    def _read_ahead(self, threads: ThreadPoolExecutor, batches: Iterator[Samples]) -> Iterator[Batch]:
         pending: deque[tuple[Future[Batch], Rows]] = deque()
         free = self._buffers.copy()
 
         def submit() -> None:
-            for begin, end in parts:
+            for samples in batches:
                 buffer = free.popleft()
-                pending.append((threads.submit(self._read, order, begin, end, buffer), buffer))
+                pending.append((threads.submit(self._read, samples, buffer), buffer))
                 return
 
         for _ in range(self._ahead):
@@ -64,10 +71,10 @@ class NativeLoader:
             yield future.result()
             free.append(buffer)
 
-    def _read(self, order: Order, begin: int, end: int, buffer: Rows) -> Batch:
+    def _read(self, samples: Samples, buffer: Rows) -> Batch:
         tally = Tally()
-        rows = buffer[: end - begin]
-        self._reader.read(order.samples(begin, end), rows, tally)
+        rows = buffer[: len(samples)]
+        self._reader.read(samples, rows, tally)
         return Batch(rows, tally)
 
     def close(self) -> None:
