@@ -39,7 +39,7 @@ try:
     submit_main()
 except SystemExit as end:
     assert not end.code
-slow = {"numpy", "h5py", "mpi4py", "rich", "zstandard", "pandas", "matplotlib", "tensorflow", "torch", "subprocess",
+slow = {"numpy", "h5py", "mpi4py", "rich", "zstandard", "pandas", "matplotlib", "tensorflow", "torch",
         "importlib.metadata", "dlio_hpc.core", "dlio_hpc.report"}
 print(slow & set(sys.modules), file=sys.stderr)
 """

@@ -193,7 +193,7 @@ def test_a_data_directory_that_cannot_be_written(run: Run, small: Path) -> None:
 def _kill_submitter(small: Path, cwd: Path) -> Path:
     """dlio-submit --wait, killed with -9 as soon as a measured step is done; the job's directory."""
     submitter = subprocess.Popen(
-        [BIN / "dlio-submit", small, "-s", "local", "--wait", "-S", "compute.time=100ms"],
+        [BIN / "dlio-submit", small, "-s", "local", "--wait", "-S", "compute.time=1s"],
         cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 60
