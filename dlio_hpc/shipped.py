@@ -3,8 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError
 
+SITES, WORKLOADS = Path("site_profiles"), Path("share", "workloads")
 _MARK = Path("templates", "job.sh.j2")
 
 
@@ -14,6 +15,21 @@ def root() -> Path:
         if (folder / _MARK).is_file():
             return folder
     raise InfrastructureError("dlio-hpc's templates and site profiles are not installed; reinstall the package")
+
+
+def names(folder: Path) -> list[str]:
+    """What SITES or WORKLOADS holds."""
+    return sorted(path.stem for path in (root() / folder).glob("*.yaml"))
+
+
+def find(folder: Path, name: str) -> Path:
+    """The YAML file of a shipped name, or of a path; ConfigError lists the names."""
+    if name in names(folder):
+        return root() / folder / f"{name}.yaml"
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return Path(name)
+    what = "site" if folder == SITES else "workload"
+    raise ConfigError(f"no {what} {name!r}; give a YAML file or one of: {', '.join(names(folder))}")
 
 
 def _candidates() -> Iterator[Path]:

@@ -2,13 +2,11 @@
 
 import fnmatch
 import os
-from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
 from dlio_hpc import document, shipped, units
-from dlio_hpc.errors import ConfigError
 
 Positive = Annotated[int, Meta(ge=1)]
 
@@ -50,33 +48,15 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"environment: {variable!r} is no name of an environment variable")
 
 
-def names() -> list[str]:
-    """The shipped site profiles."""
-    return sorted(path.stem for path in _folder().glob("*.yaml"))
-
-
-def path_of(name: str) -> Path:
-    """The YAML file of a site given by shipped name or by path; ConfigError lists the names."""
-    if name in names():
-        return _folder() / f"{name}.yaml"
-    if name.endswith((".yaml", ".yml")) or "/" in name:
-        return Path(name)
-    raise ConfigError(f"no site {name!r}; give a YAML file or one of: {', '.join(names())}")
-
-
 def load(name: str) -> Site:
-    path = path_of(name)
+    path = shipped.find(shipped.SITES, name)
     return document.convert(document.read_yaml(path), Site, str(path))
 
 
 def here() -> Site:
     """The shipped site whose host patterns match this host's name, else `local`."""
     host = os.uname().nodename
-    for site in map(load, names()):
+    for site in map(load, shipped.names(shipped.SITES)):
         if any(fnmatch.fnmatch(host, pattern) for pattern in site.hosts):
             return site
     return load("local")
-
-
-def _folder() -> Path:
-    return shipped.root() / "site_profiles"

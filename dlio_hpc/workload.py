@@ -1,7 +1,6 @@
 """A workload: one application's I/O, as its YAML file says it."""
 
 import math
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
@@ -137,23 +136,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("name must not be empty")
 
 
-def names() -> list[str]:
-    """The shipped workloads."""
-    return sorted(path.stem for path in _folder().glob("*.yaml"))
-
-
-def path_of(name: str) -> Path:
-    """The YAML file of a workload given by shipped name or by path; ConfigError lists the names."""
-    if name in names():
-        return _folder() / f"{name}.yaml"
-    if name.endswith((".yaml", ".yml")) or "/" in name:
-        return Path(name)
-    raise ConfigError(f"no workload {name!r}; give a YAML file or one of: {', '.join(names())}")
-
-
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     """The workload `name` with `key=value` overrides (values read as YAML) laid over it."""
-    path = path_of(name)
+    path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
     for override in overrides:
         _override(data, override)
@@ -193,7 +178,3 @@ def shrunk(workload: Workload, size: int, ranks: int) -> Workload:
     samples_per_file = min(dataset.samples_per_file, wanted // files)
     smaller = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
     return structs.replace(workload, dataset=smaller)
-
-
-def _folder() -> Path:
-    return shipped.root() / "share" / "workloads"

@@ -44,7 +44,7 @@ def _shellcheck(script: str) -> None:
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
-@pytest.mark.parametrize("name", site.names())
+@pytest.mark.parametrize("name", shipped.names(shipped.SITES))
 def test_the_script_of_every_site_is_as_recorded(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

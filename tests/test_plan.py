@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, plan, site, units, workload
+from dlio_hpc import document, plan, shipped, site, units, workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan, Request
 from dlio_hpc.workload import Dataset, Reader, Sample, Train, Workload
@@ -96,7 +96,7 @@ def test_job_names_fit_every_batch_system(name: str) -> None:
 
 
 def test_a_site_profile_is_strict(tmp_path: Path) -> None:
-    profile = site.path_of("local").read_text()
+    profile = shipped.find(shipped.SITES, "local").read_text()
     path = tmp_path / "mine.yaml"
     for old, new, message in (
         ("kind: mpiexec ", "kind: mpirun ", "launcher.kind: found 'mpirun'; use one of: mpiexec"),

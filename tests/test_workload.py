@@ -5,14 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, plan, site, units, workload
+from dlio_hpc import document, plan, shipped, site, units, workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.workload import Dataset, Sample, Workload
 
 
-@pytest.mark.parametrize("name", workload.names())
+@pytest.mark.parametrize("name", shipped.names(shipped.WORKLOADS))
 def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, tmp_path: Path) -> None:
-    for known in site.names():
+    for known in shipped.names(shipped.SITES):
         made = plan.make(workload.load(name), site.load(known), plan.Request(runs=tmp_path, data=tmp_path))
         assert made.runs
 

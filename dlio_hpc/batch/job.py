@@ -63,22 +63,19 @@ def save(directory: Path, job: Job) -> None:
 
 def load(directory: Path) -> Job:
     """The job in `directory`; ConfigError when there is none."""
-    path = directory / rundir.JOB
-    try:
-        content = path.read_bytes()
-    except OSError as fault:
-        raise ConfigError(f"{directory} is no job's directory: cannot read {rundir.JOB}: {fault.strerror}") from fault
-    return document.decode(content, Job, str(path))
+    return document.decode(_content(directory, rundir.JOB), Job, str(directory / rundir.JOB))
 
 
 def load_plan(directory: Path) -> Plan:
     """The plan of the job in `directory`; ConfigError when there is none."""
-    path = directory / rundir.PLAN
+    return document.decode(_content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN))
+
+
+def _content(directory: Path, name: str) -> bytes:
     try:
-        content = path.read_bytes()
+        return (directory / name).read_bytes()
     except OSError as fault:
-        raise ConfigError(f"{directory} is no job's directory: cannot read {rundir.PLAN}: {fault.strerror}") from fault
-    return document.decode(content, Plan, str(path))
+        raise ConfigError(f"{directory} is no job's directory: cannot read {name}: {fault.strerror}") from fault
 
 
 def refresh(directory: Path) -> Job:

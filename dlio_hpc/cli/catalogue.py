@@ -2,7 +2,7 @@
 
 import click
 
-from dlio_hpc import site, units, workload
+from dlio_hpc import shipped, site, units, workload
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import SETTINGS, option
 
@@ -14,9 +14,9 @@ def sites(name: str | None, as_json: bool) -> None:
     """List the site profiles, or show one as it is written."""
     if name is not None:
         site.load(name)
-        click.echo(site.path_of(name).read_text(encoding="utf-8"), nl=False)
+        click.echo(shipped.find(shipped.SITES, name).read_text(encoding="utf-8"), nl=False)
         return
-    profiles = [site.load(known) for known in site.names()]
+    profiles = [site.load(known) for known in shipped.names(shipped.SITES)]
     if as_json:
         listed = [{"name": p.name, "scheduler": p.scheduler, "description": p.description} for p in profiles]
         console.print_json({"sites": listed})
@@ -35,9 +35,9 @@ def workloads(name: str | None, as_json: bool) -> None:
     """List the workloads, or show one as it is written."""
     if name is not None:
         workload.load(name)
-        click.echo(workload.path_of(name).read_text(encoding="utf-8"), nl=False)
+        click.echo(shipped.find(shipped.WORKLOADS, name).read_text(encoding="utf-8"), nl=False)
         return
-    known = [workload.load(shipped) for shipped in workload.names()]
+    known = [workload.load(shipped) for shipped in shipped.names(shipped.WORKLOADS)]
     if as_json:
         listed = [
             {"name": w.name, "format": w.dataset.format, "dataset_bytes": w.dataset.size, "description": w.description}
