@@ -21,7 +21,7 @@ import zstandard
 from msgspec import Struct
 
 from dlio_hpc import document, rundir
-from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
 
 SUFFIX = ".tar.zst"
 _LEVEL = 3
@@ -38,7 +38,7 @@ class Entry(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """Every file of the job but the manifest itself. `skipped`: what is no regular file and was left out."""
+    """Every file of the job but the manifest itself. `skipped`: left out, no regular file or unnameable in text."""
 
     job: str
     files: dict[str, Entry]
@@ -57,7 +57,17 @@ def create(directory: Path, target: Path) -> None:
     with rundir.replacing(target) as temporary:
         _pack(directory, [rundir.MANIFEST, *manifest.files], temporary)
         if found := faults(temporary):
+            if _manifest(directory) != manifest:
+                raise Incomplete(
+                    f"files in {directory} changed while they were archived; collect again when nothing writes there"
+                )
             raise InvalidRun(f"the archive did not verify after writing ({found[0]}); is the disk failing?")
+
+
+def is_of(path: Path, directory: Path) -> bool:
+    """Does a sound archive hold what lies in `directory` now?"""
+    content = read(path, lambda name: name == rundir.MANIFEST)[rundir.MANIFEST]
+    return document.decode(content, Manifest, str(path), InvalidRun) == _manifest(directory)
 
 
 def faults(path: Path) -> list[str]:
@@ -116,12 +126,17 @@ def _manifest(directory: Path) -> Manifest:
         name = path.relative_to(directory).as_posix()
         if name == rundir.MANIFEST or path.name.endswith(".tmp"):
             continue
-        if stat.S_ISREG(path.lstat().st_mode):
+        if stat.S_ISREG(path.lstat().st_mode) and _is_utf8(name):
             with path.open("rb") as file:
                 files[name] = _entry(file)
         else:
-            skipped.append(name)
+            skipped.append(name.encode("utf-8", "backslashreplace").decode())
     return Manifest(directory.name, files, skipped)
+
+
+def _is_utf8(name: str) -> bool:
+    """Names that are not go into no manifest."""
+    return not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
 def _entry(file: IO[bytes]) -> Entry:

@@ -1,6 +1,7 @@
 """YAML and JSON documents turned into frozen structs; a fault is told by file and key, with what was found."""
 
 import re
+import reprlib
 import typing
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ from dlio_hpc.errors import ConfigError, DlioError
 T = TypeVar("T")
 
 _PARSERS: dict[type, Any] = {units.Size: units.size, units.Seconds: units.seconds, units.Walltime: units.walltime}
-_FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key in )?\$(?P<path>.*)`)?"
+_FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?"
 
 
 def read_yaml(path: Path) -> Any:
@@ -35,6 +36,8 @@ def parse_yaml(text: str, source: str) -> Any:
         where = getattr(fault, "problem_mark", None)
         line = f" line {where.line + 1}" if where else ""
         raise ConfigError(f"{source}:{line} not valid YAML: {getattr(fault, 'problem', None) or fault}") from fault
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as fault:  # odd tags, odd keys, depth
+        raise ConfigError(f"{source}: not plain YAML: {reprlib.repr(str(fault))}") from fault
 
 
 def convert(data: object, kind: type[T], source: str) -> T:
@@ -49,7 +52,7 @@ def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = 
     """A JSON document as `kind`; `error` names `source` and the faulty key."""
     try:
         return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
-    except msgspec.DecodeError as fault:
+    except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise error(f"{source}: {fault}") from fault
 
 
@@ -82,6 +85,8 @@ def _loader() -> Any:
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
             seen: set[str] = set()
             for key, _ in node.value:
+                if not isinstance(key, yaml.ScalarNode):
+                    raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key.start_mark)
                 if key.value in seen:
                     raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
                 seen.add(key.value)
@@ -114,10 +119,10 @@ def _explain(message: str, data: object, kind: Any) -> str:
     elif missing := re.search(r"missing required field `(.*)`", text):
         text = f"key {missing[1]!r} is missing"
     elif choices := _choices(expected):
-        text = f"found {_found(data, path)!r}; use one of: {', '.join(choices)}"
+        text = f"found {reprlib.repr(_found(data, path))}; use one of: {', '.join(choices)}"
     elif text.startswith("Expected "):
-        text = (
-            f"{text.lower()}, found {_found(data, path)!r}" if path else f"{text.lower()}: a mapping of keys is needed"
+        text = text.lower() + (
+            f", found {reprlib.repr(_found(data, path))}" if path else ": a mapping of keys is needed"
         )
     return f"{where}: {text}" if where else text
 

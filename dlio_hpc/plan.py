@@ -55,6 +55,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     queue: str | None
     job_options: tuple[str, ...]
     generate: Generate
+    notes: tuple[str, ...]
     runs: tuple[Run, ...]
     schema: Literal[1] = 1
 
@@ -87,18 +88,19 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
     ranks = request.nodes * ranks_per_node
     walltime = request.walltime or site.walltime
     _check_limits(site, request.nodes, walltime)
+    notes = _notes(workload, request, ranks)
     if request.dataset_size is not None:
         workload = shrunk(workload, request.dataset_size, ranks)
     data = _data_directory(site, request.data)
     job = job_name(workload.name)
-    archive = request.archive or request.runs / "archive"
-    return Plan(
+    runs = _absolute(request.runs)
+    made = Plan(
         version=__version__,
         job=job,
         study=job,
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        directory=os.path.abspath(request.runs / job),
-        archive=os.path.abspath(archive),
+        directory=os.path.join(runs, job),
+        archive=_absolute(request.archive) if request.archive else os.path.join(runs, "archive"),
         data=data,
         site=site,
         python=site.python or sys.executable,
@@ -109,8 +111,14 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
         queue=request.queue,
         job_options=request.job_options,
         generate=request.generate,
+        notes=tuple(notes),
         runs=_runs(resolved(workload), ranks, data, request),
     )
+    try:
+        document.encode(made)
+    except UnicodeEncodeError as fault:
+        raise ConfigError(f"{fault.object!r} is no UTF-8 text; rename it") from fault
+    return made
 
 
 def resolved(workload: Workload) -> Workload:
@@ -171,16 +179,41 @@ def job_name(workload: str) -> str:
 def _check_limits(site: Site, nodes: int, walltime: int) -> None:
     if site.limits.nodes is not None and nodes > site.limits.nodes:
         raise ConfigError(f"--nodes {nodes}: site {site.name} has {site.limits.nodes} at most for one job")
+    if site.scheduler == "local" and nodes > 1:
+        raise ConfigError(f"--nodes {nodes}: site {site.name} has no batch system, a job there has one node")
     if site.limits.walltime is not None and walltime > site.limits.walltime:
         most = units.format_walltime(site.limits.walltime)
         raise ConfigError(f"--time {units.format_walltime(walltime)}: site {site.name} allows {most} at most")
+
+
+def _notes(workload: Workload, request: Request, ranks: int) -> list[str]:
+    """Where less is done than was asked for."""
+    notes = []
+    dataset, reader, steps = workload.dataset, workload.reader, workload.train.steps
+    if request.dataset_size is not None and request.dataset_size > dataset.size:
+        whole = units.format_size(dataset.size)
+        notes.append(f"--dataset-size only shrinks: {workload.name} has {whole}; for more, set dataset.files")
+    if steps is not None and request.dataset_size is None and steps_per_epoch(workload, ranks) < steps:
+        notes.append(
+            f"train.steps: the dataset ends after {steps_per_epoch(workload, ranks)} of {steps} steps an epoch"
+        )
+    if reader.transfer_size is not None and reader.transfer_size > dataset.sample.size:
+        notes.append(f"reader.transfer_size: a request ends with its sample, after {dataset.sample.size} bytes")
+    return notes
 
 
 def _data_directory(site: Site, asked: Path | None) -> str:
     directory = asked or (Path(site.data) if site.data else None)
     if directory is None:
         raise ConfigError(f"site {site.name} has no default data directory; say with --data where datasets go")
-    return os.path.abspath(directory)
+    return _absolute(directory)
+
+
+def _absolute(path: Path) -> str:
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError as fault:
+        raise ConfigError(f"the working directory was deleted; {path} is relative to it") from fault
 
 
 def _runs(workload: Workload, ranks: int, data: str, request: Request) -> tuple[Run, ...]:

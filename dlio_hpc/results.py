@@ -47,6 +47,7 @@ class SlowestRank(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """All epochs and ranks of a warm-up or measured run; the first step is in every figure but au_mlperf.
 
+    samples_left_out: of the dataset, in all epochs: dropped by drop_last or beyond train.steps.
     bytes_read: sample bytes where they arrived. overhead_bytes_read: what formats read beside them (headers).
     compute_asked_s: mean asked of a step. read_latency_s: None when there was no read.
     au = compute / (compute + wait). au_mlperf = asked compute / running time, without each epoch's first step;
@@ -54,6 +55,7 @@ class Summary(Struct, frozen=True):
     """
 
     samples: int
+    samples_left_out: int
     steps: int
     bytes_read: int
     overhead_bytes_read: int

@@ -1,8 +1,9 @@
-"""A job's directory: every file name in it is spelled here and nowhere else."""
+"""A job's directory: every file name in it is spelled here and nowhere else, and how files get there safely."""
 
+import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 PLAN = "plan.json"
@@ -50,3 +51,15 @@ def write(path: Path, content: bytes) -> None:
     """`content` at `path`, atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+
+
+@contextmanager
+def locked(directory: Path) -> Iterator[None]:
+    """One process at a time in the block, for all that ask; where the file system knows no locks, nobody waits."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

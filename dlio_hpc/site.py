@@ -15,7 +15,7 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     """How ranks are started: `kind` knows the option names, `command` may be a path, `options` come verbatim."""
 
     kind: Literal["mpiexec"]
-    command: str
+    command: Annotated[str, Meta(min_length=1)]
     options: tuple[str, ...] = ()
 
 

@@ -9,6 +9,7 @@ _SIZES = {"": 1, "b": 1} | {
     for suffix, base in (("", 1024), ("ib", 1024), ("b", 1000))
 }
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
 
 
 class Size(int):
@@ -27,14 +28,16 @@ def size(value: object) -> Size:
     """Bytes in `value`; ValueError when it is no size or no whole number of bytes."""
     number, unit = _split(value, _SIZES, "a size such as 4096, 256KiB or 1.5 GB")
     count = number * _SIZES[unit]
-    if count != int(count):
-        raise ValueError(f"expected a whole number of bytes, got {value!r}")
+    if count > _MOST_BYTES or count != int(count):
+        raise ValueError(f"expected a whole number of bytes below 8 EiB, got {value!r}")
     return Size(count)
 
 
 def seconds(value: object) -> Seconds:
     """Seconds in `value`; ValueError when it is no duration."""
     number, unit = _split(value, _SECONDS, "a duration such as 0.25, 250ms or 2min")
+    if number * _SECONDS[unit] > _MOST_SECONDS:
+        raise ValueError(f"expected less than a year, got {value!r}")
     return Seconds(number * _SECONDS[unit])
 
 
@@ -50,8 +53,8 @@ def walltime(value: object) -> Walltime:
     else:
         number, unit = _split(value, _SECONDS, expected)
         total = number * (_SECONDS[unit] if unit else 60.0)
-    if total < 1:
-        raise ValueError(f"expected at least one second, got {value!r}")
+    if not 1 <= total <= _MOST_SECONDS:
+        raise ValueError(f"expected a time limit between a second and a year, got {value!r}")
     return Walltime(total)
 
 

@@ -8,8 +8,12 @@ from msgspec import Meta, Struct, structs
 from dlio_hpc import document, shipped, units
 from dlio_hpc.errors import ConfigError
 
-Positive = Annotated[int, Meta(ge=1)]
-Natural = Annotated[int, Meta(ge=0)]
+# No count is larger than what a double holds exactly; timelines and JSON readers count on that.
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Natural = Annotated[int, Meta(ge=0, le=2**53)]
+
+# Letters of an override that an error message repeats.
+_SHOWN = 100
 
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 
@@ -53,6 +57,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.layout == "shared" and self.files != 1:
             raise ValueError(f"layout: shared means one file, found files: {self.files}")
+        if self.samples > 2**53 or self.size >= 2**63:
+            raise ValueError("no storage holds so much: at most 2^53 samples, less than 2^63 bytes")
 
     @property
     def samples(self) -> int:
@@ -91,6 +97,8 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.transfer_size is not None and self.transfer_size < 1:
             raise ValueError("transfer_size must be at least 1 byte")
+        if self.batch_size * (self.batches_ahead + 1) > 2**31:
+            raise ValueError("batch_size x (prefetch + 1) samples do not fit in any node's memory")
         if self.transfer_size is not None and self.mode == "framework":
             raise ValueError("transfer_size goes with mode: floor; in mode: framework NumPy chooses its requests")
         if self.prefetch == 0 and self.read_threads > 1:
@@ -134,12 +142,16 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("name must not be empty")
+        if self.dataset.format == "null" and self.reader.transfer_size is not None:
+            raise ValueError("reader.transfer_size: the null format makes no requests; leave it null")
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     """The workload `name` with `key=value` overrides (values read as YAML) laid over it."""
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
+    if overrides and not isinstance(data, dict):
+        raise ConfigError(f"{path}: a mapping of keys is needed")
     for override in overrides:
         _override(data, override)
     dataset = data.get("dataset") if isinstance(data, dict) else None
@@ -150,8 +162,9 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
 
 def _override(data: Any, override: str) -> None:
     key, equals, text = override.partition("=")
-    if not equals or not key.strip("."):
-        raise ConfigError(f"-S {override}: write key=value, such as dataset.files=8")
+    source = f"-S {override}" if len(override) <= _SHOWN else f"-S {override[:_SHOWN]}..."
+    if not equals or not key.strip(".") or not text.strip():
+        raise ConfigError(f"{source}: write key=value, such as dataset.files=8; key=null for the default")
     *parents, last = key.strip().split(".")
     for parent in parents:
         if not isinstance(data, dict):
@@ -161,8 +174,8 @@ def _override(data: Any, override: str) -> None:
             child = data[parent] = {}
         data = child
     if not isinstance(data, dict):
-        raise ConfigError(f"-S {override}: {'.'.join(parents)} holds a value, not keys")
-    data[last] = document.parse_yaml(text, f"-S {override}")
+        raise ConfigError(f"{source}: {'.'.join(parents)} holds a value, not keys")
+    data[last] = document.parse_yaml(text, source)
 
 
 def shrunk(workload: Workload, size: int, ranks: int) -> Workload:

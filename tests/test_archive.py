@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc import archive
-from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
 
 
 @pytest.fixture
@@ -174,3 +174,25 @@ def test_an_archive_that_cannot_be_finished_leaves_nothing(
         archive.create(job, target)
     assert not target.exists()
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_names_that_are_no_text_are_left_out_and_listed(job: Path, tmp_path: Path) -> None:
+    Path(os.fsdecode(os.fsencode(job) + b"/core\xff")).write_text("x")
+    archive.create(job, tmp_path / "a.tar.zst")
+    assert json.loads((job / "manifest.json").read_bytes())["skipped"] == ["core\\udcff"]
+    assert archive.faults(tmp_path / "a.tar.zst") == []
+
+
+def test_files_that_change_meanwhile_are_no_broken_disk(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pack = archive._pack
+
+    def late(directory: Path, names: list[str], target: Path) -> None:
+        (directory / "plan.json").write_text("[]\n")
+        pack(directory, names, target)
+
+    monkeypatch.setattr(archive, "_pack", late)
+    with pytest.raises(Incomplete, match="changed while they were archived; collect again"):
+        archive.create(job, tmp_path / "a.tar.zst")
+    assert not (tmp_path / "a.tar.zst").exists()

@@ -162,3 +162,88 @@ def test_a_reader_that_has_seen_enough_is_no_fault(tmp_path: Path) -> None:
         check=False,
     )
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "name={[a]: b}", "name={? [a] : b}", "name=!!map [a]", "name=!!int abc", "name=!!float x", "name=!!bool foo",
+        "name=!!timestamp abc", "name=!!int ''", "train.epochs=" + "9" * 5000, "name=" + "[" * 5000, "reader={1: 2}",
+        "compute.time=1e400s", "compute.time=1e300", "compute.time=-1", "dataset.files=1e30",
+        "train.epochs=1" + "0" * 20,
+        "dataset.files=9007199254740992", "reader.prefetch=100000000000", "dataset.sample.bytes=1e400",
+        "dataset.sample.shape=[9007199254740992]", "dataset.format=", "name=\x07", "dataset=1", "reader=null", "name=1",
+    ],
+)  # fmt: skip
+def test_the_oddest_values_are_refused_in_a_few_words(run: Run, override: str) -> None:
+    done = run("dlio-submit", "demo", "-s", "local", "--dry-run", "-S", override)
+    assert done.code == 2, done.out
+    assert len(done.err) < 1000
+    assert done.err.startswith("dlio-submit: ")
+
+
+def test_many_aliases_are_no_flood(run: Run, tmp_path: Path) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 8)]
+    (tmp_path / "bomb.yaml").write_text("\n".join([*lines, "name: *a7"]))
+    done = run("dlio-submit", "./bomb.yaml", "--dry-run")
+    assert done.code == 2
+    assert len(done.err) < 1000
+
+
+def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
+    for options, note in (
+        (("--dataset-size", "1GiB"), "--dataset-size only shrinks: small has 351.6 KiB"),
+        (("-S", "train.steps=99"), "train.steps: the dataset ends after 2 of 99 steps an epoch"),
+        (
+            ("-S", "reader.transfer_size=1MiB"),
+            "reader.transfer_size: a request ends with its sample, after 12000 bytes",
+        ),
+    ):
+        done = run("dlio-submit", small, "-s", "local", *options, "-o", "runs")
+        assert done.code == 0
+        assert f"note: {note}" in done.err
+    assert run("dlio-hpc", "wait", "-o", "runs").code == 0
+
+
+def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    for option in (b"-A", b"-o", b"-d"):
+        command = [bytes(BIN / "dlio-submit"), b"demo", b"-s", b"local", option, b"r\xff"]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+        assert done.returncode == 2
+        assert b"is no UTF-8 text; rename it" in done.stderr
+        assert list(tmp_path.iterdir()) == []
+
+
+def test_a_working_directory_that_is_gone() -> None:
+    command = f"d=$(mktemp -d); cd $d; rmdir $d; '{BIN}/dlio-submit' demo -s local --dry-run"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "the working directory was deleted" in done.stderr
+
+
+def test_closed_and_short_pipes(tmp_path: Path) -> None:
+    for command in (
+        f"'{BIN}/dlio-hpc' sites >&-",
+        f"('{BIN}/dlio-hpc' sites; echo $? > code) | true; exit $(cat code)",
+    ):
+        done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_profiles_and_workloads_as_json_have_their_defaults(run: Run) -> None:
+    assert run("dlio-hpc", "sites", "local", "--json").json["ranks_per_node"] == 4
+    assert run("dlio-hpc", "workloads", "demo", "--json").json["reader"]["drop_last"] is False
+
+
+def test_overrides_from_the_environment_come_a_line_each(run: Run) -> None:
+    overrides = "dataset.sample.shape=[16, 16]\ntrain.epochs=3"
+    assert run("dlio-submit", "demo", "-s", "local", "--dry-run", DLIO_HPC_SET=overrides).code == 0
+
+
+def test_verifying_goes_on_after_an_archive_that_is_not_there(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "broken").write_bytes(b"x")
+    done = run("dlio-hpc", "archive", "verify", "absent", "broken")
+    assert done.code == 3
+    assert "cannot read absent" in done.err
+    assert "broken: its checksum is wrong" in done.err

@@ -62,7 +62,7 @@ def test_batches_come_in_order_and_each_sample_once(
     for rank in range(ranks):
         first, last = plan.share(samples, ranks, rank)
         reader = _Counting(pause=True)
-        loader = NativeLoader(made, reader)
+        loader = NativeLoader(made, reader, 1000)
         got = [rows.view(np.uint64)[:, 0].tolist() for rows, _ in loader.epoch(order, first, last, steps)]
         loader.close()
         assert len(got) == steps
@@ -75,7 +75,7 @@ def test_batches_come_in_order_and_each_sample_once(
 def test_threads_read_ahead_of_the_loop_and_no_further() -> None:
     reader = _Counting()
     made = _workload(100, Reader(batch_size=1, read_threads=2, prefetch=3))
-    loader = NativeLoader(made, reader)
+    loader = NativeLoader(made, reader, 1000)
     batches = loader.epoch(Order(made.dataset, Shuffle(), 0), 0, 100, 100)
     next(batches)
     time.sleep(0.05)
@@ -86,7 +86,7 @@ def test_threads_read_ahead_of_the_loop_and_no_further() -> None:
 
 def test_a_reader_threads_fault_reaches_the_loop() -> None:
     made = _workload(20, Reader(read_threads=2))
-    loader = NativeLoader(made, _Counting(fail_at=7))
+    loader = NativeLoader(made, _Counting(fail_at=7), 20)
     with pytest.raises(InvalidRun, match="cannot"):
         list(loader.epoch(Order(made.dataset, Shuffle(), 0), 0, 20, 20))
     loader.close()
@@ -95,7 +95,7 @@ def test_a_reader_threads_fault_reaches_the_loop() -> None:
 @pytest.mark.parametrize("batch", [1, 7, 8192, 10_000])
 def test_long_epochs_are_ordered_stretch_by_stretch(batch: int) -> None:
     made = _workload(50_000, Reader(batch_size=batch, read_threads=2, shuffle=Shuffle(True, True, 1)))
-    loader = NativeLoader(made, _Counting())
+    loader = NativeLoader(made, _Counting(), 50_000)
     order = Order(made.dataset, made.reader.shuffle, 0)
     steps = plan.steps_per_epoch(made, 2)
     got = [rows.view(np.uint64)[:, 0].copy() for rows, _ in loader.epoch(order, 0, 25_000, steps)]

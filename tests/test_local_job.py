@@ -119,7 +119,7 @@ def test_a_generation_that_was_interrupted_is_done_again(run: Run, small: Path) 
     os.truncate(folder / "00000003.npz", 100)
     done = run("dlio-submit", small, "-d", "data", "--generate", "never", "--wait")
     assert done.code == 2
-    assert "generate it with --generate auto" in done.err
+    assert "was not finished; run it again with --generate auto" in done.err
     assert _submit(run, small, "-d", "data")["state"] == "completed"
 
 
@@ -350,3 +350,159 @@ def test_names_and_paths_that_bite(run: Run, small: Path, tmp_path: Path) -> Non
     assert Path(job["directory"]).parent == folder / "ru ns"
     assert not list(tmp_path.rglob("owned"))
     assert run("dlio-hpc", "report", job["archive"]).code == 0
+
+
+def _generated(run: Run, small: Path, *options: object) -> Path:
+    job = _submit(run, small, "-d", "data", "--generate", "only", *options)
+    return Path(_result(job, "generate")["generated"]["dataset"])
+
+
+def _site(run: Run, tmp_path: Path, **changes: str) -> Path:
+    """The local site with lines replaced: launcher options by key."""
+    text = run("dlio-hpc", "sites", "local").out
+    for key, value in changes.items():
+        lines = [
+            f"{line.split(key + ':')[0]}{key}: {value}" if f"{key}:" in line else line for line in text.splitlines()
+        ]
+        text = "\n".join(lines)
+    path = tmp_path / "site.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_a_job_that_started_nothing_is_not_a_success(run: Run, small: Path, tmp_path: Path) -> None:
+    done = run("dlio-submit", small, "-s", _site(run, tmp_path, command="/bin/true"), "--wait", "--json")
+    assert done.code == 3
+    assert done.job["state"] == "completed"
+    assert "00-generate, 01-measure left no result" in done.err
+
+
+def test_a_failing_rank_does_not_wait_for_threads_that_are_stuck(run: Run, small: Path) -> None:
+    options = ("-S", "reader.shuffle={}", "-S", "reader.batch_size=5")
+    folder = _generated(run, small)
+    os.truncate(folder / "00000000.npz", 5000)
+    (folder / "00000001.npz").unlink()
+    os.mkfifo(folder / "00000001.npz")  # opening it never returns, as with a storage server that is gone
+    started = time.monotonic()
+    job = _submit(run, small, "-d", "data", "--ppn", 2, *options, code=3)
+    assert time.monotonic() - started < 30
+    assert "00000000.npz ends at byte 5000" in job["runs"][-1]["error"]["message"]
+
+
+def _process_below(leader: int, name: str) -> int:
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command, fields = (
+                (entry / "comm").read_text().strip(),
+                (entry / "stat").read_text().rpartition(")")[2].split(),
+            )
+        except OSError:
+            continue
+        if command == name and int(fields[3]) == leader:
+            return int(entry.name)
+    raise AssertionError(f"no {name} in session {leader}")
+
+
+def _leader(directory: Path) -> int:
+    return int(json.loads((directory / "job.json").read_bytes())["batch_id"].split(".")[0])
+
+
+def test_a_job_lives_as_long_as_any_of_its_processes(run: Run, small: Path, tmp_path: Path) -> None:
+    directory = _kill_submitter(small, tmp_path)
+    os.kill(_leader(directory), signal.SIGKILL)
+    assert "running" in run("dlio-hpc", "status", directory).out
+    assert run("dlio-hpc", "collect", directory).code == 7
+    waited = run("dlio-hpc", "wait", directory, "--json")
+    assert waited.code == 0
+    assert waited.job["state"] == "completed"
+
+
+def test_ranks_without_a_script_can_be_cancelled(run: Run, small: Path, tmp_path: Path) -> None:
+    directory = _kill_submitter(small, tmp_path)
+    os.kill(_process_below(_leader(directory), "bash"), signal.SIGKILL)
+    assert "running" in run("dlio-hpc", "status", directory).out
+    assert "cancelling" in run("dlio-hpc", "cancel", directory).out
+    assert not _ranks_of(directory)
+    assert "lost" in run("dlio-hpc", "status", directory).out
+
+
+def test_a_lost_job_that_turns_up_is_believed(run: Run, small: Path) -> None:
+    directory = Path(_submit(run, small)["directory"])
+    record = json.loads((directory / "job.json").read_bytes())
+    record["states"][-1]["state"] = "lost"
+    (directory / "job.json").write_text(json.dumps(record))
+    assert "completed" in run("dlio-hpc", "status", directory).out
+
+
+def test_two_jobs_that_need_one_dataset_make_it_once(run: Run, small: Path, tmp_path: Path) -> None:
+    options = ["-d", "data", "-S", "dataset.files=300", "--json"]
+    command: list[object] = ["dlio-submit", small, "-s", "local", *options]
+    directories = [run(*command).job["directory"] for _ in range(2)]
+    results = [run("dlio-hpc", "wait", directory, "--json") for directory in directories]
+    assert [done.code for done in results] == [0, 0]
+    assert sorted(_result(done.job, "generate")["generated"]["reused"] for done in results) == [False, True]
+
+
+def test_setup_lines_may_move_and_fail(run: Run, small: Path, tmp_path: Path) -> None:
+    moved = _site(run, tmp_path, setup="['cd /', 'export FROM_SETUP=1']")
+    assert run("dlio-submit", small, "-s", moved, "--wait").code == 0
+    failing = _site(run, tmp_path, setup="['exit 5']")
+    done = run("dlio-submit", small, "-s", failing, "--wait", "--json")
+    assert done.code == 6
+    assert done.job["state"] == "failed"
+
+
+def test_secrets_stay_out_of_the_record(run: Run, small: Path) -> None:
+    done = run("dlio-submit", small, "--wait", "--json", SLURM_JWT="topsecret", SLURM_JOB_ID="77", OMP_NUM_THREADS="3")
+    text = (Path(done.job["directory"]) / "environment.json").read_text()
+    assert "topsecret" not in text
+    variables = json.loads(text)["variables"]
+    assert (variables["SLURM_JOB_ID"], variables["OMP_NUM_THREADS"]) == ("77", "3")
+
+
+def test_what_was_left_out_is_said(run: Run, small: Path) -> None:
+    job = _submit(run, small, "--ppn", 3, "-S", "reader.drop_last=true")
+    summary = _result(job)["summary"]
+    assert summary["samples_left_out"] == 6 * EPOCHS
+    assert "left out  6 samples an epoch (reader.drop_last)" in run("dlio-hpc", "report", job["archive"]).out
+
+
+def test_a_rerun_after_collecting_is_noticed(run: Run, small: Path) -> None:
+    job = _submit(run, small)
+    before = Path(job["archive"]).read_bytes()
+    subprocess.run(["bash", Path(job["directory"]) / "job.sh"], capture_output=True, check=True)
+    again = run("dlio-hpc", "collect", job["directory"])
+    assert again.code == 0
+    assert "has changed since it was archived; remove" in again.err
+    assert Path(job["archive"]).read_bytes() == before
+
+
+def test_a_job_that_could_not_be_started_has_failed(run: Run, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    done = run("dlio-submit", small, "-s", "local", PATH=str(tmp_path / "bin"))
+    assert done.code == 6
+    assert "cannot start the job script with timeout(1)" in done.err
+    assert "failed" in run("dlio-hpc", "status").out
+
+
+def test_one_broken_job_does_not_hide_the_others(run: Run, small: Path, tmp_path: Path) -> None:
+    good = _submit(run, small)["job"]
+    sound = (tmp_path / "dlio-runs" / good / "job.json").read_bytes()
+    broken = {
+        "cut": b'{"job": ',
+        "letters": b'{"job": "\xff"}',
+        "empty": b"{}",
+        "unknown": sound.replace(b'"local"', b'"cray"'),
+        "stateless": sound[: sound.index(b'"states"')] + b'"states": []}',
+        "odd": sound.replace(b'"completed"', b'"running"'),
+    }
+    for name, written in broken.items():
+        (tmp_path / "dlio-runs" / name).mkdir()
+        (tmp_path / "dlio-runs" / name / "job.json").write_bytes(written)
+    for verb in ("status", "collect"):
+        done = run("dlio-hpc", verb)
+        assert done.code == 2
+        assert good in done.out + done.err
+        for name in ("cut", "letters", "empty", "unknown", "stateless"):
+            assert f"dlio-runs/{name}/job.json" in done.err
+    assert run("dlio-hpc", "report", tmp_path / "dlio-runs" / "odd").code == 2

@@ -1,4 +1,5 @@
 import time
+from array import array
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from dlio_hpc.core import compute, measures, merge
 from dlio_hpc.core.merge import Host, Merged
+from dlio_hpc.core.run import _placement_faults
 from dlio_hpc.plan import Request, make
 from dlio_hpc.site import load as load_site
 from dlio_hpc.workload import load
@@ -24,7 +26,7 @@ def test_overlap_is_what_counting_tick_by_tick_gives(reads: list[tuple[int, int]
         at += gap + length
     busy = {tick for a, length in reads for tick in range(a, a + length)}
     computing = {tick for row in steps[0] for tick in range(int(row[1]), int(row[2]))}
-    assert measures.overlap(intervals, steps) == pytest.approx((len(busy), len(busy & computing)))
+    assert measures.overlap(intervals, steps[0]) == pytest.approx((len(busy), len(busy & computing)))
 
 
 @given(st.lists(st.floats(2e-7, 500), min_size=1, max_size=300), st.integers(1, 5))
@@ -44,7 +46,7 @@ def test_histograms_add_up_and_keep_quantiles(latencies: list[float], parts: int
 
 def test_nothing_read_has_no_latency() -> None:
     assert measures.of_histogram(measures.histogram(np.array([])), 0.0, 0.0) is None
-    assert measures.overlap(np.zeros((2, 0)), np.zeros((1, 1, 6))) == (0.0, 0.0)
+    assert measures.overlap(np.zeros((2, 0)), np.zeros((1, 6))) == (0.0, 0.0)
 
 
 def test_the_summary_of_a_run_with_known_figures() -> None:
@@ -87,3 +89,39 @@ def test_emulated_compute_takes_its_time_and_never_less(seconds: float) -> None:
         took.append(time.perf_counter() - started)
     assert min(took) >= seconds
     assert min(took) < seconds + 0.001
+
+
+def test_folding_often_gives_what_folding_once_gives() -> None:
+    random = np.random.default_rng(1)
+    steps = np.zeros((200, 6))
+    steps[:, measures.READY] = np.arange(200) + 0.3
+    steps[:, measures.COMPUTED] = np.arange(200) + 0.9
+    starts = np.sort(random.uniform(0, 200, 3000))
+    ends = starts + random.uniform(0, 0.05, 3000)
+    once, often = measures.ReadLog(), measures.ReadLog()
+    for part in np.array_split(np.arange(3000), 30):
+        for log in (once, often):
+            log.add(array("d", starts[part]), array("d", ends[part]))
+        often.fold(steps)
+    once.fold(steps)
+    assert (once.histogram == often.histogram).all()
+    assert often.total_s == pytest.approx(once.total_s)
+    assert often.longest_s == once.longest_s
+    assert often.io_s == pytest.approx(once.io_s, rel=1e-9)
+    assert often.hidden_s == pytest.approx(once.hidden_s, rel=1e-9)
+
+
+def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:
+    log = measures.ReadLog()
+    many = array("d", [0.0]) * (1 << 17)
+    assert not log.add(many, many)
+    assert log.add(many, many)
+    log.fold(np.zeros((1, 6)))
+    assert not log.add(many, many)
+
+
+def test_ranks_that_are_not_where_they_should_be(tmp_path: Path) -> None:
+    plan = make(load("demo"), load_site("local"), Request(runs=tmp_path))
+    assert _placement_faults(plan, ["a"] * 4) == []
+    (fault,) = _placement_faults(plan, ["a", "a", "a", "b"])
+    assert fault == "1 node(s) x 4 ranks were planned, there were 3 on a, 1 on b"

@@ -13,7 +13,7 @@ from dlio_hpc.core.files import OpenFiles
 from dlio_hpc.core.formats import FORMATS, npz
 from dlio_hpc.core.formats.format import Reader
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.workload import Dataset, Sample, Workload
 from dlio_hpc.workload import Reader as ReaderKeys
 
@@ -149,3 +149,19 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
     assert len(os.listdir("/proc/self/fd")) - before <= 64
     files.close()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK", b"\x93NUMPY" * 700, None])
+def test_the_framework_names_files_it_cannot_make_sense_of(folder: Path, damage: bytes | None) -> None:
+    whole = (folder / "0").read_bytes()
+    content = whole[:60] + b"{{{(" + whole[64:] if damage is None else damage
+    (folder / "0").write_bytes(content)
+    with pytest.raises(InvalidRun, match=str(folder / "0")):
+        _read(_reader(folder, "framework"), [0])
+
+
+def test_a_file_that_cannot_be_read_is_told_with_its_offset(folder: Path) -> None:
+    (folder / "0").unlink()
+    (folder / "0").mkdir()
+    with pytest.raises(InfrastructureError, match=f"cannot read {folder}/0 at byte {npz.DATA_OFFSET}: Is a directory"):
+        _read(_reader(folder, "floor"), [0])

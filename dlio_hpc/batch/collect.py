@@ -1,10 +1,11 @@
 """A job that has ended becomes an archive, once."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import archive
+from dlio_hpc import archive, rundir
 from dlio_hpc.batch import job
 from dlio_hpc.errors import Incomplete, InfrastructureError
 
@@ -22,30 +23,40 @@ def collect(directory: Path) -> Collected:
 
     Incomplete while the job goes on. Whenever this is interrupted, the directory is whole and can be collected again.
     """
-    record = job.refresh(directory)
-    if not record.ended:
-        raise Incomplete(
-            f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
-        )
-    plan = job.load_plan(directory)
-    target = Path(plan.archive, record.job + archive.SUFFIX)
-    notes = _notes(target, Path(plan.data))
+    job.load(directory)
+    with rundir.locked(directory):
+        record = job.refresh_locked(directory)
+        if not record.ended:
+            raise Incomplete(
+                f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
+            )
+        plan = job.load_plan(directory)
+        target = Path(plan.archive, record.job + archive.SUFFIX)
+        notes = _notes(target, Path(plan.data))
+        try:
+            return _archived(directory, target, notes)
+        except OSError as fault:
+            reason = fault.strerror or fault
+            raise InfrastructureError(f"cannot write {target}: {reason}; the job's directory is untouched") from fault
+
+
+def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
     if target.exists():
         if not archive.faults(target):
+            if not archive.is_of(target, directory):
+                notes.append(f"{directory} has changed since it was archived; remove {target} to collect it anew")
             return Collected(target, False, notes)
         notes.append(f"{target} was broken and has been made anew")
-    try:
-        archive.create(directory, target)
-    except OSError as fault:
-        raise InfrastructureError(
-            f"cannot write {target}: {fault.strerror}; the job's directory is untouched"
-        ) from fault
+    for left_over in target.parent.glob(f".{target.name}.*.tmp"):
+        left_over.unlink()  # of a collect that was killed
+    archive.create(directory, target)
     return Collected(target, True, notes)
 
 
 def _notes(target: Path, data: Path) -> list[str]:
-    if _device(target.parent) == _device(data):
-        return ["the archive lies on the file system under test; keep it elsewhere with --archive"]
+    with suppress(OSError):  # what cannot be looked at cannot be compared
+        if _device(target.parent) == _device(data):
+            return ["the archive lies on the file system under test; keep it elsewhere with --archive"]
     return []
 
 

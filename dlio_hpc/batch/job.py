@@ -1,10 +1,13 @@
 """job.json: what was submitted, and every state seen, with times. The files in the job's folder are the only memory."""
 
+import calendar
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Annotated, Literal
 
-from msgspec import Struct, structs
+from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, rundir
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, State
@@ -13,6 +16,7 @@ from dlio_hpc.plan import Plan
 
 # What job.sh leaves in exit_status, beside 0 and the failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Sighting(Struct, frozen=True):
@@ -28,11 +32,11 @@ class Job(Struct, frozen=True):
     job: str
     study: str
     site: str
-    scheduler: str
+    scheduler: Literal["local"]
     host: str
     command: str
     batch_id: str | None
-    states: tuple[Sighting, ...]
+    states: Annotated[tuple[Sighting, ...], Meta(min_length=1)]
     schema: int = 1
 
     @property
@@ -79,23 +83,37 @@ def _content(directory: Path, name: str) -> bytes:
 
 
 def refresh(directory: Path) -> Job:
-    """The job with its state as of now, recorded when it is news: exit_status first, the batch system second."""
+    """The job with its state as of now, recorded when it is news."""
+    if load(directory).ended and load(directory).state != "lost":
+        return load(directory)
+    with rundir.locked(directory):
+        return refresh_locked(directory)
+
+
+def refresh_locked(directory: Path) -> Job:
+    """As refresh(), for who holds the lock: exit_status first, the batch system second; a lost job may turn up."""
     job = load(directory)
-    if job.ended:
+    if job.ended and job.state != "lost":
         return job
-    state = _exit_state(directory) or _scheduler_state(job) or _exit_state(directory) or "lost"
+    state = _exit_state(directory) or _scheduler_state(job) or _exit_state(directory) or _gone(directory, job)
     if state != job.state:
         job = seen(job, state)
-        save(directory, job)
+        with suppress(PermissionError):  # somebody else's job: looking is free
+            save(directory, job)
     return job
 
 
 def cancel(directory: Path) -> Job:
-    """Ask the batch system to end the job, unless it has ended by itself."""
+    """Ask the batch system to end the job, unless it has ended by itself; one that it never got is cancelled here."""
     job = refresh(directory)
-    if not job.ended and job.batch_id is not None:
-        _require_host(job)
-        SCHEDULERS[job.scheduler].cancel(job.batch_id)
+    if job.ended:
+        return job
+    if job.batch_id is None:
+        job = seen(job, "cancelled")
+        save(directory, job)
+        return job
+    _require_host(job)
+    SCHEDULERS[job.scheduler].cancel(job.batch_id)
     return job
 
 
@@ -116,6 +134,12 @@ def _exit_state(directory: Path) -> State | None:
     return {_TIME_LIMIT: "timeout", _CANCELLED: "cancelled"}.get(status, "failed")  # type: ignore[return-value]
 
 
+def _gone(directory: Path, job: Job) -> State:
+    """Nobody knows the job and it left no exit_status: past its time limit it was killed for that."""
+    submitted = calendar.timegm(time.strptime(job.states[0].time, _TIME))
+    return "timeout" if time.time() - submitted >= load_plan(directory).walltime else "lost"
+
+
 def _scheduler_state(job: Job) -> State | None:
     if job.batch_id is None:
         return job.state  # submission was interrupted before its answer was written down
@@ -133,4 +157,4 @@ def _host() -> str:
 
 
 def _utc() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return time.strftime(_TIME, time.gmtime())

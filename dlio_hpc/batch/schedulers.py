@@ -4,11 +4,12 @@ import os
 import shlex
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from dlio_hpc import rundir
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan import Plan
 
 State = Literal[
@@ -66,32 +67,58 @@ def local_submit(plan: Plan) -> str:
                 (os.POSIX_SPAWN_OPEN, 2, str(folder / rundir.STDERR), flags, 0o644),
             ],
             setsid=True,
+            setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTERM, signal.SIGXFSZ],
         )
     except OSError as fault:
         raise InfrastructureError(f"cannot start the job script with timeout(1): {fault.strerror}") from fault
-    return f"{pid}.{_process(pid)[1]}"
+    return f"{pid}.{_process(pid).start}"
 
 
 def local_state(batch_id: str) -> State | None:
-    """Running, or not known: a process that has ended leaves nothing but the job's exit_status."""
-    pid, start = map(int, batch_id.split("."))
-    status, since = _process(pid)
-    return "running" if since == start and status not in "ZX" else None
+    """Running while any process of the job's session lives; afterwards nothing is left but its exit_status."""
+    leader, start = _parse(batch_id)
+    process = _process(leader)
+    alive = process.start == start and process.state not in "ZX"
+    return "running" if alive or _session(batch_id) else None
 
 
 def local_cancel(batch_id: str) -> None:
-    """TERM to the whole process group; the script's trap writes exit_status."""
-    if local_state(batch_id):
-        os.killpg(int(batch_id.split(".", maxsplit=1)[0]), signal.SIGTERM)
+    """TERM to every process of the session: the script's trap writes exit_status, ranks without a script end too."""
+    for pid in _session(batch_id):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
 
 
-def _process(pid: int) -> tuple[str, int]:
-    """State letter and start time of a process; X and 0 when there is none. The name before may hold blanks."""
+def _session(batch_id: str) -> list[int]:
+    """The living processes of the job, which all have the leader's PID as their session (proc(5), stat, field 6)."""
+    leader, start = _parse(batch_id)
+    since = _process(leader).start
+    if since not in {0, start}:
+        return []  # the number belongs to another process now, and Linux gives no PID that a session still has
+    pids = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
+    return [pid for pid in pids if (process := _process(pid)).session == leader and process.state not in "ZX"]
+
+
+def _parse(batch_id: str) -> tuple[int, int]:
+    pid, _, start = batch_id.partition(".")
+    if not (pid.isdigit() and start.isdigit()):
+        raise ConfigError(f"batch id {batch_id!r} is none of site local's; was {rundir.JOB} edited?")
+    return int(pid), int(start)
+
+
+class _Process(NamedTuple):
+    state: str
+    session: int
+    start: int
+
+
+def _process(pid: int) -> _Process:
+    """State letter, session and start time; X and zeros when there is none. The name before may hold anything."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return "X", 0
-    return fields[0], int(fields[19])
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return _Process("X", 0, 0)
+    return _Process(fields[0].decode(), int(fields[3]), int(fields[19]))
 
 
 SCHEDULERS = {"local": Scheduler(local_command, local_submit, local_state, local_cancel, takes_options=False)}

@@ -29,9 +29,14 @@ def submit(plan: Plan) -> Submitted:
     directory = Path(plan.directory)
     record = job.planned(plan, scheduler.command(plan))
     _write(directory, plan, record)
-    record = replace(record, batch_id=scheduler.submit(plan))
-    record = job.seen(record, "submitted")
-    job.save(directory, record)
+    try:
+        record = replace(record, batch_id=scheduler.submit(plan))
+    except InfrastructureError:
+        job.save(directory, job.seen(record, "failed"))
+        raise
+    with rundir.locked(directory):
+        record = job.seen(record, "submitted")
+        job.save(directory, record)
     return Submitted(record, _notes(plan, scheduler))
 
 

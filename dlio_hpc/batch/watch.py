@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dlio_hpc import rundir
 from dlio_hpc.batch import job
 
-_LINE = re.compile(rb"^(?P<run>\d\d-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)
+_LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)
 _TAIL_BYTES = 4096
 _FIRST_S, _LONGEST_S = 0.1, 1.0
 

@@ -18,7 +18,7 @@ def submit_main() -> None:
 
 
 def _run(program: str, arguments: list[str]) -> None:
-    if arguments[-1:] == ["--version"]:
+    if arguments in (["--version"], ["submit", "--version"]):
         print(f"{program} {__version__}")  # before click is imported: login nodes ask for it often
         return
 
@@ -28,6 +28,8 @@ def _run(program: str, arguments: list[str]) -> None:
     from dlio_hpc.cli.verbs import cli
     from dlio_hpc.errors import DlioError, Incomplete
 
+    if sys.stdout is None:  # closed by whoever called us
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     code: object = 0
     try:
         if program == "dlio-submit":
@@ -37,6 +39,8 @@ def _run(program: str, arguments: list[str]) -> None:
         else:
             code = cli.main(arguments, prog_name=program, standalone_mode=False)
         sys.stdout.flush()
+    except SystemExit:
+        code = 0  # click's answer to a closed pipe: the reader of our output has seen enough
     except click.ClickException as fault:
         fault.show()
         code = fault.exit_code

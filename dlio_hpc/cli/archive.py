@@ -6,7 +6,7 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import ConfigError, InvalidRun
 
 _ARCHIVES = click.argument("archives", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ARCHIVE...")
 
@@ -22,15 +22,21 @@ def verify(archives: tuple[Path, ...]) -> int:
     """Check every byte of each ARCHIVE against its checksum and manifest; exit code 3 when one is broken."""
     from dlio_hpc.archive import faults
 
-    broken = 0
+    code = 0
     for path in archives:
-        found = faults(path)
-        broken += bool(found)
-        if not found:
+        try:
+            found = faults(path)
+        except ConfigError as fault:
+            console.say(f"dlio-hpc: {fault}")
+            code = code or fault.exit_code
+            continue
+        for line in found:
+            console.say(f"{path}: {line}")
+        if found:
+            code = InvalidRun.exit_code
+        else:
             click.echo(f"{path}: sound")
-        for fault in found:
-            console.say(f"{path}: {fault}")
-    return InvalidRun.exit_code if broken else 0
+    return code
 
 
 @archive.command("list")

@@ -1,8 +1,10 @@
 """dlio-hpc sites and dlio-hpc workloads: what is shipped, and what a file says."""
 
+from pathlib import Path
+
 import click
 
-from dlio_hpc import shipped, site, units, workload
+from dlio_hpc import document, shipped, site, units, workload
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import SETTINGS, option
 
@@ -13,8 +15,7 @@ from dlio_hpc.cli.verbs import SETTINGS, option
 def sites(name: str | None, as_json: bool) -> None:
     """List the site profiles, or show one as it is written."""
     if name is not None:
-        site.load(name)
-        click.echo(shipped.find(shipped.SITES, name).read_text(encoding="utf-8"), nl=False)
+        _show(site.load(name), shipped.find(shipped.SITES, name), as_json)
         return
     profiles = [site.load(known) for known in shipped.names(shipped.SITES)]
     if as_json:
@@ -34,8 +35,7 @@ def sites(name: str | None, as_json: bool) -> None:
 def workloads(name: str | None, as_json: bool) -> None:
     """List the workloads, or show one as it is written."""
     if name is not None:
-        workload.load(name)
-        click.echo(shipped.find(shipped.WORKLOADS, name).read_text(encoding="utf-8"), nl=False)
+        _show(workload.load(name), shipped.find(shipped.WORKLOADS, name), as_json)
         return
     known = [workload.load(shipped) for shipped in shipped.names(shipped.WORKLOADS)]
     if as_json:
@@ -48,3 +48,8 @@ def workloads(name: str | None, as_json: bool) -> None:
     for one in known:
         size = "-" if one.dataset.format == "null" else units.format_size(one.dataset.size)
         click.echo(f"{one.name:18} {one.dataset.format:9} {size:>10}  {one.description}")
+
+
+def _show(value: object, path: Path, as_json: bool) -> None:
+    """A profile or workload as its file has it, comments and all; as JSON with the defaults filled in."""
+    click.echo(document.encode(value).decode() if as_json else path.read_text(encoding="utf-8"), nl=False)

@@ -93,10 +93,9 @@ def _advance(bar: Any, task: Any, progress: Progress) -> None:
     )
 
 
-def exit_code(faults: Iterable[DlioError | None], quiet: bool = False) -> int:
+def exit_code(faults: Iterable[DlioError | None]) -> int:
     """0, or the code of the first fault; each fault is said."""
     found = [fault for fault in faults if fault is not None]
     for fault in found:
-        if not quiet:
-            say(f"dlio-hpc: {fault}")
+        say(f"dlio-hpc: {fault}")
     return found[0].exit_code if found else 0

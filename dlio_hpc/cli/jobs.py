@@ -1,7 +1,8 @@
 """A job's life after submission: status, wait, cancel, collect."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -10,7 +11,9 @@ from dlio_hpc.batch import job
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_one, finish
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import ConfigError, Incomplete
+from dlio_hpc.errors import ConfigError, DlioError
+
+T = TypeVar("T")
 
 
 def _on_jobs(function: Any) -> Any:
@@ -27,26 +30,25 @@ def _on_jobs(function: Any) -> Any:
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     """Show the state of each JOB (directory or name below RUNS); of all below RUNS when none is named."""
-    records = [job.refresh(directory) for directory in _directories(jobs, runs)]
+    records, code = _each(_directories(jobs, runs), job.refresh)
     if as_json:
         listed = [{"job": record.job, "batch_id": record.batch_id, "state": record.state} for record in records]
         console.print_json({"jobs": listed})
     else:
         for record in records:
             click.echo(f"{record.job}  {record.state}  since {record.states[-1].time}")
-    return 0
+    return code
 
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@option("-q", "--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@option("--quiet", is_flag=True, help="No progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     """Watch each JOB to its end, collect it and show what it measured."""
     directories = _directories(jobs, runs)
-    for directory in directories:
-        console.wait(directory, quiet)
-    return finish(directories, as_json, quiet)
+    watched, code = _each(directories, lambda directory: (console.wait(directory, quiet), directory)[1])
+    return (finish(watched, as_json, quiet) if watched else 0) or code
 
 
 @click.command(context_settings=SETTINGS)
@@ -55,24 +57,30 @@ def cancel(jobs: tuple[str, ...], runs: Path) -> int:
     """Ask the batch system to end each JOB; what it has done so far can be collected."""
     if not jobs:
         raise click.UsageError("name the jobs to cancel")
-    for directory in _directories(jobs, runs):
-        record = job.cancel(directory)
+    records, code = _each(_directories(jobs, runs), job.cancel)
+    for record in records:
         click.echo(f"{record.job}: {f'had ended, {record.state}' if record.ended else 'cancelling'}")
-    return 0
+    return code
 
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
 def collect(jobs: tuple[str, ...], runs: Path) -> int:
     """Archive each JOB that has ended; all below RUNS when none is named. What is archived already stays as it is."""
-    unfinished = 0
-    for directory in _directories(jobs, runs):
-        if jobs or job.refresh(directory).ended:
-            collect_one(directory, quiet=False)
-        else:
-            console.say(f"{directory}: still {job.refresh(directory).state}")
-            unfinished += 1
-    return Incomplete.exit_code if unfinished else 0
+    return _each(_directories(jobs, runs), lambda directory: collect_one(directory, quiet=False))[1]
+
+
+def _each(directories: list[Path], action: Callable[[Path], T]) -> tuple[list[T], int]:
+    """What `action` gave for each job; one that fails is told and does not stop the others, its code is the first's."""
+    done: list[T] = []
+    code = 0
+    for directory in directories:
+        try:
+            done.append(action(directory))
+        except DlioError as fault:
+            console.say(f"dlio-hpc: {fault}")
+            code = code or fault.exit_code
+    return done, code
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import DlioError
 from dlio_hpc.report import jobfiles
 
 _PATH = click.Path(path_type=Path)
@@ -20,7 +21,7 @@ def report(jobs: tuple[Path, ...], as_json: bool) -> int:
     return show(jobs, as_json)
 
 
-def show(paths: list[Path] | tuple[Path, ...], as_json: bool, quiet: bool = False) -> int:
+def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
     """Print the jobs; the exit code of the first that went wrong."""
     outcomes = [jobfiles.load(path) for path in paths]
     if as_json:
@@ -32,14 +33,18 @@ def show(paths: list[Path] | tuple[Path, ...], as_json: bool, quiet: bool = Fals
 
         for outcome in outcomes:
             tables.show(outcome, sys.stdout)
-    return console.exit_code((jobfiles.fault(outcome) for outcome in outcomes), quiet)
+    return console.exit_code(jobfiles.fault(outcome) for outcome in outcomes)
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
-    """Collect jobs that have ended, then show them."""
+    """Collect jobs that have ended, then show them, those that could not be collected too."""
+    faults: list[DlioError] = []
     for directory in directories:
-        collect_one(directory, quiet)
-    return show(directories, as_json, quiet)
+        try:
+            collect_one(directory, quiet)
+        except DlioError as fault:
+            faults.append(fault)
+    return show(directories, as_json) or console.exit_code(faults)
 
 
 def collect_one(directory: Path, quiet: bool) -> None:

@@ -8,10 +8,16 @@ from typing import Any
 
 import click
 
-from dlio_hpc import plan, site, units, workload
+from dlio_hpc import __version__, plan, site, units, workload
 from dlio_hpc.cli.verbs import SETTINGS, option
 
 _PATH = click.Path(path_type=Path)
+
+
+class _Lines(click.types.StringParamType):
+    """Text that may hold blanks; in the environment variable, one value a line."""
+
+    envvar_list_splitter = "\n"
 
 
 def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
@@ -41,11 +47,27 @@ def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Paramet
     callback=_unit(units.walltime),
     help="Limit: 30 (minutes), 30m, 1:30:00.",
 )
-@option("-J", "--job-option", "job_options", multiple=True, metavar="OPT", help="Verbatim to the batch system.")
+@option(
+    "-J",
+    "--job-option",
+    "job_options",
+    multiple=True,
+    type=_Lines(),
+    metavar="OPT",
+    help="Verbatim to the batch system.",
+)
 @option("-d", "--data", type=_PATH, metavar="DIR", help="Where datasets go: the file system under test.")
 @option("-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Jobs' directories.")
 @option("--archive", type=_PATH, metavar="DIR", help="Where archives go. Default: RUNS/archive.")
-@option("-S", "--set", "overrides", multiple=True, metavar="KEY=VALUE", help="Override a key: dataset.files=8.")
+@option(
+    "-S",
+    "--set",
+    "overrides",
+    multiple=True,
+    type=_Lines(),
+    metavar="KEY=VALUE",
+    help="Override a key: dataset.files=8.",
+)
 @option("--repeat", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Measured runs.")
 @option("--warmup", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Runs before those.")
 @option(
@@ -66,7 +88,7 @@ def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Paramet
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @option("--quiet", is_flag=True, help="No progress and no notes on stderr.")
 @option("-v", "--verbose", is_flag=True, help="Say what is submitted and how.")
-@click.version_option(package_name="dlio-hpc")
+@click.version_option(__version__)
 def submit(
     workload_name: str, overrides: tuple[str, ...], site: str | None, nodes: int, ppn: int | None, dry_run: bool,
     wait: bool, as_json: bool, quiet: bool, verbose: bool, **options: Any,
@@ -113,14 +135,14 @@ def _submit(made: plan.Plan, wait: bool, as_json: bool, quiet: bool, verbose: bo
     if verbose:
         console.say(f"submit command: {submitted.job.command}")
     if not quiet:
-        for note in submitted.notes:
+        for note in (*made.notes, *submitted.notes):
             console.say(f"note: {note}")
         console.say(f"submitted {submitted.job.job} to {made.site.name} as {submitted.job.batch_id}: {directory}")
     if wait:
         console.wait(directory, quiet)
         return finish([directory], as_json, quiet)
     if as_json:
-        return show([directory], as_json, quiet)
+        return show([directory], as_json)
     if not quiet:
         console.say(f"when it has ended: dlio-hpc collect {shlex.quote(str(directory))}")
     return 0

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from dlio_hpc import __version__
+
 _VERBS = {
     "submit": "submit", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs", "report": "report",
     "archive": "archive", "sites": "catalogue", "workloads": "catalogue",
@@ -27,7 +29,7 @@ class _Verbs(click.Group):
 
 
 @click.group(cls=_Verbs, context_settings=SETTINGS)
-@click.version_option(package_name="dlio-hpc")
+@click.version_option(__version__)
 def cli() -> None:
     """How does this storage serve deep learning? Runs, collects and reads benchmark jobs on batch systems.
 

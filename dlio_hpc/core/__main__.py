@@ -3,15 +3,21 @@
 import argparse
 import os
 import sys
+import time
+import traceback
 from pathlib import Path
 
 from dlio_hpc import document, rundir
 from dlio_hpc.errors import DlioError
 from dlio_hpc.results import RunError
 
+# Launchers drop what they have not forwarded when ranks are aborted: time for the message of the rank that failed
+# first, and for other ranks that failed to leave it the word.
+_FORWARD_S, _GRACE_S = 0.2, 1.0
+
 
 def main(arguments: list[str] | None = None) -> None:
-    """Exits non-zero on the rank that fails; mpi4py's runner then ends the others."""
+    """A rank that fails says why and ends all ranks at once, whatever its reader threads still wait for."""
     parser = argparse.ArgumentParser(prog="python -m mpi4py -m dlio_hpc.core", description=__doc__)
     parser.add_argument("plan", type=Path, metavar="PLAN.json", help="written by dlio-submit; results go beside it")
     parser.add_argument("--run", type=int, required=True, metavar="N", help="which of the plan's runs")
@@ -32,29 +38,28 @@ def main(arguments: list[str] | None = None) -> None:
             (folder / rundir.ERROR).unlink(missing_ok=True)
         comm.Barrier()
         core.execute(comm, directory, plan, run, plan_sha256)
-    except DlioError as fault:
-        _report(comm.rank, folder, fault, fault.exit_code)
-        sys.exit(fault.exit_code)
-    except Exception as fault:
-        _report(comm.rank, folder, fault, DlioError.exit_code)
-        raise
+    except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
+        _report(comm.rank, folder, fault)
+        comm.Abort(fault.exit_code if isinstance(fault, DlioError) else DlioError.exit_code)
 
 
-def _report(rank: int, folder: Path, fault: Exception, exit_code: int) -> None:
+def _report(rank: int, folder: Path, fault: Exception) -> None:
     """error.json and a line in job.err, by the first rank that fails; the others fail because of it."""
     host = os.uname().nodename
+    exit_code = fault.exit_code if isinstance(fault, DlioError) else DlioError.exit_code
     error = RunError(rank, host, type(fault).__name__, str(fault), exit_code)
-    temporary = folder / f".{rundir.ERROR}.{rank}.tmp"
     try:
-        temporary.write_bytes(document.encode(error))
-        os.link(temporary, folder / rundir.ERROR)
+        with (folder / rundir.ERROR).open("xb") as file:
+            file.write(document.encode(error))
     except FileExistsError:
+        time.sleep(_GRACE_S)
         return
     except OSError as hindrance:
         print(f"dlio-hpc: cannot write {folder / rundir.ERROR}: {hindrance}", file=sys.stderr)
-    finally:
-        temporary.unlink(missing_ok=True)
+    if not isinstance(fault, DlioError):
+        traceback.print_exc()
     print(f"dlio-hpc: rank {rank} on {host}: {fault}", file=sys.stderr, flush=True)
+    time.sleep(_FORWARD_S)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """A dataset's folder: its files' names and the fingerprint file that says what lies there."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from dlio_hpc import document, rundir, units
-from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Dataset
 
@@ -35,6 +37,28 @@ def mark(run: Run, complete: bool) -> None:
     """Write the fingerprint file."""
     content = Fingerprint(run.fingerprint, run.workload.dataset, complete)
     rundir.write(Path(run.dataset, FINGERPRINT_FILE), document.encode(content))
+
+
+@contextmanager
+def owned(run: Run) -> Iterator[None]:
+    """One job at a time generates a dataset; another waits here. Where there are no locks, the last one wins."""
+    try:
+        os.makedirs(run.dataset, exist_ok=True)
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data") from fault
+    with rundir.locked(Path(run.dataset)):
+        yield
+
+
+def begin(run: Run) -> None:
+    """An empty or unfinished folder, marked so; ConfigError when there is no room for the dataset."""
+    known = _fingerprint(Path(run.dataset)) is not None
+    try:
+        if not known:  # the rest of an interrupted generation finds its room by trying
+            _check_space(run)
+        mark(run, complete=False)
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data") from fault
 
 
 def is_complete(run: Run) -> bool:
@@ -68,13 +92,15 @@ def require(run: Run) -> None:
     """The dataset lies there whole, or ConfigError says what lies there instead."""
     if is_complete(run):
         return
-    data = Path(run.dataset).parent
-    others = sorted(path.parent.name for path in data.glob(f"*/{FINGERPRINT_FILE}"))
+    folder = Path(run.dataset)
+    if _fingerprint(folder) is not None:
+        raise ConfigError(f"the generation of {folder} was not finished; run it again with --generate auto")
+    others = sorted(path.parent.name for path in folder.parent.glob(f"*/{FINGERPRINT_FILE}"))
     there = f"there are: {', '.join(others)}" if others else "there is none"
-    raise ConfigError(f"no dataset {Path(run.dataset).name} in {data} ({there}); generate it with --generate auto")
+    raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({there}); generate it with --generate auto")
 
 
-def check_space(run: Run) -> None:
+def _check_space(run: Run) -> None:
     """ConfigError when the file system has no room for the dataset."""
     there = os.statvfs(run.dataset)
     free = there.f_bavail * there.f_frsize

@@ -17,11 +17,13 @@ _VARIABLES = (
     "COBALT_", "DARSHAN_", "DLIO_HPC_", "FI_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_", "OMPI_",
     "OMP_", "PALS_", "PBS_", "PMI", "PYTHONPATH", "ROMIO_", "SLURM_", "UCX_",
 )  # fmt: skip
+_SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 
 
 def host() -> Host:
     """This rank's node."""
-    return Host(os.environ.get("SLURMD_NODENAME") or os.uname().nodename, _read("/proc/sys/kernel/random/boot_id"))
+    name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
+    return Host(name, _read("/proc/sys/kernel/random/boot_id") or name)
 
 
 def versions() -> dict[str, str]:
@@ -46,7 +48,7 @@ def write(comm: "Intracomm", directory: Path) -> None:
     """Collected from one rank a node, written by rank 0."""
     nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:
-        variables = {name: value for name, value in sorted(os.environ.items()) if name.startswith(_VARIABLES)}
+        variables = {name: value for name, value in sorted(os.environ.items()) if _is_wanted(name)}
         content = {
             "versions": versions(),
             "executable": sys.executable,
@@ -54,6 +56,10 @@ def write(comm: "Intracomm", directory: Path) -> None:
             "variables": variables,
         }
         rundir.write(directory / rundir.ENVIRONMENT, document.encode(content))
+
+
+def _is_wanted(variable: str) -> bool:
+    return variable.startswith(_VARIABLES) and not any(word in variable for word in _SECRETS)
 
 
 def _node() -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Write the dataset: all ranks, each a contiguous part of the files."""
 
 import os
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from dlio_hpc.core import clock, content, dataset
@@ -20,15 +21,17 @@ def generate(comm: "Intracomm", run: Run, progress: Progress) -> Generated:
     Raises on every rank what rank 0 found wrong with the folder.
     """
     started = clock.now()
-    if _prepared(comm, run):
-        return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
-    started = clock.now()
-    written = _write_share(comm.rank, comm.size, run, progress)
-    clock.barrier(comm)
-    wall_s = clock.now() - started
-    total: int = comm.allreduce(written)
-    if comm.rank == 0:
-        dataset.mark(run, complete=True)
+    with dataset.owned(run) if comm.rank == 0 else nullcontext():
+        clock.barrier(comm)  # asleep, while rank 0 may wait for another job that generates the same dataset
+        if _prepared(comm, run):
+            return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
+        started = clock.now()
+        written = _write_share(comm.rank, comm.size, run, progress)
+        clock.barrier(comm)
+        wall_s = clock.now() - started
+        total: int = comm.allreduce(written)
+        if comm.rank == 0:
+            dataset.mark(run, complete=True)
     clock.barrier(comm)
     return Generated(False, run.dataset, run.workload.dataset.files, total, wall_s, total / wall_s / 1e6)
 
@@ -40,13 +43,9 @@ def _prepared(comm: "Intracomm", run: Run) -> bool:
         try:
             verdict = dataset.is_complete(run)
             if not verdict:
-                os.makedirs(run.dataset, exist_ok=True)
-                dataset.check_space(run)
-                dataset.mark(run, complete=False)
+                dataset.begin(run)
         except DlioError as fault:
             verdict = fault
-        except OSError as fault:
-            verdict = InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data")
     verdict = comm.bcast(verdict)
     if isinstance(verdict, DlioError):
         raise verdict

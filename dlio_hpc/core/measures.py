@@ -1,15 +1,22 @@
 """From what the ranks recorded to figures: distributions, histograms that add up, overlap of reading and computing."""
 
+from array import array
+
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core.train import COMPUTED, READY, Floats
 from dlio_hpc.results import Distribution
+
+Floats = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
+
+# The columns of a step: four instants of the rank's clock, then samples and bytes that arrived.
+STARTED, READY, COMPUTED, SYNCED, SAMPLES, BYTES = range(6)
 
 # Read latencies: 8 bins an octave from 100 ns up, 34 octaves to half an hour. Ranks' counts add up to the job's.
 _BINS_PER_OCTAVE, _LEAST_S, _BINS = 8, 1e-7, 8 * 34
-
-Counts = npt.NDArray[np.int64]
+# Reads that wait to be folded: 4 MiB of instants.
+_FOLD = 1 << 18
 
 
 def bin_edges() -> Floats:
@@ -42,12 +49,48 @@ def of_values(values: Floats) -> Distribution:
     return Distribution(float(values.mean()), p50, p95, p99, float(values.max()))
 
 
+class ReadLog:
+    """All reads of a rank, folded into a few numbers before they grow to many.
+
+    io_s: time with at least one read in flight; hidden_s: the part of it within compute; both in seconds.
+    """
+
+    def __init__(self) -> None:
+        self.histogram: Counts = np.zeros(_BINS, np.int64)
+        self.io_s = self.hidden_s = self.total_s = self.longest_s = 0.0
+        self._starts, self._ends = array("d"), array("d")
+        self._reach = -np.inf
+
+    def add(self, starts: "array[float]", ends: "array[float]") -> bool:
+        """Note reads; true when it is time to fold."""
+        self._starts.extend(starts)
+        self._ends.extend(ends)
+        return len(self._starts) >= _FOLD
+
+    def fold(self, steps: Floats) -> None:
+        """Take in what was noted. `steps` (n, 6): those whose compute may overlap it, in order of time.
+
+        Time that an earlier fold has counted is not counted again.
+        """
+        reads = np.array([self._starts, self._ends])
+        if not reads.size:
+            return
+        latencies = reads[1] - reads[0]
+        self.histogram += histogram(latencies)
+        self.total_s += float(latencies.sum())
+        self.longest_s = max(self.longest_s, float(latencies.max()))
+        io_s, hidden_s = overlap(np.maximum(reads, self._reach), steps)
+        self.io_s, self.hidden_s = self.io_s + io_s, self.hidden_s + hidden_s
+        self._reach = max(self._reach, float(reads[1].max()))
+        del self._starts[:], self._ends[:]
+
+
 def overlap(reads: Floats, steps: Floats) -> tuple[float, float]:
     """Seconds with at least one of `reads` (2, n) in flight, and the part of them within the compute of `steps`."""
     begins, ends = union(reads)
     if not len(begins):
         return 0.0, 0.0
-    knots = steps.reshape(-1, steps.shape[-1])[:, [READY, COMPUTED]]
+    knots = steps[:, [READY, COMPUTED]]
     computed = np.zeros(knots.shape)
     computed[:, 1] = np.cumsum(knots[:, 1] - knots[:, 0])
     computed[1:, 0] = computed[:-1, 1]

@@ -7,7 +7,8 @@ import numpy as np
 
 from dlio_hpc import rundir
 from dlio_hpc.core import clock, measures
-from dlio_hpc.core.train import BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, Recording
+from dlio_hpc.core.measures import BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
+from dlio_hpc.core.train import Recording
 from dlio_hpc.plan import Run
 from dlio_hpc.results import Epoch, SlowestRank, Summary
 
@@ -24,7 +25,7 @@ class Host(NamedTuple):
 
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, epochs, steps, 6) in rank 0's clock. histogram: (ranks, bins).
-    totals: (ranks, 6), see `_totals`. storage_bytes: (ranks, epochs).
+    totals: (ranks, 6), columns below. storage_bytes: (ranks, epochs).
     """
 
     hosts: list[Host]
@@ -45,22 +46,13 @@ def gather(comm: "Intracomm", host: Host, recording: Recording) -> Merged | None
     offset = clock.offset_to_root(comm, [other.boot for other in hosts])
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
-    latencies = recording.reads[1] - recording.reads[0]
-    parts = (
-        np.array([offset]),
-        steps,
-        measures.histogram(latencies),
-        _totals(recording, latencies),
-        recording.storage_bytes,
-    )
+    reads = recording.reads
+    totals = [
+        recording.opens, recording.overhead_bytes, reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s,
+    ]  # fmt: skip
+    parts = (np.array([offset]), steps, reads.histogram, np.array(totals), recording.storage_bytes)
     gathered = [_gather(comm, part) for part in parts]
     return Merged(hosts, *gathered) if comm.rank == 0 else None
-
-
-def _totals(recording: Recording, latencies: Floats) -> Floats:
-    io_s, hidden_s = measures.overlap(recording.reads, recording.steps)
-    longest = latencies.max() if latencies.size else 0.0
-    return np.array([recording.opens, recording.overhead_bytes, io_s, hidden_s, latencies.sum(), longest])
 
 
 def _gather(comm: "Intracomm", part: Any) -> Any:
@@ -103,6 +95,7 @@ def summary(merged: Merged, run: Run) -> Summary:
     known = bool((merged.storage_bytes >= 0).all())
     return Summary(
         samples=samples,
+        samples_left_out=run.workload.dataset.samples * run.workload.train.epochs - samples,
         steps=steps.shape[1] * steps.shape[2],
         bytes_read=bytes_read,
         overhead_bytes_read=int(totals[:, _OVERHEAD].sum()),

@@ -2,6 +2,7 @@
 
 import hashlib
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     faults: list[str] = []
     if merged is not None:
         epochs, summary = merge.epochs(merged), merge.summary(merged, run)
-        faults = _faults(run, summary)
+        faults = _faults(run, summary) + _placement_faults(plan, hosts)
         merge.write_timeline(folder, merged)
     result = Result(
         run=name,
@@ -117,6 +118,15 @@ def _faults(run: Run, summary: Summary) -> list[str]:
     if summary.bytes_read < run.bytes or (exact and summary.bytes_read != run.bytes):
         faults.append(f"{summary.bytes_read} bytes arrived, {run.bytes} were planned")
     return faults
+
+
+def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
+    """Where ranks ran against where they should: a launcher may take a request lightly."""
+    counts = Counter(hosts)
+    if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:
+        return []
+    found = ", ".join(f"{count} on {host}" for host, count in sorted(counts.items()))
+    return [f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks were planned, there were {found}"]
 
 
 def _utc() -> str:

@@ -4,7 +4,7 @@ import os
 from array import array
 
 from dlio_hpc.core.clock import now
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import InfrastructureError, InvalidRun
 
 
 class Tally:
@@ -33,7 +33,10 @@ class Tally:
         done, wanted = 0, len(buffer)
         while done < wanted:
             started = now()
-            count = os.preadv(descriptor, [buffer[done : done + transfer_size]], offset + done)
+            try:
+                count = os.preadv(descriptor, [buffer[done : done + transfer_size]], offset + done)
+            except OSError as fault:
+                raise InfrastructureError(f"cannot read {path} at byte {offset + done}: {fault.strerror}") from fault
             self.add(started, count)
             if not count:
                 raise InvalidRun(

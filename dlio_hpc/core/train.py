@@ -1,15 +1,14 @@
 """The training loop of one rank: wait for the batch, compute, synchronise; each timed by itself."""
 
-from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from dlio_hpc.core import clock, dataset
 from dlio_hpc.core.compute import emulate
 from dlio_hpc.core.formats import FORMATS
-from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.core.loaders.native import Batch, NativeLoader
+from dlio_hpc.core.measures import BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, ReadLog
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.plan import Run, share
@@ -17,19 +16,14 @@ from dlio_hpc.plan import Run, share
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-Floats = npt.NDArray[np.float64]
-
-# The columns of a step: four instants of this rank's clock, then samples and bytes that arrived.
-STARTED, READY, COMPUTED, SYNCED, SAMPLES, BYTES = range(6)
-
 
 class Recording(NamedTuple):
-    """What one rank saw. steps: (epochs, steps, 6). reads: (2, n), begin and end of each. storage_bytes: an epoch each,
-    -1 where the kernel does not tell.
+    """What one rank saw. steps: (epochs, steps, 6), columns as in measures. storage_bytes: an epoch each, -1 where the
+    kernel does not tell.
     """
 
     steps: Floats
-    reads: Floats
+    reads: ReadLog
     storage_bytes: Floats
     opens: int
     overhead_bytes: int
@@ -41,41 +35,57 @@ def train(comm: "Intracomm", run: Run, progress: Progress) -> Recording:
     epochs = workload.train.epochs
     first, last = share(workload.dataset.samples, comm.size, comm.rank)
     reader = FORMATS[workload.dataset.format].reader(workload, lambda number: dataset.file_path(run, number))
-    loader = NativeLoader(workload, reader)
-    steps = np.zeros((epochs, run.steps_per_epoch, 6))
-    storage = np.full(epochs, -1.0)
-    starts, ends = array("d"), array("d")
-    opens = overhead = 0
+    loader = NativeLoader(workload, reader, run.steps_per_epoch)
+    record = _Recorder(epochs, run.steps_per_epoch, progress)
     clock.barrier(comm)
     try:
         for epoch in range(epochs):
             fetched = storage_bytes()
             order = Order(workload.dataset, workload.reader.shuffle, epoch)
             batches = loader.epoch(order, first, last, run.steps_per_epoch)
-            for step, row in enumerate(steps[epoch]):
+            for row in record.steps[epoch]:
                 row[STARTED] = clock.now()
-                rows, tally = next(batches)
+                batch = next(batches)
                 row[READY] = clock.now()
                 emulate(workload.compute.time)
                 row[COMPUTED] = clock.now()
                 clock.barrier(comm)
                 row[SYNCED] = clock.now()
-                row[SAMPLES], row[BYTES] = len(rows), tally.bytes_read
-                starts.extend(tally.starts)
-                ends.extend(tally.ends)
-                opens, overhead = opens + tally.opens, overhead + tally.overhead_bytes
-                progress.show(
-                    epoch * run.steps_per_epoch + step + 1,
-                    epochs * run.steps_per_epoch,
-                    "steps",
-                    f"epoch {epoch + 1} of {epochs}",
-                )
+                record.step(epoch, row, batch)
             next(batches, None)  # the epoch's files are closed
             if fetched >= 0:
-                storage[epoch] = storage_bytes() - fetched
+                record.storage_bytes[epoch] = storage_bytes() - fetched
     finally:
         loader.close()
-    return Recording(steps, np.array([starts, ends]), storage, opens, overhead)
+    return record.recording()
+
+
+class _Recorder:
+    """Takes down every step, between its end and the start of the next."""
+
+    def __init__(self, epochs: int, steps: int, progress: Progress) -> None:
+        self.steps = np.zeros((epochs, steps, 6))
+        self.storage_bytes = np.full(epochs, -1.0)
+        self._reads = ReadLog()
+        self._opens = self._overhead_bytes = self._done = 0
+        self._progress = progress
+
+    def step(self, epoch: int, row: Floats, batch: Batch) -> None:
+        row[SAMPLES], row[BYTES] = len(batch.rows), batch.tally.bytes_read
+        self._opens += batch.tally.opens
+        self._overhead_bytes += batch.tally.overhead_bytes
+        self._done += 1
+        if self._reads.add(batch.tally.starts, batch.tally.ends):
+            self._reads.fold(self._rows())
+        self._progress.show(self._done, self.steps[..., 0].size, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
+
+    def _rows(self) -> Floats:
+        """The steps done so far, in order of time."""
+        return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
+
+    def recording(self) -> Recording:
+        self._reads.fold(self._rows())
+        return Recording(self.steps, self._reads, self.storage_bytes, self._opens, self._overhead_bytes)
 
 
 def storage_bytes() -> int:

@@ -46,12 +46,15 @@ def load(path: Path) -> JobOutcome:
         job.refresh(path)
         found = sorted(path.glob(f"{rundir.RUNS}/*/*.json"))
         files = [path / rundir.PLAN, path / rundir.JOB, *found]
+        job.load_plan(path)
         content = {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
         outcome = _outcome(content, str(path))
         target = Path(outcome.plan.archive, outcome.job.job + archive.SUFFIX)
         return outcome._replace(directory=path.resolve(), archive=target if target.exists() else None)
     if not path.exists():
         raise ConfigError(f"{path} is not there; give a job's directory or archive")
+    if broken := archive.faults(path):
+        raise InvalidRun(f"{path} is broken: {broken[0]}; see dlio-hpc archive verify")
     content = archive.read(path, lambda name: bool(_WANTED.fullmatch(name)))
     if rundir.PLAN not in content or rundir.JOB not in content:
         raise InvalidRun(f"{path} holds no {rundir.PLAN} and {rundir.JOB}; it is no job's archive")
@@ -108,6 +111,13 @@ def fault(outcome: JobOutcome) -> DlioError | None:
             kinds: dict[int, type[DlioError]] = {2: ConfigError, 3: InvalidRun, 7: Incomplete}
             kind = kinds.get(run.error.exit_code, InfrastructureError)
             return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
+        if run.result is not None and run.result.faults:
+            return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")
+    if state == "completed" and (silent := [run.name for run in outcome.runs if run.result is None]):
+        return InvalidRun(
+            f"job {outcome.job.job} ended well but {', '.join(silent)} left no result: did the launcher start "
+            f"the ranks? See {rundir.STDOUT} and {rundir.STDERR}"
+        )
     if state in _INCOMPLETE:
         return Incomplete(f"job {outcome.job.job} ended as {state}; what it had done so far is kept")
     if state == "failed" or state in _INFRASTRUCTURE:

@@ -144,6 +144,7 @@ def _latencies(summary: Summary) -> Table:
 def _bytes(run: RunOutcome, summary: Summary) -> str:
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     lines = [
+        *_left_out(run, summary),
         f"read      {format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens",
         f"I/O time  {format_seconds(summary.io_time_s)} a rank, {_share(summary.io_hidden_fraction)} hidden by compute",
     ]
@@ -152,6 +153,14 @@ def _bytes(run: RunOutcome, summary: Summary) -> str:
     slowest = summary.slowest_rank
     lines.append(f"slowest   rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank")
     return "\n".join(lines)
+
+
+def _left_out(run: RunOutcome, summary: Summary) -> list[str]:
+    if not summary.samples_left_out:
+        return []
+    workload = run.run.workload
+    why = "train.steps" if workload.train.steps else "reader.drop_last"
+    return [f"left out  {summary.samples_left_out // workload.train.epochs} samples an epoch ({why})"]
 
 
 def _storage(fetched: int, read: int) -> str:

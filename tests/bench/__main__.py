@@ -82,7 +82,7 @@ def _reading(folder: Path, mode: str, bare: Callable[[Path], None], goal: str) -
 
     def ours() -> None:
         reader = FORMATS["npz"].reader(made, lambda number: str(folder / f"{number}.npz"))
-        loader = NativeLoader(made, reader)
+        loader = NativeLoader(made, reader, 1000)
         order = Order(DATASET, Shuffle(), 0)
         read = sum(batch.tally.bytes_read for batch in loader.epoch(order, 0, DATASET.samples, DATASET.samples // 4))
         assert read == DATASET.size
@@ -110,7 +110,7 @@ def _bare_load(folder: Path) -> None:
 
 def _tool() -> None:
     made = Workload("null", Dataset("null", 1000, 100, Sample(bytes=Size(1 << 20))), reader=Reader(batch_size=8))
-    loader = NativeLoader(made, FORMATS["null"].reader(made, str))
+    loader = NativeLoader(made, FORMATS["null"].reader(made, str), 1000)
     order = Order(made.dataset, Shuffle(True, True, 1), 0)
     steps = made.dataset.samples // 8
     took = _seconds(lambda: deque(loader.epoch(order, 0, made.dataset.samples, steps), maxlen=0))

@@ -4,12 +4,15 @@
 # To run the job again by hand: bash job.sh (its results replace those that lie here).
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
-
+job=$PWD
 # exit_status tells how the job ended, also when the batch system has forgotten it.
 rm -f exit_status
-trap 'echo "$?" > .exit_status.tmp && mv .exit_status.tmp exit_status' EXIT
+trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"' EXIT
 # Whoever ends the job sends TERM: at the time limit that is 124, as timeout(1) has it, before it 143 (cancelled).
+SECONDS=0
 trap 'exit $(( SECONDS >= 3599 ? 124 : 143 ))' TERM
+
+cd "$job" || exit 6
 status=0
 
 echo '== 00-generate'

@@ -7,7 +7,9 @@ array however little of it is wanted.
 import io
 import os
 import threading
+import tokenize
 import zipfile
+import zlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -25,6 +27,8 @@ _MEMBER = "x.npy"
 # which page-aligned serves direct I/O and stripe boundaries.
 _LOCAL_HEADER = 30 + len(_MEMBER) + 20
 DATA_OFFSET = 4096
+# What numpy.load and zipfile raise over bytes that they do not understand.
+_DAMAGE = (ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
 
 
 def write(path: str, dataset: Dataset, pieces: Iterable[memoryview]) -> None:
@@ -86,7 +90,9 @@ class Framework:
         try:
             with io.BufferedReader(_CountedFile(path, tally)) as file, np.load(file) as archive:
                 array = archive["x"]
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as fault:
+        except OSError as fault:
+            raise InvalidRun(f"cannot read {path}: {fault.strerror or fault}") from fault
+        except _DAMAGE as fault:
             raise InvalidRun(
                 f"{path} is no archive of ours: {fault}; remove the dataset's folder and generate it"
             ) from fault

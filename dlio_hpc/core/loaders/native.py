@@ -10,6 +10,7 @@ import numpy as np
 from dlio_hpc.core.formats.format import Reader, Rows, Samples
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import ConfigError
 from dlio_hpc.workload import Workload
 
 # Positions whose samples are computed at once: 64 KiB of numbers.
@@ -24,15 +25,24 @@ class Batch(NamedTuple):
 
 
 class NativeLoader:
-    """`read_threads` take a batch each; `prefetch` batches are read ahead, 0 leaves reading to the caller."""
+    """`read_threads` take a batch each; `prefetch` batches are read ahead, 0 leaves reading to the caller.
 
-    def __init__(self, workload: Workload, reader: Reader) -> None:
+    `steps`: of an epoch; there is no reading further ahead.
+    """
+
+    def __init__(self, workload: Workload, reader: Reader, steps: int) -> None:
         self._reader = reader
         self._batch_size = workload.reader.batch_size
-        self._ahead = workload.reader.batches_ahead
+        self._ahead = min(workload.reader.batches_ahead, steps)
         self._threads = ThreadPoolExecutor(workload.reader.read_threads, "reader") if self._ahead else None
         shape = (self._batch_size, workload.dataset.sample.size)
-        self._buffers = deque(np.empty(shape, np.uint8) for _ in range(self._ahead + 1))
+        try:
+            self._buffers = deque(np.empty(shape, np.uint8) for _ in range(self._ahead + 1))
+        except MemoryError as fault:
+            raise ConfigError(
+                f"{self._ahead + 1} batches of {self._batch_size} samples do not fit in memory; "
+                "lower reader.prefetch or reader.batch_size"
+            ) from fault
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         """`steps` batches over the positions `first` to `last` of `order`; the last ones may be short, or empty."""
