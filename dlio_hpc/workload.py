@@ -164,7 +164,7 @@ def _override(data: Any, override: str) -> None:
     key, equals, text = override.partition("=")
     source = f"-S {override}" if len(override) <= _SHOWN else f"-S {override[:_SHOWN]}..."
     if not equals or not key.strip(".") or not text.strip():
-        raise ConfigError(f"{source}: write key=value, such as dataset.files=8; key=null for the default")
+        raise ConfigError(f"{source}: write key=value, such as dataset.files=8")
     *parents, last = key.strip().split(".")
     for parent in parents:
         if not isinstance(data, dict):

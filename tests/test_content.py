@@ -28,3 +28,10 @@ def test_it_does_not_compress() -> None:
 
     data = _bytes(3 * content.BLOCK, content.BLOCK)
     assert len(zstandard.compress(data)) > len(data)
+
+
+@given(st.integers(0, 10**18))
+def test_a_sample_is_known_by_its_first_bytes(first: int) -> None:
+    head = content.head(first)
+    assert 1 <= len(head) <= 8
+    assert head == _bytes(first, len(head))

@@ -165,3 +165,11 @@ def test_a_file_that_cannot_be_read_is_told_with_its_offset(folder: Path) -> Non
     (folder / "0").mkdir()
     with pytest.raises(InfrastructureError, match=f"cannot read {folder}/0 at byte {npz.DATA_OFFSET}: Is a directory"):
         _read(_reader(folder, "floor"), [0])
+
+
+@pytest.mark.parametrize("mode", ["floor", "framework"])
+def test_a_file_of_the_right_size_and_other_contents_is_found(folder: Path, mode: str) -> None:
+    npz.write(str(folder / "1"), _DATASET, content.pieces(12345, 5 * _SIZE))
+    assert _read(_reader(folder, mode), [0])[0] == _expected([0])
+    with pytest.raises(InvalidRun, match=f"{folder}/1: sample 5 begins with .* this is not what was generated"):
+        _read(_reader(folder, mode), [5])

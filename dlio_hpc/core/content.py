@@ -4,9 +4,12 @@ Random once, then shifted: every 64-bit word of MiB k is the word of MiB 0 plus 
 fast as memory and leaves no two blocks alike for a storage system to fold together.
 """
 
+import functools
+import sys
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 BLOCK = 1 << 20
 _SHIFT = 0x9E3779B97F4A7C15
@@ -15,7 +18,7 @@ _SEED = 2021
 
 def pieces(first: int, count: int) -> Iterator[memoryview]:
     """Bytes `first` to `first + count` of the stream, block by block; a piece is valid until the next is taken."""
-    base = np.random.PCG64(_SEED).random_raw(BLOCK // 8)
+    base = _base()
     block = np.empty_like(base)
     view = block.data.cast("B")
     end = first + count
@@ -26,3 +29,15 @@ def pieces(first: int, count: int) -> Iterator[memoryview]:
         stop = min(BLOCK, begin + end - first)
         yield view[begin:stop]
         first += stop - begin
+
+
+def head(first: int) -> bytes:
+    """The one to eight bytes from `first` to the end of their word: enough to know a sample by, at no cost."""
+    number, begin = divmod(first, BLOCK)
+    word = (int(_base()[begin // 8]) + number * _SHIFT) % (1 << 64)
+    return word.to_bytes(8, sys.byteorder)[begin % 8 :]
+
+
+@functools.cache
+def _base() -> npt.NDArray[np.uint64]:
+    return np.random.PCG64(_SEED).random_raw(BLOCK // 8)

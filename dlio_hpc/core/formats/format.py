@@ -6,7 +6,9 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.core import content
 from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import InvalidRun
 from dlio_hpc.workload import Dataset, Workload
 
 Rows = npt.NDArray[np.uint8]
@@ -29,3 +31,17 @@ class Format(NamedTuple):
 
     write: Callable[[str, Dataset, Iterable[memoryview]], None]
     reader: Callable[[Workload, Paths], Reader]
+
+
+def check(sample: int, row: Rows, path: str) -> None:
+    """InvalidRun when what was read as `sample` does not begin as it was generated: the file is another one.
+
+    Readers check the first sample of a batch, which finds foreign and overwritten files and costs microseconds.
+    """
+    expected = content.head(sample * len(row))[: len(row)]
+    found = row[: len(expected)].tobytes()
+    if found != expected:
+        raise InvalidRun(
+            f"{path}: sample {sample} begins with {found.hex()}, expected {expected.hex()}: this is not what was "
+            "generated; remove the dataset's folder and generate it again"
+        )

@@ -17,7 +17,7 @@ import numpy as np
 
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import OpenFiles
-from dlio_hpc.core.formats.format import Paths, Reader, Rows, Samples
+from dlio_hpc.core.formats.format import Paths, Reader, Rows, Samples, check
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.workload import Dataset, Workload
@@ -56,6 +56,7 @@ class Floor:
         self._samples_per_file = workload.dataset.samples_per_file
         self._size = workload.dataset.sample.size
         self._transfer_size = workload.reader.transfer_size or self._size
+        self._paths = paths
         self._files = OpenFiles(paths)
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
@@ -64,6 +65,8 @@ class Floor:
             with self._files.descriptor(number, tally) as (descriptor, path):
                 offset = DATA_OFFSET + within * self._size
                 tally.read(descriptor, memoryview(row), offset, self._transfer_size, path)
+        if len(samples):
+            check(int(samples[0]), rows[0], self._paths(int(samples[0]) // self._samples_per_file))
 
     def close(self) -> None:
         self._files.close()
@@ -84,6 +87,8 @@ class Framework:
                 self._last.array = self._load(self._paths(number), tally)
                 self._last.number = number
             row[:] = self._last.array[within].reshape(-1).view(np.uint8)
+        if len(samples):
+            check(int(samples[0]), rows[0], self._paths(int(samples[0]) // self._dataset.samples_per_file))
 
     def _load(self, path: str, tally: Tally) -> Any:
         before = tally.bytes_read
