@@ -234,15 +234,9 @@ def test_a_job_survives_its_submitter_and_is_collected_later(run: Run, small: Pa
 
 def test_an_interrupt_ends_the_watching_and_not_the_job(run: Run, small: Path, tmp_path: Path) -> None:
     directory = _kill_submitter(small, tmp_path)
-    watcher = subprocess.Popen(
-        [BIN / "dlio-hpc", "wait", directory],
-        cwd=tmp_path,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        # The tests themselves may run in the background, where a shell has interrupts ignored.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    # The tests themselves may run in the background, where a shell has interrupts ignored.
+    command: list[str | Path] = ["env", "--default-signal=INT", BIN / "dlio-hpc", "wait", directory]
+    watcher = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert watcher.stderr is not None
     assert "running" in watcher.stderr.readline()
     watcher.send_signal(signal.SIGINT)
