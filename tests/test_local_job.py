@@ -506,3 +506,16 @@ def test_one_broken_job_does_not_hide_the_others(run: Run, small: Path, tmp_path
         for name in ("cut", "letters", "empty", "unknown", "stateless"):
             assert f"dlio-runs/{name}/job.json" in done.err
     assert run("dlio-hpc", "report", tmp_path / "dlio-runs" / "odd").code == 2
+
+
+def test_a_submission_that_was_interrupted_can_be_cancelled(run: Run, small: Path) -> None:
+    directory = Path(_submit(run, small)["directory"])
+    record = json.loads((directory / "job.json").read_bytes())
+    record["batch_id"], record["states"] = None, record["states"][:1]
+    (directory / "job.json").write_text(json.dumps(record))
+    (directory / "exit_status").unlink()
+    waited = run("dlio-hpc", "wait", directory)
+    assert waited.code == 7
+    assert "was never handed to the batch system" in waited.err
+    assert run("dlio-hpc", "cancel", directory).code == 0
+    assert "cancelled" in run("dlio-hpc", "status", directory).out

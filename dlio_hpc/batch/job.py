@@ -47,6 +47,11 @@ class Job(Struct, frozen=True):
     def ended(self) -> bool:
         return self.state in ENDED
 
+    @property
+    def settled(self) -> bool:
+        """Ended for good; a lost job may turn up again."""
+        return self.ended and self.state != "lost"
+
 
 def planned(plan: Plan, command: str) -> Job:
     """A job that nothing has been told of yet."""
@@ -84,16 +89,17 @@ def _content(directory: Path, name: str) -> bytes:
 
 def refresh(directory: Path) -> Job:
     """The job with its state as of now, recorded when it is news."""
-    if load(directory).ended and load(directory).state != "lost":
-        return load(directory)
+    job = load(directory)
+    if job.settled:
+        return job
     with rundir.locked(directory):
         return refresh_locked(directory)
 
 
 def refresh_locked(directory: Path) -> Job:
-    """As refresh(), for who holds the lock: exit_status first, the batch system second; a lost job may turn up."""
+    """As refresh(), for who holds the lock: exit_status first, the batch system second."""
     job = load(directory)
-    if job.ended and job.state != "lost":
+    if job.settled:
         return job
     state = _exit_state(directory) or _scheduler_state(job) or _exit_state(directory) or _gone(directory, job)
     if state != job.state:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from dlio_hpc import rundir
 from dlio_hpc.batch import job
+from dlio_hpc.errors import Incomplete
 
 _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)
 _TAIL_BYTES = 4096
@@ -32,6 +33,11 @@ def watch(directory: Path) -> Iterator[tuple[job.Job, Progress | None]]:
         yield record, progress(directory)
         if record.ended:
             return
+        if record.batch_id is None:
+            raise Incomplete(
+                f"job {record.job} was never handed to the batch system, its submission was interrupted; "
+                f"submit it anew, or: dlio-hpc cancel {directory}"
+            )
         time.sleep(pause)
         pause = min(_LONGEST_S, pause * 1.2)
 
