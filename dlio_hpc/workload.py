@@ -114,11 +114,32 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
         return 2 * self.read_threads if self.prefetch is None else self.prefetch
 
 
-class Compute(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated computation of a step."""
+class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
+    """How long steps compute: `mean` seconds, spread by a `distribution`; each rank draws for itself.
 
-    time: units.Seconds = units.Seconds(0)
-    mode: Literal["sleep"] = "sleep"
+    normal and gamma need `stdev` (a normal draw below 0 counts as 0), constant and exponential have none.
+    """
+
+    mean: units.Seconds = units.Seconds(0)
+    distribution: Literal["constant", "normal", "gamma", "exponential"] = "constant"
+    stdev: units.Seconds | None = None
+    seed: Natural = 0
+
+    def __post_init__(self) -> None:
+        if (self.distribution in {"normal", "gamma"}) != (self.stdev is not None):
+            raise ValueError("stdev goes with distribution: normal or gamma, which need it")
+        if self.distribution == "gamma" and not (self.mean > 0 and self.stdev):
+            raise ValueError("a gamma distribution needs mean and stdev above 0")
+
+
+class Compute(Struct, frozen=True, forbid_unknown_fields=True):
+    """Emulated computation of a step. `time`: seconds, or how they are spread.
+
+    sleep leaves the cores to the readers, as a host does that waits for its accelerator; spin burns the rank's core.
+    """
+
+    time: ComputeTime = ComputeTime()
+    mode: Literal["sleep", "spin"] = "sleep"
 
 
 class Train(Struct, frozen=True, forbid_unknown_fields=True):
@@ -150,14 +171,22 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     """The workload `name` with `key=value` overrides (values read as YAML) laid over it."""
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
-    if overrides and not isinstance(data, dict):
+    if not isinstance(data, dict):
         raise ConfigError(f"{path}: a mapping of keys is needed")
-    for override in overrides:
-        _override(data, override)
-    dataset = data.get("dataset") if isinstance(data, dict) else None
+    for override in ("", *overrides):
+        if override:
+            _override(data, override)
+        _spell_out(data)
+    return document.convert(data, Workload, str(path))
+
+
+def _spell_out(data: dict[str, Any]) -> None:
+    """The short forms that a person may write: `format: null` and `time: 0.1`."""
+    dataset, compute = data.get("dataset"), data.get("compute")
     if isinstance(dataset, dict) and "format" in dataset and dataset["format"] is None:
         dataset["format"] = "null"  # the unquoted word null is YAML's own
-    return document.convert(data, Workload, str(path))
+    if isinstance(compute, dict) and "time" in compute and not isinstance(compute["time"], dict):
+        compute["time"] = {"mean": compute["time"]}
 
 
 def _override(data: Any, override: str) -> None:

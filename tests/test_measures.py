@@ -1,4 +1,3 @@
-import time
 from array import array
 from pathlib import Path
 
@@ -7,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc.core import compute, measures, merge
+from dlio_hpc.core import measures, merge
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.run import _placement_faults
 from dlio_hpc.plan import Request, make
@@ -51,16 +50,16 @@ def test_nothing_read_has_no_latency() -> None:
 
 def test_the_summary_of_a_run_with_known_figures() -> None:
     """Two ranks, two epochs of two steps: rank 0 waits 1, rank 1 waits 2; compute 3; sync until the later is there."""
-    steps = np.zeros((2, 2, 2, 6))
+    steps = np.zeros((2, 2, 2, measures.COLUMNS))
     for rank, wait in ((0, 1.0), (1, 2.0)):
         for number in range(4):
             start = 100 + 5.0 * number
-            steps[rank, number // 2, number % 2] = [start, start + wait, start + wait + 3, start + 5, 4, 40]
+            steps[rank, number // 2, number % 2] = [start, start + wait, start + wait + 3, start + 5, 4, 40, 3]
     totals = np.array([[3, 0, 2.0, 1.0, 2.0, 0.5], [4, 8, 4.0, 0.5, 6.0, 1.5]])
     histogram = np.array([measures.histogram(np.full(4, 0.5)), measures.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
     merged = Merged(hosts, np.zeros((2, 1)), steps, histogram, totals, np.array([[10.0, 0], [5, 1]]))
-    run = make(load("demo", ("compute.time=3",)), load_site("local"), Request(runs=Path("r"))).runs[1]
+    run = make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1]
     told = merge.summary(merged, run)
     assert (told.samples, told.steps, told.bytes_read, told.opens, told.reads) == (32, 4, 320, 7, 8)
     assert told.wall_s == 20
@@ -78,17 +77,6 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     assert (first.epoch, first.steps, first.samples, first.bytes_read, first.wall_s) == (1, 2, 16, 160, 10)
     assert first.wait_s + first.compute_s + first.sync_s == pytest.approx(first.wall_s)
     assert (first.storage_bytes_read, second.storage_bytes_read) == (15, 1)
-
-
-@pytest.mark.parametrize("seconds", [0, 1e-4, 0.002, 0.02])
-def test_emulated_compute_takes_its_time_and_never_less(seconds: float) -> None:
-    took = []
-    for _ in range(5):
-        started = time.perf_counter()
-        compute.emulate(seconds)
-        took.append(time.perf_counter() - started)
-    assert min(took) >= seconds
-    assert min(took) < seconds + 0.001
 
 
 def test_folding_often_gives_what_folding_once_gives() -> None:

@@ -1,20 +1,59 @@
 """Emulated computation: a step takes its time without holding the interpreter from the reader threads."""
 
+import os
 import time
+import zlib
+
+import numpy as np
 
 from dlio_hpc.core.clock import now
+from dlio_hpc.core.measures import Floats
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.workload import Compute, ComputeTime
 
 # A sleep wakes up late by the timer's slack; the last bit is waited for in zero-length sleeps, which give way to
 # other threads each time.
 _TAIL_S = 300e-6
+# Some 10 us of work that zlib does without holding the interpreter; a loop in Python would starve the readers.
+_WORK = bytes(1 << 16)
 
 
-def emulate(seconds: float) -> None:
+def emulate(seconds: float, mode: str = "sleep") -> None:
     """Return `seconds` after the call, within some ten microseconds."""
     if seconds <= 0:
         return
     deadline = now() + seconds
+    if mode == "spin":
+        while now() < deadline:
+            zlib.crc32(_WORK)
+        return
     if seconds > _TAIL_S:
         time.sleep(seconds - _TAIL_S)
     while now() < deadline:
         time.sleep(0)
+
+
+def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
+    """Seconds asked of each of an epoch's steps on one rank; the same for the same seed."""
+    random = np.random.Generator(np.random.PCG64([wanted.seed, rank, epoch]))
+    stdev = wanted.stdev or 0.0
+    if wanted.distribution == "normal":
+        return np.maximum(random.normal(wanted.mean, stdev, steps), 0.0)
+    if wanted.distribution == "gamma":
+        return random.gamma((wanted.mean / stdev) ** 2, stdev**2 / wanted.mean, steps)
+    if wanted.distribution == "exponential":
+        return random.exponential(wanted.mean, steps)
+    return np.full(steps, float(wanted.mean))
+
+
+def check_cores(compute: Compute, ranks_on_node: int, read_threads: int) -> None:
+    """ConfigError when spinning ranks would take the cores from the readers or from each other."""
+    if compute.mode != "spin":
+        return
+    cores = len(os.sched_getaffinity(0))
+    wanted = ranks_on_node * (1 + read_threads)
+    if wanted > cores:
+        raise ConfigError(
+            f"compute.mode: spin needs a core for each of {ranks_on_node} ranks and their {read_threads} reader "
+            f"thread(s), {wanted} in all; there are {cores}. Use mode: sleep, or fewer ranks or threads"
+        )

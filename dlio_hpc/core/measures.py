@@ -10,8 +10,9 @@ from dlio_hpc.results import Distribution
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-# The columns of a step: four instants of the rank's clock, then samples and bytes that arrived.
-STARTED, READY, COMPUTED, SYNCED, SAMPLES, BYTES = range(6)
+# The columns of a step: four instants of the rank's clock, samples and bytes that arrived, seconds of compute asked.
+STARTED, READY, COMPUTED, SYNCED, SAMPLES, BYTES, ASKED = range(7)
+COLUMNS = 7
 
 # Read latencies: 8 bins an octave from 100 ns up, 34 octaves to half an hour. Ranks' counts add up to the job's.
 _BINS_PER_OCTAVE, _LEAST_S, _BINS = 8, 1e-7, 8 * 34
@@ -68,7 +69,7 @@ class ReadLog:
         return len(self._starts) >= _FOLD
 
     def fold(self, steps: Floats) -> None:
-        """Take in what was noted. `steps` (n, 6): those whose compute may overlap it, in order of time.
+        """Take in what was noted. `steps` (n, columns): those whose compute may overlap it, in order of time.
 
         Time that an earlier fold has counted is not counted again.
         """

@@ -7,7 +7,7 @@ import numpy as np
 
 from dlio_hpc import rundir
 from dlio_hpc.core import clock, measures
-from dlio_hpc.core.measures import BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
+from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.train import Recording
 from dlio_hpc.plan import Run
 from dlio_hpc.results import Epoch, SlowestRank, Summary
@@ -24,7 +24,7 @@ class Host(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """All ranks, on rank 0. steps: (ranks, epochs, steps, 6) in rank 0's clock. histogram: (ranks, bins).
+    """All ranks, on rank 0. steps: (ranks, epochs, steps, columns) in rank 0's clock. histogram: (ranks, bins).
     totals: (ranks, 6), columns below. storage_bytes: (ranks, epochs).
     """
 
@@ -104,7 +104,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         samples_per_s=samples / wall_s,
         read_MBps=bytes_read / wall_s / 1e6,
         au=float(compute.sum()) / busy if busy else None,
-        au_mlperf=_au_mlperf(steps, run.workload.compute.time),
+        au_mlperf=_au_mlperf(steps),
         io_time_s=io_s / len(steps),
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
         opens=int(totals[:, _OPENS].sum()),
@@ -115,7 +115,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         read_latency_s=measures.of_histogram(
             counts, float(totals[:, _READ_S].sum()), float(totals[:, _LONGEST_S].max())
         ),
-        compute_asked_s=float(run.workload.compute.time),
+        compute_asked_s=float(steps[..., ASKED].mean()),
         slowest_rank=_slowest(merged.hosts, (wait + compute).sum(axis=(1, 2))),
     )
 
@@ -129,12 +129,12 @@ def _phases(steps: Floats) -> tuple[Floats, Floats, Floats]:
     )
 
 
-def _au_mlperf(steps: Floats, asked_s: float) -> float | None:
-    """MLPerf Storage: asked compute over running time, each epoch's first step left out."""
+def _au_mlperf(steps: Floats) -> float | None:
+    """MLPerf Storage: asked compute (mean of the ranks) over running time, each epoch's first step left out."""
     if steps.shape[2] < 2:
         return None
     running = steps[:, :, -1, SYNCED].max(axis=0) - steps[:, :, 0, SYNCED].min(axis=0)
-    return float(asked_s * (steps.shape[2] - 1) * steps.shape[1] / running.sum())
+    return float(steps[:, :, 1:, ASKED].sum() / len(steps) / running.sum())
 
 
 def _slowest(hosts: list[Host], busy: Floats) -> SlowestRank:
@@ -153,6 +153,7 @@ def write_timeline(directory: Path, merged: Merged) -> None:
         "wait": wait,
         "compute": compute,
         "sync": sync,
+        "asked": merged.steps[..., ASKED],
         "samples": merged.steps[..., SAMPLES].astype(np.uint32),
         "bytes": merged.steps[..., BYTES].astype(np.uint64),
     }

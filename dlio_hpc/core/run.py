@@ -55,7 +55,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         generated = generate(comm, run, progress)
     else:
         _require_dataset(comm, run)
-        merged = merge.gather(comm, environment.host(), train(comm, run, progress))
+        merged = merge.gather(comm, environment.host(), train(comm, run, plan.ranks_per_node, progress))
     hosts = comm.gather(environment.host().name)
     if hosts is None:
         return

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dlio_hpc.core import clock, dataset
-from dlio_hpc.core.compute import emulate
+from dlio_hpc.core.compute import check_cores, draw, emulate
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import Batch, NativeLoader
-from dlio_hpc.core.measures import BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, ReadLog
+from dlio_hpc.core.measures import ASKED, BYTES, COLUMNS, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, ReadLog
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.plan import Run, share
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Recording(NamedTuple):
-    """What one rank saw. steps: (epochs, steps, 6), columns as in measures. storage_bytes: an epoch each, -1 where the
+    """What one rank saw. steps: (epochs, steps, columns), as in measures. storage_bytes: an epoch each, -1 where the
     kernel does not tell.
     """
 
@@ -29,13 +29,14 @@ class Recording(NamedTuple):
     overhead_bytes: int
 
 
-def train(comm: "Intracomm", run: Run, progress: Progress) -> Recording:
+def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -> Recording:
     """All epochs of a run on this rank."""
     workload = run.workload
     epochs = workload.train.epochs
     first, last = share(workload.dataset.samples, comm.size, comm.rank)
     reader = FORMATS[workload.dataset.format].reader(workload, lambda number: dataset.file_path(run, number))
     loader = NativeLoader(workload, reader, run.steps_per_epoch)
+    check_cores(workload.compute, ranks_on_node, workload.reader.read_threads)
     record = _Recorder(epochs, run.steps_per_epoch, progress)
     clock.barrier(comm)
     try:
@@ -43,11 +44,12 @@ def train(comm: "Intracomm", run: Run, progress: Progress) -> Recording:
             fetched = storage_bytes()
             order = Order(workload.dataset, workload.reader.shuffle, epoch)
             batches = loader.epoch(order, first, last, run.steps_per_epoch)
+            record.steps[epoch, :, ASKED] = draw(workload.compute.time, run.steps_per_epoch, comm.rank, epoch)
             for row in record.steps[epoch]:
                 row[STARTED] = clock.now()
                 batch = next(batches)
                 row[READY] = clock.now()
-                emulate(workload.compute.time)
+                emulate(row[ASKED], workload.compute.mode)
                 row[COMPUTED] = clock.now()
                 clock.barrier(comm)
                 row[SYNCED] = clock.now()
@@ -64,7 +66,7 @@ class _Recorder:
     """Takes down every step, between its end and the start of the next."""
 
     def __init__(self, epochs: int, steps: int, progress: Progress) -> None:
-        self.steps = np.zeros((epochs, steps, 6))
+        self.steps = np.zeros((epochs, steps, COLUMNS))
         self.storage_bytes = np.full(epochs, -1.0)
         self._reads = ReadLog()
         self._opens = self._overhead_bytes = self._done = 0
