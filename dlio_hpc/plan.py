@@ -3,7 +3,6 @@
 import hashlib
 import os
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Literal
@@ -13,6 +12,7 @@ from msgspec import Struct, structs
 from dlio_hpc import __version__, document, units
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.site import Site
+from dlio_hpc.site import resolved as resolved_site
 from dlio_hpc.workload import Dataset, Workload, shrunk
 
 Generate = Literal["auto", "only", "never"]
@@ -47,7 +47,6 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     archive: str
     data: str
     site: Site
-    python: str
     nodes: int
     ranks_per_node: int
     walltime: units.Walltime
@@ -102,8 +101,7 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
         directory=os.path.join(runs, job),
         archive=_absolute(request.archive) if request.archive else os.path.join(runs, "archive"),
         data=data,
-        site=site,
-        python=site.python or sys.executable,
+        site=resolved_site(site),
         nodes=request.nodes,
         ranks_per_node=ranks_per_node,
         walltime=walltime,

@@ -2,9 +2,12 @@
 
 import fnmatch
 import os
+import shutil
+import sys
+from pathlib import Path
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, shipped, units
 
@@ -60,3 +63,24 @@ def here() -> Site:
         if any(fnmatch.fnmatch(host, pattern) for pattern in site.hosts):
             return site
     return load("local")
+
+
+def resolved(site: Site) -> Site:
+    """The site with the interpreter and, where jobs run on this very computer, the launcher's path written out."""
+    python = site.python or sys.executable
+    if site.scheduler != "local":
+        return structs.replace(site, python=python)  # what the job finds there is decided by its setup lines
+    command = _locate(site.launcher.command, python)
+    return structs.replace(site, python=python, launcher=structs.replace(site.launcher, command=command))
+
+
+def _locate(name: str, python: str) -> str:
+    """A bare command name as a path: beside the interpreter (a virtual environment's own mpiexec), beside this
+    package (pip install --target), else on PATH; the bare name where it is in none of them.
+    """
+    if "/" in name:
+        return name
+    for folder in (Path(python).parent, Path(__file__).resolve().parents[1] / "bin"):
+        if (folder / name).is_file():
+            return str(folder / name)
+    return shutil.which(name) or name

@@ -177,7 +177,7 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
         if override:
             _override(data, override)
         _spell_out(data)
-    return document.convert(data, Workload, str(path))
+    return document.convert(data, Workload, f"{path} with -S" if overrides else str(path))
 
 
 def _spell_out(data: dict[str, Any]) -> None:

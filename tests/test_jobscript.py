@@ -51,8 +51,8 @@ def test_the_script_of_every_site_is_as_recorded(
     monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
     monkeypatch.setattr(jobscript, "_python_path", lambda: None)
     made = plan.make(workload.load("demo"), site.load(name), Request(runs=Path("/runs"), data=Path("/data"), repeat=2))
-    made = replace(made, python="/opt/python/bin/python3", version="0", site=replace(made.site, launcher=replace(
-        made.site.launcher, command="/opt/mpi/bin/mpiexec")))  # fmt: skip
+    launcher = replace(made.site.launcher, command="/opt/mpi/bin/mpiexec")
+    made = replace(made, version="0", site=replace(made.site, python="/opt/python/bin/python3", launcher=launcher))
     script = jobscript.render(made)
     _shellcheck(script)
     golden = _GOLDEN / f"{name}-demo.sh"
@@ -68,7 +68,7 @@ def test_no_value_does_harm(nasty: str, tmp_path: Path) -> None:
     made = _plan(folder, nasty)
     runner = tmp_path / "show args"
     made = _with_runner(made, str(runner), environment={"NASTY": nasty}, setup=("export FROM_SITE='set up'",))
-    made = replace(made, python=f"python {nasty}")
+    made = replace(made, site=replace(made.site, python=f"python {nasty}"))
     script = jobscript.render(made)
     _shellcheck(script)
     Path(made.directory).mkdir(parents=True)

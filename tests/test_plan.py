@@ -113,3 +113,14 @@ def test_a_site_profile_is_strict(tmp_path: Path) -> None:
         assert message in str(caught.value)
     with pytest.raises(ConfigError, match="no site 'nowhere'; give a YAML file or one of: local"):
         site.load("nowhere")
+
+
+def test_the_launcher_beside_the_interpreter_comes_first(tmp_path: Path) -> None:
+    profile = replace(site.load("local"), python=str(tmp_path / "python"))
+    assert site.resolved(profile).launcher.command != str(tmp_path / "mpiexec")
+    (tmp_path / "mpiexec").touch()
+    assert site.resolved(profile).launcher.command == str(tmp_path / "mpiexec")
+    given = replace(profile, launcher=replace(profile.launcher, command="/opt/mpi/mpiexec"))
+    assert site.resolved(given).launcher.command == "/opt/mpi/mpiexec"
+    unknown = replace(profile, launcher=replace(profile.launcher, command="no-such-launcher"))
+    assert site.resolved(unknown).launcher.command == "no-such-launcher"

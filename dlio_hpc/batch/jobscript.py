@@ -42,7 +42,7 @@ def render(plan: Plan) -> str:
 
 def core_command(plan: Plan, number: int) -> list[str]:
     """What every rank executes; mpi4py's runner ends all ranks when one raises."""
-    return [plan.python, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
+    return [str(plan.site.python), "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
 
 
 def quote(text: str) -> Shell:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from dlio_hpc import document, rundir
-from dlio_hpc.batch import job, jobscript, launchers
+from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, Scheduler
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.plan import Plan
@@ -66,12 +66,12 @@ def _check_launch(plan: Plan) -> None:
     """On this computer, what the ranks need can be looked for before anything is written."""
     if plan.site.scheduler != "local":
         return
-    launcher = launchers.locate(plan.site.launcher.command, plan.python)
+    launcher, python = plan.site.launcher.command, plan.site.python
     missing = None if shutil.which(launcher) else launcher
-    if plan.python == sys.executable and not importlib.util.find_spec("mpi4py"):
+    if python == sys.executable and not importlib.util.find_spec("mpi4py"):
         missing = "mpi4py"
     if missing:
         raise InfrastructureError(
-            f"{missing} was not found beside {plan.python} or on PATH: pip install 'dlio-hpc[mpi]' brings MPI along, "
+            f"{missing} was not found beside {python} or on PATH: pip install 'dlio-hpc[mpi]' brings MPI along, "
             "or name your own launcher in a site profile (launcher.command)"
         )
