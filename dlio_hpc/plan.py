@@ -31,6 +31,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     workload: Workload
     dataset: str
     fingerprint: str
+    checkpoints: str | None
     steps_per_epoch: int
     samples: int
     bytes: int
@@ -110,7 +111,7 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
         job_options=request.job_options,
         generate=request.generate,
         notes=tuple(notes),
-        runs=_runs(resolved(workload), ranks, data, request),
+        runs=_runs(resolved(workload), ranks, data, job, request),
     )
     try:
         document.encode(made)
@@ -121,7 +122,9 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
 
 def resolved(workload: Workload) -> Workload:
     """The workload with the defaults that depend on other keys written out."""
-    reader, sample = workload.reader, workload.dataset.sample
+    reader, sample, checkpoint = workload.reader, workload.dataset.sample, workload.checkpoint
+    if checkpoint is not None and checkpoint.model_bytes is None:
+        checkpoint = structs.replace(checkpoint, files=checkpoint.sizes)
     if sample.shape is not None:
         sample = structs.replace(sample, dtype=sample.array_dtype)
     transfer_size = reader.transfer_size
@@ -130,6 +133,7 @@ def resolved(workload: Workload) -> Workload:
     return structs.replace(
         workload,
         dataset=structs.replace(workload.dataset, sample=sample),
+        checkpoint=checkpoint,
         reader=structs.replace(reader, prefetch=reader.batches_ahead, transfer_size=transfer_size),
     )
 
@@ -214,7 +218,7 @@ def _absolute(path: Path) -> str:
         raise ConfigError(f"the working directory was deleted; {path} is relative to it") from fault
 
 
-def _runs(workload: Workload, ranks: int, data: str, request: Request) -> tuple[Run, ...]:
+def _runs(workload: Workload, ranks: int, data: str, job: str, request: Request) -> tuple[Run, ...]:
     has_files = workload.dataset.format != "null"
     if request.generate == "only" and not has_files:
         raise ConfigError("--generate only: the null format has no data to generate")
@@ -224,14 +228,14 @@ def _runs(workload: Workload, ranks: int, data: str, request: Request) -> tuple[
     if request.generate != "only":
         kinds += [("warmup", _numbered("warmup", n, request.warmup)) for n in range(request.warmup)]
         kinds += [("measure", _numbered("measure", n, request.repeat)) for n in range(request.repeat)]
-    return tuple(_run(number, kind, name, workload, ranks, data) for number, (kind, name) in enumerate(kinds))
+    return tuple(_run(number, kind, name, workload, ranks, data, job) for number, (kind, name) in enumerate(kinds))
 
 
 def _numbered(name: str, index: int, count: int) -> str:
     return name if count == 1 else f"{name}-{index + 1}"
 
 
-def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, data: str) -> Run:
+def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, data: str, job: str) -> Run:
     steps = steps_per_epoch(workload, ranks)
     if steps == 0:
         raise ConfigError(
@@ -247,6 +251,7 @@ def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, dat
         workload=workload,
         dataset=os.path.join(data, dataset_name(dataset)),
         fingerprint=fingerprint(dataset),
+        checkpoints=os.path.join(data, f"checkpoints-{job}") if workload.checkpoint and kind != "generate" else None,
         steps_per_epoch=0 if kind == "generate" else steps,
         samples=samples,
         bytes=0 if dataset.format == "null" else samples * dataset.sample.size,

@@ -19,8 +19,25 @@ class Distribution(Struct, frozen=True):
     max: float
 
 
+class CheckpointSummary(Struct, frozen=True):
+    """`count` checkpoints of all ranks together. pause_s: training stands still, a checkpoint and rank each.
+
+    write_s, fsync_s, read_s: of the ranks that wrote, a checkpoint each. Rates are all bytes over the slowest rank's
+    write and fsync, or reading back; None when nothing was read back.
+    """
+
+    count: int
+    bytes_written: int
+    pause_s: Distribution
+    write_s: Distribution
+    fsync_s: Distribution
+    read_s: Distribution | None
+    write_MBps: float
+    read_MBps: float | None
+
+
 class Epoch(Struct, frozen=True):
-    """wait_s, compute_s and sync_s are means over ranks of the epoch's total, so that they add up to wall_s.
+    """wait_s, compute_s, sync_s and checkpoint_s are means over ranks of the epoch's total; they add up to wall_s.
     storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell.
     """
 
@@ -32,6 +49,7 @@ class Epoch(Struct, frozen=True):
     wait_s: float
     compute_s: float
     sync_s: float
+    checkpoint_s: float = 0.0
     storage_bytes_read: int | None = None
 
 
@@ -75,7 +93,7 @@ class Summary(Struct, frozen=True):
     read_latency_s: Distribution | None
     compute_asked_s: float
     slowest_rank: SlowestRank
-    checkpoint: None = None
+    checkpoint: CheckpointSummary | None = None
 
 
 class DatasetFacts(Struct, frozen=True):

@@ -142,6 +142,38 @@ class Compute(Struct, frozen=True, forbid_unknown_fields=True):
     mode: Literal["sleep", "spin"] = "sleep"
 
 
+# Section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
+_PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
+
+
+class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """Model state written while training stands still, over the checkpoint before.
+
+    `every_steps` null: after each epoch. `files`: their sizes, or `model_bytes` for one file of that size; null: the
+    five files of the DLIO paper. `by` all: every rank writes them. `read_back`: read again what was written.
+    """
+
+    every_steps: Positive | None = None
+    files: tuple[units.Size, ...] | None = None
+    model_bytes: units.Size | None = None
+    by: Literal["root", "all"] = "root"
+    fsync: bool = True
+    read_back: bool = False
+
+    def __post_init__(self) -> None:
+        if self.files is not None and self.model_bytes is not None:
+            raise ValueError("give either files or model_bytes")
+        if min(self.sizes, default=0) < 1:
+            raise ValueError("a checkpoint has at least one file, and no empty one")
+
+    @property
+    def sizes(self) -> tuple[units.Size, ...]:
+        """Bytes of each file."""
+        if self.model_bytes is not None:
+            return (self.model_bytes,)
+        return _PAPER_FILES if self.files is None else self.files
+
+
 class Train(Struct, frozen=True, forbid_unknown_fields=True):
     """`steps` an epoch; null: the whole dataset."""
 
@@ -158,6 +190,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     source: str = ""
     reader: Reader = Reader()
     compute: Compute = Compute()
+    checkpoint: Checkpoint | None = None
     train: Train = Train()
 
     def __post_init__(self) -> None:

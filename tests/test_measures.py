@@ -58,7 +58,8 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     totals = np.array([[3, 0, 2.0, 1.0, 2.0, 0.5], [4, 8, 4.0, 0.5, 6.0, 1.5]])
     histogram = np.array([measures.histogram(np.full(4, 0.5)), measures.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
-    merged = Merged(hosts, np.zeros((2, 1)), steps, histogram, totals, np.array([[10.0, 0], [5, 1]]))
+    fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 7))
+    merged = Merged(hosts, np.zeros((2, 1)), steps, histogram, totals, fetched, saved)
     run = make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1]
     told = merge.summary(merged, run)
     assert (told.samples, told.steps, told.bytes_read, told.opens, told.reads) == (32, 4, 320, 7, 8)
@@ -77,6 +78,28 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     assert (first.epoch, first.steps, first.samples, first.bytes_read, first.wall_s) == (1, 2, 16, 160, 10)
     assert first.wait_s + first.compute_s + first.sync_s == pytest.approx(first.wall_s)
     assert (first.storage_bytes_read, second.storage_bytes_read) == (15, 1)
+
+
+def test_checkpoints_with_known_figures() -> None:
+    """Two ranks, one epoch of two steps and a checkpoint after each: root writes 4 MB in 1 s + 1 s, twice."""
+    steps = np.zeros((2, 1, 2, measures.COLUMNS))
+    steps[:, 0, 0, :4] = [0, 1, 2, 3]
+    steps[:, 0, 1, :4] = [5.5, 6, 7, 8]
+    saved = np.zeros((2, 2, 7))
+    saved[0] = [[0, 1, 2.5, 1, 1, 0, 4e6], [0, 2, 2.5, 1, 1, 0, 4e6]]
+    saved[1] = [[0, 1, 2.5, 0, 0, 0, 0], [0, 2, 2.5, 0, 0, 0, 0]]
+    hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
+    merged = Merged(hosts, np.zeros((2, 1)), steps, none, np.zeros((2, 6)), np.zeros((2, 1)), saved)
+    (epoch,) = merge.epochs(merged)
+    assert (epoch.wall_s, epoch.checkpoint_s) == (10.5, 5)
+    assert epoch.wait_s + epoch.compute_s + epoch.sync_s + epoch.checkpoint_s == epoch.wall_s
+    told = merge.summary(merged, make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1])
+    assert told.wall_s == 8, "to the end of the last step"
+    assert told.checkpoint is not None
+    assert (told.checkpoint.count, told.checkpoint.bytes_written, told.checkpoint.write_MBps) == (2, 8_000_000, 2)
+    assert (told.checkpoint.pause_s.mean, told.checkpoint.write_s.mean, told.checkpoint.fsync_s.max) == (2.5, 1, 1)
+    assert told.checkpoint.read_s is None
+    assert told.checkpoint.read_MBps is None
 
 
 def test_folding_often_gives_what_folding_once_gives() -> None:

@@ -10,7 +10,7 @@ from dlio_hpc.core import clock, measures
 from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.train import Recording
 from dlio_hpc.plan import Run
-from dlio_hpc.results import Epoch, SlowestRank, Summary
+from dlio_hpc.results import CheckpointSummary, Epoch, SlowestRank, Summary
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -25,7 +25,7 @@ class Host(NamedTuple):
 
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, epochs, steps, columns) in rank 0's clock. histogram: (ranks, bins).
-    totals: (ranks, 6), columns below. storage_bytes: (ranks, epochs).
+    totals: (ranks, 6), columns below. storage_bytes: (ranks, epochs). checkpoints: (ranks, n, 7), columns below.
     """
 
     hosts: list[Host]
@@ -34,10 +34,13 @@ class Merged(NamedTuple):
     histogram: measures.Counts
     totals: Floats
     storage_bytes: Floats
+    checkpoints: Floats
 
 
 # Columns of Merged.totals.
 _OPENS, _OVERHEAD, _IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(6)
+# Columns of Merged.checkpoints.
+_EPOCH, _STEPS, _PAUSE_S, _WRITE_S, _FSYNC_S, _BACK_S, _SIZE = range(7)
 
 
 def gather(comm: "Intracomm", host: Host, recording: Recording) -> Merged | None:
@@ -50,7 +53,14 @@ def gather(comm: "Intracomm", host: Host, recording: Recording) -> Merged | None
     totals = [
         recording.opens, recording.overhead_bytes, reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s,
     ]  # fmt: skip
-    parts = (np.array([offset]), steps, reads.histogram, np.array(totals), recording.storage_bytes)
+    parts = (
+        np.array([offset]),
+        steps,
+        reads.histogram,
+        np.array(totals),
+        recording.storage_bytes,
+        recording.checkpoints,
+    )
     gathered = [_gather(comm, part) for part in parts]
     return Merged(hosts, *gathered) if comm.rank == 0 else None
 
@@ -70,15 +80,18 @@ def _epoch(merged: Merged, number: int) -> Epoch:
     steps = merged.steps[:, number]
     wait, compute, sync = (part.sum(axis=1).mean() for part in _phases(steps))
     fetched = merged.storage_bytes[:, number]
+    saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
+    after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # the last step's checkpoint is the epoch's too
     return Epoch(
         epoch=number + 1,
-        wall_s=float(steps[..., SYNCED].max() - steps[..., STARTED].min()),
+        wall_s=float(steps[..., SYNCED].max() - steps[..., STARTED].min() + after.max(initial=0.0)),
         steps=steps.shape[1],
         samples=int(steps[..., SAMPLES].sum()),
         bytes_read=int(steps[..., BYTES].sum()),
         wait_s=float(wait),
         compute_s=float(compute),
         sync_s=float(sync),
+        checkpoint_s=float(saved[..., _PAUSE_S].sum()) / len(saved),
         storage_bytes_read=int(fetched.sum()) if (fetched >= 0).all() else None,
     )
 
@@ -117,6 +130,24 @@ def summary(merged: Merged, run: Run) -> Summary:
         ),
         compute_asked_s=float(steps[..., ASKED].mean()),
         slowest_rank=_slowest(merged.hosts, (wait + compute).sum(axis=(1, 2))),
+        checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
+    )
+
+
+def _checkpoint(saved: Floats) -> CheckpointSummary:
+    writers = saved[saved[:, 0, _SIZE] > 0]
+    size = int(writers[..., _SIZE].sum())
+    slowest_write = (writers[..., _WRITE_S] + writers[..., _FSYNC_S]).max(axis=0).sum()
+    slowest_read = writers[..., _BACK_S].max(axis=0).sum()
+    return CheckpointSummary(
+        count=saved.shape[1],
+        bytes_written=size,
+        pause_s=measures.of_values(saved[..., _PAUSE_S]),
+        write_s=measures.of_values(writers[..., _WRITE_S]),
+        fsync_s=measures.of_values(writers[..., _FSYNC_S]),
+        read_s=measures.of_values(writers[..., _BACK_S]) if slowest_read else None,
+        write_MBps=float(size / slowest_write / 1e6),
+        read_MBps=float(size / slowest_read / 1e6) if slowest_read else None,
     )
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dlio_hpc.core import clock, dataset
+from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import Batch, NativeLoader
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 
 class Recording(NamedTuple):
     """What one rank saw. steps: (epochs, steps, columns), as in measures. storage_bytes: an epoch each, -1 where the
-    kernel does not tell.
+    kernel does not tell. checkpoints: (n, 7), epoch, steps done in it,
+    seconds that training stood still, and the fields of Saved.
     """
 
     steps: Floats
     reads: ReadLog
     storage_bytes: Floats
+    checkpoints: Floats
     opens: int
     overhead_bytes: int
 
@@ -37,6 +40,7 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
     reader = FORMATS[workload.dataset.format].reader(workload, lambda number: dataset.file_path(run, number))
     loader = NativeLoader(workload, reader, run.steps_per_epoch)
     check_cores(workload.compute, ranks_on_node, workload.reader.read_threads)
+    checkpoints = Checkpoints(run, workload.checkpoint, comm.rank) if workload.checkpoint else None
     record = _Recorder(epochs, run.steps_per_epoch, progress)
     clock.barrier(comm)
     try:
@@ -54,11 +58,18 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
                 clock.barrier(comm)
                 row[SYNCED] = clock.now()
                 record.step(epoch, row, batch)
+                if checkpoints and checkpoints.is_due(record.steps_of(epoch)):
+                    started = clock.now()
+                    saved = checkpoints.save()
+                    clock.barrier(comm)
+                    record.checkpoint(epoch, clock.now() - started, saved)
             next(batches, None)  # the epoch's files are closed
             if fetched >= 0:
                 record.storage_bytes[epoch] = storage_bytes() - fetched
     finally:
         loader.close()
+        if checkpoints:
+            checkpoints.remove()
     return record.recording()
 
 
@@ -70,6 +81,7 @@ class _Recorder:
         self.storage_bytes = np.full(epochs, -1.0)
         self._reads = ReadLog()
         self._opens = self._overhead_bytes = self._done = 0
+        self._checkpoints: list[tuple[float, ...]] = []
         self._progress = progress
 
     def step(self, epoch: int, row: Floats, batch: Batch) -> None:
@@ -81,13 +93,23 @@ class _Recorder:
             self._reads.fold(self._rows())
         self._progress.show(self._done, self.steps[..., 0].size, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
 
+    def steps_of(self, epoch: int) -> int:
+        """Steps done in the running epoch."""
+        return self._done - epoch * self.steps.shape[1]
+
+    def checkpoint(self, epoch: int, pause_s: float, saved: Saved) -> None:
+        self._checkpoints.append((epoch, self.steps_of(epoch), pause_s, *saved))
+
     def _rows(self) -> Floats:
         """The steps done so far, in order of time."""
         return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
 
     def recording(self) -> Recording:
         self._reads.fold(self._rows())
-        return Recording(self.steps, self._reads, self.storage_bytes, self._opens, self._overhead_bytes)
+        checkpoints = np.array(self._checkpoints, float).reshape(-1, 7)
+        return Recording(
+            self.steps, self._reads, self.storage_bytes, checkpoints, self._opens, self._overhead_bytes
+        )  # fmt: skip
 
 
 def storage_bytes() -> int:

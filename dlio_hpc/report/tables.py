@@ -150,6 +150,11 @@ def _bytes(run: RunOutcome, summary: Summary) -> str:
     ]
     if summary.storage_bytes_read is not None and summary.bytes_read:
         lines.append(f"storage   {_storage(summary.storage_bytes_read, summary.bytes_read)}")
+    if (saved := summary.checkpoint) is not None:
+        lines.append(
+            f"saved     {saved.count} checkpoints, {format_size(saved.bytes_written)} at {saved.write_MBps:.0f} MB/s; "
+            f"training stood still {format_seconds(saved.pause_s.mean)} each"
+        )
     slowest = summary.slowest_rank
     lines.append(f"slowest   rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank")
     return "\n".join(lines)

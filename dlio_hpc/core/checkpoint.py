@@ -1,0 +1,91 @@
+"""Checkpoints: model state written, and read back, while all ranks stand still; timed apart from everything else."""
+
+import os
+import shutil
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.core import content
+from dlio_hpc.core.clock import now
+from dlio_hpc.errors import InfrastructureError, InvalidRun
+from dlio_hpc.plan import Run
+from dlio_hpc.workload import Checkpoint
+
+
+class Saved(NamedTuple):
+    """One rank's part in a checkpoint, seconds and bytes; zeros where another rank wrote."""
+
+    write_s: float = 0.0
+    fsync_s: float = 0.0
+    read_s: float = 0.0
+    bytes: int = 0
+
+
+class Checkpoints:
+    """What one rank writes at each checkpoint of a run, always over the one before."""
+
+    def __init__(self, run: Run, keys: Checkpoint, rank: int) -> None:
+        self._keys = keys
+        self._folder = run.checkpoints or ""
+        self._rank = rank
+        self._every = keys.every_steps or run.steps_per_epoch
+        self._writes = keys.by == "all" or rank == 0
+        self._count = 0
+
+    def is_due(self, steps: int) -> bool:
+        """After so many steps of an epoch?"""
+        return steps % self._every == 0
+
+    def save(self) -> Saved:
+        """Write this rank's files; InfrastructureError when the file system does not take them."""
+        if not self._writes:
+            return Saved()
+        self._count += 1
+        saved = Saved()
+        for number, size in enumerate(self._keys.sizes):
+            path = os.path.join(self._folder, f"rank{self._rank:05}-{number}.ckpt")
+            write_s, fsync_s = self._write(path, size)
+            read_s = _read_back(path, size) if self._keys.read_back else 0.0
+            saved = Saved(
+                saved.write_s + write_s, saved.fsync_s + fsync_s, saved.read_s + read_s, saved.bytes + size
+            )  # fmt: skip
+        return saved
+
+    def _write(self, path: str, size: int) -> tuple[float, float]:
+        """Seconds of writing and of fsync; contents differ from one checkpoint to the next."""
+        started = now()
+        try:
+            os.makedirs(self._folder, exist_ok=True)
+            with open(path, "wb") as file:
+                file.writelines(content.pieces(self._count * content.BLOCK, size))
+                file.flush()
+                written = now()
+                if self._keys.fsync:
+                    os.fsync(file.fileno())
+                synced = now()
+        except OSError as fault:
+            raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
+        return written - started, synced - written
+
+    def remove(self) -> None:
+        """Nothing of them is left after the run."""
+        if self._writes:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _read_back(path: str, size: int) -> float:
+    """Seconds of reading the file again, from storage as far as the page cache lets go of it."""
+    buffer = np.empty(min(size, 4 * content.BLOCK), np.uint8)
+    left = size
+    try:
+        with open(path, "rb", buffering=0) as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            started = now()
+            while left > 0 and (count := file.readinto(buffer.data)):
+                left -= count
+    except OSError as fault:
+        raise InfrastructureError(f"cannot read {path}: {fault.strerror}") from fault
+    if left:
+        raise InvalidRun(f"{path} has {size - left} bytes, {size} were written")
+    return now() - started

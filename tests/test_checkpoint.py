@@ -1,0 +1,128 @@
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc import plan, site
+from dlio_hpc.core.checkpoint import Checkpoints
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.plan import Request
+from dlio_hpc.workload import Checkpoint, load
+from tests.conftest import Run
+
+PAPER = [1024, 1024, 4096, 65536, 4194304]
+
+
+def _checkpoints(tmp_path: Path, rank: int = 0, *overrides: str) -> tuple[Checkpoints, Path]:
+    made = plan.make(load("demo", ("checkpoint={}", *overrides)), site.load("local"), Request(tmp_path, data=tmp_path))
+    run = made.runs[-1]
+    assert run.checkpoints is not None
+    assert run.workload.checkpoint is not None
+    return Checkpoints(run, run.workload.checkpoint, rank), Path(run.checkpoints)
+
+
+def test_the_default_is_the_papers_five_files(tmp_path: Path) -> None:
+    checkpoints, folder = _checkpoints(tmp_path)
+    saved = checkpoints.save()
+    assert sorted(path.stat().st_size for path in folder.iterdir()) == PAPER
+    assert saved.bytes == sum(PAPER)
+    assert saved.write_s > 0
+    assert saved.fsync_s > 0
+    assert saved.read_s == 0
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    checkpoints.save()
+    assert {path.name for path in folder.iterdir()} == set(first)
+    assert all(path.read_bytes() != first[path.name] for path in folder.iterdir()), "no checkpoint repeats another"
+    checkpoints.remove()
+    assert not folder.exists()
+
+
+def test_a_model_of_any_size_and_reading_back(tmp_path: Path) -> None:
+    size = 5 * 2**20 + 3
+    checkpoints, folder = _checkpoints(
+        tmp_path, 0, f"checkpoint.model_bytes={size}", "checkpoint.fsync=false", "checkpoint.read_back=true"
+    )
+    saved = checkpoints.save()
+    assert [path.stat().st_size for path in folder.iterdir()] == [size]
+    assert saved.fsync_s < 1e-4
+    assert saved.read_s > 0
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_fsync_is_really_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: bool) -> None:
+    checkpoints, _ = _checkpoints(tmp_path, 0, f"checkpoint.fsync={str(fsync).lower()}")
+    calls: list[int] = []
+    monkeypatch.setattr(os, "fsync", calls.append)
+    checkpoints.save()
+    assert len(calls) == (5 if fsync else 0)
+
+
+def test_only_root_writes_unless_all_are_asked(tmp_path: Path) -> None:
+    other, folder = _checkpoints(tmp_path, 1)
+    assert other.save().bytes == 0
+    assert not folder.exists()
+    other, folder = _checkpoints(tmp_path, 1, "checkpoint.by=all")
+    assert other.save().bytes == sum(PAPER)
+    assert {path.name.split("-")[0] for path in folder.iterdir()} == {"rank00001"}
+
+
+def test_when_they_are_due(tmp_path: Path) -> None:
+    every, _ = _checkpoints(tmp_path, 0, "checkpoint.every_steps=5")
+    assert [step for step in range(1, 17) if every.is_due(step)] == [5, 10, 15]
+    at_the_end, _ = _checkpoints(tmp_path)
+    assert [step for step in range(1, 17) if at_the_end.is_due(step)] == [16]
+
+
+def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoints, folder = _checkpoints(tmp_path, 0, "checkpoint.read_back=true")
+    folder.parent.mkdir(exist_ok=True)
+    folder.write_text("in the way")
+    with pytest.raises(InfrastructureError, match=f"cannot write {folder}/rank00000-0.ckpt: "):
+        checkpoints.save()
+    folder.unlink()
+
+    def cut_short(self: Checkpoints, path: str, size: int) -> tuple[float, float]:
+        folder.mkdir()
+        Path(path).touch()
+        return 0.0, 0.0
+
+    monkeypatch.setattr(Checkpoints, "_write", cut_short)
+    with pytest.raises(InvalidRun, match="has 0 bytes, 1024 were written"):
+        checkpoints.save()
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ("{files: [1 KiB], model_bytes: 1 KiB}", "give either files or model_bytes"),
+        ("{files: []}", "at least one file, and no empty one"),
+        ("{files: [0]}", "at least one file, and no empty one"),
+        ("{every_steps: 0}", "every_steps: expected `int` >= 1"),
+        ("{by: some}", "use one of: root, all"),
+    ],
+)
+def test_what_is_no_checkpoint(keys: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load("demo", (f"checkpoint={keys}",))
+    assert Checkpoint().sizes == tuple(PAPER)
+
+
+def test_a_run_tells_checkpoints_apart_from_reading(run: Run, small: Path, tmp_path: Path) -> None:
+    keys = "checkpoint={every_steps: 1, by: all, read_back: true}"
+    done = run("dlio-submit", small, "--ppn", 2, "-d", "data", "-S", keys, "--wait", "--json")
+    assert done.code == 0, done.err
+    result: Any = done.job["runs"][-1]["result"]
+    told, steps = result["summary"]["checkpoint"], result["summary"]["steps"]
+    assert told["count"] == steps
+    assert told["bytes_written"] == steps * 2 * sum(PAPER)
+    assert told["write_MBps"] > 0
+    assert told["read_MBps"] > 0
+    assert result["summary"]["bytes_read"] == result["dataset"]["bytes"] * 2, "reading back is no reading of samples"
+    for epoch in result["epochs"]:
+        parts = epoch["wait_s"] + epoch["compute_s"] + epoch["sync_s"] + epoch["checkpoint_s"]
+        assert 0 < epoch["checkpoint_s"] < parts <= epoch["wall_s"]
+    total = sum(epoch["checkpoint_s"] for epoch in result["epochs"])
+    assert told["pause_s"]["mean"] * told["count"] == pytest.approx(total)
+    assert [path.name.split("-")[0] for path in (tmp_path / "data").iterdir()] == ["npz"], "nothing of them is left"
+    assert f"saved     {steps} checkpoints" in run("dlio-hpc", "report", done.job["archive"]).out
