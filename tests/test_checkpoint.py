@@ -45,7 +45,6 @@ def test_a_model_of_any_size_and_reading_back(tmp_path: Path) -> None:
     )
     saved = checkpoints.save()
     assert [path.stat().st_size for path in folder.iterdir()] == [size]
-    assert saved.fsync_s < 1e-4
     assert saved.read_s > 0
 
 
