@@ -13,6 +13,9 @@ from dlio_hpc.errors import ConfigError, DlioError
 
 T = TypeVar("T")
 
+# Letters up to which a text cannot nest deep enough to do harm, and levels that nobody needs.
+_PLAIN, _DEEPEST = 8000, 100
+
 _PARSERS: dict[type, Any] = {units.Size: units.size, units.Seconds: units.seconds, units.Walltime: units.walltime}
 _FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?"
 
@@ -31,6 +34,8 @@ def parse_yaml(text: str, source: str) -> Any:
     import yaml
 
     try:
+        if len(text) > _PLAIN:
+            _check_depth(text, source)
         return yaml.load(text, Loader=_loader())
     except yaml.YAMLError as fault:
         where = getattr(fault, "problem_mark", None)
@@ -38,6 +43,17 @@ def parse_yaml(text: str, source: str) -> Any:
         raise ConfigError(f"{source}:{line} not valid YAML: {getattr(fault, 'problem', None) or fault}") from fault
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as fault:  # odd tags, odd keys, depth
         raise ConfigError(f"{source}: not plain YAML: {reprlib.repr(str(fault))}") from fault
+
+
+def _check_depth(text: str, source: str) -> None:
+    """ConfigError before the parser written in C runs out of stack, which nobody can catch."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST:
+            raise ConfigError(f"{source}: not plain YAML: lists or mappings {depth} levels deep")
 
 
 def convert(data: object, kind: type[T], source: str) -> T:

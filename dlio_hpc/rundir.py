@@ -2,7 +2,7 @@
 
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -54,12 +54,19 @@ def write(path: Path, content: bytes) -> None:
 
 
 @contextmanager
-def locked(directory: Path) -> Iterator[None]:
-    """One process at a time in the block, for all that ask; where the file system knows no locks, nobody waits."""
+def locked(directory: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """One process at a time in the block, for all that ask; who has to wait calls `on_wait` first.
+
+    Where the file system knows no locks, nobody waits.
+    """
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         with suppress(OSError):
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                on_wait()
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

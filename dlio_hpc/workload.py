@@ -128,8 +128,8 @@ class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if (self.distribution in {"normal", "gamma"}) != (self.stdev is not None):
             raise ValueError("stdev goes with distribution: normal or gamma, which need it")
-        if self.distribution == "gamma" and not (self.mean > 0 and self.stdev):
-            raise ValueError("a gamma distribution needs mean and stdev above 0")
+        if self.distribution == "gamma" and not self.mean / 1000 <= (self.stdev or 0) <= self.mean * 1000 > 0:
+            raise ValueError("a gamma distribution needs a mean above 0 and a stdev of 1/1000 to 1000 times that")
 
 
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):

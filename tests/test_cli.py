@@ -247,3 +247,11 @@ def test_verifying_goes_on_after_an_archive_that_is_not_there(run: Run, tmp_path
     assert done.code == 3
     assert "cannot read absent" in done.err
     assert "broken: its checksum is wrong" in done.err
+
+
+@pytest.mark.parametrize("text", ["name: " + "[" * 100_000 + "]" * 100_000, "- " * 50_000])
+def test_depth_that_would_end_the_parser_is_refused(run: Run, tmp_path: Path, text: str) -> None:
+    (tmp_path / "deep.yaml").write_text(text)
+    done = run("dlio-submit", "./deep.yaml", "--dry-run")
+    assert done.code == 2
+    assert "levels deep" in done.err

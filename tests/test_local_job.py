@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 import pytest
 
+from dlio_hpc import rundir
 from dlio_hpc.core import content
 from tests.conftest import BIN, Run
 
@@ -187,18 +188,19 @@ def test_a_full_file_system_is_refused_before_writing(run: Run, small: Path) -> 
 @pytest.mark.skipif(os.geteuid() == 0 and not Path("/proc/mounts").exists(), reason="no /proc")
 def test_a_data_directory_that_cannot_be_written(run: Run, small: Path) -> None:
     job = _submit(run, small, "-d", "/proc/data", code=6)
-    assert "cannot write to /proc/data/" in job["runs"][0]["error"]["message"]
+    assert "cannot use /proc/data/" in job["runs"][0]["error"]["message"]
 
 
 def _kill_submitter(small: Path, cwd: Path) -> Path:
     """dlio-submit --wait, killed with -9 as soon as a measured step is done; the job's directory."""
+    before = list(cwd.glob("dlio-runs/*/job.out"))
     submitter = subprocess.Popen(
         [BIN / "dlio-submit", small, "-s", "local", "--wait", "-S", "compute.time=1s"],
         cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        outs = list(cwd.glob("dlio-runs/*/job.out"))
+        outs = [out for out in cwd.glob("dlio-runs/*/job.out") if out not in before]
         if outs and "01-measure 1/" in outs[0].read_text():
             break
         time.sleep(0.02)
@@ -517,5 +519,48 @@ def test_a_submission_that_was_interrupted_can_be_cancelled(run: Run, small: Pat
     waited = run("dlio-hpc", "wait", directory)
     assert waited.code == 7
     assert "was never handed to the batch system" in waited.err
-    assert run("dlio-hpc", "cancel", directory).code == 0
+    unsure = run("dlio-hpc", "cancel", directory)
+    assert unsure.code == 6
+    assert "may be running, though its submission was interrupted" in unsure.err
+    (directory / "job.out").unlink()
+    assert "cancelled before it was submitted" in run("dlio-hpc", "cancel", directory).out
     assert "cancelled" in run("dlio-hpc", "status", directory).out
+
+
+def test_a_rerun_that_fails_is_no_old_success(run: Run, small: Path) -> None:
+    directory = Path(_submit(run, small)["directory"])
+    plan = (directory / "plan.json").read_bytes()
+    (directory / "plan.json").write_bytes(plan.replace(b'"schema": 1', b'"schema": 1, "bogus": 2', 1))
+    command: list[str | Path] = ["bash", directory / "job.sh"]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert "unknown field `bogus`" in done.stderr
+        assert "Traceback" not in done.stderr
+    (directory / "plan.json").write_bytes(plan)
+    report = run("dlio-hpc", "report", directory)
+    assert report.code == 6
+    assert "on local: failed" in report.out
+    assert "samples/s" not in report.out
+
+
+def test_collecting_all_passes_over_what_still_runs(run: Run, small: Path, tmp_path: Path) -> None:
+    done = _submit(run, small)["job"]
+    directory = _kill_submitter(small, tmp_path)
+    collected = run("dlio-hpc", "collect")
+    assert collected.code == 0
+    assert f"{directory.name}: running, not collected yet" in collected.err
+    assert f"already archived: {tmp_path}/dlio-runs/archive/{done}.tar.zst" in collected.err
+    assert run("dlio-hpc", "wait", directory).code == 0
+
+
+def test_waiting_for_anothers_dataset_is_said(run: Run, small: Path, tmp_path: Path) -> None:
+    folder = _generated(run, small)
+    with rundir.locked(folder):
+        job = run("dlio-submit", small, "-s", "local", "-d", "data", "--json").job
+        out = Path(job["directory"]) / "job.out"
+        deadline = time.monotonic() + 30
+        while "waiting for another job that generates" not in out.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert f"waiting for another job that generates {folder}" in out.read_text()
+    assert run("dlio-hpc", "wait", job["directory"]).code == 0

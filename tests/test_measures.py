@@ -103,23 +103,27 @@ def test_checkpoints_with_known_figures() -> None:
 
 
 def test_folding_often_gives_what_folding_once_gives() -> None:
+    """Eight threads whose batches of twenty reads overlap in time and arrive one after the other."""
     random = np.random.default_rng(1)
-    steps = np.zeros((200, 6))
+    steps = np.zeros((200, measures.COLUMNS))
+    steps[:, measures.STARTED] = np.arange(200)
     steps[:, measures.READY] = np.arange(200) + 0.3
     steps[:, measures.COMPUTED] = np.arange(200) + 0.9
-    starts = np.sort(random.uniform(0, 200, 3000))
-    ends = starts + random.uniform(0, 0.05, 3000)
     once, often = measures.ReadLog(), measures.ReadLog()
-    for part in np.array_split(np.arange(3000), 30):
+    for done in range(1, 200):
+        starts = np.sort(random.uniform(max(0, done - 8), done + 0.3, 20))
+        ends = np.minimum(starts + random.uniform(0, 0.3, 20), done + 0.3)
         for log in (once, often):
-            log.add(array("d", starts[part]), array("d", ends[part]))
-        often.fold(steps)
-    once.fold(steps)
+            log.add(array("d", starts), array("d", ends))
+        often.fold(steps[:done], max(0.0, done + 1 - 8))
+    for log in (once, often):
+        log.fold(steps)
     assert (once.histogram == often.histogram).all()
     assert often.total_s == pytest.approx(once.total_s)
     assert often.longest_s == once.longest_s
     assert often.io_s == pytest.approx(once.io_s, rel=1e-9)
     assert often.hidden_s == pytest.approx(once.hidden_s, rel=1e-9)
+    assert 0 < once.hidden_s < once.io_s
 
 
 def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:
@@ -127,7 +131,7 @@ def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:
     many = array("d", [0.0]) * (1 << 17)
     assert not log.add(many, many)
     assert log.add(many, many)
-    log.fold(np.zeros((1, 6)))
+    log.fold(np.zeros((1, measures.COLUMNS)), 1.0)
     assert not log.add(many, many)
 
 

@@ -1,6 +1,5 @@
 """job.json: what was submitted, and every state seen, with times. The files in the job's folder are the only memory."""
 
-import calendar
 import os
 import time
 from contextlib import suppress
@@ -47,11 +46,6 @@ class Job(Struct, frozen=True):
     def ended(self) -> bool:
         return self.state in ENDED
 
-    @property
-    def settled(self) -> bool:
-        """Ended for good; a lost job may turn up again."""
-        return self.ended and self.state != "lost"
-
 
 def planned(plan: Plan, command: str) -> Job:
     """A job that nothing has been told of yet."""
@@ -89,22 +83,23 @@ def _content(directory: Path, name: str) -> bytes:
 
 def refresh(directory: Path) -> Job:
     """The job with its state as of now, recorded when it is news."""
-    job = load(directory)
-    if job.settled:
-        return job
+    load(directory)
     with rundir.locked(directory):
         return refresh_locked(directory)
 
 
 def refresh_locked(directory: Path) -> Job:
-    """As refresh(), for who holds the lock: exit_status first, the batch system second."""
+    """As refresh(), for who holds the lock. exit_status comes first: what was lost may turn up, a script may be run
+    again by hand; then the batch system, whose silence means lost.
+    """
     job = load(directory)
-    if job.settled:
-        return job
-    state = _exit_state(directory) or _scheduler_state(job) or _exit_state(directory) or _gone(directory, job)
+    state = _exit_state(directory)
+    if state is None and job.ended:
+        state = "running" if job.state == "lost" and _scheduler_state(job) else job.state
+    state = state or _scheduler_state(job) or _exit_state(directory) or "lost"
     if state != job.state:
         job = seen(job, state)
-        with suppress(PermissionError):  # somebody else's job: looking is free
+        with suppress(OSError):  # somebody else's job, or one on read-only storage: looking is free
             save(directory, job)
     return job
 
@@ -115,6 +110,10 @@ def cancel(directory: Path) -> Job:
     if job.ended:
         return job
     if job.batch_id is None:
+        if (directory / rundir.STDOUT).exists():
+            raise InfrastructureError(
+                f"job {job.job} may be running, though its submission was interrupted; look for its processes by hand"
+            )
         job = seen(job, "cancelled")
         save(directory, job)
         return job
@@ -140,15 +139,11 @@ def _exit_state(directory: Path) -> State | None:
     return {_TIME_LIMIT: "timeout", _CANCELLED: "cancelled"}.get(status, "failed")  # type: ignore[return-value]
 
 
-def _gone(directory: Path, job: Job) -> State:
-    """Nobody knows the job and it left no exit_status: past its time limit it was killed for that."""
-    submitted = calendar.timegm(time.strptime(job.states[0].time, _TIME))
-    return "timeout" if time.time() - submitted >= load_plan(directory).walltime else "lost"
-
-
 def _scheduler_state(job: Job) -> State | None:
     if job.batch_id is None:
         return job.state  # submission was interrupted before its answer was written down
+    if job.ended and job.host != _host():
+        return None  # an old job, seen from elsewhere
     _require_host(job)
     return SCHEDULERS[job.scheduler].state(job.batch_id)
 

@@ -67,6 +67,7 @@ def local_submit(plan: Plan) -> str:
                 (os.POSIX_SPAWN_OPEN, 2, str(folder / rundir.STDERR), flags, 0o644),
             ],
             setsid=True,
+            setsigmask=[],
             setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGQUIT, signal.SIGTERM, signal.SIGXFSZ],
         )
     except OSError as fault:

@@ -2,7 +2,10 @@
 
 import importlib.util
 import shutil
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,15 +32,26 @@ def submit(plan: Plan) -> Submitted:
     directory = Path(plan.directory)
     record = job.planned(plan, scheduler.command(plan))
     _write(directory, plan, record)
-    try:
-        record = replace(record, batch_id=scheduler.submit(plan))
-    except InfrastructureError:
-        job.save(directory, job.seen(record, "failed"))
-        raise
-    with rundir.locked(directory):
-        record = job.seen(record, "submitted")
-        job.save(directory, record)
+    with _uninterrupted():
+        try:
+            record = replace(record, batch_id=scheduler.submit(plan))
+        except InfrastructureError:
+            job.save(directory, job.seen(record, "failed"))
+            raise
+        with rundir.locked(directory):
+            record = job.seen(record, "submitted")
+            job.save(directory, record)
     return Submitted(record, _notes(plan, scheduler))
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """No signal between the batch system's answer and its being written down."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _notes(plan: Plan, scheduler: Scheduler) -> list[str]:

@@ -59,7 +59,7 @@ def cancel(jobs: tuple[str, ...], runs: Path) -> int:
         raise click.UsageError("name the jobs to cancel")
     records, code = _each(_directories(jobs, runs), job.cancel)
     for record in records:
-        click.echo(f"{record.job}: {f'had ended, {record.state}' if record.ended else 'cancelling'}")
+        click.echo(f"{record.job}: {_cancelled(record)}")
     return code
 
 
@@ -67,7 +67,19 @@ def cancel(jobs: tuple[str, ...], runs: Path) -> int:
 @_on_jobs
 def collect(jobs: tuple[str, ...], runs: Path) -> int:
     """Archive each JOB that has ended; all below RUNS when none is named. What is archived already stays as it is."""
-    return _each(_directories(jobs, runs), lambda directory: collect_one(directory, quiet=False))[1]
+    records, code = _each(_directories(jobs, runs), lambda directory: (directory, job.refresh(directory)))
+    for directory, record in records:
+        if record.ended or jobs:
+            code = _each([directory], lambda ended: collect_one(ended, quiet=False))[1] or code
+        else:
+            console.say(f"{record.job}: {record.state}, not collected yet")
+    return code
+
+
+def _cancelled(record: job.Job) -> str:
+    if not record.ended:
+        return "cancelling"
+    return "cancelled before it was submitted" if record.batch_id is None else f"had ended, {record.state}"
 
 
 def _each(directories: list[Path], action: Callable[[Path], T]) -> tuple[list[T], int]:

@@ -29,7 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     comm = MPI.COMM_WORLD
     directory = options.plan.resolve().parent
-    folder = directory
+    folder: Path | None = None
     try:
         plan, run, plan_sha256 = core.load(options.plan, options.run)
         folder = rundir.run_directory(directory, run.number, run.name)
@@ -43,19 +43,22 @@ def main(arguments: list[str] | None = None) -> None:
         comm.Abort(fault.exit_code if isinstance(fault, DlioError) else DlioError.exit_code)
 
 
-def _report(rank: int, folder: Path, fault: Exception) -> None:
-    """error.json and a line in job.err, by the first rank that fails; the others fail because of it."""
+def _report(rank: int, folder: Path | None, fault: Exception) -> None:
+    """error.json in the run's folder, as far as it is known, and a line in job.err, by the first rank that fails; the
+    others fail because of it.
+    """
     host = os.uname().nodename
     exit_code = fault.exit_code if isinstance(fault, DlioError) else DlioError.exit_code
     error = RunError(rank, host, type(fault).__name__, str(fault), exit_code)
-    try:
-        with (folder / rundir.ERROR).open("xb") as file:
-            file.write(document.encode(error))
-    except FileExistsError:
-        time.sleep(_GRACE_S)
-        return
-    except OSError as hindrance:
-        print(f"dlio-hpc: cannot write {folder / rundir.ERROR}: {hindrance}", file=sys.stderr)
+    if folder is not None:
+        try:
+            with (folder / rundir.ERROR).open("xb") as file:
+                file.write(document.encode(error))
+        except FileExistsError:
+            time.sleep(_GRACE_S)
+            return
+        except OSError as hindrance:
+            print(f"dlio-hpc: cannot write {folder / rundir.ERROR}: {hindrance}", file=sys.stderr)
     if not isinstance(fault, DlioError):
         traceback.print_exc()
     print(f"dlio-hpc: rank {rank} on {host}: {fault}", file=sys.stderr, flush=True)

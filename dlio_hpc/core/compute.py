@@ -46,14 +46,18 @@ def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
     return np.full(steps, float(wanted.mean))
 
 
-def check_cores(compute: Compute, ranks_on_node: int, read_threads: int) -> None:
-    """ConfigError when spinning ranks would take the cores from the readers or from each other."""
+def check_cores(compute: Compute, ranks_on_node: int, threads: int) -> None:
+    """ConfigError when spinning ranks would take the cores from their reader threads or from each other.
+
+    A rank that the launcher bound to some of the cores has those for itself; otherwise all share all.
+    """
     if compute.mode != "spin":
         return
     cores = len(os.sched_getaffinity(0))
-    wanted = ranks_on_node * (1 + read_threads)
+    ranks = 1 if cores < (os.cpu_count() or 1) else ranks_on_node
+    wanted = ranks * (1 + threads)
     if wanted > cores:
         raise ConfigError(
-            f"compute.mode: spin needs a core for each of {ranks_on_node} ranks and their {read_threads} reader "
-            f"thread(s), {wanted} in all; there are {cores}. Use mode: sleep, or fewer ranks or threads"
+            f"compute.mode: spin needs a core for each of {ranks} rank(s) and each of its {threads} reader thread(s), "
+            f"{wanted} in all; there are {cores}. Use mode: sleep, or fewer ranks or threads"
         )

@@ -42,11 +42,16 @@ def mark(run: Run, complete: bool) -> None:
 @contextmanager
 def owned(run: Run) -> Iterator[None]:
     """One job at a time generates a dataset; another waits here. Where there are no locks, the last one wins."""
+
+    def say() -> None:
+        print(f"waiting for another job that generates {run.dataset}", flush=True)
+
     try:
         os.makedirs(run.dataset, exist_ok=True)
+        os.listdir(run.dataset)
     except OSError as fault:
-        raise InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data") from fault
-    with rundir.locked(Path(run.dataset)):
+        raise InfrastructureError(f"cannot use {run.dataset}: {fault.strerror}; choose another --data") from fault
+    with rundir.locked(Path(run.dataset), say):
         yield
 
 

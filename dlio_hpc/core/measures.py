@@ -60,7 +60,7 @@ class ReadLog:
         self.histogram: Counts = np.zeros(_BINS, np.int64)
         self.io_s = self.hidden_s = self.total_s = self.longest_s = 0.0
         self._starts, self._ends = array("d"), array("d")
-        self._reach = -np.inf
+        self._pending: Floats = np.empty((2, 0))
 
     def add(self, starts: "array[float]", ends: "array[float]") -> bool:
         """Note reads; true when it is time to fold."""
@@ -68,22 +68,20 @@ class ReadLog:
         self._ends.extend(ends)
         return len(self._starts) >= _FOLD
 
-    def fold(self, steps: Floats) -> None:
-        """Take in what was noted. `steps` (n, columns): those whose compute may overlap it, in order of time.
-
-        Time that an earlier fold has counted is not counted again.
+    def fold(self, steps: Floats, until: float = np.inf) -> None:
+        """Take in what was noted. `steps` (n, columns): those done, in order of time. No read that will be noted later
+        began before `until`: time up to there is settled, what reaches beyond waits for the next fold.
         """
         reads = np.array([self._starts, self._ends])
-        if not reads.size:
-            return
+        del self._starts[:], self._ends[:]
         latencies = reads[1] - reads[0]
         self.histogram += histogram(latencies)
         self.total_s += float(latencies.sum())
-        self.longest_s = max(self.longest_s, float(latencies.max()))
-        io_s, hidden_s = overlap(np.maximum(reads, self._reach), steps)
+        self.longest_s = max(self.longest_s, float(latencies.max(initial=0.0)))
+        reads = np.concatenate((self._pending, reads), axis=1)
+        io_s, hidden_s = overlap(np.minimum(reads[:, reads[0] < until], until), steps)
         self.io_s, self.hidden_s = self.io_s + io_s, self.hidden_s + hidden_s
-        self._reach = max(self._reach, float(reads[1].max()))
-        del self._starts[:], self._ends[:]
+        self._pending = np.maximum(reads[:, reads[1] > until], until)
 
 
 def overlap(reads: Floats, steps: Floats) -> tuple[float, float]:

@@ -39,9 +39,10 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
     first, last = share(workload.dataset.samples, comm.size, comm.rank)
     reader = FORMATS[workload.dataset.format].reader(workload, lambda number: dataset.file_path(run, number))
     loader = NativeLoader(workload, reader, run.steps_per_epoch)
-    check_cores(workload.compute, ranks_on_node, workload.reader.read_threads)
+    ahead = workload.reader.batches_ahead
+    check_cores(workload.compute, ranks_on_node, workload.reader.read_threads if ahead else 0)
     checkpoints = Checkpoints(run, workload.checkpoint, comm.rank) if workload.checkpoint else None
-    record = _Recorder(epochs, run.steps_per_epoch, progress)
+    record = _Recorder(epochs, run.steps_per_epoch, ahead, progress)
     clock.barrier(comm)
     try:
         for epoch in range(epochs):
@@ -76,12 +77,13 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
 class _Recorder:
     """Takes down every step, between its end and the start of the next."""
 
-    def __init__(self, epochs: int, steps: int, progress: Progress) -> None:
+    def __init__(self, epochs: int, steps: int, ahead: int, progress: Progress) -> None:
         self.steps = np.zeros((epochs, steps, COLUMNS))
         self.storage_bytes = np.full(epochs, -1.0)
         self._reads = ReadLog()
         self._opens = self._overhead_bytes = self._done = 0
         self._checkpoints: list[tuple[float, ...]] = []
+        self._ahead = ahead
         self._progress = progress
 
     def step(self, epoch: int, row: Floats, batch: Batch) -> None:
@@ -90,7 +92,9 @@ class _Recorder:
         self._overhead_bytes += batch.tally.overhead_bytes
         self._done += 1
         if self._reads.add(batch.tally.starts, batch.tally.ends):
-            self._reads.fold(self._rows())
+            # A batch that is still being read was asked for `ahead` steps ago at the earliest.
+            asked = self._rows()[-max(self._ahead, 1) :]
+            self._reads.fold(self._rows(), float(asked[0, STARTED]))
         self._progress.show(self._done, self.steps[..., 0].size, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
 
     def steps_of(self, epoch: int) -> int:

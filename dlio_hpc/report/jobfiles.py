@@ -43,14 +43,14 @@ class JobOutcome(NamedTuple):
 def load(path: Path) -> JobOutcome:
     """The job in a directory, whose state is asked for anew, or in an archive."""
     if path.is_dir():
-        job.refresh(path)
+        record = job.refresh(path)
         found = sorted(path.glob(f"{rundir.RUNS}/*/*.json"))
         files = [path / rundir.PLAN, path / rundir.JOB, *found]
         job.load_plan(path)
         content = {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
         outcome = _outcome(content, str(path))
         target = Path(outcome.plan.archive, outcome.job.job + archive.SUFFIX)
-        return outcome._replace(directory=path.resolve(), archive=target if target.exists() else None)
+        return outcome._replace(job=record, directory=path.resolve(), archive=target if target.exists() else None)
     if not path.exists():
         raise ConfigError(f"{path} is not there; give a job's directory or archive")
     if broken := archive.faults(path):

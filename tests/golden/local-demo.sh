@@ -6,7 +6,7 @@
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
 # exit_status tells how the job ended, also when the batch system has forgotten it.
-rm -f exit_status
+rm -f exit_status runs/*/result.json runs/*/error.json
 trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"' EXIT
 # Whoever ends the job sends TERM: at the time limit that is 124, as timeout(1) has it, before it 143 (cancelled).
 SECONDS=0
