@@ -132,9 +132,15 @@ def _set_up() -> None:
 
 
 def _start_up() -> None:
-    for arguments, goal in ((("demo", "-s", "local", "--dry-run"), "<= 120 ms"), (("--version",), "<= 60 ms")):
-        mine, bare = _cpu_ms([BIN / "dlio-submit", *arguments]), _cpu_ms([sys.executable, "-c", ""])
-        print(f"{'CPU: dlio-submit ' + ' '.join(arguments):46}{mine:11.0f} ms{bare:11.0f} ms{mine / bare:8.1f}  {goal}")
+    """Beside importing the libraries that a dry run cannot do without: what is above that is ours."""
+    libraries = "import click, jinja2, msgspec, yaml"
+    commands: tuple[tuple[tuple[str, ...], str, str], ...] = (
+        (("demo", "-s", "local", "--dry-run"), libraries, "<= 120 ms"),
+        (("--version",), "", "<= 60 ms"),
+    )
+    for arguments, program, goal in commands:
+        mine, bare = _cpu_ms([BIN / "dlio-submit", *arguments]), _cpu_ms([sys.executable, "-c", program])
+        print(f"{'CPU: dlio-submit ' + ' '.join(arguments):46}{mine:11.0f} ms{bare:11.0f} ms{mine / bare:8.2f}  {goal}")
 
 
 def _cpu_ms(command: list[str | Path]) -> float:
