@@ -1,5 +1,6 @@
 """YAML and JSON documents turned into frozen structs; a fault is told by file and key, with what was found."""
 
+import functools
 import re
 import reprlib
 import typing
@@ -91,6 +92,7 @@ def _encode_hook(value: object) -> object:
     raise NotImplementedError(f"no JSON form of {type(value).__name__}")
 
 
+@functools.cache
 def _loader() -> Any:
     """PyYAML's safe loader with YAML 1.2's core schema: 1:30:00 stays text, 1e-3 is a number, "on" is a word."""
     import yaml

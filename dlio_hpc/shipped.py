@@ -24,8 +24,9 @@ def names(folder: Path) -> list[str]:
 
 def find(folder: Path, name: str) -> Path:
     """The YAML file of a shipped name, or of a path; ConfigError lists the names."""
-    if name in names(folder):
-        return root() / folder / f"{name}.yaml"
+    shipped = root() / folder / f"{name}.yaml"
+    if "/" not in name and shipped.is_file():
+        return shipped
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return Path(name)
     what = "site" if folder == SITES else "workload"
