@@ -30,7 +30,7 @@ def test_emulated_compute_takes_its_time_and_never_less(seconds: float, mode: st
     assert min(took) < seconds + 0.001
 
 
-@pytest.mark.parametrize(("mode", "least", "most"), [("sleep", 0.0, 0.1), ("spin", 0.15, 0.4)])
+@pytest.mark.parametrize(("mode", "least", "most"), [("sleep", 0.0, 0.05), ("spin", 0.06, 0.4)])
 def test_spinning_burns_the_core_and_sleeping_does_not(mode: str, least: float, most: float) -> None:
     before = time.thread_time()
     compute.emulate(0.2, mode)
@@ -56,7 +56,7 @@ def test_a_computing_rank_does_not_starve_its_readers(mode: str) -> None:
         counts.append(turns[0] - before)
     stop.set()
     thread.join()
-    assert counts[1] > 0.4 * counts[0]
+    assert counts[1] > 0.25 * counts[0]
 
 
 @pytest.mark.parametrize(

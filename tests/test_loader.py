@@ -78,6 +78,9 @@ def test_threads_read_ahead_of_the_loop_and_no_further() -> None:
     loader = NativeLoader(made, reader, 1000)
     batches = loader.epoch(Order(made.dataset, Shuffle(), 0), 0, 100, 100)
     next(batches)
+    deadline = time.monotonic() + 10
+    while len(reader.calls) < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
     time.sleep(0.05)
     assert sorted(reader.calls) == [0, 1, 2, 3], "one in the loop's hands and three ahead"
     assert sum(1 for _ in batches) == 99
