@@ -170,7 +170,7 @@ def _left_out(run: RunOutcome, summary: Summary) -> list[str]:
 
 def _storage(fetched: int, read: int) -> str:
     text = f"{format_size(fetched)} fetched, {_share(fetched / read)} of what was read"
-    return f"{text}: cached, this measures memory" if fetched < read / 2 else text
+    return f"{text}: page cache, not storage" if fetched < read / 2 else text
 
 
 def _share(value: float | None) -> str:
