@@ -98,7 +98,7 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
         version=__version__,
         job=job,
         study=job,
-        created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        created=units.utc_now(),
         directory=os.path.join(runs, job),
         archive=_absolute(request.archive) if request.archive else os.path.join(runs, "archive"),
         data=data,

@@ -1,6 +1,7 @@
 """Human units: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h") and walltimes ("30", "30m", "1:30:00")."""
 
 import re
+import time
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*")
 _SIZES = {"": 1, "b": 1} | {
@@ -83,6 +84,11 @@ def format_seconds(value: float) -> str:
         if abs(value) >= scale:
             return f"{value / scale:.3g} {unit}" if value < 1000 else f"{value:.0f} s"
     return f"{value * 1e9:.3g} ns" if value else "0 s"
+
+
+def utc_now() -> str:
+    """This moment as every record has it: 2026-11-21T14:25:01Z."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def format_walltime(total: int) -> str:

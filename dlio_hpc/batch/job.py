@@ -1,21 +1,19 @@
 """job.json: what was submitted, and every state seen, with times. The files in the job's folder are the only memory."""
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, rundir
+from dlio_hpc import document, rundir, units
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, State
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan import Plan
 
 # What job.sh leaves in exit_status, beside 0 and the failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 
 
 class Sighting(Struct, frozen=True):
@@ -49,7 +47,7 @@ class Job(Struct, frozen=True):
 
 def planned(plan: Plan, command: str) -> Job:
     """A job that nothing has been told of yet."""
-    sighting = Sighting("planned", _utc())
+    sighting = Sighting("planned", units.utc_now())
     return Job(plan.job, plan.study, plan.site.name, plan.site.scheduler, _host(), command, None, (sighting,))
 
 
@@ -57,7 +55,7 @@ def seen(job: Job, state: State) -> Job:
     """The job with `state` as its newest, if it is news."""
     if job.state == state:
         return job
-    return structs.replace(job, states=(*job.states, Sighting(state, _utc())))
+    return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now())))
 
 
 def save(directory: Path, job: Job) -> None:
@@ -66,15 +64,16 @@ def save(directory: Path, job: Job) -> None:
 
 def load(directory: Path) -> Job:
     """The job in `directory`; ConfigError when there is none."""
-    return document.decode(_content(directory, rundir.JOB), Job, str(directory / rundir.JOB))
+    return document.decode(content(directory, rundir.JOB), Job, str(directory / rundir.JOB))
 
 
 def load_plan(directory: Path) -> Plan:
     """The plan of the job in `directory`; ConfigError when there is none."""
-    return document.decode(_content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN))
+    return document.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN))
 
 
-def _content(directory: Path, name: str) -> bytes:
+def content(directory: Path, name: str) -> bytes:
+    """A file that every job's directory has; ConfigError when this one has not."""
     try:
         return (directory / name).read_bytes()
     except OSError as fault:
@@ -155,7 +154,3 @@ def _require_host(job: Job) -> None:
 
 def _host() -> str:
     return os.uname().nodename
-
-
-def _utc() -> str:
-    return time.strftime(_TIME, time.gmtime())

@@ -6,7 +6,7 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.errors import InvalidRun
 
 _ARCHIVES = click.argument("archives", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ARCHIVE...")
 
@@ -22,21 +22,13 @@ def verify(archives: tuple[Path, ...]) -> int:
     """Check every byte of each ARCHIVE against its checksum and manifest; exit code 3 when one is broken."""
     from dlio_hpc.archive import faults
 
-    code = 0
-    for path in archives:
-        try:
-            found = faults(path)
-        except ConfigError as fault:
-            console.say(f"dlio-hpc: {fault}")
-            code = code or fault.exit_code
-            continue
-        for line in found:
-            console.say(f"{path}: {line}")
-        if found:
-            code = InvalidRun.exit_code
-        else:
+    checked, code = console.each(archives, lambda path: (path, faults(path)))
+    for path, found in checked:
+        for fault in found:
+            console.say(f"{path}: {fault}")
+        if not found:
             click.echo(f"{path}: sound")
-    return code
+    return InvalidRun.exit_code if any(found for _, found in checked) else code
 
 
 @archive.command("list")

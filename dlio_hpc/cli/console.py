@@ -3,14 +3,16 @@
 import gc
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from dlio_hpc.batch import job
 from dlio_hpc.batch.watch import Progress, watch
 from dlio_hpc.errors import DlioError, Incomplete
+
+T = TypeVar("T")
 
 
 def say(message: str) -> None:
@@ -21,6 +23,19 @@ def say(message: str) -> None:
 def print_json(document: Any) -> None:
     """Exactly one JSON document, on stdout."""
     print(json.dumps(document, indent=2))
+
+
+def each(paths: Iterable[Path], action: Callable[[Path], T]) -> tuple[list[T], int]:
+    """What `action` gave for each path, and the code of the first that failed; a failure is told and stops no other."""
+    done: list[T] = []
+    code = 0
+    for path in paths:
+        try:
+            done.append(action(path))
+        except DlioError as fault:
+            say(f"dlio-hpc: {fault}")
+            code = code or fault.exit_code
+    return done, code
 
 
 @contextmanager

@@ -1,8 +1,7 @@
 """A job's life after submission: status, wait, cancel, collect."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
@@ -11,9 +10,7 @@ from dlio_hpc.batch import job
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_one, finish
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import ConfigError, DlioError
-
-T = TypeVar("T")
+from dlio_hpc.errors import ConfigError
 
 
 def _on_jobs(function: Any) -> Any:
@@ -30,7 +27,7 @@ def _on_jobs(function: Any) -> Any:
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     """Show the state of each JOB (directory or name below RUNS); of all below RUNS when none is named."""
-    records, code = _each(_directories(jobs, runs), job.refresh)
+    records, code = console.each(_directories(jobs, runs), job.refresh)
     if as_json:
         listed = [{"job": record.job, "batch_id": record.batch_id, "state": record.state} for record in records]
         console.print_json({"jobs": listed})
@@ -47,7 +44,7 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     """Watch each JOB to its end, collect it and show what it measured."""
     directories = _directories(jobs, runs)
-    watched, code = _each(directories, lambda directory: (console.wait(directory, quiet), directory)[1])
+    watched, code = console.each(directories, lambda directory: (console.wait(directory, quiet), directory)[1])
     return (finish(watched, as_json, quiet) if watched else 0) or code
 
 
@@ -57,7 +54,7 @@ def cancel(jobs: tuple[str, ...], runs: Path) -> int:
     """Ask the batch system to end each JOB; what it has done so far can be collected."""
     if not jobs:
         raise click.UsageError("name the jobs to cancel")
-    records, code = _each(_directories(jobs, runs), job.cancel)
+    records, code = console.each(_directories(jobs, runs), job.cancel)
     for record in records:
         click.echo(f"{record.job}: {_cancelled(record)}")
     return code
@@ -67,10 +64,10 @@ def cancel(jobs: tuple[str, ...], runs: Path) -> int:
 @_on_jobs
 def collect(jobs: tuple[str, ...], runs: Path) -> int:
     """Archive each JOB that has ended; all below RUNS when none is named. What is archived already stays as it is."""
-    records, code = _each(_directories(jobs, runs), lambda directory: (directory, job.refresh(directory)))
+    records, code = console.each(_directories(jobs, runs), lambda directory: (directory, job.refresh(directory)))
     for directory, record in records:
         if record.ended or jobs:
-            code = _each([directory], lambda ended: collect_one(ended, quiet=False))[1] or code
+            code = console.each([directory], lambda ended: collect_one(ended, quiet=False))[1] or code
         else:
             console.say(f"{record.job}: {record.state}, not collected yet")
     return code
@@ -80,19 +77,6 @@ def _cancelled(record: job.Job) -> str:
     if not record.ended:
         return "cancelling"
     return "cancelled before it was submitted" if record.batch_id is None else f"had ended, {record.state}"
-
-
-def _each(directories: list[Path], action: Callable[[Path], T]) -> tuple[list[T], int]:
-    """What `action` gave for each job; one that fails is told and does not stop the others, its code is the first's."""
-    done: list[T] = []
-    code = 0
-    for directory in directories:
-        try:
-            done.append(action(directory))
-        except DlioError as fault:
-            console.say(f"dlio-hpc: {fault}")
-            code = code or fault.exit_code
-    return done, code
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:

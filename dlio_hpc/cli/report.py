@@ -7,7 +7,6 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import DlioError
 from dlio_hpc.report import jobfiles
 
 _PATH = click.Path(path_type=Path)
@@ -38,13 +37,8 @@ def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
     """Collect jobs that have ended, then show them, those that could not be collected too."""
-    faults: list[DlioError] = []
-    for directory in directories:
-        try:
-            collect_one(directory, quiet)
-        except DlioError as fault:
-            faults.append(fault)
-    return show(directories, as_json) or console.exit_code(faults)
+    _, code = console.each(directories, lambda directory: collect_one(directory, quiet))
+    return show(directories, as_json) or code
 
 
 def collect_one(directory: Path, quiet: bool) -> None:

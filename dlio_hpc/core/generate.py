@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 from dlio_hpc.core import clock, content, dataset
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.errors import DlioError, InfrastructureError
+from dlio_hpc.core.root import on_root
+from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.plan import Run, share
 from dlio_hpc.results import Generated
 
@@ -23,7 +24,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress) -> Generated:
     started = clock.now()
     with dataset.owned(run) if comm.rank == 0 else nullcontext():
         clock.barrier(comm)  # asleep, while rank 0 may wait for another job that generates the same dataset
-        if _prepared(comm, run):
+        if on_root(comm, lambda: _prepared(run)):
             return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
         started = clock.now()
         written = _write_share(comm.rank, comm.size, run, progress)
@@ -36,20 +37,12 @@ def generate(comm: "Intracomm", run: Run, progress: Progress) -> Generated:
     return Generated(False, run.dataset, run.workload.dataset.files, total, wall_s, total / wall_s / 1e6)
 
 
-def _prepared(comm: "Intracomm", run: Run) -> bool:
+def _prepared(run: Run) -> bool:
     """True when the dataset lies there; else its folder is ready to be filled."""
-    verdict: bool | DlioError = False
-    if comm.rank == 0:
-        try:
-            verdict = dataset.is_complete(run)
-            if not verdict:
-                dataset.begin(run)
-        except DlioError as fault:
-            verdict = fault
-    verdict = comm.bcast(verdict)
-    if isinstance(verdict, DlioError):
-        raise verdict
-    return verdict
+    complete = dataset.is_complete(run)
+    if not complete:
+        dataset.begin(run)
+    return complete
 
 
 def _write_share(rank: int, ranks: int, run: Run, progress: Progress) -> int:

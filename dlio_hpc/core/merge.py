@@ -43,9 +43,8 @@ _OPENS, _OVERHEAD, _IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(6)
 _EPOCH, _STEPS, _PAUSE_S, _WRITE_S, _FSYNC_S, _BACK_S, _SIZE = range(7)
 
 
-def gather(comm: "Intracomm", host: Host, recording: Recording) -> Merged | None:
+def gather(comm: "Intracomm", hosts: list[Host], recording: Recording) -> Merged | None:
     """Everything on rank 0, None elsewhere."""
-    hosts = comm.allgather(host)
     offset = clock.offset_to_root(comm, [other.boot for other in hosts])
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset

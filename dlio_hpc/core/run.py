@@ -1,17 +1,17 @@
 """One run of a plan, from its first barrier to result.json."""
 
 import hashlib
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlio_hpc import document, rundir
+from dlio_hpc import document, rundir, units
 from dlio_hpc.core import dataset, environment, merge
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.progress import Progress
+from dlio_hpc.core.root import on_root
 from dlio_hpc.core.train import train
-from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Plan, Run
 from dlio_hpc.results import DatasetFacts, Epoch, Generated, Result, Summary, write
 
@@ -43,40 +43,42 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         )
     name = rundir.run_name(run.number, run.name)
     folder = rundir.run_directory(directory, run.number, run.name)
-    started = _utc()
+    started = units.utc_now()
     if comm.rank == 0:
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
     environment.write(comm, directory)
+    hosts = comm.allgather(environment.host())
+    names = [host.name for host in hosts]
     progress = Progress(name, speaks=comm.rank == 0)
     generated: Generated | None = None
     merged: merge.Merged | None = None
     if run.kind == "generate":
         generated = generate(comm, run, progress)
     else:
-        _require_dataset(comm, run)
-        merged = merge.gather(comm, environment.host(), train(comm, run, plan.ranks_per_node, progress))
-    hosts = comm.gather(environment.host().name)
-    if hosts is None:
+        if run.workload.dataset.format != "null":
+            on_root(comm, lambda: dataset.require(run))
+        merged = merge.gather(comm, hosts, train(comm, run, plan.ranks_per_node, progress))
+    if comm.rank:
         return
     epochs: list[Epoch] = []
     summary: Summary | None = None
     faults: list[str] = []
     if merged is not None:
         epochs, summary = merge.epochs(merged), merge.summary(merged, run)
-        faults = _faults(run, summary) + _placement_faults(plan, hosts)
+        faults = _faults(run, summary) + _placement_faults(plan, names)
         merge.write_timeline(folder, merged)
     result = Result(
         run=name,
         kind=run.kind,
         plan_sha256=plan_sha256,
         started=started,
-        ended=_utc(),
+        ended=units.utc_now(),
         ranks=comm.size,
         nodes=plan.nodes,
         ranks_per_node=plan.ranks_per_node,
         dataset=_facts(run),
-        hosts=list(dict.fromkeys(hosts)),
+        hosts=list(dict.fromkeys(names)),
         versions=environment.versions(),
         epochs=epochs,
         summary=summary,
@@ -92,21 +94,6 @@ def _facts(run: Run) -> DatasetFacts:
     layout = run.workload.dataset
     size = 0 if layout.format == "null" else layout.size
     return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size)
-
-
-def _require_dataset(comm: "Intracomm", run: Run) -> None:
-    """Rank 0 looks, all raise what it found."""
-    if run.workload.dataset.format == "null":
-        return
-    fault: DlioError | None = None
-    if comm.rank == 0:
-        try:
-            dataset.require(run)
-        except DlioError as found:
-            fault = found
-    fault = comm.bcast(fault)
-    if fault is not None:
-        raise fault
 
 
 def _faults(run: Run, summary: Summary) -> list[str]:
@@ -127,7 +114,3 @@ def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
         return []
     found = ", ".join(f"{count} on {host}" for host, count in sorted(counts.items()))
     return [f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks were planned, there were {found}"]
-
-
-def _utc() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 class Recording(NamedTuple):
     """What one rank saw. steps: (epochs, steps, columns), as in measures. storage_bytes: an epoch each, -1 where the
-    kernel does not tell. checkpoints: (n, 7), epoch, steps done in it,
-    seconds that training stood still, and the fields of Saved.
+    kernel does not tell. checkpoints: (n, 7), epoch, steps done in it, seconds that training stood still, and the
+    fields of Saved.
     """
 
     steps: Floats

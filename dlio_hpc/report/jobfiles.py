@@ -44,10 +44,9 @@ def load(path: Path) -> JobOutcome:
     """The job in a directory, whose state is asked for anew, or in an archive."""
     if path.is_dir():
         record = job.refresh(path)
-        found = sorted(path.glob(f"{rundir.RUNS}/*/*.json"))
-        files = [path / rundir.PLAN, path / rundir.JOB, *found]
-        job.load_plan(path)
-        content = {file.relative_to(path).as_posix(): file.read_bytes() for file in files}
+        content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
+        for file in path.glob(f"{rundir.RUNS}/*/*.json"):
+            content[file.relative_to(path).as_posix()] = file.read_bytes()
         outcome = _outcome(content, str(path))
         target = Path(outcome.plan.archive, outcome.job.job + archive.SUFFIX)
         return outcome._replace(job=record, directory=path.resolve(), archive=target if target.exists() else None)

@@ -33,15 +33,18 @@ class Format(NamedTuple):
     reader: Callable[[Workload, Paths], Reader]
 
 
-def check(sample: int, row: Rows, path: str) -> None:
-    """InvalidRun when what was read as `sample` does not begin as it was generated: the file is another one.
+def check(samples: Samples, rows: Rows, paths: Paths, samples_per_file: int) -> None:
+    """InvalidRun when the first of `samples` does not begin in its row as it was generated: the file is another one.
 
-    Readers check the first sample of a batch, which finds foreign and overwritten files and costs microseconds.
+    One sample of a batch finds foreign and overwritten files and costs microseconds.
     """
+    if not len(samples):
+        return
+    sample, row = int(samples[0]), rows[0]
     expected = content.head(sample * len(row))[: len(row)]
     found = row[: len(expected)].tobytes()
     if found != expected:
         raise InvalidRun(
-            f"{path}: sample {sample} begins with {found.hex()}, expected {expected.hex()}: this is not what was "
-            "generated; remove the dataset's folder and generate it again"
+            f"{paths(sample // samples_per_file)}: sample {sample} begins with {found.hex()}, expected "
+            f"{expected.hex()}: this is not what was generated; remove the dataset's folder and generate it again"
         )

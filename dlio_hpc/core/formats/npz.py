@@ -65,8 +65,7 @@ class Floor:
             with self._files.descriptor(number, tally) as (descriptor, path):
                 offset = DATA_OFFSET + within * self._size
                 tally.read(descriptor, memoryview(row), offset, self._transfer_size, path)
-        if len(samples):
-            check(int(samples[0]), rows[0], self._paths(int(samples[0]) // self._samples_per_file))
+        check(samples, rows, self._paths, self._samples_per_file)
 
     def close(self) -> None:
         self._files.close()
@@ -87,8 +86,7 @@ class Framework:
                 self._last.array = self._load(self._paths(number), tally)
                 self._last.number = number
             row[:] = self._last.array[within].reshape(-1).view(np.uint8)
-        if len(samples):
-            check(int(samples[0]), rows[0], self._paths(int(samples[0]) // self._dataset.samples_per_file))
+        check(samples, rows, self._paths, self._dataset.samples_per_file)
 
     def _load(self, path: str, tally: Tally) -> Any:
         before = tally.bytes_read
