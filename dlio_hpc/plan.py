@@ -9,17 +9,17 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc import __version__, document, units
+from dlio_hpc import __version__, combinations, document, units
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.site import Site
 from dlio_hpc.site import resolved as resolved_site
-from dlio_hpc.workload import Dataset, Workload, shrunk
+from dlio_hpc.workload import LEVEL, TENSORFLOW_BUFFER, Chunk, Dataset, Workload, shrunk
 
 Generate = Literal["auto", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
 
 # Part of every fingerprint: raise it when the generator writes other bytes for the same geometry.
-_CONTENT = 1
+_CONTENT = 2
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,7 +31,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     workload: Workload
     dataset: str
     fingerprint: str
-    checkpoints: str | None
+    outputs: str
     steps_per_epoch: int
     samples: int
     bytes: int
@@ -122,34 +122,64 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
 
 def resolved(workload: Workload) -> Workload:
     """The workload with the defaults that depend on other keys written out."""
-    reader, sample, checkpoint = workload.reader, workload.dataset.sample, workload.checkpoint
+    reader, dataset, checkpoint = workload.reader, workload.dataset, workload.checkpoint
     if checkpoint is not None and checkpoint.model_bytes is None:
         checkpoint = structs.replace(checkpoint, files=checkpoint.sizes)
+    sample = dataset.sample
     if sample.shape is not None:
         sample = structs.replace(sample, dtype=sample.array_dtype)
-    transfer_size = reader.transfer_size
-    if reader.mode == "floor" and workload.dataset.format != "null":
-        transfer_size = units.Size(min(transfer_size or sample.size, sample.size))
     return structs.replace(
         workload,
-        dataset=structs.replace(workload.dataset, sample=sample),
+        dataset=structs.replace(
+            dataset,
+            sample=sample,
+            chunk=Chunk(shape=dataset.chunk_shape) if dataset.is_chunked else None,
+            level=(LEVEL if dataset.level is None else dataset.level) if dataset.compression == "gzip" else None,
+            side_files=tuple(structs.replace(side, size=units.Size(side.file_size)) for side in dataset.side_files),
+        ),
         checkpoint=checkpoint,
-        reader=structs.replace(reader, prefetch=reader.batches_ahead, transfer_size=transfer_size),
+        reader=structs.replace(
+            reader,
+            prefetch=reader.batches_ahead,
+            transfer_size=_transfer_size(workload),
+            verify=dataset.format == "tfrecord" and reader.verifies,
+        ),
     )
 
 
-def share(samples: int, ranks: int, rank: int) -> tuple[int, int]:
-    """The half-open range of an epoch's positions that `rank` reads; sizes differ by one sample at most."""
-    return rank * samples // ranks, (rank + 1) * samples // ranks
+def _transfer_size(workload: Workload) -> units.Size | None:
+    """Bytes a request; None where a library chooses."""
+    dataset, reader = workload.dataset, workload.reader
+    if reader.transfer_size is not None or dataset.format == "null" or reader.access == "collective":
+        return reader.transfer_size
+    if reader.mode == "framework":
+        return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
+    if dataset.format == "npz" and dataset.compression != "none":
+        return units.Size(1 << 20)
+    size = dataset.sample_bytes
+    return units.Size(-(-size // combinations.BLOCK) * combinations.BLOCK if reader.direct else size)
+
+
+def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
+    """The half-open range of an epoch's positions that `rank` reads."""
+    if not workload.reader.shard:
+        return 0, workload.dataset.samples
+    return share(workload.dataset.samples, ranks, (rank + ranks_per_node * workload.reader.shift) % ranks)
+
+
+def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
+    """The half-open range of `count` things that are `rank`'s; sizes differ by one at most."""
+    return rank * count // ranks, (rank + 1) * count // ranks
 
 
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
     """Steps of every rank in every epoch; a rank whose share ends sooner does the last one with a short batch."""
     samples, batch = workload.dataset.samples, workload.reader.batch_size
+    readers = ranks if workload.reader.shard else 1
     if workload.reader.drop_last:
-        whole = samples // ranks // batch
+        whole = samples // readers // batch
     else:
-        largest_share = -(-samples // ranks)
+        largest_share = -(-samples // readers)
         whole = -(-largest_share // batch)
     return min(whole, workload.train.steps or whole)
 
@@ -157,18 +187,31 @@ def steps_per_epoch(workload: Workload, ranks: int) -> int:
 def samples_per_epoch(workload: Workload, ranks: int) -> int:
     """Samples that all ranks together read in one epoch."""
     most = steps_per_epoch(workload, ranks) * workload.reader.batch_size
+    if not workload.reader.shard:
+        return ranks * min(workload.dataset.samples, most)
     small, larger = divmod(workload.dataset.samples, ranks)
     return larger * min(small + 1, most) + (ranks - larger) * min(small, most)
 
 
+def _bytes(workload: Workload, ranks: int, samples: int) -> int:
+    """What `samples` in all steps bring from storage, before compression; on the way to memory everything once."""
+    if workload.dataset.format == "null":
+        return 0
+    if workload.reader.load == "memory":
+        samples = workload.dataset.samples * (1 if workload.reader.shard else ranks)
+    return samples * workload.dataset.sample_bytes
+
+
 def fingerprint(dataset: Dataset) -> str:
     """Twelve hexadecimal digits that two datasets share exactly when one can stand for the other."""
-    return hashlib.sha256(document.encode((_CONTENT, dataset))).hexdigest()[:12]
+    side_files = [(side.name, side.file_size) for side in dataset.side_files if side.access == "read"]
+    stored = structs.replace(dataset, side_files=())
+    return hashlib.sha256(document.encode((_CONTENT, stored, side_files))).hexdigest()[:12]
 
 
 def dataset_name(dataset: Dataset) -> str:
     """The dataset's folder below the data directory: its geometry for people, its fingerprint for us."""
-    sample = units.format_size(dataset.sample.size).replace(" ", "")
+    sample = units.format_size(dataset.sample_bytes).replace(" ", "")
     return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{fingerprint(dataset)}"
 
 
@@ -199,8 +242,11 @@ def _notes(workload: Workload, request: Request, ranks: int) -> list[str]:
         notes.append(
             f"train.steps: the dataset ends after {steps_per_epoch(workload, ranks)} of {steps} steps an epoch"
         )
-    if reader.transfer_size is not None and reader.transfer_size > dataset.sample.size:
-        notes.append(f"reader.transfer_size: a request ends with its sample, after {dataset.sample.size} bytes")
+    batch_bytes = dataset.sample_bytes * reader.batch_size
+    if reader.mode == "floor" and (reader.transfer_size or 0) > batch_bytes and reader.access == "independent":
+        notes.append(f"reader.transfer_size: a request ends with its batch, after {batch_bytes} bytes")
+    if reader.shift and request.nodes == 1:
+        notes.append("reader.shift: on one node there is nothing that another one wrote")
     return notes
 
 
@@ -219,7 +265,7 @@ def _absolute(path: Path) -> str:
 
 
 def _runs(workload: Workload, ranks: int, data: str, job: str, request: Request) -> tuple[Run, ...]:
-    has_files = workload.dataset.format != "null"
+    has_files = workload.dataset.is_stored
     if request.generate == "only" and not has_files:
         raise ConfigError("--generate only: the null format has no data to generate")
     kinds: list[tuple[Kind, str]] = []
@@ -251,8 +297,10 @@ def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, dat
         workload=workload,
         dataset=os.path.join(data, dataset_name(dataset)),
         fingerprint=fingerprint(dataset),
-        checkpoints=os.path.join(data, f"checkpoints-{job}") if workload.checkpoint and kind != "generate" else None,
+        outputs=os.path.join(data, f"outputs-{job}"),
         steps_per_epoch=0 if kind == "generate" else steps,
         samples=samples,
-        bytes=0 if dataset.format == "null" else samples * dataset.sample.size,
+        bytes=dataset.samples * dataset.sample_bytes * (dataset.format != "null")
+        if kind == "generate"
+        else _bytes(workload, ranks, samples),
     )

@@ -36,6 +36,19 @@ class CheckpointSummary(Struct, frozen=True):
     read_MBps: float | None
 
 
+class SideFilesSummary(Struct, frozen=True):
+    """Requests beside the samples, of all ranks; time_s: in them, mean over ranks. None of it is in bytes_read, but
+    what is due in a step or an epoch's begin is part of that step's wait.
+    """
+
+    opens: int
+    reads: int
+    writes: int
+    bytes_read: int
+    bytes_written: int
+    time_s: float
+
+
 class Epoch(Struct, frozen=True):
     """wait_s, compute_s, sync_s and checkpoint_s are means over ranks of the epoch's total; they add up to wall_s.
     storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell.
@@ -67,7 +80,8 @@ class Summary(Struct, frozen=True):
 
     samples_left_out: of the dataset, in all epochs: dropped by drop_last or beyond train.steps.
     bytes_read: sample bytes where they arrived. overhead_bytes_read: what formats read beside them (headers).
-    compute_asked_s: mean asked of a step. read_latency_s: None when there was no read.
+    compute_asked_s: mean asked of a step. read_latency_s, io_time_s: None when no read was timed (TensorFlow's own).
+    reads: requests to the system. preprocess_s: of threads, in all, mean over ranks.
     au = compute / (compute + wait). au_mlperf = asked compute / running time, without each epoch's first step;
     None when an epoch has one step only.
     """
@@ -83,7 +97,7 @@ class Summary(Struct, frozen=True):
     read_MBps: float
     au: float | None
     au_mlperf: float | None
-    io_time_s: float
+    io_time_s: float | None
     io_hidden_fraction: float | None
     opens: int
     reads: int
@@ -94,10 +108,12 @@ class Summary(Struct, frozen=True):
     compute_asked_s: float
     slowest_rank: SlowestRank
     checkpoint: CheckpointSummary | None = None
+    preprocess_s: float = 0.0
+    side_files: SideFilesSummary | None = None
 
 
 class DatasetFacts(Struct, frozen=True):
-    """What was read or generated. bytes: the samples' payload, which one epoch over the whole dataset brings."""
+    """What was read or generated. bytes: the samples' payload before compression, of the whole dataset."""
 
     path: str
     fingerprint: str
@@ -119,7 +135,7 @@ class Generated(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """One run."""
+    """One run. hints: what MPI-IO worked with."""
 
     run: str
     kind: Literal["generate", "warmup", "measure"]
@@ -135,6 +151,7 @@ class Result(Struct, frozen=True):
     epochs: list[Epoch]
     summary: Summary | None
     generated: Generated | None = None
+    hints: dict[str, str] = {}
     faults: list[str] = []
     schema: Literal[1] = 1
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, shipped, units
+from dlio_hpc import combinations, document, shipped, units
 from dlio_hpc.errors import ConfigError
 
 # No count is larger than what a double holds exactly; timelines and JSON readers count on that.
@@ -15,21 +15,36 @@ Natural = Annotated[int, Meta(ge=0, le=2**53)]
 # Letters of an override that an error message repeats.
 _SHOWN = 100
 
+# Bytes of one value in a CSV file, with its comma: "0.1234567,".
+CSV_VALUE = 10
+# gzip's level where none is given; the DLIO paper found it best (Figs. 11, 12).
+LEVEL = 4
+# What tf.data reads at once unless told otherwise.
+TENSORFLOW_BUFFER = 256 << 10
+
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 
 
 class Sample(Struct, frozen=True, forbid_unknown_fields=True):
-    """One sample's payload: an array (`shape` of `dtype`) or so many `bytes`."""
+    """One sample's payload: an array (`shape` of `dtype`) or so many `bytes`.
+
+    `stdev`: sizes are spread normally around `bytes` (drawn from `seed`, within six stdevs and never below 1); they
+    are drawn in pairs, one as much above as the other is below, so that a file's size is known without adding up.
+    """
 
     shape: tuple[Positive, ...] | None = None
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
     bytes: units.Size | None = None
+    stdev: units.Size | None = None
+    seed: Natural = 0
 
     def __post_init__(self) -> None:
         if (self.shape is None) == (self.bytes is None):
             raise ValueError("give either shape (with dtype) or bytes, and null for the other")
         if self.bytes is not None and (self.bytes < 1 or self.dtype is not None):
             raise ValueError("bytes must be at least 1 and goes without dtype")
+        if self.stdev is not None and (self.bytes is None or not 1 <= self.stdev <= 2**40):
+            raise ValueError("stdev (1 byte to 1 TiB) goes with bytes, which it spreads")
 
     @property
     def array_shape(self) -> tuple[int, ...]:
@@ -41,77 +56,180 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def size(self) -> int:
-        """Payload bytes of one sample."""
+        """Bytes of one sample in memory; with `stdev` the mean."""
         return math.prod(self.array_shape) * ITEM_BYTES[self.array_dtype]
+
+    @property
+    def largest(self) -> int:
+        """Bytes that no sample exceeds."""
+        return self.size + min(self.size - 1, 6 * (self.stdev or 0))
+
+
+class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
+    """HDF5's unit of storage and of compression: so many `bytes` (at most) of neighbouring values, or a `shape`."""
+
+    bytes: units.Size | None = None
+    shape: tuple[Positive, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.bytes is None) == (self.shape is None):
+            raise ValueError("give either bytes or shape")
+
+
+class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """Small requests beside the samples: each time `count` of them, of `bytes` each, by all ranks or rank 0.
+
+    A file that is read lies with the dataset, has `size` bytes (null: bytes x count) and is shared; one that is
+    written belongs to its rank. `random`: anywhere in the file, not one after the other.
+    """
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
+    bytes: units.Size
+    count: Positive = 1
+    access: Literal["read", "write"] = "read"
+    when: Literal["start", "epoch", "step", "end"] = "start"
+    by: Literal["all", "root"] = "all"
+    size: units.Size | None = None
+    random: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bytes < 1 or (self.size is not None and self.size < self.bytes):
+            raise ValueError("bytes must be at least 1, and size (the whole file) no less than that")
+
+    @property
+    def file_size(self) -> int:
+        return self.bytes * self.count if self.size is None else self.size
 
 
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    """What lies on the storage. Two datasets that are equal here are interchangeable."""
+    """What lies on the storage. `chunk` is HDF5's; `compression` HDF5's or (gzip) NumPy's; `level` null: 4.
 
-    format: Literal["npz", "null"]
+    `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do.
+    """
+
+    format: Literal["tfrecord", "hdf5", "npz", "csv", "null"]
     files: Positive
     samples_per_file: Positive
     sample: Sample
     layout: Literal["multi", "shared"] = "multi"
+    chunk: Chunk | None = None
+    compression: Literal["none", "gzip", "lzf"] = "none"
+    level: Annotated[int, Meta(ge=0, le=9)] | None = None
+    random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
+    side_files: tuple[SideFile, ...] = ()
 
     def __post_init__(self) -> None:
-        if self.layout == "shared" and self.files != 1:
-            raise ValueError(f"layout: shared means one file, found files: {self.files}")
-        if self.samples > 2**53 or self.size >= 2**63:
-            raise ValueError("no storage holds so much: at most 2^53 samples, less than 2^63 bytes")
+        combinations.check_dataset(self)
 
     @property
     def samples(self) -> int:
         return self.files * self.samples_per_file
 
     @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample in its file before compression: CSV holds text, the others what is in memory."""
+        return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
+
+    @property
     def size(self) -> int:
-        """Payload bytes of the whole dataset; the formats' own headers come on top."""
-        return self.samples * self.sample.size
+        """Payload bytes of the whole dataset before compression; the formats' own headers come on top."""
+        return self.samples * self.sample_bytes
+
+    @property
+    def array_shape(self) -> tuple[int, ...]:
+        """The array that a file holds: samples by values, or one row of bytes when samples differ in size (in the mean,
+        where each file has one sample).
+        """
+        if self.sample.stdev is not None:
+            return (self.samples_per_file * self.sample.size,)
+        return (self.samples_per_file, *self.sample.array_shape)
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...] | None:
+        """HDF5's chunk of that array; None: contiguous. A filter needs chunks: a sample each unless told."""
+        if self.chunk is None:
+            if self.compression == "none":
+                return None
+            return _chunk_of(self.array_shape, math.prod(self.sample.array_shape))
+        if self.chunk.shape is not None:
+            return self.chunk.shape
+        return _chunk_of(self.array_shape, (self.chunk.bytes or 0) // ITEM_BYTES[self.sample.array_dtype])
+
+    @property
+    def is_chunked(self) -> bool:
+        return self.format == "hdf5" and self.chunk_shape is not None
+
+    @property
+    def is_stored(self) -> bool:
+        """Is there anything to generate?"""
+        return self.format != "null" or any(side.access == "read" for side in self.side_files)
+
+
+def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
+    """The largest chunk of at most `values` that are neighbours in the file; at least one."""
+    chunk = []
+    for extent in reversed(shape):
+        chunk.append(max(1, min(extent, values)))
+        values //= extent
+    return tuple(reversed(chunk))
 
 
 class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
-    """`files`: files in random order. `samples`: samples of a file in random order. Both: any sample next."""
+    """`files`: files in random order. `samples`: samples of a file in random order. Both: any sample next.
+
+    `reseed`: another order in every epoch.
+    """
 
     files: bool = False
     samples: bool = False
     seed: Natural = 0
+    reseed: bool = True
 
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
-    """How each rank reads. `transfer_size` null: a request a sample. `prefetch` null: twice the read threads;
-    0: the training loop reads its batch itself.
+    """How each rank reads.
+
+    `interleave`: so many files in turn, a sample of each, as tf.data's interleave does.
+    `transfer_size` null: a request a sample (TFRecord in framework mode: 256 KiB, TensorFlow's default).
+    `prefetch` null: twice the read threads; 0: the training loop reads its batch itself.
+    `preprocess_time`: seconds a sample, on `preprocess_threads`, before the batch is ready.
+    `shard` false: every rank reads the whole dataset. `verify`: check TFRecord's checksums; null: in framework mode,
+    as TensorFlow does. `direct`: O_DIRECT. `drop_cache`: let the kernel forget what was generated, and before every
+    epoch what it will read. `shift`: read the share of the next node, as IOR -C does. `hints`: MPI-IO's.
+    `worker_start`: how PyTorch's workers come to be.
     """
 
-    loader: Literal["native"] = "native"
+    loader: Literal["native", "tensorflow", "pytorch"] = "native"
     mode: Literal["floor", "framework"] = "floor"
-    access: Literal["independent"] = "independent"
-    load: Literal["on_demand"] = "on_demand"
+    access: Literal["independent", "collective"] = "independent"
+    load: Literal["on_demand", "memory"] = "on_demand"
     batch_size: Positive = 1
+    interleave: Positive = 1
     transfer_size: units.Size | None = None
     read_threads: Positive = 1
     prefetch: Natural | None = None
+    preprocess_time: units.Seconds = units.Seconds(0)
+    preprocess_threads: Positive = 1
     shuffle: Shuffle = Shuffle()
     drop_last: bool = False
+    shard: bool = True
+    verify: bool | None = None
+    direct: bool = False
+    drop_cache: bool = False
+    shift: bool = False
+    hints: dict[str, str] = {}
+    worker_start: Literal["fork", "spawn"] = "fork"
 
     def __post_init__(self) -> None:
-        if self.transfer_size is not None and self.transfer_size < 1:
-            raise ValueError("transfer_size must be at least 1 byte")
-        if self.batch_size * (self.batches_ahead + 1) > 2**31:
-            raise ValueError("batch_size x (prefetch + 1) samples do not fit in any node's memory")
-        if self.transfer_size is not None and self.mode == "framework":
-            raise ValueError("transfer_size goes with mode: floor; in mode: framework NumPy chooses its requests")
-        if self.prefetch == 0 and self.read_threads > 1:
-            raise ValueError("prefetch: 0 leaves reading to the training loop; set read_threads: 1 or prefetch: null")
-        if self.prefetch and self.prefetch < self.read_threads:
-            raise ValueError(
-                f"prefetch: {self.prefetch} batches would leave some of {self.read_threads} read_threads idle; "
-                f"set prefetch to at least {self.read_threads}, or to null"
-            )
+        combinations.check_reader(self)
 
     @property
     def batches_ahead(self) -> int:
         return 2 * self.read_threads if self.prefetch is None else self.prefetch
+
+    @property
+    def verifies(self) -> bool:
+        return self.mode == "framework" if self.verify is None else self.verify
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
@@ -196,8 +314,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("name must not be empty")
-        if self.dataset.format == "null" and self.reader.transfer_size is not None:
-            raise ValueError("reader.transfer_size: the null format makes no requests; leave it null")
+        combinations.check_workload(self)
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
@@ -214,10 +331,14 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
 
 
 def _spell_out(data: dict[str, Any]) -> None:
-    """The short forms that a person may write: `format: null` and `time: 0.1`."""
+    """The short forms that a person may write: `format: null`, `chunk: 64 KiB` and `time: 0.1`."""
     dataset, compute = data.get("dataset"), data.get("compute")
-    if isinstance(dataset, dict) and "format" in dataset and dataset["format"] is None:
-        dataset["format"] = "null"  # the unquoted word null is YAML's own
+    if isinstance(dataset, dict):
+        if "format" in dataset and dataset["format"] is None:
+            dataset["format"] = "null"  # the unquoted word null is YAML's own
+        chunk = dataset.get("chunk")
+        if chunk is not None and not isinstance(chunk, dict):
+            dataset["chunk"] = {"shape" if isinstance(chunk, list) else "bytes": chunk}
     if isinstance(compute, dict) and "time" in compute and not isinstance(compute["time"], dict):
         compute["time"] = {"mean": compute["time"]}
 
@@ -245,9 +366,9 @@ def shrunk(workload: Workload, size: int, ranks: int) -> Workload:
     `ranks` also fewer samples in each; samples keep their size and shape.
     """
     dataset = workload.dataset
-    wanted = size // dataset.sample.size
+    wanted = size // dataset.sample_bytes
     if wanted < 1:
-        least = units.format_size(dataset.sample.size)
+        least = units.format_size(dataset.sample_bytes)
         raise ConfigError(f"--dataset-size {units.format_size(size)} holds no sample; one sample is {least}")
     files = min(dataset.files, max(wanted // dataset.samples_per_file, min(ranks, wanted)))
     samples_per_file = min(dataset.samples_per_file, wanted // files)

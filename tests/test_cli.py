@@ -65,7 +65,7 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
     ("arguments", "message"),
     [
         (("dlio-submit",), "Missing argument 'WORKLOAD'"),
-        (("dlio-submit", "absent"), "no workload 'absent'; give a YAML file or one of: demo, null"),
+        (("dlio-submit", "absent"), "no workload 'absent'; give a YAML file or one of: candle, climate,"),
         (("dlio-submit", "absent.yaml"), "cannot read absent.yaml"),
         (("dlio-submit", "demo", "-s", "absent"), "no site 'absent'; give a YAML file or one of: local"),
         (("dlio-submit", "demo", "--nonsense"), "No such option"),
@@ -73,7 +73,10 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
         (("dlio-submit", "demo", "-s", "local", "-N", "2"), "--nodes 2: site local has 1 at most"),
         (("dlio-submit", "demo", "-t", "never"), "expected a time limit such as 30 (minutes)"),
         (("dlio-submit", "demo", "--dataset-size", "3 B"), "holds no sample; one sample is 1 MiB"),
-        (("dlio-submit", "demo", "-S", "dataset.format=hdf9"), "dataset.format: found 'hdf9'; use one of: npz, null"),
+        (
+            ("dlio-submit", "demo", "-S", "dataset.format=hdf9"),
+            "dataset.format: found 'hdf9'; use one of: csv, hdf5, npz, null, tfrecord",
+        ),
         (("dlio-submit", "demo", "-S", "reader.batchsize=3"), "did you mean 'batch_size'?"),
         (("dlio-submit", "demo", "--generate", "perhaps"), "'auto', 'only', 'never'"),
         (("dlio-hpc", "nonsense"), "No such command 'nonsense'"),
@@ -197,7 +200,7 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
         (("-S", "train.steps=99"), "train.steps: the dataset ends after 2 of 99 steps an epoch"),
         (
             ("-S", "reader.transfer_size=1MiB"),
-            "reader.transfer_size: a request ends with its sample, after 12000 bytes",
+            "reader.transfer_size: a request ends with its batch, after 48000 bytes",
         ),
     ):
         done = run("dlio-submit", small, "-s", "local", *options, "-o", "runs")

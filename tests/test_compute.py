@@ -2,14 +2,16 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from dlio_hpc import units
 from dlio_hpc.core import compute
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.workload import Compute, ComputeTime, load
+from dlio_hpc.workload import Compute, ComputeTime, Reader, load
 from tests.conftest import Run
 
 
@@ -102,10 +104,19 @@ def test_a_time_may_be_a_number_or_a_spread() -> None:
 
 def test_spinning_is_refused_where_it_would_starve_somebody(run: Run, small: Path) -> None:
     cores = len(os.sched_getaffinity(0))
-    compute.check_cores(Compute(mode="sleep"), 1000, 10)
-    compute.check_cores(Compute(mode="spin"), 1, cores - 1)
+
+    def check(mode: str, ranks: int, threads: int, **keys: Any) -> None:
+        reader = Reader(read_threads=threads, **keys)
+        made = replace(load("demo"), compute=Compute(mode=mode), reader=reader)  # type: ignore[arg-type]
+        compute.check_cores(made, ranks)
+
+    check("sleep", 1000, 10)
+    check("spin", 1, cores - 1)
+    check("spin", cores, 1, prefetch=0)
     with pytest.raises(ConfigError, match=f"{cores + 1} in all; there are {cores}"):
-        compute.check_cores(Compute(mode="spin"), 1, cores)
+        check("spin", 1, cores)
+    with pytest.raises(ConfigError, match=f"{cores + 3} in all"):
+        check("spin", 1, cores - 1, preprocess_threads=3, preprocess_time=1e-3)
     done = run("dlio-submit", small, "--ppn", cores, "-S", "compute.mode=spin", "--wait", "--json")
     assert done.code == 2
     assert "Use mode: sleep, or fewer ranks or threads" in done.err

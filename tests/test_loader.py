@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc import plan, units
-from dlio_hpc.core.formats.format import Rows, Samples
+from dlio_hpc.core.content import Rows
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.order import Order
+from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
@@ -53,11 +54,11 @@ def _workload(samples: int, reader: Reader) -> Workload:
 def test_batches_come_in_order_and_each_sample_once(
     samples: int, ranks: int, batch: int, threads: int, ahead: int
 ) -> None:
-    threads = 1 if ahead == 0 else min(threads, ahead)
+    threads = min(threads, ahead) if ahead else threads
     keys = Reader(batch_size=batch, read_threads=threads, prefetch=ahead, shuffle=Shuffle(True, True, 1))
     made = _workload(samples, keys)
     steps = plan.steps_per_epoch(made, ranks)
-    order = Order(made.dataset, keys.shuffle, 0)
+    order = Order(made.dataset, keys, 0)
     seen: list[int] = []
     for rank in range(ranks):
         first, last = plan.share(samples, ranks, rank)
@@ -76,7 +77,7 @@ def test_threads_read_ahead_of_the_loop_and_no_further() -> None:
     reader = _Counting()
     made = _workload(100, Reader(batch_size=1, read_threads=2, prefetch=3))
     loader = NativeLoader(made, reader, 1000)
-    batches = loader.epoch(Order(made.dataset, Shuffle(), 0), 0, 100, 100)
+    batches = loader.epoch(Order(made.dataset, made.reader, 0), 0, 100, 100)
     next(batches)
     deadline = time.monotonic() + 10
     while len(reader.calls) < 4 and time.monotonic() < deadline:
@@ -91,7 +92,7 @@ def test_a_reader_threads_fault_reaches_the_loop() -> None:
     made = _workload(20, Reader(read_threads=2))
     loader = NativeLoader(made, _Counting(fail_at=7), 20)
     with pytest.raises(InvalidRun, match="cannot"):
-        list(loader.epoch(Order(made.dataset, Shuffle(), 0), 0, 20, 20))
+        list(loader.epoch(Order(made.dataset, made.reader, 0), 0, 20, 20))
     loader.close()
 
 
@@ -99,7 +100,7 @@ def test_a_reader_threads_fault_reaches_the_loop() -> None:
 def test_long_epochs_are_ordered_stretch_by_stretch(batch: int) -> None:
     made = _workload(50_000, Reader(batch_size=batch, read_threads=2, shuffle=Shuffle(True, True, 1)))
     loader = NativeLoader(made, _Counting(), 50_000)
-    order = Order(made.dataset, made.reader.shuffle, 0)
+    order = Order(made.dataset, made.reader, 0)
     steps = plan.steps_per_epoch(made, 2)
     got = [rows.view(np.uint64)[:, 0].copy() for rows, _ in loader.epoch(order, 0, 25_000, steps)]
     loader.close()

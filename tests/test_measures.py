@@ -55,11 +55,11 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
         for number in range(4):
             start = 100 + 5.0 * number
             steps[rank, number // 2, number % 2] = [start, start + wait, start + wait + 3, start + 5, 4, 40, 3]
-    totals = np.array([[3, 0, 2.0, 1.0, 2.0, 0.5], [4, 8, 4.0, 0.5, 6.0, 1.5]])
+    totals = np.array([[3, 0, 4, 1.5, 4, 2.0, 1.0, 2.0, 0.5], [4, 8, 4, 2.5, 4, 4.0, 0.5, 6.0, 1.5]])
     histogram = np.array([measures.histogram(np.full(4, 0.5)), measures.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
     fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 7))
-    merged = Merged(hosts, np.zeros((2, 1)), steps, histogram, totals, fetched, saved)
+    merged = Merged(hosts, np.zeros((2, 1)), steps, histogram, totals, fetched, saved, np.zeros((2, 6)))
     run = make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1]
     told = merge.summary(merged, run)
     assert (told.samples, told.steps, told.bytes_read, told.opens, told.reads) == (32, 4, 320, 7, 8)
@@ -68,6 +68,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     assert told.au == pytest.approx(24 / (24 + 12))
     assert told.au_mlperf == pytest.approx(3 * 2 / 10), "one step of five seconds counts in each epoch"
     assert told.io_time_s == 3
+    assert told.preprocess_s == 2
     assert told.io_hidden_fraction == pytest.approx(1.5 / 6)
     assert (told.wait_s.mean, told.wait_s.max, told.sync_s.mean) == (1.5, 2, 0.5)
     assert told.read_latency_s is not None
@@ -89,7 +90,7 @@ def test_checkpoints_with_known_figures() -> None:
     saved[0] = [[0, 1, 2.5, 1, 1, 0, 4e6], [0, 2, 2.5, 1, 1, 0, 4e6]]
     saved[1] = [[0, 1, 2.5, 0, 0, 0, 0], [0, 2, 2.5, 0, 0, 0, 0]]
     hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
-    merged = Merged(hosts, np.zeros((2, 1)), steps, none, np.zeros((2, 6)), np.zeros((2, 1)), saved)
+    merged = Merged(hosts, np.zeros((2, 1)), steps, none, np.zeros((2, 9)), np.zeros((2, 1)), saved, np.zeros((2, 6)))
     (epoch,) = merge.epochs(merged)
     assert (epoch.wall_s, epoch.checkpoint_s) == (10.5, 5)
     assert epoch.wait_s + epoch.compute_s + epoch.sync_s + epoch.checkpoint_s == epoch.wall_s

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.core.order import Order, mix, permute
-from dlio_hpc.workload import Dataset, Sample, Shuffle
+from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
 
 
 def _dataset(files: int, samples_per_file: int) -> Dataset:
@@ -19,7 +19,7 @@ _SHUFFLES = [Shuffle(files, samples, 3) for files in (False, True) for samples i
 
 @given(st.integers(1, 40), st.integers(1, 40), st.sampled_from(_SHUFFLES), st.integers(0, 5))
 def test_every_order_has_each_sample_once(files: int, per_file: int, shuffle: Shuffle, epoch: int) -> None:
-    order = Order(_dataset(files, per_file), shuffle, epoch).samples(0, files * per_file)
+    order = Order(_dataset(files, per_file), Reader(shuffle=shuffle), epoch).samples(0, files * per_file)
     assert sorted(order.tolist()) == list(range(files * per_file))
 
 
@@ -32,7 +32,7 @@ def test_permute_is_a_bijection_of_any_size(count: int, seed: int) -> None:
 
 @given(st.sampled_from(_SHUFFLES), st.integers(0, 119), st.integers(0, 120))
 def test_any_rank_knows_any_stretch(shuffle: Shuffle, first: int, last: int) -> None:
-    order = Order(_dataset(12, 10), shuffle, 1)
+    order = Order(_dataset(12, 10), Reader(shuffle=shuffle), 1)
     whole = order.samples(0, 120).tolist()
     assert order.samples(first, max(first, last)).tolist() == whole[first : max(first, last)]
 
@@ -40,7 +40,7 @@ def test_any_rank_knows_any_stretch(shuffle: Shuffle, first: int, last: int) -> 
 def test_what_each_kind_of_shuffle_does() -> None:
     dataset = _dataset(30, 20)
     by_file = {
-        (shuffle.files, shuffle.samples): Order(dataset, shuffle, 0).samples(0, 600).reshape(30, 20)
+        (shuffle.files, shuffle.samples): Order(dataset, Reader(shuffle=shuffle), 0).samples(0, 600).reshape(30, 20)
         for shuffle in _SHUFFLES
     }
     plain = np.arange(600).reshape(30, 20)
@@ -58,7 +58,8 @@ def test_what_each_kind_of_shuffle_does() -> None:
 
 def test_seeds_and_epochs_give_other_orders_and_machines_the_same() -> None:
     def first(seed: int, epoch: int) -> list[int]:
-        return [int(n) for n in Order(_dataset(1000, 1000), Shuffle(True, True, seed), epoch).samples(0, 8)]
+        keys = Reader(shuffle=Shuffle(True, True, seed))
+        return [int(n) for n in Order(_dataset(1000, 1000), keys, epoch).samples(0, 8)]
 
     assert first(42, 0) == first(42, 0)
     assert len({tuple(first(seed, epoch)) for seed in range(20) for epoch in range(20)}) == 400
@@ -68,7 +69,7 @@ def test_seeds_and_epochs_give_other_orders_and_machines_the_same() -> None:
 
 @pytest.mark.parametrize("count", [2**16, 70_001, 1_000_000])
 def test_places_are_uniform_and_neighbours_unrelated(count: int) -> None:
-    order = Order(_dataset(1, count), Shuffle(True, True, 1), 0).samples(0, count).astype(float)
+    order = Order(_dataset(1, count), Reader(shuffle=Shuffle(True, True, 1)), 0).samples(0, count).astype(float)
     cells, _, _ = np.histogram2d(np.arange(count), order, bins=64, range=[[0, count], [0, count]])
     expected = count / 64**2
     chi2 = float(((cells - expected) ** 2 / expected).sum()) / (63 * 63)
@@ -80,10 +81,11 @@ def test_a_billion_samples_take_no_memory_and_no_time_of_set_up() -> None:
     program = """
 import resource, time
 from dlio_hpc.core.order import Order
-from dlio_hpc.workload import Dataset, Sample, Shuffle
-Order(Dataset("npz", 1, 1000, Sample(shape=(1,))), Shuffle(True, True, 1), 0).samples(0, 64)
+from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
+keys = Reader(shuffle=Shuffle(True, True, 1))
+Order(Dataset("npz", 1, 1000, Sample(shape=(1,))), keys, 0).samples(0, 64)
 before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
-order = Order(Dataset("npz", 10**6, 1000, Sample(shape=(1,))), Shuffle(True, True, 1), 3)
+order = Order(Dataset("npz", 10**6, 1000, Sample(shape=(1,))), keys, 3)
 assert len(set(order.samples(10**9 - 64, 10**9).tolist())) == 64
 took = time.process_time() - started
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, took)
@@ -93,3 +95,33 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, took)
     ).stdout.split()
     assert int(kilobytes) < 50_000
     assert float(seconds) < 0.1
+
+
+@given(files=st.integers(1, 30), per_file=st.integers(1, 12), interleave=st.integers(2, 9), shuffled=st.booleans())
+def test_files_are_taken_in_turn(files: int, per_file: int, interleave: int, shuffled: bool) -> None:
+    keys = Reader(interleave=interleave, shuffle=Shuffle(files=shuffled, seed=5))
+    order = Order(_dataset(files, per_file), keys, 0).samples(0, files * per_file)
+    assert sorted(order.tolist()) == list(range(files * per_file))
+    turns = (order // per_file).tolist()
+    at_once = min(interleave, files)
+    assert len(set(turns[:at_once])) == at_once
+    assert turns[: at_once * per_file] == turns[:at_once] * per_file, "each of them in every turn"
+    assert (order[: at_once * per_file] % per_file).tolist() == sorted(list(range(per_file)) * at_once)
+
+
+def test_seeding_once_gives_every_epoch_the_same_order() -> None:
+    def epochs(reseed: bool) -> set[tuple[int, ...]]:
+        keys = Reader(shuffle=Shuffle(True, True, 1, reseed))
+        return {tuple(Order(_dataset(10, 10), keys, epoch).samples(0, 100).tolist()) for epoch in range(5)}
+
+    assert len(epochs(True)) == 5
+    assert len(epochs(False)) == 1
+
+
+def test_ranks_that_read_everything_do_so_in_orders_of_their_own() -> None:
+    def orders(shard: bool) -> set[tuple[int, ...]]:
+        keys = Reader(shard=shard, shuffle=Shuffle(True, True, 1))
+        return {tuple(Order(_dataset(10, 10), keys, 0, rank).samples(0, 100).tolist()) for rank in range(8)}
+
+    assert len(orders(shard=False)) == 8
+    assert len(orders(shard=True)) == 1

@@ -20,7 +20,7 @@ def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset.format=hdf9", "dataset.format: found 'hdf9'; use one of: npz, null"),
+        ("dataset.format=hdf9", "dataset.format: found 'hdf9'; use one of: csv, hdf5, npz, null, tfrecord"),
         ("reader.batchsize=3", "reader: unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("reader.shuffle.seeds=3", "reader.shuffle: unknown key 'seeds'; did you mean 'seed'?"),
         ("dataset.files=0", "dataset.files: expected `int` >= 1, found 0"),
@@ -85,7 +85,7 @@ def test_a_file_that_is_no_workload(tmp_path: Path) -> None:
         workload.load(str(path))
     with pytest.raises(ConfigError, match="cannot read"):
         workload.load(str(tmp_path / "absent.yaml"))
-    with pytest.raises(ConfigError, match="one of: demo, null"):
+    with pytest.raises(ConfigError, match=r"one of: .*demo, "):
         workload.load("absent")
 
 

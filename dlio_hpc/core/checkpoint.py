@@ -1,7 +1,6 @@
 """Checkpoints: model state written, and read back, while all ranks stand still; timed apart from everything else."""
 
 import os
-import shutil
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +26,7 @@ class Checkpoints:
 
     def __init__(self, run: Run, keys: Checkpoint, rank: int) -> None:
         self._keys = keys
-        self._folder = run.checkpoints or ""
+        self._folder = run.outputs
         self._rank = rank
         self._every = keys.every_steps or run.steps_per_epoch
         self._writes = keys.by == "all" or rank == 0
@@ -67,11 +66,6 @@ class Checkpoints:
         except OSError as fault:
             raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
         return written - started, synced - written
-
-    def remove(self) -> None:
-        """Nothing of them is left after the run."""
-        if self._writes:
-            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def _read_back(path: str, size: int) -> float:

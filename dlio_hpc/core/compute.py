@@ -9,7 +9,7 @@ import numpy as np
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.measures import Floats
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.workload import Compute, ComputeTime
+from dlio_hpc.workload import ComputeTime, Workload
 
 # A sleep wakes up late by the timer's slack; the last bit is waited for in zero-length sleeps, which give way to
 # other threads each time.
@@ -46,18 +46,22 @@ def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
     return np.full(steps, float(wanted.mean))
 
 
-def check_cores(compute: Compute, ranks_on_node: int, threads: int) -> None:
-    """ConfigError when spinning ranks would take the cores from their reader threads or from each other.
+def check_cores(workload: Workload, ranks_on_node: int) -> None:
+    """ConfigError when spinning ranks would take the cores from their threads or from each other.
 
     A rank that the launcher bound to some of the cores has those for itself; otherwise all share all.
     """
-    if compute.mode != "spin":
+    if workload.compute.mode != "spin":
         return
+    keys = workload.reader
+    threads = keys.read_threads if keys.batches_ahead else 0
+    if keys.preprocess_time and keys.loader != "pytorch":
+        threads += keys.preprocess_threads
     cores = len(os.sched_getaffinity(0))
     ranks = 1 if cores < (os.cpu_count() or 1) else ranks_on_node
     wanted = ranks * (1 + threads)
     if wanted > cores:
         raise ConfigError(
-            f"compute.mode: spin needs a core for each of {ranks} rank(s) and each of its {threads} reader thread(s), "
-            f"{wanted} in all; there are {cores}. Use mode: sleep, or fewer ranks or threads"
+            f"compute.mode: spin needs a core for each of {ranks} rank(s) and each of its {threads} reader and "
+            f"preprocessing thread(s), {wanted} in all; there are {cores}. Use mode: sleep, or fewer ranks or threads"
         )

@@ -12,7 +12,7 @@ from msgspec import Struct
 from dlio_hpc import document, rundir, units
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Run
-from dlio_hpc.workload import Dataset
+from dlio_hpc.workload import Dataset, SideFile
 
 FINGERPRINT_FILE = "dlio-dataset.json"
 # Headers and directories of the formats, and the file system's own: room beyond the payload.
@@ -31,6 +31,11 @@ class Fingerprint(Struct, frozen=True):
 def file_path(run: Run, number: int) -> str:
     """Names are computed, nobody lists the dataset."""
     return os.path.join(run.dataset, f"{number:08}.{run.workload.dataset.format}")
+
+
+def side_path(run: Run, side: SideFile) -> str:
+    """Where a side file that is read lies."""
+    return os.path.join(run.dataset, f"side-{side.name}")
 
 
 def mark(run: Run, complete: bool) -> None:
@@ -85,17 +90,23 @@ def is_complete(run: Run) -> bool:
             f"the dataset in {folder} does not fit: {differences}. Choose another --data, or remove that folder"
         )
     if found.complete:
-        for number in {0, found.dataset.files - 1}:
-            if not os.path.exists(file_path(run, number)):
-                raise InvalidRun(
-                    f"{file_path(run, number)} is missing; remove the folder {folder} to have it made anew"
-                )
+        for path in _known_paths(run):
+            if not os.path.exists(path):
+                raise InvalidRun(f"{path} is missing; remove the folder {folder} to have it made anew")
     return found.complete
+
+
+def _known_paths(run: Run) -> list[str]:
+    """First and last file, and those beside them."""
+    dataset = run.workload.dataset
+    numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})
+    sides = [side_path(run, side) for side in dataset.side_files if side.access == "read"]
+    return [*(file_path(run, number) for number in numbers), *sides]
 
 
 def require(run: Run) -> None:
     """The dataset lies there whole, or ConfigError says what lies there instead."""
-    if is_complete(run):
+    if not run.workload.dataset.is_stored or is_complete(run):
         return
     folder = Path(run.dataset)
     if _fingerprint(folder) is not None:

@@ -1,69 +1,138 @@
-"""Open files of one rank, shared by its threads: no file is opened more often than the order of samples asks."""
+"""Files read with preadv: opened once for all threads of a rank, every request counted where its bytes arrive."""
 
+import errno
+import mmap
 import os
 import threading
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
+from dlio_hpc.combinations import BLOCK
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
-_MOST = 64
+# Linux takes this many buffers in one preadv (UIO_MAXIOV).
+_MOST_VIEWS = 1024
+
+
+class Request(NamedTuple):
+    """Bytes of file `number` from `offset` on into `views`, one after the other."""
+
+    number: int
+    offset: int
+    views: list[memoryview]
+
+
+class File(NamedTuple):
+    """An open file; its path is for messages."""
+
+    path: str
+    descriptor: int
+
+    def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
+        """Fill `views` from `offset` on, in requests of `transfer_size`; InvalidRun when the file ends too soon."""
+        wanted = sum(map(len, views))
+        done = 0
+        while done < wanted:
+            part = views if wanted <= transfer_size and not done else _window(views, done, transfer_size)
+            done += self._request(part[:_MOST_VIEWS], offset + done, (offset, offset + wanted), tally)
+
+    def read_direct(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
+        """The same past the page cache: whole blocks into an aligned buffer, and from there to `views`."""
+        end = offset + sum(map(len, views))
+        begin, stop = offset // BLOCK * BLOCK, -(-end // BLOCK) * BLOCK
+        block_size = -(-transfer_size // BLOCK) * BLOCK
+        aligned = _aligned_buffer(min(block_size, stop - begin))
+        while begin < end:
+            part = aligned[: min(block_size, stop - begin)]
+            count = self._request([part], begin, (offset, end), tally)
+            first, last = max(begin, offset), min(begin + count, end)
+            _copy(part[first - begin : max(first, last) - begin], views, first - offset)
+            tally.beside(count - max(0, last - first))
+            if last < end and count % BLOCK:
+                raise self._too_short((offset, end))
+            begin += count
+
+    def _request(self, views: list[memoryview], offset: int, wanted: tuple[int, int], tally: Tally) -> int:
+        started = now()
+        try:
+            count = os.preadv(self.descriptor, views, offset)
+        except OSError as fault:
+            raise InfrastructureError(f"cannot read {self.path} at byte {offset}: {fault.strerror}") from fault
+        tally.add(started, count)
+        if not count:
+            raise self._too_short(wanted)
+        return count
+
+    def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
+        return InvalidRun(
+            f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, samples were expected from {wanted[0]} to "
+            f"{wanted[1]}: the file is cut short; remove the dataset's folder and generate it again"
+        )
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+
+def open_file(path: str, direct: bool = False) -> File:
+    """To be read; InvalidRun when it cannot be, ConfigError when the file system has no direct access."""
+    try:
+        return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
+    except OSError as fault:
+        if fault.errno == errno.EINVAL and direct:
+            raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct: false") from fault
+        raise InvalidRun(
+            f"cannot open {path}: {fault.strerror}; was the dataset removed or never generated?"
+        ) from fault
 
 
 class OpenFiles:
-    """The files used last, 64 of them; a file in use stays open."""
+    """Files by number, whose requests are of `transfer_size` bytes."""
 
-    def __init__(self, paths: Callable[[int], str]) -> None:
-        self._paths = paths
-        self._lock = threading.Lock()
-        self._open: OrderedDict[int, _OpenFile] = OrderedDict()
+    def __init__(self, paths: Callable[[int], str], transfer_size: int, direct: bool = False) -> None:
+        self._kept: Kept[File] = Kept(lambda number: open_file(paths(number), direct))
+        self._transfer_size = transfer_size
+        self._direct = direct
 
-    @contextmanager
-    def descriptor(self, number: int, tally: Tally) -> Iterator[tuple[int, str]]:
-        """The descriptor and path of file `number`, valid within the block."""
-        with self._lock:
-            file = self._open.pop(number, None) or _OpenFile(self._paths(number))
-            self._open[number] = file
-            file.users += 1
-        try:
-            yield file.descriptor(tally), file.path
-        finally:
-            with self._lock:
-                file.users -= 1
-                self._evict()
+    def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
+        """All of `requests`."""
+        for number, offset, views in requests:
+            with self._kept.use(number, tally) as file:
+                read = file.read_direct if self._direct else file.read
+                read(views, offset, self._transfer_size, tally)
 
     def close(self) -> None:
         """Close every file; the next use opens it anew."""
-        with self._lock:
-            for file in self._open.values():
-                file.close()
-            self._open.clear()
-
-    def _evict(self) -> None:
-        for number, file in list(self._open.items())[: max(0, len(self._open) - _MOST)]:
-            if not file.users:
-                file.close()
-                del self._open[number]
+        self._kept.close()
 
 
-class _OpenFile:
-    """Opened by the first thread that needs it, while others that need the same one wait and the rest go on."""
+_buffers = threading.local()
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        self.users = 0
-        self._lock = threading.Lock()
-        self._descriptor = -1
 
-    def descriptor(self, tally: Tally) -> int:
-        if self._descriptor < 0:
-            with self._lock:
-                if self._descriptor < 0:
-                    self._descriptor = tally.open(self.path)
-        return self._descriptor
+def _aligned_buffer(size: int) -> memoryview:
+    """This thread's, at least so large, on a page boundary."""
+    if len(getattr(_buffers, "aligned", b"")) < size:
+        _buffers.aligned = memoryview(mmap.mmap(-1, size))
+    aligned: memoryview = _buffers.aligned
+    return aligned
 
-    def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+
+def _window(views: list[memoryview], first: int, size: int) -> list[memoryview]:
+    """The parts of `views` that hold `size` bytes from `first` on, as far as they reach."""
+    window = []
+    for view in views:
+        part = view[max(0, first) : max(0, first + size)] if first < len(view) else view[:0]
+        if len(part):
+            window.append(part)
+        first -= len(view)
+        if first + size <= 0:
+            break
+    return window
+
+
+def _copy(source: memoryview, views: list[memoryview], first: int) -> None:
+    for target in _window(views, first, len(source)):
+        target[:] = source[: len(target)]
+        source = source[len(target) :]

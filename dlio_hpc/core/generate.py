@@ -1,10 +1,11 @@
 """Write the dataset: all ranks, each a contiguous part of the files."""
 
 import os
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from dlio_hpc.core import clock, content, dataset
+from dlio_hpc.core import cache, clock, dataset, sidefiles
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.root import on_root
@@ -49,15 +50,31 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress) -> int:
     """This rank's files; the bytes they have on the file system."""
     layout = run.workload.dataset
     write = FORMATS[layout.format].write
-    size = layout.samples_per_file * layout.sample.size
-    first, last = share(layout.files, ranks, rank)
-    written = 0
+    first, last = share(layout.files, ranks, rank) if layout.format != "null" else (0, 0)
+    written = _write_side_files(run) if rank == 0 else 0
     for number in range(first, last):
         path = dataset.file_path(run, number)
-        try:
-            write(path, layout, content.pieces(number * size, size))
+        with _failures(path):
+            write(path, layout, number)
             written += os.path.getsize(path)
-        except OSError as fault:
-            raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
+        if run.workload.reader.drop_cache:
+            cache.drop(path)
         progress.show(number + 1 - first, last - first, "files", f"{written / 1e6:.0f} MB written by rank 0")
     return written
+
+
+def _write_side_files(run: Run) -> int:
+    written = 0
+    for side in run.workload.dataset.side_files:
+        if side.access == "read":
+            with _failures(dataset.side_path(run, side)):
+                written += sidefiles.write(run, side)
+    return written
+
+
+@contextmanager
+def _failures(path: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault

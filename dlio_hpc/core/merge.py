@@ -10,7 +10,8 @@ from dlio_hpc.core import clock, measures
 from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.train import Recording
 from dlio_hpc.plan import Run
-from dlio_hpc.results import CheckpointSummary, Epoch, SlowestRank, Summary
+from dlio_hpc.results import CheckpointSummary, Epoch, SideFilesSummary, SlowestRank, Summary
+from dlio_hpc.workload import Workload
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -25,7 +26,8 @@ class Host(NamedTuple):
 
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, epochs, steps, columns) in rank 0's clock. histogram: (ranks, bins).
-    totals: (ranks, 6), columns below. storage_bytes: (ranks, epochs). checkpoints: (ranks, n, 7), columns below.
+    totals: (ranks, 9), columns below. storage_bytes: (ranks, epochs). checkpoints: (ranks, n, 7), columns below.
+    side_files: (ranks, 6), the fields of sidefiles.Counts.
     """
 
     hosts: list[Host]
@@ -35,10 +37,11 @@ class Merged(NamedTuple):
     totals: Floats
     storage_bytes: Floats
     checkpoints: Floats
+    side_files: Floats
 
 
 # Columns of Merged.totals.
-_OPENS, _OVERHEAD, _IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(6)
+_OPENS, _OVERHEAD, _REQUESTS, _PREPROCESS_S, _TIMED, _IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(9)
 # Columns of Merged.checkpoints.
 _EPOCH, _STEPS, _PAUSE_S, _WRITE_S, _FSYNC_S, _BACK_S, _SIZE = range(7)
 
@@ -48,17 +51,19 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording) -> Merged
     offset = clock.offset_to_root(comm, [other.boot for other in hosts])
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
-    reads = recording.reads
+    reads, counts = recording.reads, recording.counts
     totals = [
-        recording.opens, recording.overhead_bytes, reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s,
+        counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s, reads.histogram.sum(),
+        reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s,
     ]  # fmt: skip
     parts = (
         np.array([offset]),
         steps,
         reads.histogram,
-        np.array(totals),
+        np.array(totals, float),
         recording.storage_bytes,
         recording.checkpoints,
+        np.array(recording.side_files, float),
     )
     gathered = [_gather(comm, part) for part in parts]
     return Merged(hosts, *gathered) if comm.rank == 0 else None
@@ -107,7 +112,7 @@ def summary(merged: Merged, run: Run) -> Summary:
     known = bool((merged.storage_bytes >= 0).all())
     return Summary(
         samples=samples,
-        samples_left_out=run.workload.dataset.samples * run.workload.train.epochs - samples,
+        samples_left_out=_offered(run.workload, len(steps)) - samples,
         steps=steps.shape[1] * steps.shape[2],
         bytes_read=bytes_read,
         overhead_bytes_read=int(totals[:, _OVERHEAD].sum()),
@@ -117,10 +122,10 @@ def summary(merged: Merged, run: Run) -> Summary:
         read_MBps=bytes_read / wall_s / 1e6,
         au=float(compute.sum()) / busy if busy else None,
         au_mlperf=_au_mlperf(steps),
-        io_time_s=io_s / len(steps),
+        io_time_s=io_s / len(steps) if totals[:, _TIMED].any() or not samples else None,
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
         opens=int(totals[:, _OPENS].sum()),
-        reads=int(counts.sum()),
+        reads=int(totals[:, _REQUESTS].sum()),
         wait_s=measures.of_values(wait),
         compute_s=measures.of_values(compute),
         sync_s=measures.of_values(sync),
@@ -130,7 +135,19 @@ def summary(merged: Merged, run: Run) -> Summary:
         compute_asked_s=float(steps[..., ASKED].mean()),
         slowest_rank=_slowest(merged.hosts, (wait + compute).sum(axis=(1, 2))),
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
+        preprocess_s=float(totals[:, _PREPROCESS_S].mean()),
+        side_files=_side_files(merged.side_files) if run.workload.dataset.side_files else None,
     )
+
+
+def _offered(workload: Workload, ranks: int) -> int:
+    """Samples that all ranks together could have taken in all epochs."""
+    return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
+
+
+def _side_files(counts: Floats) -> SideFilesSummary:
+    opens, reads, writes, bytes_read, bytes_written = map(int, counts[:, :-1].sum(axis=0))
+    return SideFilesSummary(opens, reads, writes, bytes_read, bytes_written, float(counts[:, -1].mean()))
 
 
 def _checkpoint(saved: Floats) -> CheckpointSummary:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.workload import Dataset, Shuffle
+from dlio_hpc.workload import Dataset, Reader
 
 Indices = npt.NDArray[np.uint64]
 
@@ -18,13 +18,16 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of one epoch's samples."""
+    """The order of one epoch's samples. `rank`: whose, where every rank reads all of them in an order of its own."""
 
-    def __init__(self, dataset: Dataset, shuffle: Shuffle, epoch: int) -> None:
+    def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0) -> None:
+        shuffle = reader.shuffle
+        self._interleave = min(reader.interleave, dataset.files)
         self._samples_per_file = dataset.samples_per_file
         self._files = dataset.files
         self._shuffle = shuffle
-        self._key = mix(mix(shuffle.seed) ^ epoch)
+        own = 0 if reader.shard else mix(rank)
+        self._key = mix(mix(shuffle.seed) ^ own ^ (epoch if shuffle.reseed else 0))
 
     def samples(self, first: int, last: int) -> Indices:
         """Sample numbers at the half-open range of positions `first` to `last`."""
@@ -32,12 +35,28 @@ class Order:
         if self._shuffle.files and self._shuffle.samples:
             return permute(positions, self._files * self._samples_per_file, self._keys(0))
         size = np.uint64(self._samples_per_file)
-        files, within = positions // size, positions % size
+        if self._interleave == 1:
+            files, within = positions // size, positions % size
+        else:
+            files, within = self._in_turn(positions, size)
         if self._shuffle.files:
             files = permute(files, self._files, self._keys(1))
         if self._shuffle.samples:
-            within = permute(within, self._samples_per_file, [_mix(files + np.uint64(k)) for k in self._keys(2)])
+            within = permute(within, self._samples_per_file, [mix_all(files + np.uint64(k)) for k in self._keys(2)])
         return files * size + within
+
+    def among(self, count: int) -> Indices:
+        """The order of `count` samples that lie in memory already."""
+        places = np.arange(count, dtype=np.uint64)
+        shuffled = (self._shuffle.samples or self._shuffle.files) and self._shuffle.reseed
+        return permute(places, count, self._keys(3)) if shuffled and count else places
+
+    def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
+        """Groups of files, a sample of each in turn; the last group may be smaller."""
+        most = np.uint64(self._interleave)
+        groups, rest = np.divmod(positions, most * size)
+        in_group = np.minimum(most, np.uint64(self._files) - groups * most)
+        return groups * most + rest % in_group, rest // in_group
 
     def _keys(self, purpose: int) -> list[Any]:
         return [np.uint64(mix(self._key + purpose * _ROUNDS + number)) for number in range(_ROUNDS)]
@@ -57,9 +76,9 @@ def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
         high, low = values >> low_bits, values & low_mask
         for number, key in enumerate(keys):
             if number % 2:
-                low = low ^ (_mix(high ^ key) & low_mask)
+                low = low ^ (mix_all(high ^ key) & low_mask)
             else:
-                high = high ^ (_mix(low ^ key) & high_mask)
+                high = high ^ (mix_all(low ^ key) & high_mask)
         return (high << low_bits) | low
 
     result = encrypt(indices, keys)
@@ -79,7 +98,7 @@ def mix(value: int) -> int:
     return value ^ value >> 31
 
 
-def _mix(values: Indices) -> Indices:
+def mix_all(values: Indices) -> Indices:
     """A short mixer for whole arrays; four rounds of it in a row pass the tests of uniformity."""
     values = values * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(29)) * np.uint64(0x94D049BB133111EB)

@@ -48,7 +48,7 @@ def _workload(outcome: JobOutcome) -> str:
     size = "no data" if dataset.format == "null" else format_size(dataset.size)
     return (
         f"{workload.name}: {dataset.format}, {dataset.files} files x {dataset.samples_per_file} samples of "
-        f"{format_size(dataset.sample.size)} ({size})\n"
+        f"{format_size(dataset.sample_bytes)} ({size})\n"
         f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
         f"batch {reader.batch_size}, {reader.read_threads} reader thread(s), {workload.train.epochs} epoch(s)"
     )
@@ -146,8 +146,12 @@ def _bytes(run: RunOutcome, summary: Summary) -> str:
     lines = [
         *_left_out(run, summary),
         f"read      {format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens",
-        f"I/O time  {format_seconds(summary.io_time_s)} a rank, {_share(summary.io_hidden_fraction)} hidden by compute",
     ]
+    if summary.io_time_s is None:
+        lines.append("I/O time  unknown: TensorFlow reads by itself, and only the kernel counts its bytes")
+    else:
+        hidden = f"{_share(summary.io_hidden_fraction)} hidden by compute"
+        lines.append(f"I/O time  {format_seconds(summary.io_time_s)} a rank, {hidden}")
     if summary.storage_bytes_read is not None and summary.bytes_read:
         lines.append(f"storage   {_storage(summary.storage_bytes_read, summary.bytes_read)}")
     if (saved := summary.checkpoint) is not None:
@@ -155,6 +159,13 @@ def _bytes(run: RunOutcome, summary: Summary) -> str:
             f"saved     {saved.count} checkpoints, {format_size(saved.bytes_written)} at {saved.write_MBps:.0f} MB/s; "
             f"training stood still {format_seconds(saved.pause_s.mean)} each"
         )
+    if (side := summary.side_files) is not None:
+        lines.append(
+            f"beside    {side.reads} reads ({format_size(side.bytes_read)}), {side.writes} writes "
+            f"({format_size(side.bytes_written)}) of side files, {format_seconds(side.time_s)} a rank"
+        )
+    if summary.preprocess_s:
+        lines.append(f"prepared  {format_seconds(summary.preprocess_s)} of preprocessing threads' time a rank")
     slowest = summary.slowest_rank
     lines.append(f"slowest   rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank")
     return "\n".join(lines)

@@ -1,9 +1,12 @@
 """File formats: a module each, which writes a file and opens a reader for one rank."""
 
-from dlio_hpc.core.formats import npz, null
+from dlio_hpc.core.formats import csv, hdf5, npz, null, tfrecord
 from dlio_hpc.core.formats.format import Format
 
 FORMATS: dict[str, Format] = {
+    "tfrecord": Format(tfrecord.write, tfrecord.reader),
+    "hdf5": Format(hdf5.write, hdf5.reader),
     "npz": Format(npz.write, npz.reader),
+    "csv": Format(csv.write, csv.reader),
     "null": Format(null.write, null.reader),
 }

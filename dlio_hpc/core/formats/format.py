@@ -1,18 +1,20 @@
 """What a file format has to offer."""
 
-from collections.abc import Callable, Iterable
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from dlio_hpc.core import content
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.places import Place, Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.workload import Dataset, Workload
 
-Rows = npt.NDArray[np.uint8]
-Samples = npt.NDArray[np.uint64]
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
 Paths = Callable[[int], str]
 
 
@@ -20,31 +22,45 @@ class Reader(Protocol):
     """One rank's access to the dataset. Its threads call read() at once, each with rows and tally of its own."""
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        """Bring each of `samples` into its row of sample bytes; InvalidRun when the dataset does not hold it."""
+        """Bring each of `samples` to the front of its row; InvalidRun when the dataset does not hold it."""
 
     def close(self) -> None:
         """The end of an epoch: let go of all files."""
 
 
 class Format(NamedTuple):
-    """write: one file of payload `pieces` at a path. reader: of the files that `Paths` names by number."""
-
-    write: Callable[[str, Dataset, Iterable[memoryview]], None]
-    reader: Callable[[Workload, Paths], Reader]
-
-
-def check(samples: Samples, rows: Rows, paths: Paths, samples_per_file: int) -> None:
-    """InvalidRun when the first of `samples` does not begin in its row as it was generated: the file is another one.
-
-    One sample of a batch finds foreign and overwritten files and costs microseconds.
+    """write: file `number` of the dataset, to a path, onto storage. reader: of the files that `Paths` names by number;
+    the communicator is for collective access.
     """
-    if not len(samples):
-        return
-    sample, row = int(samples[0]), rows[0]
-    expected = content.head(sample * len(row))[: len(row)]
+
+    write: Callable[[str, Dataset, int], None]
+    reader: "Callable[[Workload, Paths, Intracomm | None], Reader]"
+
+
+def check(dataset: Dataset, place: Place, row: Rows, paths: Paths) -> None:
+    """InvalidRun when the sample at `place` does not begin in its row as it was generated: the file is another one.
+
+    Done for one sample of a batch, it finds foreign and overwritten files and costs microseconds.
+    """
+    if dataset.format == "csv":
+        from dlio_hpc.core.formats import csv
+
+        expected = csv.first_value(place.position, dataset.random_bits)
+    else:
+        expected = content.head(place.position, dataset.random_bits)[: place.size]
     found = row[: len(expected)].tobytes()
     if found != expected:
         raise InvalidRun(
-            f"{paths(sample // samples_per_file)}: sample {sample} begins with {found.hex()}, expected "
-            f"{expected.hex()}: this is not what was generated; remove the dataset's folder and generate it again"
+            f"{paths(place.file)}: sample {place.sample} begins with {found.hex()}, expected {expected.hex()}: "
+            "this is not what was generated; remove the dataset's folder and generate it again"
         )
+
+
+def damaged(path: str, fault: object) -> InvalidRun:
+    """What to say of a file that its library cannot make sense of."""
+    return InvalidRun(f"{path} is none of ours, or damaged: {fault}; remove the dataset's folder and generate it again")
+
+
+def as_bytes(values: object) -> Rows:
+    """The bytes of an array, without copying it."""
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

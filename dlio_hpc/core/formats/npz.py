@@ -1,26 +1,29 @@
-"""NumPy archives: one stored array `x` of shape (samples, *sample shape), as numpy.savez writes it, data at byte 4096.
+"""NumPy archives: one array `x` of shape (samples, *sample shape), as numpy.savez writes it; samples that differ in
+size lie end to end in an array of bytes. Stored, the data begin at byte 4096; with gzip they are deflated.
 
-*floor* reads samples at their offsets into the loader's buffers; *framework* is numpy.load, which reads the whole
-array however little of it is wanted.
+*floor* reads stored samples at their offsets, and a deflated file whole. *framework* is numpy.load, which reads the
+whole array however little of it is wanted.
 """
 
 import io
 import os
-import threading
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import OpenFiles
-from dlio_hpc.core.formats.format import Paths, Reader, Rows, Samples, check
+from dlio_hpc.core import content
+from dlio_hpc.core.formats.flat import FlatReader
+from dlio_hpc.core.formats.format import Paths, Reader, damaged
+from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
+from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import InvalidRun
-from dlio_hpc.workload import Dataset, Workload
+from dlio_hpc.workload import LEVEL, Dataset, Workload
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
 
 _MEMBER = "x.npy"
 # ZIP's local header (30 bytes), the member's name and the ZIP64 field; the .npy header is padded up to the data,
@@ -31,105 +34,82 @@ DATA_OFFSET = 4096
 _DAMAGE = (ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
 
 
-def write(path: str, dataset: Dataset, pieces: Iterable[memoryview]) -> None:
+def write(path: str, dataset: Dataset, number: int) -> None:
     """Over an older file of the same geometry the bytes stay the same all the while, so that readers are not harmed."""
+    places = Places(dataset)
+    first = places.of(np.array([number * dataset.samples_per_file], np.uint64))[0].position
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "r+b") as file:
         member = zipfile.ZipInfo(_MEMBER)
-        with zipfile.ZipFile(file, "w") as archive, archive.open(member, "w", force_zip64=True) as target:
-            target.write(_npy_header(dataset))
-            for piece in pieces:
-                target.write(piece)
+        if dataset.compression == "gzip":
+            member.compress_type = zipfile.ZIP_DEFLATED
+        level = LEVEL if dataset.level is None else dataset.level
+        with zipfile.ZipFile(file, "w", compresslevel=level) as archive:
+            member._compresslevel = level  # type: ignore[attr-defined]
+            with archive.open(member, "w", force_zip64=True) as target:
+                target.write(_npy_header(dataset, places.array_shape(number)))
+                for piece in content.pieces(first, places.file_size(number), dataset.random_bits):
+                    target.write(piece)
         file.truncate()
         file.flush()
         os.fsync(descriptor)
 
 
-def reader(workload: Workload, paths: Paths) -> Reader:
-    return Floor(workload, paths) if workload.reader.mode == "floor" else Framework(workload, paths)
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+    if workload.reader.mode == "framework":
+        return WholeFileReader(workload, paths, _load)
+    if workload.dataset.compression == "gzip":
+        return WholeFileReader(workload, paths, _Inflate(workload))
+    return FlatReader(workload, paths, comm, lambda number: DATA_OFFSET)
 
 
-class Floor:
-    """Every sample in requests of transfer_size, straight from its offset."""
-
-    def __init__(self, workload: Workload, paths: Paths) -> None:
-        self._samples_per_file = workload.dataset.samples_per_file
-        self._size = workload.dataset.sample.size
-        self._transfer_size = workload.reader.transfer_size or self._size
-        self._paths = paths
-        self._files = OpenFiles(paths)
-
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        for sample, row in zip(samples.tolist(), rows, strict=False):
-            number, within = divmod(sample, self._samples_per_file)
-            with self._files.descriptor(number, tally) as (descriptor, path):
-                offset = DATA_OFFSET + within * self._size
-                tally.read(descriptor, memoryview(row), offset, self._transfer_size, path)
-        check(samples, rows, self._paths, self._samples_per_file)
-
-    def close(self) -> None:
-        self._files.close()
+def _load(path: str, tally: Tally) -> Array:
+    before = tally.bytes_read
+    try:
+        with io.BufferedReader(CountedFile(path, tally)) as file, np.load(file) as archive:
+            array: Array = archive["x"]
+            (member,) = (one for one in archive.zip.infolist() if one.filename == _MEMBER)
+    except _DAMAGE as fault:
+        raise damaged(path, fault) from fault
+    payload = array.nbytes if member.compress_type == zipfile.ZIP_STORED else member.compress_size
+    tally.beside(tally.bytes_read - before - payload)
+    return array
 
 
-class Framework:
-    """numpy.load; each thread keeps the array it loaded last, so that neighbours in a file cost one load."""
+class _Inflate:
+    """A deflated file read front to back in requests of transfer_size, and unpacked; its directory is left alone."""
 
-    def __init__(self, workload: Workload, paths: Paths) -> None:
+    def __init__(self, workload: Workload) -> None:
         self._dataset = workload.dataset
-        self._paths = paths
-        self._last = threading.local()
+        self._transfer_size = workload.reader.transfer_size or content.BLOCK
 
-    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        for sample, row in zip(samples.tolist(), rows, strict=False):
-            number, within = divmod(sample, self._dataset.samples_per_file)
-            if getattr(self._last, "number", None) != number:
-                self._last.array = self._load(self._paths(number), tally)
-                self._last.number = number
-            row[:] = self._last.array[within].reshape(-1).view(np.uint8)
-        check(samples, rows, self._paths, self._dataset.samples_per_file)
-
-    def _load(self, path: str, tally: Tally) -> Any:
-        before = tally.bytes_read
+    def __call__(self, path: str, tally: Tally) -> Array:
+        header = DATA_OFFSET - _LOCAL_HEADER
+        unpacked = bytearray()
+        inflate = zlib.decompressobj(-zlib.MAX_WBITS)
+        packed = memoryview(bytearray(self._transfer_size))
+        skip = _LOCAL_HEADER
         try:
-            with io.BufferedReader(_CountedFile(path, tally)) as file, np.load(file) as archive:
-                array = archive["x"]
-        except OSError as fault:
-            raise InvalidRun(f"cannot read {path}: {fault.strerror or fault}") from fault
+            with CountedFile(path, tally) as file:
+                while not inflate.eof:
+                    count = file.readinto(packed)
+                    if not count:
+                        raise EOFError(f"it ends at byte {file.tell()} in the midst of the samples")
+                    unpacked += inflate.decompress(packed[skip:count])
+                    skip = max(0, skip - count)
+            array = np.frombuffer(unpacked, self._dataset.sample.array_dtype, offset=header)
+            if self._dataset.sample.stdev is None:
+                array = array.reshape(self._dataset.array_shape)
         except _DAMAGE as fault:
-            raise InvalidRun(
-                f"{path} is no archive of ours: {fault}; remove the dataset's folder and generate it"
-            ) from fault
-        shape = (self._dataset.samples_per_file, *self._dataset.sample.array_shape)
-        if array.shape != shape:
-            raise InvalidRun(f"{path} holds an array of shape {array.shape}, expected {shape}")
-        beside = tally.bytes_read - before - array.nbytes
-        tally.bytes_read -= beside
-        tally.overhead_bytes += beside
+            raise damaged(path, fault) from fault
+        tally.beside(_LOCAL_HEADER + len(inflate.unused_data))
         return array
 
-    def close(self) -> None:
-        self._last = threading.local()
 
-
-class _CountedFile(io.FileIO):
-    """A file whose every request to the system is tallied."""
-
-    def __init__(self, path: str, tally: Tally) -> None:
-        super().__init__(path)
-        tally.opens += 1
-        self._tally = tally
-
-    def readinto(self, buffer: Any) -> int:
-        started = now()
-        count = super().readinto(buffer) or 0
-        self._tally.add(started, count)
-        return count
-
-
-def _npy_header(dataset: Dataset) -> bytes:
-    """numpy.lib.format version 1.0, padded so that the array begins at DATA_OFFSET of the file."""
-    shape = (dataset.samples_per_file, *dataset.sample.array_shape)
-    text = repr({"descr": np.dtype(dataset.sample.array_dtype).str, "fortran_order": False, "shape": shape})
+def _npy_header(dataset: Dataset, shape: tuple[int, ...]) -> bytes:
+    """numpy.lib.format version 1.0, padded so that the array begins at DATA_OFFSET of a stored file."""
+    descr = np.dtype(dataset.sample.array_dtype).str
+    text = repr({"descr": descr, "fortran_order": False, "shape": shape})
     prefix = b"\x93NUMPY\x01\x00"
     length = DATA_OFFSET - _LOCAL_HEADER - len(prefix) - 2
     return prefix + length.to_bytes(2, "little") + text.encode().ljust(length - 1) + b"\n"

@@ -1,18 +1,23 @@
 """No storage behind it: reading costs nothing, so what is left is the cost of the tool itself."""
 
-from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.formats.format import Paths, Rows, Samples
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.workload import Dataset, Workload
 
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
 
-def write(path: str, dataset: Dataset, pieces: Iterable[memoryview]) -> None:
+
+def write(path: str, dataset: Dataset, number: int) -> None:
     """There is nothing to write."""
 
 
-def reader(workload: Workload, paths: Paths) -> "Null":
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> "Null":
     return Null()
 
 

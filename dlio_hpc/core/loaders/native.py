@@ -1,5 +1,6 @@
 """The native loader: reader threads fill reused buffers ahead of the training loop, in the order of the epoch."""
 
+import time
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -7,25 +8,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.core.formats.format import Reader, Rows, Samples
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.compute import emulate
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.formats.format import Reader
+from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.order import Order
+from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.workload import Workload
 
-# Positions whose samples are computed at once: 64 KiB of numbers.
-_STRETCH = 8192
-
-
-class Batch(NamedTuple):
-    """One step's samples, a row each, valid until the next batch is asked for; and what reading them did."""
-
-    rows: Rows
-    tally: Tally
-
 
 class NativeLoader:
-    """`read_threads` take a batch each; `prefetch` batches are read ahead, 0 leaves reading to the caller.
+    """`read_threads` take a batch each; `prefetch` batches are read ahead. With 0 the training loop reads when it needs
+    a batch, alone or with all threads at once, a part each.
 
     `steps`: of an epoch; there is no reading further ahead.
     """
@@ -34,8 +31,11 @@ class NativeLoader:
         self._reader = reader
         self._batch_size = workload.reader.batch_size
         self._ahead = min(workload.reader.batches_ahead, steps)
-        self._threads = ThreadPoolExecutor(workload.reader.read_threads, "reader") if self._ahead else None
-        shape = (self._batch_size, workload.dataset.sample.size)
+        self._count = workload.reader.read_threads
+        threaded = self._ahead or self._count > 1
+        self._threads = ThreadPoolExecutor(self._count, "reader") if threaded else None
+        self._preprocessing = Preprocessing(workload) if workload.reader.preprocess_time else None
+        shape = (self._batch_size, workload.dataset.sample.largest)
         try:
             self._buffers = deque(np.empty(shape, np.uint8) for _ in range(self._ahead + 1))
         except MemoryError as fault:
@@ -45,26 +45,19 @@ class NativeLoader:
             ) from fault
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
-        """`steps` batches over the positions `first` to `last` of `order`; the last ones may be short, or empty."""
-        batches = self._batches(order, first, last, steps)
+        batches = in_steps(order, first, last, steps, self._batch_size)
         if self._threads is None:
             for samples in batches:
-                yield self._read(samples, self._buffers[0])
+                yield self._read(samples, self._buffers[0]).batch()
+        elif not self._ahead:
+            for samples in batches:
+                yield self._read_together(self._threads, samples)
         else:
             yield from self._read_ahead(self._threads, batches)
         self._reader.close()
 
-    def _batches(self, order: Order, first: int, last: int, steps: int) -> Iterator[Samples]:
-        """Each step's sample numbers; the order is asked for many steps at a time, which costs hardly more than one."""
-        size = self._batch_size
-        stretch = max(1, _STRETCH // size) * size
-        for begin in range(first, first + steps * size, stretch):
-            samples = order.samples(min(begin, last), min(begin + stretch, last))
-            for at in range(0, min(stretch, first + steps * size - begin), size):
-                yield samples[at : at + size]
-
     def _read_ahead(self, threads: ThreadPoolExecutor, batches: Iterator[Samples]) -> Iterator[Batch]:
-        pending: deque[tuple[Future[Batch], Rows]] = deque()
+        pending: deque[tuple[Future[_Read], Rows]] = deque()
         free = self._buffers.copy()
 
         def submit() -> None:
@@ -78,16 +71,65 @@ class NativeLoader:
         while pending:
             future, buffer = pending.popleft()
             submit()
-            yield future.result()
+            yield future.result().batch()
             free.append(buffer)
 
-    def _read(self, samples: Samples, buffer: Rows) -> Batch:
+    def _read_together(self, threads: ThreadPoolExecutor, samples: Samples) -> Batch:
+        rows, tally = self._buffers[0][: len(samples)], Tally()
+        parts = zip(np.array_split(samples, self._count), np.array_split(rows, self._count), strict=True)
+        for future in [threads.submit(self._read, *part) for part in parts]:
+            tally.merge(future.result().batch().tally)
+        return Batch(rows, tally)
+
+    def _read(self, samples: Samples, buffer: Rows) -> "_Read":
         tally = Tally()
         rows = buffer[: len(samples)]
         self._reader.read(samples, rows, tally)
-        return Batch(rows, tally)
+        preprocessed = self._preprocessing.begin(len(samples)) if self._preprocessing else []
+        return _Read(Batch(rows, tally), preprocessed)
 
     def close(self) -> None:
-        """Let the threads end; what they have not begun is dropped."""
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._preprocessing is not None:
+            self._preprocessing.close()
+
+
+class _Read(NamedTuple):
+    """A batch that was read and may still be in preprocessing."""
+
+    read: Batch
+    preprocessed: "list[Future[float]]"
+
+    def batch(self) -> Batch:
+        self.read.tally.preprocess_s += sum(part.result() for part in self.preprocessed)
+        return self.read
+
+
+class Preprocessing:
+    """`preprocess_threads` that share out each batch; a sample takes its time as the workload's compute does."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._count = workload.reader.preprocess_threads
+        self._time = workload.reader.preprocess_time
+        self._mode = workload.compute.mode
+        self._threads = ThreadPoolExecutor(self._count, "preprocess")
+
+    def begin(self, samples: int) -> "list[Future[float]]":
+        """Seconds that each part of the batch took, when it has ended."""
+        parts = min(self._count, samples)
+        shares = [samples // parts + (part < samples % parts) for part in range(parts)]
+        return [self._threads.submit(preprocess, share * self._time, self._mode) for share in shares]
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def preprocess(seconds: float, mode: str) -> float:
+    """Take the time; seconds that it really took."""
+    started = now()
+    if mode == "spin":
+        emulate(seconds, mode)
+    else:
+        time.sleep(seconds)
+    return now() - started

@@ -1,0 +1,81 @@
+"""One file of all ranks, read through MPI-IO: each step's batches of all ranks together in one collective call."""
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.files import Request
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import InfrastructureError, InvalidRun
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+class CollectiveFile:
+    """Every rank calls fetch() equally often, those without requests too.
+
+    `transfer_size` is the hint cb_buffer_size: what an aggregator asks the file system for at once (ROMIO).
+    """
+
+    def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:
+        from mpi4py import MPI
+
+        self._mpi = MPI
+        self._path = path
+        self._comm = comm.Dup()  # reader threads call while the training loop synchronises on its own
+        info = MPI.Info.Create()
+        for name, value in hints.items():
+            info.Set(name, value)
+        if transfer_size is not None and "cb_buffer_size" not in hints:
+            info.Set("cb_buffer_size", str(transfer_size))
+        try:
+            self._file = MPI.File.Open(self._comm, path, MPI.MODE_RDONLY, info)
+        except MPI.Exception as fault:
+            raise InvalidRun(f"cannot open {path} through MPI-IO: {fault.Get_error_string()}") from fault
+        self._hints = dict(self._file.Get_info().items())
+        self._opened = False
+
+    def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
+        """All of `requests` in one collective call; file views want rising offsets."""
+        mpi = self._mpi
+        pieces = sorted(_pieces(requests), key=itemgetter(0))
+        offsets, lengths = [offset for offset, _ in pieces], [len(view) for _, view in pieces]
+        addresses = [mpi.Get_address(view) for _, view in pieces]
+        in_file = mpi.BYTE.Create_hindexed(lengths, offsets).Commit()
+        in_memory = mpi.BYTE.Create_hindexed(lengths, addresses).Commit()
+        status = mpi.Status()
+        try:
+            self._file.Set_view(0, mpi.BYTE, in_file)
+            started = now()
+            self._file.Read_all([mpi.BOTTOM, 1 if pieces else 0, in_memory], status)
+        except mpi.Exception as fault:
+            raise InfrastructureError(f"cannot read {self._path} through MPI-IO: {fault.Get_error_string()}") from fault
+        finally:
+            in_file.Free()
+            in_memory.Free()
+        arrived, wanted = status.Get_count(mpi.BYTE), sum(lengths)
+        tally.add(started, arrived)
+        tally.hints = self._hints
+        if not self._opened:
+            tally.opens += 1
+            self._opened = True
+        if arrived < wanted:
+            raise InvalidRun(
+                f"{self._path} has {self._file.Get_size()} bytes, samples were expected up to byte "
+                f"{offsets[-1] + lengths[-1]}: the file is cut short; remove the dataset's folder and generate it again"
+            )
+
+    def close(self) -> None:
+        """The file stays open: opening and closing are collective, and it is the only one."""
+
+
+def _pieces(requests: Sequence[Request]) -> list[tuple[int, memoryview]]:
+    pieces = []
+    for request in requests:
+        offset = request.offset
+        for view in request.views:
+            pieces.append((offset, view))
+            offset += len(view)
+    return pieces

@@ -1,0 +1,122 @@
+"""CSV: a sample a line, its values with seven digits each: 0.1234567, which a 32-bit float holds.
+
+*framework* is pandas.read_csv of whole files. *floor* reads lines at their offsets and turns the digits of their fixed
+width into numbers: what parsing costs beyond the file system is the difference of the two.
+"""
+
+import io
+import math
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.core import content
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import Request
+from dlio_hpc.core.formats.flat import FlatReader
+from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
+from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
+from dlio_hpc.core.places import Samples
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.workload import CSV_VALUE, Dataset, Workload
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+_DIGITS = 7
+_TEN = 10**_DIGITS
+# Bytes of a value in memory.
+_FLOAT = 4
+_VALUES_AT_ONCE = 1 << 18
+
+
+def write(path: str, dataset: Dataset, number: int) -> None:
+    columns = math.prod(dataset.sample.array_shape)
+    values = dataset.samples_per_file * columns
+    with open(path, "wb", buffering=0) as file:
+        for first in range(0, values, _VALUES_AT_ONCE):
+            count = min(_VALUES_AT_ONCE, values - first)
+            words = np.empty(count * _FLOAT, np.uint8)
+            content.fill(words, (number * values + first) * _FLOAT, dataset.random_bits)
+            text = spelled(words.view("<u4") % _TEN)
+            text[columns - 1 - first % columns :: columns, -1] = ord("\n")
+            file.write(text.data)
+        os.fsync(file.fileno())
+
+
+def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
+    """Each of `numbers` as text, a row each."""
+    text = np.empty((len(numbers), CSV_VALUE), np.uint8)
+    text[:, 0], text[:, 1], text[:, -1] = ord("0"), ord("."), ord(",")
+    for digit in range(_DIGITS, 0, -1):
+        numbers, rest = np.divmod(numbers, np.uint32(10))
+        text[:, 1 + digit] = rest + ord("0")
+    return text
+
+
+def first_value(position: int, bits: int) -> bytes:
+    """The value that begins at `position` of the stream of contents, as it is in memory."""
+    word = np.empty(_FLOAT, np.uint8)
+    content.fill(word, position, bits)
+    value = int(word.view("<u4")[0]) % _TEN / _TEN
+    return np.float32(value).tobytes()
+
+
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+    if workload.reader.mode == "framework":
+        try:
+            import pandas  # noqa: F401 - only whether it is there
+        except ImportError as fault:
+            raise ConfigError(
+                "format: csv in mode: framework reads with pandas, which is not installed: pip install 'dlio-hpc[csv]'"
+            ) from fault
+        return WholeFileReader(workload, paths, _Load(workload.dataset))
+    return Floor(workload, paths, comm)
+
+
+class _Load:
+    """pandas.read_csv of a whole file, as applications call it."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._shape = dataset.array_shape
+
+    def __call__(self, path: str, tally: Tally) -> Array:
+        import pandas as pd
+
+        try:
+            with io.BufferedReader(CountedFile(path, tally)) as file:
+                table = pd.read_csv(file, header=None, dtype=np.float32)
+            array: Array = table.to_numpy()
+            return array.reshape(self._shape)
+        except ValueError as fault:  # pandas' own errors, and those of text that is no number, are ValueErrors
+            raise damaged(path, fault) from fault
+
+
+class Floor(FlatReader):
+    """Lines at their offsets."""
+
+    def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
+        super().__init__(workload, paths, comm, lambda number: 0)
+        self._line = workload.dataset.sample_bytes
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        places = self._places.of(samples)
+        lines = np.empty((len(places), self._line), np.uint8)
+        requests = [
+            Request(place.file, place.within * self._line, [line.data])
+            for place, line in zip(places, lines, strict=True)
+        ]
+        self.bring(requests, tally)
+        for place, line, row in zip(places, lines, rows, strict=False):
+            values = line.reshape(-1, CSV_VALUE)
+            numbers = np.zeros(len(values), np.float64)
+            for digit in range(2, 2 + _DIGITS):
+                numbers = numbers * 10 + (values[:, digit] - ord("0"))
+            row.view(np.float32)[:] = numbers / _TEN
+            if (values[:, 1] != ord(".")).any() or line[-1] != ord("\n"):
+                raise damaged(self._paths(place.file), f"no line of ours at byte {place.within * self._line}")
+        if places:
+            check(self._dataset, places[0], rows[0], self._paths)

@@ -1,0 +1,140 @@
+"""TFRecord: each sample a record between its length with a checksum and a checksum of its own, as TensorFlow's
+TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
+
+*floor* reads samples at their offsets, with `verify` their frames as well. *framework* does what TFRecordDataset
+does: requests of exactly transfer_size from the file's begin on, checksums verified.
+"""
+
+import os
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlio_hpc.core import content
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import Request
+from dlio_hpc.core.formats.blocks import Blocks
+from dlio_hpc.core.formats.flat import FlatReader
+from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
+from dlio_hpc.core.places import Place, Places, Samples
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.workload import TENSORFLOW_BUFFER, Dataset, Workload
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+HEAD, FOOT = 12, 4
+FRAME = HEAD + FOOT
+# What is put together before it goes to the file.
+_BUFFER = 4 << 20
+
+
+def write(path: str, dataset: Dataset, number: int) -> None:
+    buffer = np.empty(_BUFFER + dataset.sample.largest + FRAME, np.uint8)
+    used = 0
+    with open(path, "wb", buffering=0) as file:
+        for place in Places(dataset).in_file(number):
+            record = buffer[used : used + place.size + FRAME]
+            payload = record[HEAD:-FOOT]
+            content.fill(payload, place.position, dataset.random_bits)
+            record[:HEAD] = memoryview(head(place.size))
+            record[-FOOT:] = memoryview(struct.pack("<I", masked_crc(payload)))
+            used += len(record)
+            if used >= _BUFFER:
+                write_all(file.fileno(), buffer[:used])
+                used = 0
+        write_all(file.fileno(), buffer[:used])
+        os.fsync(file.fileno())
+
+
+def write_all(descriptor: int, data: Rows) -> None:
+    """All of `data`: a write beyond 2 GiB, or on a full disk, takes a part."""
+    done = 0
+    while done < len(data):
+        done += os.write(descriptor, data[done:].data)
+
+
+def head(size: int) -> bytes:
+    """What stands before a record of `size` bytes."""
+    length = struct.pack("<Q", size)
+    return length + struct.pack("<I", masked_crc(length))
+
+
+def masked_crc(data: bytes | Rows) -> int:
+    """CRC-32C, turned by 15 bits and shifted, so that a checksum of checksums is none by chance."""
+    import google_crc32c
+
+    crc: int = google_crc32c.value(data)
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+    return Stream(workload, paths) if workload.reader.mode == "framework" else Floor(workload, paths, comm)
+
+
+class Floor(FlatReader):
+    """Payloads alone where one request is one sample; whole records where checksums or neighbours are wanted."""
+
+    def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
+        super().__init__(workload, paths, comm, lambda number: HEAD, FRAME)
+        self._verifies = workload.reader.verifies
+
+    def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
+        if not self._verifies and not self.merges:
+            super().fetch(places, rows, tally)
+            return
+        frames = np.empty((len(places), FRAME), np.uint8)
+        requests = []
+        for place, row, frame in zip(places, rows, frames, strict=False):
+            views = [frame[:HEAD].data, row[: place.size].data, frame[HEAD:].data]
+            requests.append(Request(place.file, self.begin(place) - HEAD, views))
+        self.bring(requests, tally)
+        tally.beside(frames.size)
+        if self._verifies:
+            for place, row, frame in zip(places, rows, frames, strict=False):
+                verify(self._paths(place.file), place, self.begin(place), row[: place.size], frame)
+
+
+class Stream:
+    """Records out of blocks of transfer_size, each read once by whichever thread comes first."""
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        self._dataset = workload.dataset
+        self._places = Places(workload.dataset)
+        self._paths = paths
+        self._verifies = workload.reader.verifies
+        frames = workload.dataset.samples_per_file * FRAME
+        block_size = workload.reader.transfer_size or TENSORFLOW_BUFFER
+        self._blocks = Blocks(paths, lambda number: self._places.file_size(number) + frames, block_size)
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        places = self._places.of(samples)
+        frame = np.empty(FRAME, np.uint8)
+        for place, row in zip(places, rows, strict=False):
+            begin = place.within * FRAME + place.offset
+            record = row[: place.size]
+            self._blocks.read(place.file, begin, [frame[:HEAD].data, record.data, frame[HEAD:].data], tally)
+            tally.beside(FRAME)
+            if self._verifies:
+                verify(self._paths(place.file), place, begin + HEAD, record, frame)
+        if places:
+            check(self._dataset, places[0], rows[0], self._paths)
+
+    def close(self) -> None:
+        self._blocks.close()
+
+
+def verify(path: str, place: Place, begin: int, payload: Rows, frame: Rows) -> None:
+    """InvalidRun when length or checksums of the record around `begin` are wrong."""
+    found, expected = frame.tobytes(), head(place.size) + struct.pack("<I", masked_crc(payload))
+    if found[:HEAD] != expected[:HEAD]:
+        raise damaged(
+            path, f"the record of sample {place.sample} at byte {begin - HEAD} has the head {found[:HEAD].hex()}, "
+            f"expected {expected[:HEAD].hex()}"
+        )  # fmt: skip
+    if found != expected:
+        raise damaged(
+            path, f"sample {place.sample} at byte {begin} has the checksum {found[HEAD:].hex()}, its "
+            f"{place.size} bytes have {expected[HEAD:].hex()}"
+        )  # fmt: skip

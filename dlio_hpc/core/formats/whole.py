@@ -1,0 +1,78 @@
+"""Whole files: readers that bring a file's array into memory however little of it is wanted, as applications do."""
+
+import io
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.formats.format import Paths, as_bytes, check
+from dlio_hpc.core.places import Places, Samples
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import InvalidRun
+from dlio_hpc.workload import Workload
+
+Array = npt.NDArray[Any]
+
+
+class WholeFileReader:
+    """Each thread keeps the array that it loaded last, so that neighbours in a file cost one load.
+
+    load: the array of the file at a path, counted in the tally; raises what it likes of `damage` over bytes that it
+    does not understand.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], Array]) -> None:
+        self._dataset = workload.dataset
+        self._places = Places(workload.dataset)
+        self._paths = paths
+        self._load = load
+        self._last = threading.local()
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        places = self._places.of(samples)
+        for place, row in zip(places, rows, strict=False):
+            if getattr(self._last, "file", None) != place.file:
+                self._last.file = None
+                self._last.array = None  # never two of them in memory
+                self._last.array = self._loaded(place.file, tally)
+                self._last.file = place.file
+            row[: place.size] = self._last.array[place.offset : place.offset + place.size]
+        if places:
+            check(self._dataset, places[0], rows[0], self._paths)
+
+    def _loaded(self, number: int, tally: Tally) -> Rows:
+        path = self._paths(number)
+        try:
+            array = self._load(path, tally)
+        except OSError as fault:
+            raise InvalidRun(f"cannot read {path}: {fault.strerror or fault}") from fault
+        shape, dtype = self._places.array_shape(number), np.dtype(self._dataset.sample.array_dtype)
+        if array.shape != shape or array.dtype != dtype:
+            raise InvalidRun(
+                f"{path} holds {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}; "
+                "remove the dataset's folder and generate it again"
+            )
+        return as_bytes(array)
+
+    def close(self) -> None:
+        self._last = threading.local()
+
+
+class CountedFile(io.FileIO):
+    """A file whose every request to the system is tallied."""
+
+    def __init__(self, path: str, tally: Tally) -> None:
+        super().__init__(path)
+        tally.opens += 1
+        self._tally = tally
+
+    def readinto(self, buffer: Any) -> int:
+        started = now()
+        count = super().readinto(buffer) or 0
+        self._tally.add(started, count)
+        return count

@@ -1,0 +1,67 @@
+"""Everything into memory before the first step, as applications do whose data fit; then each epoch from there."""
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+
+from dlio_hpc import units
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.loaders.loader import Batch, Loader
+from dlio_hpc.core.order import Order
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.workload import Workload
+
+
+class MemoryLoader:
+    """A rank keeps the samples that the first epoch gives it, and takes them in a new order where order changes.
+
+    Loading is part of the first step's wait, and its reads are those of the first batch.
+    """
+
+    def __init__(self, workload: Workload, loader: Loader, ranks_on_node: int) -> None:
+        self._loader = loader
+        self._batch_size = workload.reader.batch_size
+        self._width = workload.dataset.sample.largest
+        self._ranks_on_node = ranks_on_node
+        self._rows: Rows | None = None
+
+    def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
+        tally = Tally()
+        if self._rows is None:
+            self._rows = self._load(order, first, last, tally)
+            places = np.arange(len(self._rows), dtype=np.uint64)
+        else:
+            places = order.among(len(self._rows))
+        for step in range(steps):
+            chosen = places[step * self._batch_size : (step + 1) * self._batch_size]
+            yield Batch(self._rows[chosen], tally)
+            tally = Tally()
+
+    def _load(self, order: Order, first: int, last: int, tally: Tally) -> Rows:
+        self._check_memory(last - first)
+        rows = np.empty((last - first, self._width), np.uint8)
+        done = 0
+        for batch in self._loader.epoch(order, first, last, -(-len(rows) // self._batch_size)):
+            rows[done : done + len(batch.rows)] = batch.rows
+            done += len(batch.rows)
+            tally.merge(batch.tally)
+        return rows
+
+    def _check_memory(self, samples: int) -> None:
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        try:
+            with open("/proc/meminfo", encoding="ascii") as file:
+                free = next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable"))
+        except (OSError, StopIteration, ValueError):
+            pass
+        wanted = samples * self._width * self._ranks_on_node
+        if wanted > free:
+            raise ConfigError(
+                f"reader.load: memory needs {units.format_size(wanted)} on a node, {units.format_size(free)} are free; "
+                "use more nodes, a smaller --dataset-size or load: on_demand"
+            )
+
+    def close(self) -> None:
+        self._loader.close()

@@ -1,0 +1,92 @@
+"""PyTorch's DataLoader: worker processes read whole batches, in the order that the epoch says."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format import Paths, Reader
+from dlio_hpc.core.loaders.loader import Batch, in_steps
+from dlio_hpc.core.loaders.native import preprocess
+from dlio_hpc.core.order import Order
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.workload import Workload
+
+
+class PyTorchLoader:
+    """`read_threads` workers, or none where prefetch is 0; new ones in each epoch, as DataLoader does by default."""
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        try:
+            from torch.utils.data import DataLoader
+        except ImportError as fault:
+            raise ConfigError(
+                "reader.loader: pytorch needs PyTorch, which is not installed: pip install 'dlio-hpc[pytorch]'"
+            ) from fault
+        self._workload = workload
+        self._dataset = _Samples(workload, paths)
+        keys = workload.reader
+        workers = keys.read_threads if keys.batches_ahead else 0
+        options: dict[str, Any] = {"num_workers": workers}
+        if workers:
+            options |= {
+                "prefetch_factor": -(-keys.batches_ahead // workers),
+                "multiprocessing_context": keys.worker_start,
+            }
+        self._data_loader = partial(DataLoader, self._dataset, collate_fn=_as_it_is, **options)
+
+    def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
+        size = self._workload.reader.batch_size
+        batches = in_steps(order, first, last, steps, size)
+        full = -(-max(0, min(last - first, steps * size)) // size)
+        sampler = (samples.tolist() for samples in batches if len(samples))
+        for rows, tally, fault in self._data_loader(batch_sampler=sampler):
+            if fault is not None:
+                raise fault
+            yield Batch(rows.numpy(), tally)
+        self._dataset.close()
+        for _ in range(steps - full):
+            yield Batch(np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
+
+    def close(self) -> None:
+        """The workers end with the iteration."""
+
+
+class _Samples:
+    """A map-style dataset. Each worker opens a reader of its own; DataLoader asks for a batch at once."""
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        self._workload = workload
+        self._paths = paths
+        self._reader: Reader | None = None
+
+    def __len__(self) -> int:
+        return self._workload.dataset.samples
+
+    def __getitems__(self, samples: list[int]) -> tuple[Any, Tally, DlioError | None]:
+        """A fault is handed over, so that the training loop raises it as it is."""
+        import torch
+
+        tally = Tally()
+        rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
+        try:
+            if self._reader is None:
+                self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
+            self._reader.read(np.array(samples, np.uint64), rows.numpy(), tally)
+        except DlioError as fault:
+            return None, tally, fault
+        if self._workload.reader.preprocess_time:
+            seconds = len(samples) * self._workload.reader.preprocess_time
+            tally.preprocess_s += preprocess(seconds, self._workload.compute.mode)
+        return rows, tally, None
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

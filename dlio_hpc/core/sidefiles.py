@@ -1,0 +1,100 @@
+"""Small requests beside the samples: metadata that is read, summaries that are written; counted and timed apart."""
+
+import os
+from typing import NamedTuple
+
+from dlio_hpc.core import content, dataset
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.files import File, open_file
+from dlio_hpc.core.order import mix
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.plan import Run
+from dlio_hpc.workload import SideFile
+
+
+class Counts(NamedTuple):
+    """One rank's, of the whole run; time_s: seconds in those requests, opening included."""
+
+    opens: int = 0
+    reads: int = 0
+    writes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    time_s: float = 0.0
+
+
+class SideFiles:
+    """What one rank reads and writes beside the samples. A file that is read stays open from its first request on."""
+
+    def __init__(self, run: Run, rank: int) -> None:
+        sides = run.workload.dataset.side_files
+        self._mine = [side for side in sides if side.by == "all" or rank == 0]
+        self._run = run
+        self._rank = rank
+        self._requests: dict[str, int] = {}
+        self._open: dict[str, File] = {}
+        self._tally = Tally()
+        self._writes = self._written = 0
+        self._time_s = 0.0
+
+    def due(self, when: str) -> None:
+        """Do what is to be done at this moment: start, epoch, step or end."""
+        for side in self._mine:
+            if side.when == when:
+                started = now()
+                self._read(side) if side.access == "read" else self._write(side)
+                self._time_s += now() - started
+
+    def _read(self, side: SideFile) -> None:
+        if side.name not in self._open:
+            self._open[side.name] = open_file(dataset.side_path(self._run, side))
+            self._tally.opens += 1
+        buffer = memoryview(bytearray(side.bytes))
+        for _ in range(side.count):
+            self._open[side.name].read([buffer], self._offset(side), side.bytes, self._tally)
+
+    def _offset(self, side: SideFile) -> int:
+        """Anywhere, or one request after the other and from the front again."""
+        number = self._requests.get(side.name, 0)
+        self._requests[side.name] = number + 1
+        if side.random:
+            return mix(mix(self._rank) ^ number) % (side.file_size - side.bytes + 1)
+        return number % (side.file_size // side.bytes) * side.bytes
+
+    def _write(self, side: SideFile) -> None:
+        path = os.path.join(self._run.outputs, f"rank{self._rank:05}-{side.name}")
+        try:
+            os.makedirs(self._run.outputs, exist_ok=True)
+            with open(path, "wb", buffering=0) as file:
+                file.writelines(
+                    b"".join(map(bytes, content.pieces(number * side.bytes, side.bytes)))
+                    for number in range(side.count)
+                )
+        except OSError as fault:
+            raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
+        self._tally.opens += 1
+        self._writes += side.count
+        self._written += side.count * side.bytes
+
+    def counts(self) -> Counts:
+        """Up to now."""
+        tally = self._tally
+        return Counts(
+            tally.opens, tally.requests, self._writes, tally.bytes_read, self._written, self._time_s
+        )  # fmt: skip
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+
+
+def write(run: Run, side: SideFile) -> int:
+    """The file that is read later, onto storage; its bytes."""
+    path = dataset.side_path(run, side)
+    with open(path, "wb") as file:
+        file.writelines(content.pieces(0, side.file_size))
+        file.flush()
+        os.fsync(file.fileno())
+    return side.file_size

@@ -1,0 +1,462 @@
+"""Every format: what is written is what the format's own library reads, and samples arrive whole in every mode."""
+
+import math
+import os
+import struct
+import tempfile
+import zipfile
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlio_hpc.core import content
+from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
+from dlio_hpc.core.formats.format import Reader
+from dlio_hpc.core.places import Place, Places
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import InfrastructureError, InvalidRun
+from dlio_hpc.units import Size
+from dlio_hpc.workload import Chunk, Dataset, Sample, Workload
+from dlio_hpc.workload import Reader as ReaderKeys
+
+FILES, PER_FILE = 3, 5
+_FIXED = Sample(shape=(30, 7), dtype="int16")
+_SPREAD = Sample(bytes=Size(1000), stdev=Size(200), seed=3)
+_NUMBERS = Sample(shape=(30, 7), dtype="float32")
+
+
+def _dataset(kind: str, sample: Sample | None = None, **keys: Any) -> Dataset:
+    sample = sample or (_NUMBERS if kind == "csv" else _FIXED)
+    return Dataset(kind, keys.pop("files", FILES), keys.pop("per_file", PER_FILE), sample, **keys)  # type: ignore[arg-type]
+
+
+def _write(folder: Path, dataset: Dataset) -> None:
+    for number in range(dataset.files):
+        FORMATS[dataset.format].write(str(folder / str(number)), dataset, number)
+
+
+def _reader(folder: Path, dataset: Dataset, mode: str, transfer_size: int | None = None, **keys: Any) -> Reader:
+    size = None if transfer_size is None else Size(transfer_size)
+    reader = ReaderKeys(mode=mode, transfer_size=size, **keys)  # type: ignore[arg-type]
+    return FORMATS[dataset.format].reader(
+        Workload("w", dataset, reader=reader), lambda number: str(folder / str(number)), None
+    )
+
+
+def _read(reader: Reader, dataset: Dataset, samples: list[int]) -> tuple[list[bytes], Tally]:
+    rows, tally = np.zeros((len(samples), dataset.sample.largest), np.uint8), Tally()
+    numbers = np.array(samples, np.uint64)
+    reader.read(numbers, rows, tally)
+    places = Places(dataset).of(numbers)
+    return [row[: place.size].tobytes() for row, place in zip(rows, places, strict=True)], tally
+
+
+def _payload(dataset: Dataset, place: Place) -> bytes:
+    row = np.empty(place.size, np.uint8)
+    content.fill(row, place.position, dataset.random_bits)
+    if dataset.format == "csv":
+        row = (row.view("<u4") % 10**7 / 10**7).astype("<f4").view(np.uint8)
+    return row.tobytes()
+
+
+def _expected(dataset: Dataset, samples: list[int]) -> list[bytes]:
+    return [_payload(dataset, place) for place in Places(dataset).of(np.array(samples, np.uint64))]
+
+
+# Every way to store and to read: (dataset, mode, transfer_size, other reader keys).
+_CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
+    (_dataset(kind, sample), mode, None, {})
+    for kind in ("npz", "tfrecord", "hdf5")
+    for sample in (_FIXED, _SPREAD)
+    for mode in ("floor", "framework")
+]
+_CASES += [(_dataset("csv"), mode, None, {}) for mode in ("floor", "framework")]
+_CASES += [
+    (_dataset(kind, sample), "floor", size, {})
+    for kind, sample in product(("npz", "tfrecord", "hdf5"), (_FIXED, _SPREAD))
+    for size in (100, 1 << 20)
+]
+_CASES += [(_dataset("csv"), "floor", size, {}) for size in (100, 1 << 20)]
+_CASES += [
+    (_dataset(kind, sample), "framework", size, {})
+    for kind, sample in product(("tfrecord", "hdf5"), (_FIXED, _SPREAD))
+    for size in (1, 100, 1 << 20)
+]
+_CASES += [
+    (_dataset("tfrecord", sample), mode, size, {"verify": verify})
+    for sample, mode, verify in ((_FIXED, "floor", True), (_SPREAD, "floor", True), (_SPREAD, "framework", False))
+    for size in (None, 100, 1 << 20)
+]
+_CASES += [
+    (_dataset("hdf5", sample, chunk=chunk, compression=compression, random_bits=3), mode, size, {})
+    for sample, chunk, compression, mode, size in product(
+        (_FIXED, _SPREAD),
+        (Chunk(bytes=Size(64)), Chunk(bytes=Size(999)), None),
+        ("none", "gzip"),
+        ("floor", "framework"),
+        (None, 100),
+    )
+]
+_CASES += [
+    (_dataset("hdf5", chunk=Chunk(shape=(2, 7, 3)), compression=compression), mode, None, {})
+    for compression, mode in product(("none", "gzip"), ("floor", "framework"))
+]
+_CASES += [(_dataset("hdf5", compression="lzf", random_bits=3), "framework", None, {})]
+_CASES += [
+    (_dataset("npz", sample, compression="gzip", level=level, random_bits=2), mode, None, {})
+    for sample, level, mode in product((_FIXED, _SPREAD), (0, 9), ("floor", "framework"))
+]
+_CASES += [(_dataset("npz", compression="gzip", random_bits=1), "floor", 100, {})]
+_CASES += [
+    (_dataset(kind, _SPREAD, files=6, per_file=1, **keys), mode, None, {})
+    for kind, keys in (("npz", {}), ("tfrecord", {}), ("hdf5", {}), ("hdf5", {"chunk": Chunk(bytes=Size(900))}))
+    for mode in ("floor", "framework")
+]
+
+
+def _name(case: tuple[Dataset, str, int | None, dict[str, Any]]) -> str:
+    dataset, mode, size, keys = case
+    chunk = dataset.chunk_shape if dataset.is_chunked else None
+    spread = "spread" if dataset.sample.stdev else "fixed"
+    parts = [dataset.format, mode, spread, size, chunk, dataset.compression, dataset.level, dataset.files, *keys]
+    return "-".join(str(part).replace(" ", "") for part in parts)
+
+
+@pytest.mark.parametrize("case", _CASES, ids=_name)
+def test_samples_arrive_whole(tmp_path: Path, case: tuple[Dataset, str, int | None, dict[str, Any]]) -> None:
+    """Whatever the mode: so framework and floor give equal data."""
+    dataset, mode, size, keys = case
+    _write(tmp_path, dataset)
+    reader = _reader(tmp_path, dataset, mode, size, **keys)
+    last = dataset.samples - 1
+    for samples in ([0], [last, 0, last // 2], list(range(dataset.samples)), [3, 3], []):
+        rows, _ = _read(reader, dataset, samples)
+        assert rows == _expected(dataset, samples)
+    reader.close()
+
+
+@pytest.mark.parametrize("kind", ["npz", "tfrecord", "hdf5", "csv"])
+@given(size=st.integers(1, 2000), samples=st.lists(st.integers(0, 14), max_size=8, unique=True))
+@settings(max_examples=25, deadline=None)
+def test_requests_are_of_the_transfer_size(kind: str, size: int, samples: list[int]) -> None:
+    dataset = _dataset(kind)
+    with tempfile.TemporaryDirectory() as name:
+        _write(Path(name), dataset)
+        reader = _reader(Path(name), dataset, "floor", size)
+        rows, tally = _read(reader, dataset, samples)
+        reader.close()
+    assert rows == _expected(dataset, samples)
+    assert tally.bytes_read == len(samples) * dataset.sample_bytes
+    assert tally.requests == len(tally.starts) == len(tally.ends)
+    assert tally.opens == len({sample // PER_FILE for sample in samples})
+    if size <= dataset.sample_bytes:
+        assert tally.requests == len(samples) * math.ceil(dataset.sample_bytes / size)
+        assert tally.overhead_bytes == 0
+    else:
+        assert tally.requests <= len(samples) + tally.overhead_bytes // tfrecord.FRAME
+
+
+def test_a_large_transfer_size_brings_neighbours_in_one_request(tmp_path: Path) -> None:
+    for kind in ("npz", "tfrecord", "hdf5", "csv"):
+        dataset = _dataset(kind)
+        _write(tmp_path, dataset)
+        _, tally = _read(_reader(tmp_path, dataset, "floor", 1 << 20), dataset, [6, 7, 8, 0, 2])
+        assert tally.requests == 3
+        assert tally.bytes_read == 5 * dataset.sample_bytes
+
+
+def test_numpy_reads_what_is_written(tmp_path: Path) -> None:
+    dataset = _dataset("npz")
+    _write(tmp_path, dataset)
+    with np.load(tmp_path / "1") as archive:
+        array = archive["x"]
+    assert array.shape == (5, 30, 7)
+    assert array.dtype == np.int16
+    assert [row.tobytes() for row in array] == _expected(dataset, [5, 6, 7, 8, 9])
+    data = (tmp_path / "0").read_bytes()
+    assert data[npz.DATA_OFFSET :].startswith(_expected(dataset, [0])[0]), "the data begin on a page"
+
+
+def test_deflated_archives_are_deflated(tmp_path: Path) -> None:
+    sizes = {}
+    for level in (0, 1, 9):
+        _write(tmp_path, _dataset("npz", per_file=200, compression="gzip", level=level, random_bits=2))
+        (member,) = zipfile.ZipFile(tmp_path / "0").infolist()
+        assert member.compress_type == zipfile.ZIP_DEFLATED
+        sizes[level] = member.compress_size
+    assert sizes[9] < sizes[1] < sizes[0] / 2
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip", "lzf"])
+def test_hdf5_says_that_chunk_and_filter_are_set(tmp_path: Path, compression: Any) -> None:
+    level = 7 if compression == "gzip" else None
+    dataset = _dataset("hdf5", chunk=Chunk(bytes=Size(140)), compression=compression, level=level, random_bits=2)
+    _write(tmp_path, dataset)
+    with h5py.File(tmp_path / "2") as file:
+        found = file["x"]
+        assert found.chunks == (1, 10, 7)
+        assert found.compression == (None if compression == "none" else compression)
+        assert found.compression_opts == level
+        assert found.id.get_storage_size() == found.nbytes if compression == "none" else True
+        assert [row.tobytes() for row in found[...]] == _expected(dataset, [10, 11, 12, 13, 14])
+    _write(tmp_path, _dataset("hdf5"))
+    with h5py.File(tmp_path / "2") as file:
+        assert file["x"].chunks is None
+
+
+def test_pandas_reads_what_is_written(tmp_path: Path) -> None:
+    import pandas as pd
+
+    dataset = _dataset("csv")
+    _write(tmp_path, dataset)
+    table = pd.read_csv(tmp_path / "1", header=None)
+    assert table.shape == (5, 210)
+    assert table.to_numpy().astype(np.float32)[3].tobytes() == _expected(dataset, [8])[0]
+    text = (tmp_path / "1").read_bytes()
+    assert len(text) == 5 * dataset.sample_bytes == 5 * 210 * 10
+    assert csv.first_value(0, 8) == _expected(dataset, [0])[0][:4]
+
+
+@given(st.binary(max_size=200))
+def test_tfrecord_frames_follow_the_format(payload: bytes) -> None:
+    """Checksums of a bitwise CRC-32C (Castagnoli), masked as record_writer.h says."""
+
+    def masked(data: bytes) -> int:
+        crc = 0xFFFFFFFF
+        for byte in data:
+            crc ^= byte
+            for _ in range(8):
+                crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        crc ^= 0xFFFFFFFF
+        return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+    assert tfrecord.masked_crc(np.frombuffer(payload, np.uint8)) == masked(payload)
+    length = struct.pack("<Q", len(payload))
+    assert tfrecord.head(len(payload)) == length + struct.pack("<I", masked(length))
+
+
+def test_tfrecord_streams_in_requests_of_exactly_the_transfer_size(tmp_path: Path, monkeypatch: Any) -> None:
+    """As TensorFlow does, from the file's begin on; whole blocks within a large sample go straight to its row."""
+    for per_file, size in ((PER_FILE, 100), (PER_FILE, 1000), (40, 64)):
+        dataset = _dataset("tfrecord", per_file=per_file)
+        _write(tmp_path, dataset)
+        asked: list[tuple[int, int]] = []
+        preadv = os.preadv
+
+        def noting(descriptor: int, views: Any, offset: int, asked: Any = asked, preadv: Any = preadv) -> int:
+            asked.append((offset, sum(map(len, views))))
+            return int(preadv(descriptor, views, offset))
+
+        monkeypatch.setattr(os, "preadv", noting)
+        reader = _reader(tmp_path, dataset, "framework", size)
+        _, tally = _read(reader, dataset, list(range(per_file)))
+        monkeypatch.undo()
+        length = (tmp_path / "0").stat().st_size
+        assert asked == [(offset, min(size, length - offset)) for offset in range(0, length, size)]
+        assert tally.bytes_read + tally.overhead_bytes == length
+        assert tally.overhead_bytes == per_file * tfrecord.FRAME
+
+
+def test_whole_files_are_read_once_and_said_so(tmp_path: Path) -> None:
+    for kind in ("npz", "csv"):
+        dataset = _dataset(kind)
+        _write(tmp_path, dataset)
+        reader = _reader(tmp_path, dataset, "framework")
+        _, tally = _read(reader, dataset, [0, 1])
+        assert tally.bytes_read == 5 * dataset.sample_bytes
+        assert tally.opens == 1
+        _, again = _read(reader, dataset, [2])
+        assert again.opens == again.bytes_read == 0, "the array loaded last is kept"
+        reader.close()
+        _, after = _read(reader, dataset, [2])
+        assert after.opens == 1
+
+
+def test_h5py_is_counted_by_the_kernel(tmp_path: Path) -> None:
+    sample = Sample(bytes=Size(1 << 20))
+    dataset = _dataset("hdf5", sample)
+    _write(tmp_path, dataset)
+    _, tally = _read(_reader(tmp_path, dataset, "framework"), dataset, [0, 7])
+    assert 0 <= tally.bytes_read - 2 * sample.size < 10_000, "headers come on top"
+    assert len(tally.starts) == 2
+    assert tally.requests >= 2
+    chunked = _dataset("hdf5", sample, chunk=Chunk(bytes=Size(64 << 10)))
+    _write(tmp_path, chunked)
+    _, tally = _read(_reader(tmp_path, chunked, "framework"), chunked, [0, 7])
+    assert tally.requests >= 2 * 16, "a request a chunk"
+    _, tally = _read(_reader(tmp_path, chunked, "floor"), chunked, [0, 7])
+    assert tally.requests == 2 * 16
+    assert tally.bytes_read == 2 * sample.size
+
+
+def test_slabs_are_calls_of_the_transfer_size(tmp_path: Path) -> None:
+    dataset = _dataset("hdf5")
+    _write(tmp_path, dataset)
+    samples = list(range(15))
+    for size, calls in ((None, 15), (3 * 420, 6), (1 << 20, 3), (210, 30), (14, 450), (1, 450)):
+        rows, tally = _read(_reader(tmp_path, dataset, "framework", size), dataset, samples)
+        assert rows == _expected(dataset, samples)
+        assert len(tally.starts) == calls
+
+
+def test_direct_access_reads_whole_blocks(tmp_path: Path) -> None:
+    folder = Path(tempfile.mkdtemp(dir=Path(__file__).parent))  # /tmp may have no O_DIRECT
+    try:
+        for kind, sample in product(("npz", "tfrecord", "hdf5"), (_FIXED, _SPREAD)):
+            dataset = _dataset(kind, sample)
+            _write(folder, dataset)
+            for size in (None, 4096, 8192):
+                reader = _reader(folder, dataset, "floor", size, direct=True)
+                rows, tally = _read(reader, dataset, [4, 0, 7, 8, 9, 14])
+                assert rows == _expected(dataset, [4, 0, 7, 8, 9, 14])
+                assert tally.bytes_read == sum(map(len, rows))
+                assert tally.overhead_bytes > 0
+                reader.close()
+    finally:
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+
+
+@pytest.mark.parametrize("per_file", [1, 2, 5])
+@given(mean=st.integers(1, 10**6), stdev=st.integers(1, 10**6), seed=st.integers(0, 99), files=st.integers(1, 40))
+def test_sizes_that_differ_fill_a_dataset_exactly(per_file: int, mean: int, stdev: int, seed: int, files: int) -> None:
+    sample = Sample(bytes=Size(mean), stdev=Size(stdev), seed=seed)
+    dataset = Dataset("tfrecord", files, per_file, sample)
+    places = Places(dataset)
+    every = places.of(np.arange(dataset.samples, dtype=np.uint64))
+    assert sum(place.size for place in every) == dataset.size
+    assert all(1 <= place.size <= sample.largest for place in every)
+    position = 0
+    for number in range(files):
+        offset = 0
+        for place in places.in_file(number):
+            assert (place.file, place.offset, place.position) == (number, offset, position)
+            offset += place.size
+            position += place.size
+        assert offset == places.file_size(number)
+
+
+def test_sizes_are_spread_normally() -> None:
+    sample = Sample(bytes=Size(100_000), stdev=Size(10_000), seed=1)
+    for per_file in (1, 1000):
+        dataset = Dataset("tfrecord", 200_000 // per_file, per_file, sample)
+        sizes = np.array([place.size for place in Places(dataset).of(np.arange(200_000, dtype=np.uint64))])
+        assert abs(sizes.mean() - 100_000) < 1
+        assert abs(sizes.std() - 10_000) < 100
+        within = [float((abs(sizes - 100_000) < 10_000 * sigmas).mean()) for sigmas in (1, 2, 3)]
+        assert within == pytest.approx([0.683, 0.954, 0.997], abs=0.01)
+
+
+def test_writing_over_leaves_the_same_bytes(tmp_path: Path) -> None:
+    for kind in ("npz", "tfrecord", "csv"):
+        dataset = _dataset(kind)
+        _write(tmp_path, dataset)
+        before = (tmp_path / "0").read_bytes()
+        with (tmp_path / "0").open("ab") as file:
+            file.write(b"left over")
+        _write(tmp_path, dataset)
+        assert (tmp_path / "0").read_bytes() == before
+
+
+_WAYS = [(kind, mode) for kind in ("npz", "tfrecord", "hdf5", "csv") for mode in ("floor", "framework")]
+_WAYS += [("npz-gzip", mode) for mode in ("floor", "framework")] + [("hdf5-gzip", m) for m in ("floor", "framework")]
+
+
+@pytest.fixture(params=_WAYS, ids="-".join)
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Dataset, str]:
+    kind, _, compression = request.param[0].partition("-")
+    keys = {"compression": "gzip", "random_bits": 4} if compression else {}
+    sample = _NUMBERS if kind == "csv" else Sample(shape=(300, 70), dtype="int16")
+    dataset = _dataset(kind, sample, **keys)
+    _write(tmp_path, dataset)
+    return dataset, request.param[1]
+
+
+def test_missing_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
+    (tmp_path / "1").unlink()
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
+        _read(_reader(tmp_path, *way), way[0], [5])
+
+
+def test_cut_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
+    size = (tmp_path / "1").stat().st_size
+    for left in (0, 3, size // 2):
+        os.truncate(tmp_path / "1", left)
+        with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
+            _read(_reader(tmp_path, *way), way[0], [5, 6, 7, 8, 9])
+
+
+def test_foreign_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
+    size = (tmp_path / "1").stat().st_size
+    (tmp_path / "1").write_bytes(b"\x17foreign" * (size // 8 + 1))
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
+        _read(_reader(tmp_path, *way), way[0], [5])
+
+
+def test_files_of_other_contents_are_found(tmp_path: Path, way: tuple[Dataset, str]) -> None:
+    FORMATS[way[0].format].write(str(tmp_path / "1"), way[0], 2)
+    assert _read(_reader(tmp_path, *way), way[0], [0])[0] == _expected(way[0], [0])
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/1: sample 5 begins with .* this is not what was generated"):
+        _read(_reader(tmp_path, *way), way[0], [5])
+
+
+def test_files_of_another_geometry_are_told_from_ours(tmp_path: Path) -> None:
+    np.savez(tmp_path / "2.npz", x=np.zeros((5, 30, 8), np.int16))
+    (tmp_path / "2.npz").rename(tmp_path / "2")
+    with pytest.raises(InvalidRun, match=r"int16 of shape \(5, 30, 8\), expected int16 of shape \(5, 30, 7\)"):
+        _read(_reader(tmp_path, _dataset("npz"), "framework"), _dataset("npz"), [10])
+    _write(tmp_path, _dataset("hdf5", chunk=Chunk(bytes=Size(64))))
+    for mode in ("floor", "framework"):
+        with pytest.raises(InvalidRun, match=r"chunks of \(1, 4, 7\), compression none, expected .* chunks of None"):
+            _read(_reader(tmp_path, _dataset("hdf5"), mode), _dataset("hdf5"), [10])
+
+
+def test_a_cut_file_is_told_with_offset_and_what_was_expected(tmp_path: Path) -> None:
+    _write(tmp_path, _dataset("npz"))
+    size = _FIXED.size
+    start = npz.DATA_OFFSET + size
+    os.truncate(tmp_path / "0", start + 10)
+    with pytest.raises(InvalidRun, match=f"ends at byte {start + 10}, .* expected from {start} to {start + size}"):
+        _read(_reader(tmp_path, _dataset("npz"), "floor"), _dataset("npz"), [1])
+
+
+def test_a_file_that_cannot_be_read_is_told_with_its_offset(tmp_path: Path) -> None:
+    (tmp_path / "0").mkdir()
+    with pytest.raises(InfrastructureError, match=f"cannot read {tmp_path}/0 at byte {npz.DATA_OFFSET}: Is a dir"):
+        _read(_reader(tmp_path, _dataset("npz"), "floor"), _dataset("npz"), [0])
+
+
+def test_flipped_bits_are_found_where_checksums_are_verified(tmp_path: Path) -> None:
+    dataset = _dataset("tfrecord")
+    _write(tmp_path, dataset)
+    whole = bytearray((tmp_path / "0").read_bytes())
+    begin = 2 * (dataset.sample.size + tfrecord.FRAME)
+    for at, message in ((begin, "has the head"), (begin + 100, "has the checksum"), (begin + 435, "has the checksum")):
+        whole[at] ^= 1
+        (tmp_path / "0").write_bytes(whole)
+        for mode, keys in (("framework", {}), ("floor", {"verify": True})):
+            with pytest.raises(InvalidRun, match=f"{tmp_path}/0 .* sample 2 at byte .* {message}"):
+                _read(_reader(tmp_path, dataset, mode, None, **keys), dataset, [1, 2])
+        assert len(_read(_reader(tmp_path, dataset, "floor"), dataset, [1, 2])[0]) == 2
+        whole[at] ^= 1
+
+
+def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
+    dataset = _dataset("hdf5", compression="gzip", random_bits=2)
+    _write(tmp_path, dataset)
+    with h5py.File(tmp_path / "0") as file:
+        where = file["x"].id.get_chunk_info(1)
+    with (tmp_path / "0").open("r+b") as raw:
+        raw.seek(where.byte_offset)
+        raw.write(b"\xff" * where.size)
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/0 .* the chunk at byte {where.byte_offset}"):
+        _read(_reader(tmp_path, dataset, "floor"), dataset, [1])
+    with pytest.raises(InvalidRun, match=f"{tmp_path}/0 .* sample 1"):
+        _read(_reader(tmp_path, dataset, "framework"), dataset, [1])

@@ -1,0 +1,310 @@
+"""The same workload gives the same samples in the same order through each loader, each sample exactly once an epoch."""
+
+import threading
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dlio_hpc import plan
+from dlio_hpc.core import content
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.loaders.loader import Batch, Loader
+from dlio_hpc.core.loaders.memory import MemoryLoader
+from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.core.order import Order
+from dlio_hpc.core.places import Places
+from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.units import Seconds, Size
+from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning",  # of the frameworks themselves
+    "ignore::UserWarning",
+)
+
+_SHUFFLES = [Shuffle(files, samples, 3) for files in (False, True) for samples in (False, True)]
+_LAYOUTS: list[dict[str, Any]] = [
+    {"files": 5, "samples_per_file": 7},
+    {"files": 1, "samples_per_file": 35, "layout": "shared"},
+]
+_MODES = ("floor", "framework")
+_FORMATS: list[tuple[str, str]] = [
+    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "csv") for m in ("floor", "framework")
+]
+_RANKS = 3
+
+
+def _path(folder: Path, number: int) -> str:
+    return str(folder / str(number))
+
+
+def _open(loader: str, made: Workload, folder: Path, steps: int) -> Loader:
+    paths = partial(_path, folder)
+    if loader == "tensorflow":
+        from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
+
+        return TensorFlowLoader(made, paths)
+    if loader == "pytorch":
+        from dlio_hpc.core.loaders.pytorch import PyTorchLoader
+
+        return PyTorchLoader(made, paths)
+    return NativeLoader(made, FORMATS[made.dataset.format].reader(made, paths, None), steps)
+
+
+def _write(folder: Path, dataset: Dataset) -> None:
+    for number in range(dataset.files):
+        FORMATS[dataset.format].write(_path(folder, number), dataset, number)
+
+
+def _contents(dataset: Dataset) -> dict[bytes, int]:
+    """The number of each sample by its bytes."""
+    numbers = {}
+    for place in Places(dataset).of(np.arange(dataset.samples, dtype=np.uint64)):
+        row = np.zeros(dataset.sample.largest, np.uint8)
+        content.fill(row[: place.size], place.position, dataset.random_bits)
+        if dataset.format == "csv":
+            row = (row.view("<u4") % 10**7 / 10**7).astype("<f4").view(np.uint8)
+        numbers[row[: place.size].tobytes()] = place.sample
+    assert len(numbers) == dataset.samples
+    return numbers
+
+
+def _numbers(batches: Iterator[Batch], known: dict[bytes, int], sizes: dict[int, int]) -> list[list[int]]:
+    """The samples of every batch, told by their contents."""
+    lengths = sorted(set(sizes.values()))
+    found = []
+    for batch in batches:
+        numbers = []
+        for row in batch.rows:
+            (number,) = (known[row[:n].tobytes()] for n in lengths if row[:n].tobytes() in known)
+            numbers.append(number)
+        found.append(numbers)
+    return found
+
+
+def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[list[list[int]]]:
+    """Samples by rank and step."""
+    known = _contents(made.dataset)
+    places = Places(made.dataset).of(np.arange(made.dataset.samples, dtype=np.uint64))
+    sizes = {place.sample: place.size for place in places}
+    order = Order(made.dataset, made.reader, epoch)
+    steps = plan.steps_per_epoch(made, _RANKS)
+    ranks = []
+    for rank in range(_RANKS):
+        opened = _open(loader, made, folder, steps)
+        batches = opened.epoch(order, *plan.positions(made, _RANKS, rank, 1), steps)
+        ranks.append(_numbers(batches, known, sizes))
+        opened.close()
+    return ranks
+
+
+def _expected(made: Workload, epoch: int = 0) -> list[list[list[int]]]:
+    order, size = Order(made.dataset, made.reader, epoch), made.reader.batch_size
+    steps = plan.steps_per_epoch(made, _RANKS)
+    ranks = []
+    for rank in range(_RANKS):
+        first, last = plan.positions(made, _RANKS, rank, 1)
+        mine = order.samples(first, last).tolist()
+        ranks.append([mine[step * size : (step + 1) * size] for step in range(steps)])
+    return ranks
+
+
+@pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
+@pytest.mark.parametrize("layout", _LAYOUTS, ids=lambda layout: layout.get("layout", "multi"))
+@pytest.mark.parametrize("way", _FORMATS, ids="-".join)
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+def test_each_sample_once_in_the_same_order(
+    tmp_path: Path, loader: Any, way: tuple[Any, Any], layout: dict[str, Any], shuffle: Shuffle
+) -> None:
+    kind, mode = way
+    dataset = Dataset(kind, sample=Sample(shape=(9, 11), dtype="float32"), **layout)
+    records = loader == "tensorflow" and kind == "tfrecord" and mode == "framework"
+    threads = 1 if records and not (shuffle.files and shuffle.samples) else 2
+    keys = Reader(loader=loader, mode=mode, batch_size=4, read_threads=threads, shuffle=shuffle)
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    seen = _epoch(loader, made, tmp_path)
+    assert seen == _expected(made)
+    assert sorted(number for rank in seen for batch in rank for number in batch) == list(range(35))
+
+
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize(("kind", "per_file"), [("tfrecord", 7), ("tfrecord", 1), ("npz", 7), ("hdf5", 1)])
+def test_samples_of_different_sizes(tmp_path: Path, loader: Any, kind: Any, per_file: int) -> None:
+    dataset = Dataset(kind, 35 // per_file, per_file, Sample(bytes=Size(900), stdev=Size(200)))
+    keys = Reader(loader=loader, mode="framework", batch_size=4, shuffle=Shuffle(files=True))
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    assert _epoch(loader, made, tmp_path) == _expected(made)
+
+
+@pytest.mark.parametrize("shuffle", [s for s in _SHUFFLES if not (s.files and s.samples)], ids=str)
+@pytest.mark.parametrize(("files", "per_file"), [(5, 7), (6, 6), (12, 3), (2, 20)])
+@pytest.mark.parametrize("loader", ["native", "tensorflow"])
+def test_interleaved_files(tmp_path: Path, loader: Any, files: int, per_file: int, shuffle: Shuffle) -> None:
+    dataset = Dataset("tfrecord", files, per_file, Sample(bytes=Size(200)))
+    keys = Reader(loader=loader, mode="framework", batch_size=3, interleave=4, read_threads=3, shuffle=shuffle)
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    assert _epoch(loader, made, tmp_path, 2) == _expected(made, 2)
+
+
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize(
+    "keys", [{"prefetch": 0}, {"prefetch": 3}, {"drop_last": True}, {"shift": True}, {"shard": False}]
+)
+def test_ahead_or_not_with_and_without_the_rest(tmp_path: Path, loader: Any, keys: dict[str, Any]) -> None:
+    dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
+    made = Workload("w", dataset, reader=Reader(loader=loader, batch_size=4, **keys))
+    _write(tmp_path, dataset)
+    seen = _epoch(loader, made, tmp_path)
+    assert seen == _expected(made)
+    assert sum(len(batch) for rank in seen for batch in rank) == plan.samples_per_epoch(made, _RANKS)
+
+
+def test_pytorch_workers_may_be_spawned(tmp_path: Path) -> None:
+    dataset = Dataset("hdf5", 5, 7, Sample(bytes=Size(100)))
+    keys = Reader(loader="pytorch", batch_size=16, read_threads=1, worker_start="spawn", shuffle=Shuffle(True, True))
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    loader = _open("pytorch", made, tmp_path, 3)
+    got = _numbers(loader.epoch(Order(dataset, keys, 0), 0, 35, 3), _contents(dataset), {0: 100})
+    assert [number for batch in got for number in batch] == Order(dataset, keys, 0).samples(0, 35).tolist()
+
+
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+def test_memory_holds_what_was_read_once(tmp_path: Path, loader: Any) -> None:
+    dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
+    keys = Reader(loader=loader, batch_size=4, load="memory", shuffle=Shuffle(True, True, 1))
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    known = _contents(dataset)
+    kept = MemoryLoader(made, _open(loader, made, tmp_path, 4), 1)
+    epochs, read = [], []
+    for epoch in range(3):
+        batches = list(kept.epoch(Order(dataset, keys, epoch), 0, 13, 4))
+        read.append(sum(batch.tally.bytes_read for batch in batches))
+        epochs.append([number for part in _numbers(iter(batches), known, {0: 100}) for number in part])
+    kept.close()
+    assert read == [1300, 0, 0]
+    assert epochs[0] == Order(dataset, keys, 0).samples(0, 13).tolist()
+    assert len({tuple(order) for order in epochs}) == 3, "a new order in every epoch"
+    assert len({frozenset(order) for order in epochs}) == 1, "of the same samples"
+
+
+def test_what_memory_does_not_hold_is_refused() -> None:
+    made = Workload("w", Dataset("npz", 1 << 20, 1, Sample(bytes=Size(1 << 20))), reader=Reader(load="memory"))
+    loader = MemoryLoader(made, _open("native", made, Path("."), 1), 4)
+    with pytest.raises(ConfigError, match=r"needs 4 TiB on a node, .* are free; use more nodes"):
+        next(loader.epoch(Order(made.dataset, made.reader, 0), 0, 1 << 20, 1))
+
+
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("way", _FORMATS, ids="-".join)
+def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, way: tuple[Any, Any]) -> None:
+    kind, mode = way
+    dataset = Dataset(kind, 5, 7, Sample(shape=(9, 11), dtype="float32"))
+    made = Workload("w", dataset, reader=Reader(loader=loader, mode=mode, batch_size=4))
+    _write(tmp_path, dataset)
+    whole = Path(_path(tmp_path, 2)).read_bytes()
+    for damaged in (None, whole[: len(whole) // 2], bytes(reversed(whole))):
+        Path(_path(tmp_path, 2)).unlink(missing_ok=True)
+        if damaged is not None:
+            Path(_path(tmp_path, 2)).write_bytes(damaged)
+        opened = _open(loader, made, tmp_path, 9)
+        with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, sample 14 was|found . records where"):
+            list(opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9))
+        opened.close()
+
+
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+def test_preprocessing_takes_its_time_on_its_threads(tmp_path: Path, loader: Any) -> None:
+    dataset = Dataset("npz", 4, 4, Sample(bytes=Size(100)))
+    threads = 1 if loader == "pytorch" else 4
+    keys = Reader(loader=loader, batch_size=8, preprocess_time=Seconds(0.02), preprocess_threads=threads)
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    opened = _open(loader, made, tmp_path, 2)
+    tallies = [batch.tally for batch in opened.epoch(Order(dataset, keys, 0), 0, 16, 2)]
+    opened.close()
+    assert sum(tally.preprocess_s for tally in tallies) >= 16 * 0.02
+
+
+def test_native_preprocessing_is_shared_out_and_overlaps_reading(tmp_path: Path) -> None:
+    at_once: set[str] = set()
+    from dlio_hpc.core.loaders import native
+
+    def note(seconds: float, mode: str) -> float:
+        at_once.add(threading.current_thread().name)
+        barrier.wait(10)
+        return seconds
+
+    barrier = threading.Barrier(3)
+    dataset = Dataset("npz", 4, 4, Sample(bytes=Size(100)))
+    keys = Reader(batch_size=6, preprocess_time=Seconds(1), preprocess_threads=3)
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native, "preprocess", note)
+        opened = _open("native", made, tmp_path, 2)
+        batches = list(opened.epoch(Order(dataset, keys, 0), 0, 12, 2))
+        opened.close()
+    assert [batch.tally.preprocess_s for batch in batches] == [6, 6]
+    assert len(at_once) == 3
+
+
+def test_threads_share_a_batch_where_nothing_is_read_ahead(tmp_path: Path) -> None:
+    dataset = Dataset("npz", 4, 4, Sample(bytes=Size(100)))
+    keys = Reader(batch_size=8, read_threads=3, prefetch=0)
+    made = Workload("w", dataset, reader=keys)
+    _write(tmp_path, dataset)
+    opened = _open("native", made, tmp_path, 2)
+    batches = opened.epoch(Order(dataset, keys, 0), 0, 16, 2)
+    first = next(batches)
+    assert first.tally.bytes_read == 800
+    assert len(first.tally.starts) == 8
+    assert _numbers(batches, _contents(dataset), {0: 100}) == [[8, 9, 10, 11, 12, 13, 14, 15]]
+    opened.close()
+
+
+def test_tensorflow_reads_our_tfrecords_and_we_read_its(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    dataset = Dataset("tfrecord", 1, 9, Sample(bytes=Size(700), stdev=Size(90)))
+    _write(tmp_path, dataset)
+    ours = Path(_path(tmp_path, 0)).read_bytes()
+    records = [record.numpy() for record in tf.data.TFRecordDataset(_path(tmp_path, 0))]
+    assert {record: number for number, record in enumerate(records)} == _contents(dataset)
+    with tf.io.TFRecordWriter(_path(tmp_path, 0)) as writer:
+        for record in records:
+            writer.write(record)
+    assert Path(_path(tmp_path, 0)).read_bytes() == ours, "byte for byte"
+
+
+def test_tensorflow_asks_for_what_transfer_size_says(tmp_path: Path) -> None:
+    dataset = Dataset("tfrecord", 2, 64, Sample(bytes=Size(64 << 10)))
+    _write(tmp_path, dataset)
+    requests = {}
+    for size in (64 << 10, 1 << 20):
+        keys = Reader(loader="tensorflow", mode="framework", batch_size=8, transfer_size=Size(size))
+        loader = _open("tensorflow", Workload("w", dataset, reader=keys), tmp_path, 16)
+        tallies = [batch.tally for batch in loader.epoch(Order(dataset, keys, 0), 0, 128, 16)]
+        requests[size] = sum(tally.requests for tally in tallies)
+        read = sum(tally.bytes_read for tally in tallies)
+        assert dataset.size <= read < dataset.size * 1.1
+        assert sum(tally.opens for tally in tallies) == 2
+    assert requests[64 << 10] - requests[1 << 20] == pytest.approx(128 - 8, abs=20)
+
+
+def test_a_loader_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import sys
+
+    for loader, module in (("tensorflow", "tensorflow"), ("pytorch", "torch.utils.data")):
+        monkeypatch.setitem(sys.modules, module, None)
+        made = Workload("w", Dataset("npz", 1, 1, Sample(bytes=Size(1))), reader=Reader(loader=loader))  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=rf"not installed: pip install 'dlio-hpc\[{loader}\]'"):
+            _open(loader, made, tmp_path, 1)
