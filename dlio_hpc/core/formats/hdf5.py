@@ -6,8 +6,10 @@ lie and reads them with preadv: contiguous samples straight away, chunked ones a
 """
 
 import contextlib
+import errno
 import math
 import os
+import re
 import threading
 import zlib
 from collections.abc import Iterator
@@ -52,17 +54,26 @@ def write(path: str, dataset: Dataset, number: int) -> None:
     if dataset.compression != "none":
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
-    with h5py.File(path, "w") as file:
-        target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
-        for first in range(0, shape[0], rows):
-            slab = np.empty((min(rows, shape[0] - first), *shape[1:]), dataset.sample.array_dtype)
-            content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, dataset.random_bits)
-            target[first : first + len(slab)] = slab
+    try:
+        with h5py.File(path, "w") as file:
+            target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
+            for first in range(0, shape[0], rows):
+                slab = np.empty((min(rows, shape[0] - first), *shape[1:]), dataset.sample.array_dtype)
+                content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, dataset.random_bits)
+                target[first : first + len(slab)] = slab
+    except OSError as fault:
+        raise OSError(fault.errno or errno.EIO, _reason(fault)) from fault
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _reason(fault: Exception) -> str:
+    """What the system said, out of HDF5's many words, or those in one line."""
+    said = re.search(r"error message = '([^']+)'", str(fault))
+    return said[1] if said else " ".join(str(fault).split())
 
 
 def chunk_of(dataset: Dataset, places: Places, number: int) -> tuple[int, ...] | None:
@@ -101,7 +112,7 @@ class _File:
                 f"cannot open {path}: no such file; was the dataset removed or never generated?"
             ) from fault
         except (OSError, KeyError) as fault:
-            raise damaged(path, fault) from fault
+            raise damaged(path, _reason(fault)) from fault
         found = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
         places = Places(dataset)
         shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
@@ -168,7 +179,7 @@ class Library:
             with source.collective if self._calls_a_batch else contextlib.nullcontext():
                 source.read_direct(target, selection)
         except OSError as fault:
-            raise damaged(self._paths(place.file), f"sample {place.sample}: {fault}") from fault
+            raise damaged(self._paths(place.file), f"sample {place.sample}: {_reason(fault)}") from fault
         tally.timed(started)
 
     def _calls(self, places: list[Place], rows: Rows) -> Iterator[tuple[Place, Slices, Any]]:

@@ -1,0 +1,277 @@
+"""Whole jobs on this machine, through the launcher: what only shows with several ranks, or with a real file system."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc.core.cache import drop
+from dlio_hpc.core.kernel import process_io
+from tests.conftest import BIN, Outcome, Run
+
+_SHARED = ("-S", "dataset.layout=shared", "-S", "dataset.files=1", "-S", "dataset.samples_per_file=30")
+SAMPLE = 12_000
+
+
+@pytest.fixture
+def measured(run: Run, small: Path) -> Any:
+    """The result of the last run of a job on `small` with overrides."""
+
+    def call(*overrides: str, ppn: int = 2, options: tuple[str, ...] = ()) -> Any:
+        keys = [word for override in overrides for word in ("-S", override)]
+        done = run("dlio-submit", small, "-s", "local", "--ppn", ppn, *options, *keys, "--wait", "--json")
+        assert done.code == 0, done.err
+        return done.job["runs"][-1]["result"]
+
+    return call
+
+
+def _shared(measured: Any, *overrides: str) -> Any:
+    keys = ("dataset.layout=shared", "dataset.files=1", "dataset.samples_per_file=30", "reader.read_threads=1")
+    return measured(*keys, *overrides)
+
+
+@pytest.mark.parametrize(
+    ("kind", "prefetch", "batch"),
+    [("npz", 0, 7), ("npz", 3, 2), ("tfrecord", 3, 7), ("hdf5", 0, 2), ("csv", 3, 7)],
+)
+def test_one_file_is_read_collectively(measured: Any, kind: str, prefetch: int, batch: int) -> None:
+    """4 ranks with shares of 7 and 8 samples: the last batches are short, and the last step is empty for some."""
+    keys = ("reader.access=collective", f"dataset.format={kind}", f"reader.prefetch={prefetch}")
+    hints = ("reader.hints={romio_cb_read: enable}", "reader.transfer_size=64KiB", f"reader.batch_size={batch}")
+    result = _shared(lambda *overrides: measured(*overrides, ppn=4), *keys, *hints)
+    summary = result["summary"]
+    assert summary["samples"] == 60
+    assert summary["bytes_read"] == 60 * (30_000 if kind == "csv" else SAMPLE)
+    assert summary["opens"] == 4, "each rank opens the one file once"
+    assert summary["reads"] == summary["steps"] * 4, "a call a step and rank"
+    assert result["hints"]["romio_cb_read"] == "enable"
+    assert result["hints"]["cb_buffer_size"] == "65536"
+
+
+def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Path) -> None:
+    import h5py
+
+    keys = ("reader.access=collective", "reader.mode=framework", "dataset.format=hdf5", "reader.read_threads=1")
+    options = [word for key in keys for word in ("-S", key)]
+    done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *_SHARED, *options, "--wait", "--json")
+    if h5py.get_config().mpi:
+        assert done.job["runs"][-1]["result"]["summary"]["samples"] == 60
+    else:
+        assert done.code == 2
+        assert "needs an h5py built with parallel HDF5" in done.err
+        assert "set reader.mode: floor" in done.err
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("dataset.format=tfrecord",),
+        ("dataset.format=tfrecord", "reader.mode=framework"),
+        ("dataset.format=hdf5", "dataset.chunk=4KiB"),
+        ("dataset.format=hdf5", "reader.mode=framework", "dataset.chunk=4KiB", "dataset.compression=gzip"),
+        ("dataset.format=csv", "reader.mode=framework"),
+        ("reader.loader=pytorch",),
+        ("reader.loader=pytorch", "reader.worker_start=spawn", "train.epochs=1"),
+        ("reader.loader=tensorflow",),
+        ("reader.loader=tensorflow", "reader.mode=framework", "dataset.format=tfrecord", "reader.shuffle.samples=false",
+         "reader.interleave=2"),
+        ("dataset.sample={bytes: 12 KB, stdev: 3 KB}", "dataset.format=tfrecord"),
+        ("reader.load=memory",),
+        ("reader.preprocess_time=2ms", "reader.preprocess_threads=3"),
+    ],
+    ids=",".join,
+)  # fmt: skip
+def test_each_way_to_read_runs_as_a_job(measured: Any, keys: tuple[str, ...]) -> None:
+    result = measured(*keys)
+    summary, dataset = result["summary"], result["dataset"]
+    epochs = len(result["epochs"])
+    assert summary["samples"] == 30 * epochs
+    assert summary["opens"] > 0
+    assert result["faults"] == []
+    if "dataset.compression=gzip" not in keys:
+        assert summary["bytes_read"] >= dataset["bytes"] * (1 if "reader.load=memory" in keys else epochs)
+    if "reader.preprocess_time=2ms" in keys:
+        assert summary["preprocess_s"] >= 30 * epochs / 2 * 0.002
+
+
+def test_every_rank_may_read_everything(measured: Any) -> None:
+    result = measured("reader.shard=false", ppn=3)
+    assert result["summary"]["samples"] == 3 * 30 * 2
+    assert result["summary"]["bytes_read"] == 3 * 30 * 2 * SAMPLE
+    assert result["summary"]["samples_left_out"] == 0
+
+
+def test_side_files_are_counted_apart(measured: Any, tmp_path: Path) -> None:
+    sides = (
+        "{name: metadata, bytes: 100, count: 3, when: step, size: 4000, random: true}, "
+        "{name: stats, bytes: 500, count: 50, when: start}, {name: list, bytes: 1 KiB, when: epoch, by: root}, "
+        "{name: json, bytes: 1 MiB, count: 4, access: write, when: end}"
+    )
+    result = measured(f"dataset.side_files=[{sides}]")
+    told, steps = result["summary"]["side_files"], result["summary"]["steps"]
+    assert told["reads"] == 2 * (3 * steps + 50) + 2
+    assert told["bytes_read"] == 2 * (300 * steps + 50 * 500) + 2 * 1024
+    assert (told["writes"], told["bytes_written"]) == (2 * 4, 2 * 4 << 20)
+    assert told["opens"] == 2 * 3 + 1, "read files once a rank, the list by root, JSON once a rank"
+    assert told["time_s"] > 0
+    assert result["summary"]["bytes_read"] == 30 * SAMPLE * 2, "none of it is samples"
+    (folder,) = (path.parent for path in (tmp_path / "dlio-data").glob("*/dlio-dataset.json"))
+    sizes = {path.name: path.stat().st_size for path in folder.glob("side-*")}
+    assert sizes == {"side-metadata": 4000, "side-stats": 25_000, "side-list": 1024}
+    assert not list((tmp_path / "dlio-data").glob("outputs-*")), "what was written is removed"
+
+
+def test_side_files_that_are_missing_or_cut_end_the_run(run: Run, small: Path, tmp_path: Path) -> None:
+    keys = "dataset.side_files=[{name: stats, bytes: 500, count: 50}]"
+    command = ("dlio-submit", small, "-s", "local", "--ppn", 2, "-S", keys, "--wait", "--json")
+    assert run(*command).code == 0
+    (side,) = (tmp_path / "dlio-data").glob("*/side-stats")
+    os.truncate(side, 1000)
+    cut = run(*command)
+    assert cut.code == 3
+    assert f"{side} ends at byte 1000, samples were expected from 1000 to 1500" in cut.err
+    side.unlink()
+    gone = run(*command)
+    assert gone.code == 3
+    assert f"{side} is missing" in gone.err
+
+
+def test_null_workloads_may_have_side_files_alone(run: Run) -> None:
+    sides = "dataset.side_files=[{name: stats, bytes: 500, count: 8, random: true}]"
+    keys = ("-S", "dataset.files=2", "-S", "dataset.samples_per_file=8", "-S", sides)
+    done = run("dlio-submit", "null", "-s", "local", "--ppn", 2, *keys, "--wait", "--json")
+    assert done.code == 0, done.err
+    generated, result = (one["result"] for one in done.job["runs"])
+    assert generated["generated"]["bytes_written"] == 4000
+    assert result["summary"]["side_files"]["reads"] == 16
+    assert result["summary"]["bytes_read"] == 0
+
+
+def _reaches_storage(folder: Path) -> bool:
+    """Does a file system tell the kernel's accounting what it fetches, once the page cache lets go?"""
+    path = folder / "probe"
+    path.write_bytes(os.urandom(1 << 20))
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+    drop(str(path))
+    before = process_io()
+    path.read_bytes()
+    after = process_io()
+    return before is not None and after is not None and after.fetched - before.fetched >= 1 << 20
+
+
+@pytest.mark.parametrize("keys", [("reader.drop_cache=true",), ("reader.direct=true",)], ids=",".join)
+@pytest.mark.parametrize("shuffle", ["true", "false"])
+def test_reading_reaches_the_storage(measured: Any, tmp_path: Path, keys: tuple[str, ...], shuffle: str) -> None:
+    """By the kernel's own count, in every epoch; without these options nothing does, right after generation."""
+    if not _reaches_storage(tmp_path):
+        pytest.skip("this file system lies in memory")
+    bigger = ("dataset.sample={bytes: 1 MiB}", f"reader.shuffle.samples={shuffle}")
+    cached = measured(*bigger)
+    assert cached["summary"]["storage_bytes_read"] < 1 << 20
+    for options in ((), ("--generate", "never")):
+        result = measured(*bigger, *keys, options=options)
+        for epoch in result["epochs"]:
+            assert epoch["storage_bytes_read"] >= 30 << 20
+
+
+def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
+    """By the plan's arithmetic, there being one node: each share is read by a rank of the next node."""
+    from dlio_hpc import plan
+    from dlio_hpc.workload import load
+
+    made = load("demo", ("reader.shift=true",))
+    own = [plan.share(made.dataset.samples, 8, rank) for rank in range(8)]
+    assert [plan.positions(made, 8, rank, 4) for rank in range(8)] == own[4:] + own[:4]
+
+
+def test_the_kernel_saw_every_byte(small: Path, tmp_path: Path) -> None:
+    """strace's own sum of preadv on the dataset's files equals what the result says."""
+    if shutil.which("strace") is None:
+        pytest.skip("no strace on this machine")
+    command = [BIN / "dlio-submit", small, "-s", "local", "--ppn", "2", "--generate", "only", "--wait"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    for transfer_size, length in (("null", SAMPLE), ("5000", 5000)):
+        keys = ["-S", f"reader.transfer_size={transfer_size}", "--generate", "never", "-o", transfer_size]
+        subprocess.run([*command[:6], *keys, "--dry-run"], cwd=tmp_path, check=True, capture_output=True)
+        submitted = [*command[:6], *keys, "--wait", "--quiet"]
+        done = subprocess.run([*submitted], cwd=tmp_path, capture_output=True, check=False, text=True)
+        assert done.returncode == 0, done.stderr
+        (folder,) = (path.parent for path in (tmp_path / transfer_size).glob("*/plan.json"))
+        trace = tmp_path / f"trace-{transfer_size}"
+        core = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", "0"]
+        traced = ["strace", "-f", "-y", "-e", "trace=preadv,preadv2", "-o", str(trace)]
+        if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:
+            pytest.skip("strace may not trace here")
+        subprocess.run([BIN / "mpiexec", "-n", "2", *traced, "-ff", *core], cwd=folder, check=True, capture_output=True)
+        summary = json.loads(next(folder.glob("runs/00-measure/result.json")).read_bytes())["summary"]
+        calls = []
+        for part in tmp_path.glob(f"trace-{transfer_size}.*"):
+            calls += re.findall(r"preadv2?\(\d+<[^>]*\.npz>.* = (\d+)$", part.read_text(), re.MULTILINE)
+        arrived = list(map(int, calls))
+        assert sum(arrived) == summary["bytes_read"] == 60 * SAMPLE
+        assert len(arrived) == summary["reads"]
+        assert max(arrived) == length
+
+
+def _in_small_tmpfs(size: str, folder: Path, command: list[str]) -> Outcome:
+    """A command in a mount namespace where `folder` is a tmpfs of that size."""
+    script = f'mount -t tmpfs -o size={size} tmpfs "$1" && shift && exec "$@"'
+    words = ["unshare", "--mount", "sh", "-c", script, "sh", str(folder), *command]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder.parent, timeout=120, check=False)
+    if "mount:" in done.stderr or "unshare:" in done.stderr:
+        pytest.skip("no tmpfs may be mounted here")
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("kind", ["npz", "tfrecord", "hdf5", "csv"])
+def test_a_disk_that_fills_up_ends_the_job(small: Path, tmp_path: Path, kind: str) -> None:
+    """The payload fits, the files' own headers and pages do not: only writing shows."""
+    (tmp_path / "disk").mkdir()
+    keys = ["dataset.files=400", "dataset.samples_per_file=1", "dataset.sample={shape: [20]}", f"dataset.format={kind}"]
+    options = [word for key in keys for word in ("-S", key)]
+    command = [str(BIN / "dlio-submit"), str(small), "-s", "local", "--ppn", "2", "-d", "disk", *options]
+    full = _in_small_tmpfs("1m", tmp_path / "disk", [*command, "--wait", "--json"])
+    assert full.code == 6, full.err
+    error = full.job["runs"][0]["error"]
+    assert error["rank"] in {0, 1}
+    assert re.search(rf"cannot write .*disk/.*\.{kind}: .*No space left on device", error["message"])
+
+
+def test_a_disk_too_small_for_checkpoints_ends_the_job(small: Path, tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    command = [str(BIN / "dlio-submit"), str(small), "-s", "local", "--ppn", "2", "-d", "disk", "-S", "checkpoint={}"]
+    full = _in_small_tmpfs("3m", tmp_path / "disk", [*command, "--wait"])
+    assert full.code == 6, full.err
+    assert re.search(r"cannot write .*disk/outputs-.*ckpt: No space left on device", full.out + full.err)
+
+
+def test_folders_that_may_not_be_read_are_told(small: Path, tmp_path: Path) -> None:
+    """Permissions bind root too once it has given up the right to override them."""
+    bound = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"] if os.getuid() == 0 else []
+    if bound and shutil.which("setpriv") is None:
+        pytest.skip("no setpriv on this machine")
+    command = [*bound, str(BIN / "dlio-submit"), str(small), "-s", "local", "--ppn", "2", "-d", "data", "--wait"]
+
+    def submit() -> Outcome:
+        done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False)
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    assert submit().code == 0
+    (dataset,) = (path.parent for path in (tmp_path / "data").glob("*/dlio-dataset.json"))
+    for path, code, words in (
+        (dataset / "00000003.npz", 3, "cannot open .*00000003.npz: Permission denied"),
+        (dataset, 6, "cannot use .*: Permission denied; choose another --data"),
+    ):
+        path.chmod(0)
+        done = submit()
+        path.chmod(0o755)
+        assert done.code == code, done.err
+        assert re.search(words, done.out + done.err)
