@@ -196,7 +196,7 @@ def test_the_kernel_saw_every_byte(small: Path, tmp_path: Path) -> None:
     """strace's own sum of preadv on the dataset's files equals what the result says."""
     if shutil.which("strace") is None:
         pytest.skip("no strace on this machine")
-    command = [BIN / "dlio-submit", small, "-s", "local", "--ppn", "2", "--generate", "only", "--wait"]
+    command = [str(BIN / "dlio-submit"), str(small), "-s", "local", "--ppn", "2", "--generate", "only", "--wait"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     for transfer_size, length in (("null", SAMPLE), ("5000", 5000)):
         keys = ["-S", f"reader.transfer_size={transfer_size}", "--generate", "never", "-o", transfer_size]

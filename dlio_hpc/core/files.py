@@ -5,6 +5,8 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import NamedTuple
 
 from dlio_hpc.combinations import BLOCK
@@ -98,10 +100,11 @@ class OpenFiles:
 
     def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
         """All of `requests`."""
-        for number, offset, views in requests:
+        for number, of_file in groupby(requests, itemgetter(0)):
             with self._kept.use(number, tally) as file:
                 read = file.read_direct if self._direct else file.read
-                read(views, offset, self._transfer_size, tally)
+                for _, offset, views in of_file:
+                    read(views, offset, self._transfer_size, tally)
 
     def close(self) -> None:
         """Close every file; the next use opens it anew."""

@@ -40,7 +40,8 @@ class Kept(Generic[H]):
         finally:
             with self._lock:
                 entry.users -= 1
-                self._evict()
+                if len(self._entries) > _MOST:
+                    self._evict()
 
     def close(self) -> None:
         """Close every file; the next use opens it anew."""
@@ -50,7 +51,7 @@ class Kept(Generic[H]):
             self._entries.clear()
 
     def _evict(self) -> None:
-        for number, entry in list(self._entries.items())[: max(0, len(self._entries) - _MOST)]:
+        for number, entry in list(self._entries.items())[: len(self._entries) - _MOST]:
             if not entry.users:
                 entry.close()
                 del self._entries[number]

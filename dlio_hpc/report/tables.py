@@ -148,7 +148,7 @@ def _bytes(run: RunOutcome, summary: Summary) -> str:
         f"read      {format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens",
     ]
     if summary.io_time_s is None:
-        lines.append("I/O time  unknown: TensorFlow reads by itself, and only the kernel counts its bytes")
+        lines.append("I/O time  unknown: TensorFlow does not tell when it reads")
     else:
         hidden = f"{_share(summary.io_hidden_fraction)} hidden by compute"
         lines.append(f"I/O time  {format_seconds(summary.io_time_s)} a rank, {hidden}")

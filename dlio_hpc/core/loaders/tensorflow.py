@@ -7,7 +7,7 @@ import itertools
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,8 @@ Withins = npt.NDArray[np.int64]
 
 
 class TensorFlowLoader:
-    """A pipeline an epoch. Where TensorFlow reads, bytes and requests are the kernel's count for the process, and
-    single reads have no times.
+    """One pipeline, built with the first epoch, whose sources know the running epoch's order. Where TensorFlow reads,
+    bytes and requests are the kernel's count for the process, and single reads have no times.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -39,6 +39,8 @@ class TensorFlowLoader:
         self._paths = paths
         self._places = Places(workload.dataset)
         self._width = workload.dataset.sample.largest
+        self._pipeline: Any = None
+        self._span: _Span | None = None
         self._source: _Records | _Batches
         if reads_records(workload):
             self._source = _Records(self._tf, workload, paths)
@@ -47,13 +49,16 @@ class TensorFlowLoader:
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         keys = self._workload.reader
-        pipeline = self._source.pipeline(order, first, min(last, first + steps * keys.batch_size), steps)
-        if keys.batches_ahead:
-            pipeline = pipeline.prefetch(keys.batches_ahead)
-        batches = iter(pipeline)
+        span = _Span(first, min(last, first + steps * keys.batch_size), steps)
+        if self._pipeline is None or self._span != span:
+            self._span, self._pipeline = span, self._source.pipeline(span)
+            if keys.batches_ahead:
+                self._pipeline = self._pipeline.prefetch(keys.batches_ahead)
+        self._source.begin(order)
+        batches = iter(self._pipeline)
         for samples in in_steps(order, first, last, steps, keys.batch_size):
             yield self._next(batches, samples)
-        del batches, pipeline
+        del batches
         self._source.close()
 
     def _next(self, batches: Iterator[Any], samples: Samples) -> Batch:
@@ -77,6 +82,14 @@ class TensorFlowLoader:
         self._source.close()
 
 
+class _Span(NamedTuple):
+    """The positions that a rank takes in every epoch, and in how many steps."""
+
+    first: int
+    last: int
+    steps: int
+
+
 class _Records:
     """TFRecordDataset, file by file or several in turn."""
 
@@ -86,15 +99,20 @@ class _Records:
         self._paths = paths
         self._opens = 0
         self._lock = threading.Lock()
+        self._order: Order
         self._seen = kernel.process_io()
 
-    def pipeline(self, order: Order, first: int, last: int, steps: int) -> Any:
+    def begin(self, order: Order) -> None:
+        """A new epoch."""
+        self._order = order
+        self._seen = kernel.process_io()
+
+    def pipeline(self, span: _Span) -> Any:
         tf, keys = self._tf, self._workload.reader
-        parts = [self._in_turn(order, begin, end) for begin, end in self._cycles(first, last)]
+        parts = [self._in_turn(begin, end) for begin, end in self._cycles(span.first, span.last)]
         records = parts[0] if parts else tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
         for part in parts[1:]:
             records = records.concatenate(part)
-        self._seen = kernel.process_io()
         return records.map(self._decoded, keys.preprocess_threads, deterministic=True).batch(keys.batch_size)
 
     def _cycles(self, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -109,17 +127,17 @@ class _Records:
             if one < other:
                 yield one, other
 
-    def _in_turn(self, order: Order, first: int, last: int) -> Any:
+    def _in_turn(self, first: int, last: int) -> Any:
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
-        files = tf.data.Dataset.from_generator(lambda: self._files(order, first, last), output_signature=signature)
+        files = tf.data.Dataset.from_generator(lambda: self._files(first, last), output_signature=signature)
         if keys.interleave == 1:
             return files.flat_map(self._file)
         return files.interleave(
             self._file, keys.interleave, 1, num_parallel_calls=keys.read_threads, deterministic=True
         )  # fmt: skip
 
-    def _files(self, order: Order, first: int, last: int) -> Iterator[tuple[str, Withins]]:
+    def _files(self, first: int, last: int) -> Iterator[tuple[str, Withins]]:
         """Each file in the order of its turn, with the records wanted of it: their places where they are shuffled,
         else the first one's and how many.
         """
@@ -130,10 +148,10 @@ class _Records:
         while begin < last:
             end = min(last, (begin // group + 1) * group)
             if group == count and not shuffled:
-                number, within = divmod(int(order.samples(begin, begin + 1)[0]), count)
+                number, within = divmod(int(self._order.samples(begin, begin + 1)[0]), count)
                 yield self._path(number), np.array([within, end - begin])
             else:
-                files, withins = np.divmod(order.samples(begin, end), np.uint64(count))
+                files, withins = np.divmod(self._order.samples(begin, end), np.uint64(count))
                 numbers, where = np.unique(files, return_index=True)
                 for number in numbers[np.argsort(where)].tolist():
                     wanted = withins[files == number].astype(np.int64)
@@ -195,15 +213,20 @@ class _Batches:
         self._width = workload.dataset.sample.largest
         self._tallies: dict[int, Tally] = {}
         self._faults: list[DlioError] = []
+        self._order: Order
         self._next = 0
 
-    def pipeline(self, order: Order, first: int, last: int, steps: int) -> Any:
-        tf, keys = self._tf, self._workload.reader
+    def begin(self, order: Order) -> None:
+        """A new epoch."""
+        self._order = order
         self._next = 0
         self._tallies.clear()
 
+    def pipeline(self, span: _Span) -> Any:
+        tf, keys = self._tf, self._workload.reader
+
         def numbered() -> Iterator[tuple[int, Samples]]:
-            for number, samples in enumerate(in_steps(order, first, last, steps, keys.batch_size)):
+            for number, samples in enumerate(in_steps(self._order, *span, keys.batch_size)):
                 if len(samples):
                     yield number, samples
 

@@ -1,0 +1,74 @@
+"""HDF5: one dataset `x` of shape (samples, *sample shape) in each file, contiguous or in chunks, with a filter or
+none; samples that differ in size lie end to end in a row of bytes.
+
+*framework* is h5py: a sample a call, or with a transfer_size slabs of so many bytes. *floor* asks HDF5 where the data
+lie and reads them with preadv: contiguous samples straight away, chunked ones a request a chunk.
+"""
+
+import contextlib
+import errno
+import math
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dlio_hpc.core import content
+from dlio_hpc.core.formats.flat import FlatReader
+from dlio_hpc.core.formats.format import Paths, Reader, damaged
+from dlio_hpc.core.formats.hdf5.chunks import Chunked
+from dlio_hpc.core.formats.hdf5.file import NAME, File, chunk_of, reason
+from dlio_hpc.core.formats.hdf5.library import Library
+from dlio_hpc.core.places import Places
+from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset, Workload
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+_SLAB = 4 << 20
+
+
+def write(path: str, dataset: Dataset, number: int) -> None:
+    import h5py
+
+    places = Places(dataset)
+    shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
+    begin = places.of(np.array([number * dataset.samples_per_file], np.uint64))[0].position
+    row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
+    unit = chunk[0] if chunk else 1
+    rows = max(unit, _SLAB // row // unit * unit)
+    level = LEVEL if dataset.level is None else dataset.level
+    options: dict[str, Any] = {} if chunk is None else {"chunks": chunk}
+    if dataset.compression != "none":
+        options |= {"compression": dataset.compression}
+        options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
+    try:
+        with h5py.File(path, "w") as file:
+            target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
+            for first in range(0, shape[0], rows):
+                slab = np.empty((min(rows, shape[0] - first), *shape[1:]), dataset.sample.array_dtype)
+                content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, dataset.random_bits)
+                target[first : first + len(slab)] = slab
+    except OSError as fault:
+        raise OSError(fault.errno or errno.EIO, reason(fault)) from fault
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+    if workload.reader.mode == "framework":
+        return Library(workload, paths, comm if workload.reader.access == "collective" else None)
+    if workload.dataset.is_chunked:
+        return Chunked(workload, paths)
+    return FlatReader(workload, paths, comm, lambda number: _contiguous_at(paths(number), workload.dataset, number))
+
+
+def _contiguous_at(path: str, dataset: Dataset, number: int) -> int:
+    with contextlib.closing(File(path, dataset, number)) as file:
+        offset: int | None = file.dataset.id.get_offset()
+    if offset is None:
+        raise damaged(path, "its dataset has no place in the file")
+    return offset

@@ -1,0 +1,141 @@
+"""Floor mode of chunked datasets: HDF5 says where the chunks lie, preadv brings them."""
+
+import math
+import threading
+import zlib
+from collections.abc import Iterator
+from itertools import product
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import File as RawFile
+from dlio_hpc.core.formats.format import Paths, check, damaged
+from dlio_hpc.core.formats.hdf5.file import File
+from dlio_hpc.core.kept import Kept
+from dlio_hpc.core.places import Place, Places, Samples
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.workload import ITEM_BYTES, Dataset, Workload
+
+
+class _Chunks(NamedTuple):
+    """Where a file's chunks of a `shape` lie: arrays over their grid. `plain`: stored without the filter."""
+
+    file: File
+    shape: tuple[int, ...]
+    offsets: npt.NDArray[np.int64]
+    sizes: npt.NDArray[np.int64]
+    plain: npt.NDArray[np.bool_]
+
+    def close(self) -> None:
+        self.file.close()
+
+
+class Chunked:
+    """A request a chunk. Chunks that hold a run of a sample's bytes are read in part, straight into its row; others
+    whole, and each thread keeps the one that it read last.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        self._dataset = workload.dataset
+        self._transfer_size = workload.reader.transfer_size or workload.dataset.sample_bytes
+        self._places = Places(workload.dataset)
+        self._paths = paths
+        self._files = Kept(self._opened)
+        self._last = threading.local()
+        self._is_plain = workload.dataset.compression == "none" and _is_run(workload.dataset)
+
+    def _opened(self, number: int) -> _Chunks:
+        """One pass over the file's index of chunks; InvalidRun when some were never written."""
+        path = self._paths(number)
+        file = File(path, self._dataset, number)
+        chunk = file.dataset.chunks
+        grid = tuple(-(-extent // part) for extent, part in zip(file.dataset.shape, chunk, strict=True))
+        chunks = _Chunks(file, chunk, np.zeros(grid, np.int64), np.zeros(grid, np.int64), np.zeros(grid, np.bool_))
+
+        def note(info: Any) -> None:
+            at = tuple(offset // part for offset, part in zip(info.chunk_offset, chunk, strict=True))
+            chunks.offsets[at], chunks.sizes[at], chunks.plain[at] = info.byte_offset, info.size, info.filter_mask != 0
+
+        file.dataset.id.chunk_iter(note)
+        if not chunks.sizes.all():
+            file.close()
+            raise damaged(path, f"{np.count_nonzero(chunks.sizes == 0)} of its {chunks.sizes.size} chunks are missing")
+        return chunks
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        places = self._places.of(samples)
+        for place, row in zip(places, rows, strict=False):
+            with self._files.use(place.file, tally) as chunks:
+                file = RawFile(self._paths(place.file), chunks.file.descriptor)
+                (self._read_runs if self._is_plain else self._read_whole)(file, chunks, place, row[: place.size], tally)
+        if places:
+            check(self._dataset, places[0], rows[0], self._paths)
+
+    def _region(self, place: Place) -> list[tuple[int, int]]:
+        """The sample's part of the file's array, a half-open range an axis."""
+        if self._dataset.sample.stdev is not None:
+            return [(place.offset, place.offset + place.size)]
+        return [(place.within, place.within + 1), *((0, extent) for extent in self._dataset.array_shape[1:])]
+
+    def _read_runs(self, file: RawFile, chunks: _Chunks, place: Place, row: Rows, tally: Tally) -> None:
+        item = ITEM_BYTES[self._dataset.sample.array_dtype]
+        memory, done = row.data, 0
+        for at, inside, _ in self._overlaps(chunks.shape, place):
+            size = math.prod(last - first for first, last in inside) * item
+            skipped = 0
+            for (first, _), part in zip(inside, chunks.shape, strict=True):
+                skipped = skipped * part + first
+            file.read(
+                [memory[done : done + size]], int(chunks.offsets[at]) + skipped * item, self._transfer_size, tally
+            )
+            done += size
+
+    def _read_whole(self, file: RawFile, chunks: _Chunks, place: Place, row: Rows, tally: Tally) -> None:
+        dataset = self._dataset
+        shape = (place.size,) if dataset.sample.stdev is not None else (1, *dataset.sample.array_shape)
+        target = row.view(dataset.sample.array_dtype).reshape(shape)
+        for at, inside, outside in self._overlaps(chunks.shape, place):
+            chunk = self._unpacked(file, chunks, place.file, at, tally)
+            target[tuple(slice(*each) for each in outside)] = chunk[tuple(slice(*each) for each in inside)]
+
+    def _overlaps(self, chunk: tuple[int, ...], place: Place) -> Iterator[tuple[tuple[int, ...], list[Any], list[Any]]]:
+        """The chunks that hold a part of the sample: place in the grid, and the part's ranges in chunk and sample."""
+        region = self._region(place)
+        spans = [
+            range(first // part, (last - 1) // part + 1) for (first, last), part in zip(region, chunk, strict=True)
+        ]
+        for at in product(*spans):
+            inside, outside = [], []
+            for number, (first, last), part in zip(at, region, chunk, strict=True):
+                low, high = max(first, number * part), min(last, (number + 1) * part)
+                inside.append((low - number * part, high - number * part))
+                outside.append((low - first, high - first))
+            yield at, inside, outside
+
+    def _unpacked(self, file: RawFile, chunks: _Chunks, number: int, at: tuple[int, ...], tally: Tally) -> Any:
+        if getattr(self._last, "key", None) != (number, at):
+            packed = np.empty(int(chunks.sizes[at]), np.uint8)
+            file.read([packed.data], int(chunks.offsets[at]), self._transfer_size, tally)
+            data: Any = packed
+            if self._dataset.compression == "gzip" and not chunks.plain[at]:
+                try:
+                    data = zlib.decompress(packed.data)
+                except zlib.error as fault:
+                    raise damaged(file.path, f"the chunk at byte {chunks.offsets[at]}: {fault}") from fault
+            self._last.chunk = np.frombuffer(data, self._dataset.sample.array_dtype).reshape(chunks.shape)
+            self._last.key = (number, at)
+        return self._last.chunk
+
+    def close(self) -> None:
+        self._files.close()
+        self._last = threading.local()
+
+
+def _is_run(dataset: Dataset) -> bool:
+    """Are a chunk's values neighbours in the array: single along the first axes, whole along the last?"""
+    chunk, array = dataset.chunk_shape or (), dataset.array_shape
+    split = next((axis for axis, part in enumerate(chunk) if part > 1), len(chunk))
+    return all(part == whole for part, whole in zip(chunk[split + 1 :], array[split + 1 :], strict=True))

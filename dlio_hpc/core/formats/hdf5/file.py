@@ -1,0 +1,64 @@
+"""An HDF5 file of ours: its one dataset, and whether it is the expected one."""
+
+import re
+from typing import Any
+
+import numpy as np
+
+from dlio_hpc.core.formats.format import damaged
+from dlio_hpc.core.places import Places
+from dlio_hpc.errors import InvalidRun
+from dlio_hpc.workload import Dataset
+
+NAME = "x"
+
+
+class File:
+    """An open file and its dataset; InvalidRun when there is none of the expected kind."""
+
+    def __init__(self, path: str, dataset: Dataset, number: int, **driver: Any) -> None:
+        import h5py
+
+        try:
+            self._file = h5py.File(path, "r", **driver)
+            self.dataset = self._file[NAME]
+        except FileNotFoundError as fault:
+            raise InvalidRun(
+                f"cannot open {path}: no such file; was the dataset removed or never generated?"
+            ) from fault
+        except (OSError, KeyError) as fault:
+            raise damaged(path, reason(fault)) from fault
+        found = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
+        places = Places(dataset)
+        shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
+        wanted = (shape, np.dtype(dataset.sample.array_dtype), chunk, dataset.compression)
+        if found != wanted:
+            raise InvalidRun(
+                f"{path} holds {_spelled(*found)}, expected {_spelled(*wanted)}; remove the dataset's folder and "
+                "generate it again"
+            )
+
+    @property
+    def descriptor(self) -> int:
+        """Of the file as HDF5 has it open (its POSIX driver)."""
+        descriptor: int = self._file.id.get_vfd_handle()
+        return descriptor
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def _spelled(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None, compression: str) -> str:
+    return f"{dtype} of shape {shape} in chunks of {chunk}, compression {compression}"
+
+
+def chunk_of(dataset: Dataset, places: Places, number: int) -> tuple[int, ...] | None:
+    """The chunk of a file, which HDF5 does not want larger than the array."""
+    chunk = dataset.chunk_shape
+    return None if chunk is None else tuple(map(min, chunk, places.array_shape(number)))
+
+
+def reason(fault: Exception) -> str:
+    """What the system said, out of HDF5's many words, or those in one line."""
+    said = re.search(r"error message = '([^']+)'", str(fault))
+    return said[1] if said else " ".join(str(fault).split())

@@ -1,0 +1,152 @@
+"""Framework mode: h5py reads."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dlio_hpc.core import kernel
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.formats.format import Paths, check, damaged
+from dlio_hpc.core.formats.hdf5.file import File, reason
+from dlio_hpc.core.kept import Kept
+from dlio_hpc.core.places import Place, Places, Samples
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.workload import Workload
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+class _Call(NamedTuple):
+    """One read of HDF5's: from where in the file's array, into which part of a row. `place`: its first sample's."""
+
+    place: Place
+    start: tuple[int, ...]
+    target: Any
+
+
+class Library:
+    """h5py reads. HDF5 makes its requests by itself: the kernel's count for the thread says how many and how large.
+
+    With a communicator through HDF5's MPI-IO driver, a call a sample; each rank makes as many, empty ones at last.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
+        self._dataset = workload.dataset
+        self._slab = workload.reader.transfer_size
+        self._places = Places(workload.dataset)
+        self._paths = paths
+        driver = _mpio(comm) if comm is not None else {}
+        self._calls_a_batch = workload.reader.batch_size if comm is not None else 0
+        self._files = Kept(lambda number: File(paths(number), workload.dataset, number, **driver))
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        places = self._places.of(samples)
+        before = kernel.thread_io()
+        calls = len(tally.starts)
+        for call in self._calls(places, rows):
+            with self._files.use(call.place.file, tally) as file:
+                self._read(file.dataset, call, tally)
+        for _ in range(self._calls_a_batch - len(places)):
+            with self._files.use(0, tally) as file:
+                _transfer(file.dataset, (), rows[:0], collective=True)
+        after = kernel.thread_io()
+        if before is None or after is None:
+            tally.bytes_read += sum(place.size for place in places)
+            tally.requests += len(tally.starts) - calls
+        else:
+            came = after.since(before)
+            tally.bytes_read += came.requested
+            tally.requests += came.calls
+        if places:
+            check(self._dataset, places[0], rows[0], self._paths)
+
+    def _read(self, source: Any, call: _Call, tally: Tally) -> None:
+        started = now()
+        try:
+            _transfer(source, call.start, call.target, collective=bool(self._calls_a_batch))
+        except OSError as fault:
+            path = self._paths(call.place.file)
+            raise damaged(path, f"sample {call.place.sample}: {reason(fault)}") from fault
+        tally.timed(started)
+
+    def _calls(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
+        """What to ask HDF5 for. Slabs of whole samples are neighbours in a batch; those of less than a sample end at a
+        row of its first axis.
+        """
+        sample, dtype = self._dataset.sample, self._dataset.sample.array_dtype
+        if sample.stdev is not None:
+            for place, row in zip(places, rows, strict=False):
+                for first, last in _cut(place.size, self._slab or place.size):
+                    yield _Call(place, (place.offset + first,), row[first:last])
+            return
+        inner = (0,) * (len(sample.array_shape) - 1)
+        arrays = rows.view(dtype).reshape(len(rows), *sample.array_shape)
+        if self._slab is None or self._slab >= sample.size:
+            most = 1 if self._slab is None else self._slab // sample.size
+            for first, last in _neighbours(places, most):
+                yield _Call(places[first], (places[first].within, 0, *inner), arrays[first:last])
+            return
+        extent = sample.array_shape[0]
+        for number, place in enumerate(places):
+            for first, last in _cut(extent, max(1, self._slab * extent // sample.size)):
+                yield _Call(place, (place.within, first, *inner), arrays[number : number + 1, first:last])
+
+    def close(self) -> None:
+        self._files.close()
+
+
+def _transfer(source: Any, start: tuple[int, ...], target: Any, collective: bool) -> None:
+    """H5Dread of a block from `start` on, as large as `target` and straight into it; an empty one takes part in other
+    ranks' collective call.
+    """
+    from h5py import h5fd, h5p, h5s
+
+    space = source.id.get_space()
+    if target.size:
+        memory = h5s.create_simple(target.shape)
+        space.select_hyperslab(start, target.shape)
+    else:
+        memory = h5s.create_simple((1,))
+        memory.select_none()
+        space.select_none()
+    transfer = None
+    if collective:
+        transfer = h5p.create(h5p.DATASET_XFER)
+        transfer.set_dxpl_mpio(h5fd.MPIO_COLLECTIVE)
+    source.id.read(memory, space, target if target.size else np.empty(1, source.dtype), dxpl=transfer)
+
+
+def _mpio(comm: "Intracomm") -> dict[str, Any]:
+    """What h5py needs to open a file for all ranks; ConfigError when it was built without MPI."""
+    import h5py
+
+    if not h5py.get_config().mpi:
+        raise ConfigError(
+            "access: collective in mode: framework needs an h5py built with parallel HDF5, which this one "
+            f"({h5py.__version__}) is not; build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py) or set "
+            "reader.mode: floor, which reads contiguous data through MPI-IO itself"
+        )
+    return {"driver": "mpio", "comm": comm.Dup()}
+
+
+def _cut(size: int, part: int) -> Iterator[tuple[int, int]]:
+    """Half-open ranges of `part` up to `size`."""
+    for first in range(0, size, part):
+        yield first, min(first + part, size)
+
+
+def _neighbours(places: list[Place], most: int) -> Iterator[tuple[int, int]]:
+    """Half-open ranges of `places`, `most` at once, that lie one after the other in a file."""
+    first = 0
+    for last in range(1, len(places) + 1):
+        if last == len(places) or last - first == most or not _adjoin(places[last - 1], places[last]):
+            yield first, last
+            first = last
+
+
+def _adjoin(one: Place, other: Place) -> bool:
+    return other.file == one.file and other.within == one.within + 1

@@ -1,0 +1,118 @@
+"""What it costs before the first sample: set-up of an epoch, starting the commands, launching ranks."""
+
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from pathlib import Path
+
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.core.order import Order
+from dlio_hpc.units import Size
+from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
+from tests.bench.table import ROUNDS, row, seconds
+
+BIN = Path(sys.executable).parent
+SHUFFLED = Reader(batch_size=8, shuffle=Shuffle(True, True, 1))
+
+
+def bench() -> None:
+    _tool()
+    _set_up()
+    _commands()
+    _launch()
+
+
+def _tool() -> None:
+    made = Workload("null", Dataset("null", 1000, 100, Sample(bytes=Size(1 << 20))), reader=SHUFFLED)
+    loader = NativeLoader(made, FORMATS["null"].reader(made, str, None), 1000)
+    steps = made.dataset.samples // 8
+    order = Order(made.dataset, SHUFFLED, 0)
+    took = seconds(lambda: deque(loader.epoch(order, 0, made.dataset.samples, steps), maxlen=0))
+    loader.close()
+    row("the tool itself, a step of 8 null samples", f"{took / steps * 1e6:.0f} us")
+
+
+def _set_up() -> None:
+    """Time and memory, in fresh processes, until the first 64 samples of an epoch are known."""
+    large, small = _first_samples(10**6), _first_samples(1)
+    for place, (what, unit) in enumerate((("time", "us"), ("memory", "KiB"))):
+        name = f"order of 1e9 samples / of 1e3, {what}"
+        row(name, f"{large[place]:.0f} {unit}", f"{small[place]:.0f} {unit}", large[place] / small[place], "flat")
+
+
+def _first_samples(files: int) -> tuple[float, float]:
+    program = f"""
+import statistics, time
+from dlio_hpc.core.order import Order
+from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
+took = []
+for _ in range(50):
+    started = time.perf_counter()
+    order = Order(Dataset("npz", {files}, 1000, Sample(shape=(1,))), Reader(shuffle=Shuffle(True, True, 1)), 0)
+    order.samples({files} * 500, {files} * 500 + 64)
+    took.append(time.perf_counter() - started)
+peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
+print(statistics.median(took) * 1e6, peak)
+"""
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    return float(told[0]), float(told[1])
+
+
+def _commands() -> None:
+    """Beside importing the libraries that a dry run cannot do without: what is above that is ours."""
+    libraries = "import click, jinja2, msgspec, yaml"
+    commands: tuple[tuple[tuple[str, ...], str, str], ...] = (
+        (("demo", "-s", "local", "--dry-run"), libraries, "<= 120 ms"),
+        (("--version",), "", "<= 60 ms"),
+    )
+    for arguments, program, goal in commands:
+        mine, bare = _cpu_ms([BIN / "dlio-submit", *arguments]), _cpu_ms([sys.executable, "-c", program])
+        row("CPU: dlio-submit " + " ".join(arguments), f"{mine:.0f} ms", f"{bare:.0f} ms", mine / bare, goal)
+
+
+def _cpu_ms(command: list[str | Path]) -> float:
+    """User and system time of a command, the least of 15: what is above it is the machine's other work."""
+    took = []
+    for _ in range(15):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return min(took) * 1e3
+
+
+def _launch() -> None:
+    """A null job of one step on two ranks, from mpiexec to the end; beside it a program that only starts MPI."""
+    with tempfile.TemporaryDirectory() as name:
+        options = ["--ppn", "2", "-S", "train.steps=1", "-o", name, "--wait", "--json", "--quiet"]
+        command: list[str | Path] = [BIN / "dlio-submit", "null", "-s", "local", *options]
+        subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+        (directory,) = (path.parent for path in Path(name).glob("*/plan.json"))
+        mpiexec: list[str | Path] = [BIN / "mpiexec", "-n", "2", sys.executable]
+
+        def core() -> None:
+            run = [*mpiexec, "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", "0"]
+            subprocess.run(run, cwd=directory, stdout=subprocess.DEVNULL, check=True)
+
+        def bare() -> None:
+            subprocess.run([*mpiexec, "-c", "from mpi4py import MPI"], check=True)
+
+        pairs = [(seconds(core), seconds(bare)) for _ in range(ROUNDS)]
+        mine, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+        row("2 ranks, launch to the end of one null step", f"{mine:.2f} s", f"{theirs:.2f} s", mine / theirs, "<= 1 s")
+        row("each of them, resident", f"{_resident(directory):.0f} MiB", "", None, "< 100 MB")
+
+
+def _resident(directory: Path) -> float:
+    """MiB of the largest process of such a run, which a process of its own asks for."""
+    program = (
+        "import resource, subprocess, sys; subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL, check=True); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)"
+    )
+    core = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", "0"]
+    command = [sys.executable, "-c", program, str(BIN / "mpiexec"), "-n", "2", *core]
+    return int(subprocess.run(command, cwd=directory, check=True, capture_output=True, text=True).stdout) / 1024

@@ -1,0 +1,31 @@
+"""The rows that a bench prints."""
+
+import statistics
+import time
+from collections.abc import Callable
+
+ROUNDS = 7
+
+
+def heading() -> None:
+    print(f"{'what':50}{'ours':>14}{'bare':>14}{'ratio':>8}  goal", flush=True)
+
+
+def row(what: str, ours: str, bare: str = "", ratio: float | None = None, goal: str = "") -> None:
+    print(f"{what:50}{ours:>14}{bare:>14}{'' if ratio is None else f'{ratio:.2f}':>8}  {goal}", flush=True)
+
+
+def seconds(function: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    function()
+    return time.perf_counter() - started
+
+
+def compare(what: str, ours: Callable[[], object], bare: Callable[[], object], size: int, goal: str) -> None:
+    """Rates of both in MB/s and ours over bare, from runs that alternate; the first of each only warms up."""
+    ours()
+    bare()
+    pairs = [(seconds(ours), seconds(bare)) for _ in range(ROUNDS)]
+    mine, theirs = (statistics.median(side) for side in zip(*pairs, strict=True))
+    ratio = statistics.median(b / a for a, b in pairs)
+    row(what, f"{size / mine / 1e6:.0f} MB/s", f"{size / theirs / 1e6:.0f} MB/s", ratio, goal)
