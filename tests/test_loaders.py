@@ -192,7 +192,7 @@ def test_memory_holds_what_was_read_once(tmp_path: Path, loader: Any) -> None:
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
     known = _contents(dataset)
-    kept = MemoryLoader(made, _open(loader, made, tmp_path, 4), 1)
+    kept = MemoryLoader(made, _open(loader, made, tmp_path, 4), 4, 1)
     epochs, read = [], []
     for epoch in range(3):
         batches = list(kept.epoch(Order(dataset, keys, epoch), 0, 13, 4))
@@ -207,7 +207,7 @@ def test_memory_holds_what_was_read_once(tmp_path: Path, loader: Any) -> None:
 
 def test_what_memory_does_not_hold_is_refused() -> None:
     made = Workload("w", Dataset("npz", 1 << 20, 1, Sample(bytes=Size(1 << 20))), reader=Reader(load="memory"))
-    loader = MemoryLoader(made, _open("native", made, Path("."), 1), 4)
+    loader = MemoryLoader(made, _open("native", made, Path("."), 1), 1 << 20, 4)
     with pytest.raises(ConfigError, match=r"needs 4 TiB on a node, .* are free; use more nodes"):
         next(loader.epoch(Order(made.dataset, made.reader, 0), 0, 1 << 20, 1))
 

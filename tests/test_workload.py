@@ -20,7 +20,7 @@ def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset.format=hdf9", "dataset.format: found 'hdf9'; use one of: csv, hdf5, npz, null, tfrecord"),
+        ("dataset.format=hdf9", "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, csv, null"),
         ("reader.batchsize=3", "reader: unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("reader.shuffle.seeds=3", "reader.shuffle: unknown key 'seeds'; did you mean 'seed'?"),
         ("dataset.files=0", "dataset.files: expected `int` >= 1, found 0"),
@@ -133,3 +133,101 @@ def test_a_plan_has_nothing_implicit() -> None:
     assert made.reader.prefetch == 6
     assert made.reader.transfer_size == 2**20
     assert made.dataset.sample.dtype == "float32"
+
+
+_H5, _TF = "dataset.format=hdf5", "dataset.format=tfrecord"
+_SHARED = ("dataset.layout=shared", "dataset.files=1")
+_COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("dataset.chunk=4KiB",), "dataset: chunk is HDF5's; format: npz has none"),
+        ((_H5, "dataset.chunk=[1, 600, 1]"), "dataset: chunk: [1, 600, 1] does not fit a file's array, [4, 512, 512]"),
+        ((_H5, "dataset.chunk=[1, 1]"), "chunk: [1, 1] does not fit"),
+        ((_H5, "dataset.chunk={}"), "dataset.chunk: give either bytes or shape"),
+        ((_H5, "dataset.chunk={bytes: 1, shape: [1]}"), "dataset.chunk: give either bytes or shape"),
+        ((_H5, "dataset.samples_per_file=9000", "dataset.chunk=8GiB"), "HDF5 wants chunks below 4 GiB"),
+        (("dataset.format=tfrecord", "dataset.compression=gzip"), "compression: gzip goes with format: hdf5"),
+        (("dataset.compression=lzf",), "compression: lzf goes with format: hdf5 (gzip, lzf) or npz (gzip), found npz"),
+        (("dataset.level=3",), "level goes with compression: gzip"),
+        (("dataset.compression=gzip", "dataset.level=10"), "dataset.level: expected `int` <= 9"),
+        (("dataset.random_bits=0",), "dataset.random_bits: expected `int` >= 1"),
+        (("dataset.format=csv", "dataset.sample={bytes: 1 KiB}"), "csv holds numbers: give sample a shape"),
+        (("dataset.format=csv", "dataset.sample.dtype=float64"), "dtype float32"),
+        (("dataset.sample.stdev=10",), "dataset.sample: stdev (1 byte to 1 TiB) goes with bytes"),
+        (("dataset.sample={bytes: 9, stdev: 0}",), "dataset.sample: stdev (1 byte to 1 TiB) goes with bytes"),
+        (("dataset.side_files=[{name: a/b, bytes: 1}]",), "dataset.side_files[0].name: expected `str` matching"),
+        (("dataset.side_files=[{name: a, bytes: 0}]",), "dataset.side_files[0]: bytes must be at least 1"),
+        (("dataset.side_files=[{name: a, bytes: 9, size: 3}]",), "size (the whole file) no less than that"),
+        (("dataset.side_files=[{name: a, bytes: 1}, {name: a, bytes: 2}]",), "each needs a name of its own"),
+        (("reader.transfer_size=0",), "reader: transfer_size must be at least 1 byte"),
+        (("reader.loader=pytorch", "reader.prefetch=0"), "prefetch: 0 leaves PyTorch without workers"),
+        (("reader.direct=true", "reader.mode=framework"), "direct: true needs mode: floor"),
+        (("reader.direct=true", "reader.transfer_size=5000"), "whole blocks of 4096 bytes"),
+        (("reader.direct=true", _H5, "dataset.chunk=4KiB"), "lie whole in their file: no chunk, no compression"),
+        (("reader.direct=true", "dataset.compression=gzip"), "lie whole in their file: no chunk, no compression"),
+        (("reader.interleave=2",), "interleave takes files in turn; with shuffle of files and samples any sample"),
+        (
+            ("reader.interleave=2", "reader.shuffle.files=false", "reader.mode=framework"),
+            "reader.interleave: these files are loaded whole",
+        ),
+        (("reader.loader=pytorch", "reader.preprocess_threads=2"), "raise read_threads, not preprocess_threads"),
+        (("reader.worker_start=spawn",), "worker_start is PyTorch's"),
+        (("reader.shift=true", "reader.shard=false"), "shift: true means nothing when shard: false"),
+        (("reader.hints={a: b}",), "hints are MPI-IO's and go with access: collective"),
+        (("reader.access=collective",), "access: collective needs loader: native, read_threads: 1"),
+        (_COLLECTIVE, "collective is for one file that all ranks read: dataset.layout: shared"),
+        ((*_COLLECTIVE, *_SHARED, "reader.mode=framework"), "collective with format: npz needs mode: floor"),
+        (
+            (*_COLLECTIVE, *_SHARED, "dataset.compression=gzip"),
+            "in mode: floor needs samples that lie whole",
+        ),
+        (
+            (*_COLLECTIVE, *_SHARED, _H5, "reader.mode=framework", "reader.transfer_size=4KiB"),
+            "HDF5's own collective reads take neither hints nor transfer_size",
+        ),
+        (("reader.mode=framework", "reader.transfer_size=1"), "in mode: framework NumPy chooses its requests"),
+        (
+            ("dataset.format=csv", "reader.mode=framework", "reader.transfer_size=1"),
+            "in mode: framework pandas chooses its requests",
+        ),
+        (
+            (
+                "dataset.format=tfrecord",
+                "reader.loader=tensorflow",
+                "reader.mode=framework",
+                "reader.shuffle.files=false",
+            ),
+            "reader.read_threads: tf.data reads as many files at once as it interleaves, 1; raise reader.interleave",
+        ),
+        (("reader.verify=true",), "reader.verify checks TFRecord's checksums; format: npz has none"),
+        ((_H5, "dataset.compression=lzf"), "reader.mode: floor cannot unpack lzf"),
+        (("dataset.format=null", "reader.loader=pytorch"), "the null format has no storage; leave loader"),
+        (("dataset.format=null", "reader.load=memory"), "the null format has no storage; leave loader"),
+        (("dataset.format=null", "reader.transfer_size=1"), "the null format makes no requests"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, tuple) else "",
+)
+def test_combinations_that_cannot_be(overrides: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        workload.load("demo", overrides)
+    assert message in str(caught.value)
+
+
+def test_a_chunk_may_be_bytes_or_a_shape() -> None:
+    for chunk, shape in (
+        ("null", None),
+        ("64KiB", (1, 32, 512)),
+        ("2KiB", (1, 1, 512)),
+        ("3000", (1, 1, 512)),
+        ("100", (1, 1, 25)),
+        ("1", (1, 1, 1)),
+        ("2MiB", (2, 512, 512)),
+        ("1GiB", (4, 512, 512)),
+        ("[2, 3, 4]", (2, 3, 4)),
+    ):
+        assert workload.load("demo", (_H5, f"dataset.chunk={chunk}")).dataset.chunk_shape == shape
+    compressed = workload.load("demo", (_H5, "dataset.compression=gzip")).dataset
+    assert compressed.chunk_shape == (1, 512, 512), "a filter needs chunks: a sample each"

@@ -33,7 +33,8 @@ def versions() -> dict[str, str]:
     import numpy as np
     from mpi4py import MPI
 
-    return {
+    used = [module for module in ("tensorflow", "torch", "pandas") if module in sys.modules]
+    return {module: str(sys.modules[module].__version__) for module in used} | {
         "dlio_hpc": __version__,
         "python": platform.python_version(),
         "numpy": np.__version__,

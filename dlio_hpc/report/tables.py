@@ -10,6 +10,7 @@ from rich.text import Text
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
+from dlio_hpc.workload import Workload
 
 _WIDTH = 80
 _LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
@@ -50,8 +51,27 @@ def _workload(outcome: JobOutcome) -> str:
         f"{workload.name}: {dataset.format}, {dataset.files} files x {dataset.samples_per_file} samples of "
         f"{format_size(dataset.sample_bytes)} ({size})\n"
         f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
-        f"batch {reader.batch_size}, {reader.read_threads} reader thread(s), {workload.train.epochs} epoch(s)"
+        f"batch {reader.batch_size}, {reader.read_threads} reader thread(s), {workload.train.epochs} epoch(s)\n"
+        f"{reader.loader} loader, {', '.join(_ways(workload))}"
     )
+
+
+def _ways(workload: Workload) -> list[str]:
+    """How the samples lie in their files and come from there, as far as it is not the usual."""
+    dataset, reader = workload.dataset, workload.reader
+    chunk = dataset.chunk_shape if dataset.is_chunked else None
+    level = "" if dataset.level is None else f" {dataset.level}"
+    told = (
+        (True, f"{reader.mode} mode"),
+        (dataset.layout == "shared", "shared file"),
+        (reader.access == "collective", "collective"),
+        (reader.load == "memory", "in memory"),
+        (reader.direct, "direct"),
+        (reader.drop_cache, "cache dropped"),
+        (chunk is not None, f"chunks of {'x'.join(map(str, chunk or ()))}"),
+        (dataset.compression != "none", f"{dataset.compression}{level}"),
+    )
+    return [words for holds, words in told if holds]
 
 
 def _run(run: RunOutcome) -> list[RenderableType]:

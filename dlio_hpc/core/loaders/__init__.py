@@ -3,12 +3,15 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from dlio_hpc.core import dataset
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.plan import Run
+from dlio_hpc.plan import Run, steps_per_epoch
+from dlio_hpc.workload import Train
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -17,17 +20,25 @@ if TYPE_CHECKING:
 def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
     """The one that the run's workload asks for."""
     workload = run.workload
+    if workload.reader.load == "memory":
+        return _in_memory(comm, run, ranks_on_node)
     paths = partial(dataset.file_path, run)
-    loader: Loader
     if workload.reader.loader == "tensorflow":
         from dlio_hpc.core.loaders.tensorflow import TensorFlowLoader
 
-        loader = TensorFlowLoader(workload, paths)
-    elif workload.reader.loader == "pytorch":
+        return TensorFlowLoader(workload, paths)
+    if workload.reader.loader == "pytorch":
         from dlio_hpc.core.loaders.pytorch import PyTorchLoader
 
-        loader = PyTorchLoader(workload, paths)
-    else:
-        reader = FORMATS[workload.dataset.format].reader(workload, paths, comm)
-        loader = NativeLoader(workload, reader, run.steps_per_epoch)
-    return MemoryLoader(workload, loader, ranks_on_node) if workload.reader.load == "memory" else loader
+        return PyTorchLoader(workload, paths)
+    reader = FORMATS[workload.dataset.format].reader(workload, paths, comm)
+    return NativeLoader(workload, reader, run.steps_per_epoch)
+
+
+def _in_memory(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
+    """Whatever the steps of an epoch leave out: everything is loaded, once."""
+    keys = structs.replace(run.workload.reader, load="on_demand", drop_last=False)
+    whole = structs.replace(run.workload, reader=keys, train=Train())
+    steps = steps_per_epoch(whole, comm.size)
+    loader = open_loader(comm, structs.replace(run, workload=whole, steps_per_epoch=steps), ranks_on_node)
+    return MemoryLoader(run.workload, loader, steps, ranks_on_node)

@@ -17,11 +17,12 @@ from dlio_hpc.workload import Workload
 class MemoryLoader:
     """A rank keeps the samples that the first epoch gives it, and takes them in a new order where order changes.
 
-    Loading is part of the first step's wait, and its reads are those of the first batch.
+    Loading, in `steps` batches on every rank, is part of the first step's wait; its reads are those of the first batch.
     """
 
-    def __init__(self, workload: Workload, loader: Loader, ranks_on_node: int) -> None:
+    def __init__(self, workload: Workload, loader: Loader, steps: int, ranks_on_node: int) -> None:
         self._loader = loader
+        self._steps = steps
         self._batch_size = workload.reader.batch_size
         self._width = workload.dataset.sample.largest
         self._ranks_on_node = ranks_on_node
@@ -43,7 +44,7 @@ class MemoryLoader:
         self._check_memory(last - first)
         rows = np.empty((last - first, self._width), np.uint8)
         done = 0
-        for batch in self._loader.epoch(order, first, last, -(-len(rows) // self._batch_size)):
+        for batch in self._loader.epoch(order, first, last, self._steps):
             rows[done : done + len(batch.rows)] = batch.rows
             done += len(batch.rows)
             tally.merge(batch.tally)

@@ -1,0 +1,93 @@
+"""tf.data. TFRecord files in framework mode are read by TensorFlow itself: TFRecordDataset with a transfer buffer,
+interleaved, decoded in parallel, batched, prefetched, as CosmoFlow and ImageNet do. Everything else goes through the
+same pipeline out of our readers, as applications feed HDF5 or NumPy files to it (tf.numpy_function).
+"""
+
+import itertools
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dlio_hpc.combinations import reads_records
+from dlio_hpc.core import kernel
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format import Paths, check
+from dlio_hpc.core.loaders.loader import Batch, in_steps
+from dlio_hpc.core.loaders.tensorflow.batches import Batches
+from dlio_hpc.core.loaders.tensorflow.records import Records
+from dlio_hpc.core.loaders.tensorflow.source import Source, Span
+from dlio_hpc.core.order import Order
+from dlio_hpc.core.places import Places, Samples
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
+from dlio_hpc.workload import TENSORFLOW_BUFFER, Workload
+
+
+class TensorFlowLoader:
+    """One pipeline, built with the first epoch, whose sources know the running epoch's order. Where TensorFlow reads,
+    bytes and requests are the kernel's count for the process, and single reads have no times.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        self._tf = _tensorflow()
+        self._workload = workload
+        self._paths = paths
+        self._places = Places(workload.dataset)
+        self._width = workload.dataset.sample.largest
+        self._pipeline: Any = None
+        self._span: Span | None = None
+        self._source: Source
+        if reads_records(workload):
+            self._source = Records(self._tf, workload, paths)
+        else:
+            self._source = Batches(self._tf, workload, paths)
+
+    def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
+        keys = self._workload.reader
+        span = Span(first, min(last, first + steps * keys.batch_size), steps)
+        if self._pipeline is None or self._span != span:
+            self._span, self._pipeline = span, self._source.pipeline(span)
+            if keys.batches_ahead:
+                self._pipeline = self._pipeline.prefetch(keys.batches_ahead)
+        self._source.begin(order)
+        batches = iter(self._pipeline)
+        for samples in in_steps(order, first, last, steps, keys.batch_size):
+            yield self._next(batches, samples)
+        del batches
+        self._source.close()
+
+    def _next(self, batches: Iterator[Any], samples: Samples) -> Batch:
+        if not len(samples):
+            return Batch(np.empty((0, self._width), np.uint8), Tally())
+        try:
+            got = next(batches)
+        except StopIteration:
+            raise InvalidRun(f"TensorFlow found no more records, sample {samples[0]} was expected") from None
+        except self._tf.errors.OpError as fault:
+            places = self._places.of(samples)
+            raise self._source.fault(fault, sorted({self._paths(place.file) for place in places})) from fault
+        rows, tally = self._source.taken(got)
+        if len(rows) != len(samples):
+            raise InvalidRun(f"TensorFlow found {len(rows)} records where samples {samples.tolist()} were expected")
+        (place,) = self._places.of(samples[:1])
+        check(self._workload.dataset, place, rows[0], self._paths)
+        return Batch(rows, tally)
+
+    def close(self) -> None:
+        self._source.close()
+
+
+def _tensorflow() -> Any:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        import tensorflow as tf
+    except ImportError as fault:
+        raise ConfigError(
+            "reader.loader: tensorflow needs TensorFlow, which is not installed: pip install 'dlio-hpc[tensorflow]'"
+        ) from fault
+    tf.config.set_visible_devices([], "GPU")
+    return tf

@@ -1,0 +1,82 @@
+"""Our own readers within tf.data."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.loaders.loader import in_steps
+from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span
+from dlio_hpc.core.order import Order
+from dlio_hpc.core.places import Samples
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import DlioError, InvalidRun
+from dlio_hpc.workload import Workload
+
+
+class Batches:
+    """Our own readers within tf.data: a call a batch, `read_threads` at once."""
+
+    def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
+        self._tf = tf
+        self._workload = workload
+        self._reader = FORMATS[workload.dataset.format].reader(workload, paths, None)
+        self._width = workload.dataset.sample.largest
+        self._preprocessing = Preprocessing(tf, workload)
+        self._tallies: dict[int, Tally] = {}
+        self._faults: list[DlioError] = []
+        self._order: Order
+        self._next = 0
+
+    def begin(self, order: Order) -> None:
+        """A new epoch."""
+        self._order = order
+        self._next = 0
+        self._tallies.clear()
+
+    def pipeline(self, span: Span) -> Any:
+        tf, keys = self._tf, self._workload.reader
+
+        def numbered() -> Iterator[tuple[int, Samples]]:
+            for number, samples in enumerate(in_steps(self._order, *span, keys.batch_size)):
+                if len(samples):
+                    yield number, samples
+
+        def read(number: Any, samples: Any) -> Any:
+            rows = tf.numpy_function(self._read, (number, samples), tf.uint8)
+            return tf.ensure_shape(rows, (None, self._width))
+
+        signature = (tf.TensorSpec((), tf.int64), tf.TensorSpec((None,), tf.uint64))
+        batches = tf.data.Dataset.from_generator(numbered, output_signature=signature)
+        batches = batches.map(read, keys.read_threads, deterministic=True)
+        if keys.preprocess_time:
+            samples = batches.unbatch().map(self._preprocessing, keys.preprocess_threads, deterministic=True)
+            batches = samples.batch(keys.batch_size)
+        return batches
+
+    def _read(self, number: int, samples: Samples) -> Rows:
+        tally = Tally()
+        rows = np.empty((len(samples), self._width), np.uint8)
+        try:
+            self._reader.read(samples, rows, tally)
+        except DlioError as fault:
+            self._faults.append(fault)
+            raise
+        self._tallies[int(number)] = tally
+        return rows
+
+    def taken(self, got: Any) -> tuple[Rows, Tally]:
+        tally = self._tallies.pop(self._next)
+        self._next += 1
+        rows = np.asarray(got)
+        tally.preprocess_s = self._preprocessing.took()
+        return rows, tally
+
+    def fault(self, fault: Any, paths: list[str]) -> DlioError:
+        return self._faults[0] if self._faults else InvalidRun(f"TensorFlow at {', '.join(paths)}: {fault.message}")
+
+    def close(self) -> None:
+        self._reader.close()
