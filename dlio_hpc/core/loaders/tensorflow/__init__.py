@@ -3,18 +3,13 @@ interleaved, decoded in parallel, batched, prefetched, as CosmoFlow and ImageNet
 same pipeline out of our readers, as applications feed HDF5 or NumPy files to it (tf.numpy_function).
 """
 
-import itertools
 import os
-import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dlio_hpc.combinations import reads_records
-from dlio_hpc.core import kernel
-from dlio_hpc.core.content import Rows
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths, check
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.tensorflow.batches import Batches
@@ -23,8 +18,8 @@ from dlio_hpc.core.loaders.tensorflow.source import Source, Span
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.places import Places, Samples
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
-from dlio_hpc.workload import TENSORFLOW_BUFFER, Workload
+from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.workload import Workload
 
 
 class TensorFlowLoader:
