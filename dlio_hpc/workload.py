@@ -372,5 +372,8 @@ def shrunk(workload: Workload, size: int, ranks: int) -> Workload:
         raise ConfigError(f"--dataset-size {units.format_size(size)} holds no sample; one sample is {least}")
     files = min(dataset.files, max(wanted // dataset.samples_per_file, min(ranks, wanted)))
     samples_per_file = min(dataset.samples_per_file, wanted // files)
-    smaller = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
+    try:
+        smaller = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
+    except ValueError as fault:
+        raise ConfigError(f"--dataset-size {units.format_size(size)}: with fewer samples in a file, {fault}") from fault
     return structs.replace(workload, dataset=smaller)

@@ -231,3 +231,11 @@ def test_a_chunk_may_be_bytes_or_a_shape() -> None:
         assert workload.load("demo", (_H5, f"dataset.chunk={chunk}")).dataset.chunk_shape == shape
     compressed = workload.load("demo", (_H5, "dataset.compression=gzip")).dataset
     assert compressed.chunk_shape == (1, 512, 512), "a filter needs chunks: a sample each"
+
+
+def test_a_chunk_of_many_samples_may_be_too_large_for_a_shrunk_file() -> None:
+    whole = workload.load("demo", (_H5, "dataset.files=1", "dataset.chunk=[4, 512, 512]"))
+    with pytest.raises(
+        ConfigError, match=r"--dataset-size 2 MiB: with fewer samples in a file, chunk: \[4, 512, 512\]"
+    ):
+        workload.shrunk(whole, 2 << 20, 1)
