@@ -1,3 +1,5 @@
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 
@@ -124,3 +126,40 @@ def test_the_launcher_beside_the_interpreter_comes_first(tmp_path: Path) -> None
     assert site.resolved(given).launcher.command == "/opt/mpi/mpiexec"
     unknown = replace(profile, launcher=replace(profile.launcher, command="no-such-launcher"))
     assert site.resolved(unknown).launcher.command == "no-such-launcher"
+
+
+def test_a_billion_samples_are_planned_and_begun_like_a_thousand(tmp_path: Path) -> None:
+    """From the workload to the first batch's places, each format; beyond what a thousand samples take."""
+    program = f"""
+import resource, time
+import subprocess
+import sys
+from pathlib import Path
+from dlio_hpc import plan, site, workload
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.loaders.loader import in_steps
+from dlio_hpc.core.loaders.native import NativeLoader
+from dlio_hpc.core.order import Order
+from dlio_hpc.core.places import Places
+
+def begin(files):
+    for kind in ("npz", "tfrecord", "hdf5", "csv"):
+        keys = (f"dataset.format={{kind}}", f"dataset.files={{files}}", "dataset.samples_per_file=1000")
+        spread = () if kind == "csv" else ("dataset.sample={{bytes: 1000, stdev: 100}}",)
+        made = workload.load("demo", (*keys, *spread, "train.steps=1000"))
+        run = plan.make(made, site.load("local"), plan.Request(Path("{tmp_path}"))).runs[-1]
+        reader = FORMATS[kind].reader(run.workload, str, None)
+        NativeLoader(run.workload, reader, run.steps_per_epoch).close()
+        first, last = plan.positions(run.workload, 4, 3, 4)
+        order = Order(run.workload.dataset, run.workload.reader, 3)
+        samples = next(in_steps(order, first, last, run.steps_per_epoch, 4))
+        assert len(Places(run.workload.dataset).of(samples)) == 4
+
+begin(1)
+before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+begin(10**6)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before, (time.process_time() - started) / 4)
+"""
+    told = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True).stdout.split()
+    assert int(told[0]) < 50_000, "KiB"
+    assert float(told[1]) < 0.1, "seconds"
