@@ -91,7 +91,7 @@ def _run(run: RunOutcome) -> list[RenderableType]:
         _epochs(run.result, run.result.summary),
         Text(_LEGEND, "dim"),
         Text(),
-        _latencies(run.result.summary),
+        _latencies(run, run.result.summary),
         Text(),
         Text(_bytes(run, run.result.summary)),
         Text(),
@@ -146,19 +146,25 @@ def _epoch(epoch: Epoch) -> list[str]:
     ]
 
 
-def _latencies(summary: Summary) -> Table:
+def _latencies(run: RunOutcome, summary: Summary) -> Table:
     table = _table("what one takes", "mean", "p50", "p95", "p99", "max")
     table.columns[0].justify = "left"
     rows: list[tuple[str, Distribution | None]] = [
         ("wait for the batch", summary.wait_s),
         (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s),
         ("sync of the ranks", summary.sync_s),
-        ("one read request", summary.read_latency_s),
+        (_read(run.run.workload), summary.read_latency_s),
     ]
     for name, values in rows:
         if values is not None:
             table.add_row(name, *map(format_seconds, (values.mean, values.p50, values.p95, values.p99, values.max)))
     return table
+
+
+def _read(workload: Workload) -> str:
+    """What was timed: requests to the system, or the library's calls that make them."""
+    by_library = workload.dataset.format == "hdf5" and workload.reader.mode == "framework"
+    return "one read by h5py" if by_library else "one read request"
 
 
 def _bytes(run: RunOutcome, summary: Summary) -> str:

@@ -22,13 +22,15 @@ def main() -> None:
         f"medians of {ROUNDS} rounds\n"
     )
     heading()
+    starting.bench()
     with tempfile.TemporaryDirectory() as name:
         reading.bench(Path(name))
-    starting.bench()
-    if peer.found() is not None and importlib.util.find_spec("torch") is not None:
-        peer.bench()
-    else:
-        print("\nno dlio_benchmark beside this Python or in DLIO_BENCHMARK: not compared")
+    program = peer.found()
+    if program is None or importlib.util.find_spec("torch") is None:
+        print("\ndlio_benchmark: not compared; it, or PyTorch, is not installed (DLIO_BENCHMARK names the program)")
+        return
+    with tempfile.TemporaryDirectory() as name:
+        peer.bench(Path(name), program)
 
 
 def _lines(path: str) -> list[str]:
