@@ -9,11 +9,11 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc import __version__, combinations, document, units
+from dlio_hpc import __version__, document, units
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.site import Site
 from dlio_hpc.site import resolved as resolved_site
-from dlio_hpc.workload import LEVEL, TENSORFLOW_BUFFER, Chunk, Dataset, Workload, shrunk
+from dlio_hpc.workload import LEVEL, Chunk, Dataset, Workload, shrunk
 
 Generate = Literal["auto", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
@@ -141,23 +141,10 @@ def resolved(workload: Workload) -> Workload:
         reader=structs.replace(
             reader,
             prefetch=reader.batches_ahead,
-            transfer_size=_transfer_size(workload),
+            transfer_size=workload.request_size,
             verify=dataset.format == "tfrecord" and reader.verifies,
         ),
     )
-
-
-def _transfer_size(workload: Workload) -> units.Size | None:
-    """Bytes a request; None where a library chooses."""
-    dataset, reader = workload.dataset, workload.reader
-    if reader.transfer_size is not None or dataset.format == "null" or reader.access == "collective":
-        return reader.transfer_size
-    if reader.mode == "framework":
-        return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
-    if dataset.format == "npz" and dataset.compression != "none":
-        return units.Size(1 << 20)
-    size = dataset.sample_bytes
-    return units.Size(-(-size // combinations.BLOCK) * combinations.BLOCK if reader.direct else size)
 
 
 def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:

@@ -131,6 +131,11 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
         return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
 
     @property
+    def largest(self) -> int:
+        """Bytes on storage that no sample exceeds."""
+        return self.sample_bytes if self.sample.stdev is None else self.sample.largest
+
+    @property
     def size(self) -> int:
         """Payload bytes of the whole dataset before compression; the formats' own headers come on top."""
         return self.samples * self.sample_bytes
@@ -315,6 +320,20 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.name.strip():
             raise ValueError("name must not be empty")
         combinations.check_workload(self)
+
+    @property
+    def request_size(self) -> units.Size | None:
+        """Bytes a request: transfer_size, or what it comes to where that is null; None where a library chooses."""
+        dataset, reader = self.dataset, self.reader
+        if reader.transfer_size is not None or dataset.format == "null" or reader.access == "collective":
+            return reader.transfer_size
+        if reader.mode == "framework":
+            return units.Size(TENSORFLOW_BUFFER) if dataset.format == "tfrecord" else None
+        if dataset.format == "npz" and dataset.compression != "none":
+            return units.Size(1 << 20)
+        chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
+        size = max(dataset.largest, chunk if dataset.is_chunked else 0)
+        return units.Size(-(-size // combinations.BLOCK) * combinations.BLOCK if reader.direct else size)
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:

@@ -171,6 +171,21 @@ def test_a_large_transfer_size_brings_neighbours_in_one_request(tmp_path: Path) 
         assert tally.bytes_read == 5 * dataset.sample_bytes
 
 
+def test_without_a_transfer_size_one_request_brings_a_sample_or_a_chunk(tmp_path: Path) -> None:
+    """However large this one is: samples that differ in size, and chunks that hold several samples."""
+    for dataset, requests in (
+        (_dataset("npz", _SPREAD), 15),
+        (_dataset("tfrecord", _SPREAD), 15),
+        (_dataset("hdf5", chunk=Chunk(shape=(5, 30, 7)), compression="gzip", random_bits=4), 3),
+        (_dataset("hdf5", chunk=Chunk(shape=(5, 30, 7))), 15),
+    ):
+        _write(tmp_path, dataset)
+        reader = _reader(tmp_path, dataset, "floor")
+        _, tally = _read(reader, dataset, list(range(15)))
+        reader.close()
+        assert tally.requests == requests
+
+
 def test_numpy_reads_what_is_written(tmp_path: Path) -> None:
     dataset = _dataset("npz")
     _write(tmp_path, dataset)

@@ -110,7 +110,8 @@ class _Recorder:
         self._counts = Tally()
         self._done = 0
         self._checkpoints: list[tuple[float, ...]] = []
-        self._ahead = run.workload.reader.batches_ahead
+        reader = run.workload.reader
+        self._ahead = 2 * reader.batches_ahead + reader.read_threads  # the frameworks round up, and buffer once more
         self._progress = progress
 
     def step(self, epoch: int, row: Floats, batch: Batch) -> None:

@@ -38,8 +38,8 @@ class FlatReader:
         self._start_of = start
         self._start: int | None = None
         self._gap = gap
-        self._transport, transfer_size = transport(workload, paths, comm)
-        self.merges = transfer_size > workload.dataset.sample_bytes
+        self._transport = transport(workload, paths, comm)
+        self.merges = (workload.reader.transfer_size or 0) > workload.dataset.largest
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         places = self._places.of(samples)
@@ -71,15 +71,14 @@ class FlatReader:
         self._transport.close()
 
 
-def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> tuple[Transport, int]:
-    """As the workload's access asks, with the transfer size it works with."""
+def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Transport:
+    """As the workload's access asks."""
     keys = workload.reader
-    transfer_size = keys.transfer_size or workload.dataset.sample_bytes
     if keys.access == "collective" and comm is not None:
         from dlio_hpc.core.collective import CollectiveFile
 
-        return CollectiveFile(comm, paths(0), keys.hints, keys.transfer_size), transfer_size
-    return OpenFiles(paths, transfer_size, keys.direct), transfer_size
+        return CollectiveFile(comm, paths(0), keys.hints, keys.transfer_size)
+    return OpenFiles(paths, workload.request_size or workload.dataset.largest, keys.direct)
 
 
 def _merged(requests: list[Request]) -> list[Request]:

@@ -81,7 +81,7 @@ class _Inflate:
 
     def __init__(self, workload: Workload) -> None:
         self._dataset = workload.dataset
-        self._transfer_size = workload.reader.transfer_size or content.BLOCK
+        self._transfer_size = workload.request_size or content.BLOCK
 
     def __call__(self, path: str, tally: Tally) -> Array:
         header = DATA_OFFSET - _LOCAL_HEADER

@@ -105,7 +105,7 @@ class Stream:
         self._paths = paths
         self._verifies = workload.reader.verifies
         frames = workload.dataset.samples_per_file * FRAME
-        block_size = workload.reader.transfer_size or TENSORFLOW_BUFFER
+        block_size = workload.request_size or TENSORFLOW_BUFFER
         self._blocks = Blocks(paths, lambda number: self._places.file_size(number) + frames, block_size)
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:

@@ -40,7 +40,7 @@ class Chunked:
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._dataset = workload.dataset
-        self._transfer_size = workload.reader.transfer_size or workload.dataset.sample_bytes
+        self._transfer_size = workload.request_size or workload.dataset.largest
         self._places = Places(workload.dataset)
         self._paths = paths
         self._files = Kept(self._opened)
