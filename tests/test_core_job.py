@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from dlio_hpc.core.cache import drop
+from dlio_hpc.core.collective import check_library
 from dlio_hpc.core.kernel import process_io
+from dlio_hpc.errors import ConfigError
 from tests.conftest import BIN, Outcome, Run
 
 _SHARED = ("-S", "dataset.layout=shared", "-S", "dataset.files=1", "-S", "dataset.samples_per_file=30")
@@ -53,6 +55,17 @@ def test_one_file_is_read_collectively(measured: Any, kind: str, prefetch: int, 
     assert summary["reads"] == summary["steps"] * 4, "a call a step and rank"
     assert result["hints"]["romio_cb_read"] == "enable"
     assert result["hints"]["cb_buffer_size"] == "65536"
+
+
+def test_an_mpi_whose_collective_reads_abort_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"does not work with MPICH 4\.0\.2 under mpi4py 4\.1\.2; use a newer MPICH"):
+        check_library("MPICH Version:      4.0.2\nMPICH Release date: ...", "4.1.2")
+    for mpi, mpi4py in (
+        ("MPICH Version:\t5.0.2", "4.1.2"),
+        ("MPICH Version: 4.0.2", "3.1.4"),
+        ("Open MPI v4.0", "4.1"),
+    ):
+        check_library(mpi, mpi4py)
 
 
 def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Path) -> None:

@@ -1,5 +1,6 @@
 """One file of all ranks, read through MPI-IO: each step's batches of all ranks together in one collective call."""
 
+import re
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import Request
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import InfrastructureError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -20,8 +21,10 @@ class CollectiveFile:
     """
 
     def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:
+        import mpi4py
         from mpi4py import MPI
 
+        check_library(MPI.Get_library_version(), mpi4py.__version__)
         self._mpi = MPI
         self._path = path
         self._comm = comm.Dup()  # reader threads call while the training loop synchronises on its own
@@ -69,6 +72,18 @@ class CollectiveFile:
 
     def close(self) -> None:
         """The file stays open: opening and closing are collective, and it is the only one."""
+
+
+def check_library(mpi: str, mpi4py: str) -> None:
+    """ConfigError for MPICH 4.0 under mpi4py 4: its MPI-IO does not know the MPI-4 form of datatypes that mpi4py makes,
+    and ends the ranks with "Out of memory in file adio/common/flatten.c" (pmodels/mpich, issue 6121).
+    """
+    found = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
+    if found and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:
+        raise ConfigError(
+            f"reader.access: collective in mode: floor does not work with MPICH {found[1]} under mpi4py {mpi4py}; use a "
+            "newer MPICH (the mpich wheel), another MPI or access: independent"
+        )
 
 
 def _pieces(requests: Sequence[Request]) -> list[tuple[int, memoryview]]:
