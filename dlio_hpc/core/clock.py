@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 now = time.perf_counter
 
-_POLL_S = 100e-6
+_POLL_S, _LOOKS = 100e-6, 10
 _ROUND_TRIPS = 10
 _TAG = 7
 
@@ -45,10 +45,14 @@ def barrier(comm: "Intracomm") -> None:
     """Wait for all ranks asleep: a busy MPI_Barrier on shared cores slows down whoever is still working.
 
     The pause between two looks is fixed; a growing one costs many milliseconds with MPICH, whose barrier needs
-    several looks to end.
+    several looks to end. The first looks only give way to others, which halves the time where all ranks are there.
     """
     if comm.size == 1:
         return
     request = comm.Ibarrier()
+    for _ in range(_LOOKS):
+        if request.Test():
+            return
+        time.sleep(0)
     while not request.Test():
         time.sleep(_POLL_S)

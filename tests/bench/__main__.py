@@ -29,6 +29,7 @@ def main() -> None:
     if program is None or importlib.util.find_spec("torch") is None:
         print("\ndlio_benchmark: not compared; it, or PyTorch, is not installed (DLIO_BENCHMARK names the program)")
         return
+    heading("dlio_benchmark")
     with tempfile.TemporaryDirectory() as name:
         peer.bench(Path(name), program)
 

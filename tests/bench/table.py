@@ -7,12 +7,12 @@ from collections.abc import Callable
 ROUNDS = 7
 
 
-def heading() -> None:
-    print(f"{'what':50}{'ours':>14}{'bare':>14}{'ratio':>8}  goal", flush=True)
+def heading(other: str = "bare") -> None:
+    print(f"{'what':50}{'ours':>14} {other:>14}{'ratio':>7}  goal", flush=True)
 
 
 def row(what: str, ours: str, bare: str = "", ratio: float | None = None, goal: str = "") -> None:
-    print(f"{what:50}{ours:>14}{bare:>14}{'' if ratio is None else f'{ratio:.2f}':>8}  {goal}", flush=True)
+    print(f"{what:50}{ours:>14} {bare:>14}{'' if ratio is None else f'{ratio:.2f}':>7}  {goal}", flush=True)
 
 
 def seconds(function: Callable[[], object]) -> float:

@@ -15,7 +15,7 @@ from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError, InvalidRun
-from dlio_hpc.workload import TENSORFLOW_BUFFER, Workload
+from dlio_hpc.workload import Workload
 
 Withins = npt.NDArray[np.int64]
 
@@ -63,7 +63,10 @@ class Records:
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
         files = tf.data.Dataset.from_generator(lambda: self._files(first, last), output_signature=signature)
         if keys.interleave == 1:
-            return files.flat_map(self._file)
+            count = self._workload.dataset.samples_per_file
+            if first % count or last % count or keys.shuffle.samples:
+                return files.flat_map(self._file)
+            return self._records(files.map(lambda path, _: path))  # whole files, one after the other
         return files.interleave(
             self._file, keys.interleave, 1, num_parallel_calls=keys.read_threads, deterministic=True
         )  # fmt: skip
@@ -96,11 +99,14 @@ class Records:
 
     def _file(self, path: Any, wanted: Any) -> Any:
         tf, keys = self._tf, self._workload.reader
-        records = tf.data.TFRecordDataset(path, buffer_size=keys.transfer_size or TENSORFLOW_BUFFER)
+        records = self._records(path)
         if not keys.shuffle.samples:
             return records.skip(wanted[0]).take(wanted[1])
         whole = records.batch(self._workload.dataset.samples_per_file)
         return whole.map(lambda all_records: tf.gather(all_records, wanted)).unbatch()
+
+    def _records(self, paths: Any) -> Any:
+        return self._tf.data.TFRecordDataset(paths, buffer_size=self._workload.request_size)
 
     def _decoded(self, record: Any) -> Any:
         tf, sample = self._tf, self._workload.dataset.sample
