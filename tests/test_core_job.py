@@ -149,7 +149,7 @@ def test_side_files_that_are_missing_or_cut_end_the_run(run: Run, small: Path, t
     os.truncate(side, 1000)
     cut = run(*command)
     assert cut.code == 3
-    assert f"{side} ends at byte 1000, samples were expected from 1000 to 1500" in cut.err
+    assert f"{side} ends at byte 1000, data were expected from 1000 to 1500" in cut.err
     side.unlink()
     gone = run(*command)
     assert gone.code == 3

@@ -70,7 +70,7 @@ class File(NamedTuple):
 
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
         return InvalidRun(
-            f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, samples were expected from {wanted[0]} to "
+            f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, data were expected from {wanted[0]} to "
             f"{wanted[1]}: the file is cut short; remove the dataset's folder and generate it again"
         )
 
@@ -88,6 +88,13 @@ def open_file(path: str, direct: bool = False) -> File:
         raise InvalidRun(
             f"cannot open {path}: {fault.strerror}; was the dataset removed or never generated?"
         ) from fault
+
+
+def write_all(descriptor: int, data: memoryview) -> None:
+    """All of `data`: a write beyond 2 GiB, or on a disk that is nearly full, takes a part."""
+    done = 0
+    while done < len(data):
+        done += os.write(descriptor, data[done:])
 
 
 class OpenFiles:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from dlio_hpc.core import content, dataset
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import File, open_file
+from dlio_hpc.core.files import File, open_file, write_all
 from dlio_hpc.core.order import mix
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InfrastructureError
@@ -43,7 +43,10 @@ class SideFiles:
         for side in self._mine:
             if side.when == when:
                 started = now()
-                self._read(side) if side.access == "read" else self._write(side)
+                if side.access == "read":
+                    self._read(side)
+                else:
+                    self._write(side)
                 self._time_s += now() - started
 
     def _read(self, side: SideFile) -> None:
@@ -67,10 +70,9 @@ class SideFiles:
         try:
             os.makedirs(self._run.outputs, exist_ok=True)
             with open(path, "wb", buffering=0) as file:
-                file.writelines(
-                    b"".join(map(bytes, content.pieces(number * side.bytes, side.bytes)))
-                    for number in range(side.count)
-                )
+                for number in range(side.count):
+                    piece = b"".join(map(bytes, content.pieces(number * side.bytes, side.bytes)))
+                    write_all(file.fileno(), memoryview(piece))
         except OSError as fault:
             raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
         self._tally.opens += 1

@@ -39,8 +39,9 @@ GOALS = {"npz": ">= 3", "hdf5": ">= 3", "tfrecord": ">= 1.2", "csv": ">= 20"}
 
 
 def bench(folder: Path, executable: Path) -> None:
-    """Both tools on the same geometry: two ranks, batch 1, one epoch, no reading ahead. The same loader family with
-    the frameworks' own reading, and with ours in it; beside them our native loader.
+    """Both tools on the same geometry: two ranks, batch 1, one epoch, reading ahead as the peer does (two batches with
+    TensorFlow, none otherwise). The same loader family with the frameworks' own reading, and with ours in it; beside
+    them our native loader.
     """
     for kind, files, per_file, size in DATASETS:
         theirs = measure(executable, folder, kind, files, per_file, size, RANKS)
@@ -67,7 +68,8 @@ def _ours(folder: Path, kind: str, files: int, per_file: int, size: int, loader:
     sample = f"{{shape: [{size // 4}]}}" if kind == "csv" else f"{{bytes: {size}}}"
     keys = {
         "name": "peer", "dataset.format": kind, "dataset.files": files, "dataset.samples_per_file": per_file,
-        "dataset.sample": sample, "reader.loader": loader, "reader.mode": mode, "reader.prefetch": 0,
+        "dataset.sample": sample, "reader.loader": loader, "reader.mode": mode,
+        "reader.prefetch": 2 if loader == "tensorflow" else 0,
         "reader.batch_size": 1, "reader.read_threads": 1, "reader.shuffle": "{}", "compute.time": 0,
         "train.epochs": 1,
     }  # fmt: skip

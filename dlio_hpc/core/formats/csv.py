@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dlio_hpc.core import content
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import Request
+from dlio_hpc.core.files import Request, write_all
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
 from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
@@ -43,7 +43,7 @@ def write(path: str, dataset: Dataset, number: int) -> None:
             content.fill(words, (number * values + first) * _FLOAT, dataset.random_bits)
             text = spelled(words.view("<u4") % _TEN)
             text[columns - 1 - first % columns :: columns, -1] = ord("\n")
-            file.write(text.data)
+            write_all(file.fileno(), text.reshape(-1).data)
         os.fsync(file.fileno())
 
 

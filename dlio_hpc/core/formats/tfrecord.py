@@ -13,7 +13,7 @@ import numpy as np
 
 from dlio_hpc.core import content
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import Request
+from dlio_hpc.core.files import Request, write_all
 from dlio_hpc.core.formats.blocks import Blocks
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
@@ -42,17 +42,10 @@ def write(path: str, dataset: Dataset, number: int) -> None:
             record[-FOOT:] = memoryview(struct.pack("<I", masked_crc(payload)))
             used += len(record)
             if used >= _BUFFER:
-                write_all(file.fileno(), buffer[:used])
+                write_all(file.fileno(), buffer[:used].data)
                 used = 0
-        write_all(file.fileno(), buffer[:used])
+        write_all(file.fileno(), buffer[:used].data)
         os.fsync(file.fileno())
-
-
-def write_all(descriptor: int, data: Rows) -> None:
-    """All of `data`: a write beyond 2 GiB, or on a full disk, takes a part."""
-    done = 0
-    while done < len(data):
-        done += os.write(descriptor, data[done:].data)
 
 
 def head(size: int) -> bytes:
