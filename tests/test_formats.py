@@ -1,5 +1,6 @@
 """Every format: what is written is what the format's own library reads, and samples arrive whole in every mode."""
 
+import contextlib
 import math
 import os
 import struct
@@ -475,3 +476,20 @@ def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
         _read(_reader(tmp_path, dataset, "floor"), dataset, [1])
     with pytest.raises(InvalidRun, match=f"{tmp_path}/0 .* sample 1"):
         _read(_reader(tmp_path, dataset, "framework"), dataset, [1])
+
+
+@pytest.mark.parametrize("mode", ["floor", "framework"])
+@given(at=st.integers(0, 5000), value=st.integers(0, 255))
+@settings(max_examples=150, deadline=None)
+def test_damage_anywhere_in_an_hdf5_file_is_told_in_words_or_harmless(mode: str, at: int, value: int) -> None:
+    """Its headers and index of chunks are HDF5's to understand; nothing but InvalidRun may come of it."""
+    dataset = _dataset("hdf5", files=1, compression="gzip", random_bits=2)
+    with tempfile.TemporaryDirectory() as name:
+        _write(Path(name), dataset)
+        data = bytearray((Path(name) / "0").read_bytes())
+        data[at % len(data)] = value
+        (Path(name) / "0").write_bytes(data)
+        reader = _reader(Path(name), dataset, mode)
+        with contextlib.suppress(InvalidRun, InfrastructureError):
+            _read(reader, dataset, [0, 1, 2, 3, 4])
+        reader.close()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import File as RawFile
 from dlio_hpc.core.formats.format import Paths, check, damaged
-from dlio_hpc.core.formats.hdf5.file import File
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, reason
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
@@ -59,7 +59,11 @@ class Chunked:
             at = tuple(offset // part for offset, part in zip(info.chunk_offset, chunk, strict=True))
             chunks.offsets[at], chunks.sizes[at], chunks.plain[at] = info.byte_offset, info.size, info.filter_mask != 0
 
-        file.dataset.id.chunk_iter(note)
+        try:
+            file.dataset.id.chunk_iter(note)
+        except DAMAGE as fault:
+            file.close()
+            raise damaged(path, f"its index of chunks: {reason(fault)}") from fault
         if not chunks.sizes.all():
             file.close()
             raise damaged(path, f"{np.count_nonzero(chunks.sizes == 0)} of its {chunks.sizes.size} chunks are missing")
@@ -117,15 +121,14 @@ class Chunked:
 
     def _unpacked(self, file: RawFile, chunks: _Chunks, number: int, at: tuple[int, ...], tally: Tally) -> Any:
         if getattr(self._last, "key", None) != (number, at):
-            packed = np.empty(int(chunks.sizes[at]), np.uint8)
-            file.read([packed.data], int(chunks.offsets[at]), self._transfer_size, tally)
-            data: Any = packed
-            if self._dataset.compression == "gzip" and not chunks.plain[at]:
-                try:
-                    data = zlib.decompress(packed.data)
-                except zlib.error as fault:
-                    raise damaged(file.path, f"the chunk at byte {chunks.offsets[at]}: {fault}") from fault
-            self._last.chunk = np.frombuffer(data, self._dataset.sample.array_dtype).reshape(chunks.shape)
+            try:
+                packed = np.empty(int(chunks.sizes[at]), np.uint8)
+                file.read([packed.data], int(chunks.offsets[at]), self._transfer_size, tally)
+                is_plain = self._dataset.compression == "none" or chunks.plain[at]
+                data = packed if is_plain else zlib.decompress(packed.data)
+                self._last.chunk = np.frombuffer(data, self._dataset.sample.array_dtype).reshape(chunks.shape)
+            except DAMAGE as fault:
+                raise damaged(file.path, f"the chunk at byte {chunks.offsets[at]}: {fault}") from fault
             self._last.key = (number, at)
         return self._last.chunk
 

@@ -1,6 +1,7 @@
 """An HDF5 file of ours: its one dataset, and whether it is the expected one."""
 
 import re
+import zlib
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,10 @@ from dlio_hpc.errors import InvalidRun
 from dlio_hpc.workload import Dataset
 
 NAME = "x"
+# What h5py, and our own look at what it says, raise over bytes that make no sense.
+DAMAGE = (
+    OSError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error,
+)  # fmt: skip
 
 
 class File:
@@ -22,13 +27,13 @@ class File:
         try:
             self._file = h5py.File(path, "r", **driver)
             self.dataset = self._file[NAME]
+            found = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
         except FileNotFoundError as fault:
             raise InvalidRun(
                 f"cannot open {path}: no such file; was the dataset removed or never generated?"
             ) from fault
-        except (OSError, KeyError) as fault:
+        except DAMAGE as fault:
             raise damaged(path, reason(fault)) from fault
-        found = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
         places = Places(dataset)
         shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
         wanted = (shape, np.dtype(dataset.sample.array_dtype), chunk, dataset.compression)

@@ -9,7 +9,7 @@ from dlio_hpc.core import kernel
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths, check, damaged
-from dlio_hpc.core.formats.hdf5.file import File, reason
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, reason
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
@@ -68,7 +68,7 @@ class Library:
         started = now()
         try:
             _transfer(source, call.start, call.target, collective=bool(self._calls_a_batch))
-        except OSError as fault:
+        except DAMAGE as fault:
             path = self._paths(call.place.file)
             raise damaged(path, f"sample {call.place.sample}: {reason(fault)}") from fault
         tally.timed(started)
