@@ -70,7 +70,10 @@ def check_reader(reader: "Reader") -> None:
     """ValueError for settings that no dataset can be read with."""
     threads, ahead, collective = reader.read_threads, reader.prefetch, reader.access == "collective"
     _refuse(
-        (reader.transfer_size is not None and reader.transfer_size < 1, "transfer_size must be at least 1 byte"),
+        (
+            reader.transfer_size is not None and not 1 <= reader.transfer_size <= 2**30,
+            "transfer_size must be at least 1 byte, and at most 1 GiB",
+        ),
         (
             reader.batch_size * (reader.batches_ahead + 1) > 2**31,
             "batch_size x (prefetch + 1) samples do not fit in any node's memory",

@@ -20,6 +20,8 @@ Kind = Literal["generate", "warmup", "measure"]
 
 # Part of every fingerprint: raise it when the generator writes other bytes for the same geometry.
 _CONTENT = 2
+# Steps whose records a rank can hold: 56 bytes each.
+_MOST_STEPS = 2**26
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
@@ -232,6 +234,9 @@ def _notes(workload: Workload, request: Request, ranks: int) -> list[str]:
     batch_bytes = dataset.sample_bytes * reader.batch_size
     if reader.mode == "floor" and (reader.transfer_size or 0) > batch_bytes and reader.access == "independent":
         notes.append(f"reader.transfer_size: a request ends with its batch, after {batch_bytes} bytes")
+    total = steps_per_epoch(workload, ranks) * workload.train.epochs
+    if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
+        notes.append(f"checkpoint.every_steps: none is written, the run ends after {total} steps")
     if reader.shift and request.nodes == 1:
         notes.append("reader.shift: on one node there is nothing that another one wrote")
     return notes
@@ -274,6 +279,11 @@ def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, dat
         raise ConfigError(
             f"reader.drop_last: {ranks} ranks x batch {workload.reader.batch_size} exceed the dataset's "
             f"{workload.dataset.samples} samples, nothing is left to read; use fewer ranks or a smaller batch"
+        )
+    if steps * workload.train.epochs > _MOST_STEPS:
+        raise ConfigError(
+            f"train: {workload.train.epochs} epochs of {steps} steps are more than {_MOST_STEPS}, each of which is "
+            "recorded; lower train.epochs or train.steps, or raise reader.batch_size"
         )
     dataset = workload.dataset
     samples = dataset.samples if kind == "generate" else samples_per_epoch(workload, ranks) * workload.train.epochs

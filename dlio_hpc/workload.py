@@ -32,7 +32,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     are drawn in pairs, one as much above as the other is below, so that a file's size is known without adding up.
     """
 
-    shape: tuple[Positive, ...] | None = None
+    shape: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=31)] | None = None
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
     bytes: units.Size | None = None
     stdev: units.Size | None = None
@@ -333,7 +333,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             return units.Size(1 << 20)
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         size = max(dataset.largest, chunk if dataset.is_chunked else 0)
-        return units.Size(-(-size // combinations.BLOCK) * combinations.BLOCK if reader.direct else size)
+        if reader.direct:  # with the blocks at both ends
+            size = (-(-size // combinations.BLOCK) + 1) * combinations.BLOCK
+        return units.Size(size)
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:

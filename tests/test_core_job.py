@@ -288,3 +288,69 @@ def test_folders_that_may_not_be_read_are_told(small: Path, tmp_path: Path) -> N
         path.chmod(0o755)
         assert done.code == code, done.err
         assert re.search(words, done.out + done.err)
+
+
+def test_a_cut_file_is_found_by_collective_reads_too(run: Run, small: Path, tmp_path: Path) -> None:
+    """By its size: MPI-IO reports the full count past the end, and the batch's first sample is whole."""
+    keys = [word for key in ("reader.access=collective", "reader.read_threads=1") for word in ("-S", key)]
+    command = ("dlio-submit", small, "-s", "local", "--ppn", 3, *_SHARED, *keys, "--wait", "--json")
+    assert run(*command).code == 0
+    (data,) = (tmp_path / "dlio-data").glob("*/*.npz")
+    os.truncate(data, 4096 + 29 * SAMPLE)
+    done = run(*command)
+    assert done.code == 3
+    assert f"{data} ends at byte {4096 + 29 * SAMPLE}, samples were expected up to {4096 + 30 * SAMPLE}" in done.err
+
+
+@pytest.mark.parametrize("keys", [("dataset.format=tfrecord", "reader.mode=framework"), ("dataset.format=npz",)])
+def test_no_step_has_fewer_bytes_than_none(measured: Any, tmp_path: Path, keys: tuple[str, ...]) -> None:
+    """Blocks of TFRecord come with one batch and serve the next, which then reads nothing."""
+    import h5py
+
+    small_samples = ("dataset.sample={bytes: 1000}", "dataset.files=4", "dataset.samples_per_file=64")
+    result = measured(*keys, *small_samples, "reader.shuffle.samples=false")
+    (timeline,) = (tmp_path / "dlio-runs").glob("*/runs/01-measure/timeline.h5")
+    with h5py.File(timeline) as file:
+        steps = file["steps/bytes"][...]
+    assert steps.max() <= result["dataset"]["bytes"]
+    assert steps.sum() == result["summary"]["bytes_read"]
+
+
+@pytest.mark.parametrize("loader", ["native", "tensorflow"])
+def test_checkpoints_and_side_files_are_not_taken_for_samples(measured: Any, tmp_path: Path, loader: str) -> None:
+    if loader == "tensorflow":
+        pytest.importorskip("tensorflow")
+    keys = (
+        "dataset.format=tfrecord", "reader.mode=framework", f"reader.loader={loader}", "reader.shuffle.samples=false",
+        "reader.read_threads=1", "checkpoint={every_steps: 1, files: [1000000], read_back: true, by: all}",
+        "dataset.side_files=[{name: side, bytes: 100 KB, count: 5, when: step, size: 1 MB}]",
+    )  # fmt: skip
+    summary = measured(*keys)["summary"]
+    assert summary["checkpoint"]["bytes_written"] == summary["steps"] * 2 * 1_000_000
+    assert summary["side_files"]["bytes_read"] == summary["steps"] * 2 * 500_000
+    assert 60 * SAMPLE <= summary["bytes_read"] < 60 * SAMPLE + 1_000_000, "TensorFlow reads a share's files whole"
+    if _reaches_storage(tmp_path):
+        read_back = summary["checkpoint"]["bytes_written"]
+        assert summary["storage_bytes_read"] < read_back / 2, "TensorFlow's own libraries, not what was read back"
+
+
+def test_checkpoints_are_counted_over_the_run(run: Run, small: Path) -> None:
+    """2 epochs of 4 steps: one after 5 of them; none after 9, which is said."""
+    command = ("dlio-submit", small, "-s", "local", "--ppn", 2, "--wait", "--json", "-S")
+    done = run(*command, "checkpoint.every_steps=5")
+    assert done.job["runs"][-1]["result"]["summary"]["checkpoint"]["count"] == 1
+    done = run(*command, "checkpoint.every_steps=9")
+    assert done.job["runs"][-1]["result"]["summary"]["checkpoint"] is None
+    assert "note: checkpoint.every_steps: none is written, the run ends after 8 steps" in done.err
+
+
+def test_batches_that_do_not_fit_into_shared_memory_end_the_run(small: Path, tmp_path: Path) -> None:
+    shared = Path("/dev/shm")
+    keys = ["reader.loader=pytorch", "reader.batch_size=8", "dataset.sample={bytes: 1 MiB}", "dataset.files=2"]
+    options = [word for key in keys for word in ("-S", key)]
+    command = [str(BIN / "dlio-submit"), str(small), "-s", "local", "--ppn", "1", *options, "--wait", "--json"]
+    script = f'cd "{tmp_path}" && exec "$@"'
+    full = _in_small_tmpfs("4m", shared, ["sh", "-c", script, "sh", *command])
+    assert full.code == 6, full.err
+    assert "PyTorch has no memory for a batch" in full.err
+    assert "raise /dev/shm, or lower batch_size or prefetch" in full.err

@@ -47,7 +47,7 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
 def test_a_file_in_use_stays_open_and_a_failed_one_may_come_later(tmp_path: Path) -> None:
     for number in range(80):
         (tmp_path / str(number)).write_bytes(b"x")
-    kept = Kept(lambda number: open_file(str(tmp_path / str(number))))
+    kept = Kept(lambda number, _: open_file(str(tmp_path / str(number))))
     tally = Tally()
     with kept.use(0, tally) as first:
         for number in range(1, 80):

@@ -128,6 +128,11 @@ def test_the_launcher_beside_the_interpreter_comes_first(tmp_path: Path) -> None
     assert site.resolved(unknown).launcher.command == "no-such-launcher"
 
 
+def test_more_steps_than_can_be_recorded_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="train: 1000000000 epochs of 16 steps are more than 67108864"):
+        _make(Request(runs=tmp_path), "train.epochs=1000000000")
+
+
 def test_a_billion_samples_are_planned_and_begun_like_a_thousand(tmp_path: Path) -> None:
     """From the workload to the first batch's places, each format; beyond what a thousand samples take."""
     program = f"""

@@ -163,6 +163,8 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         (("dataset.side_files=[{name: a, bytes: 9, size: 3}]",), "size (the whole file) no less than that"),
         (("dataset.side_files=[{name: a, bytes: 1}, {name: a, bytes: 2}]",), "each needs a name of its own"),
         (("reader.transfer_size=0",), "reader: transfer_size must be at least 1 byte"),
+        (("reader.transfer_size=2GiB",), "at most 1 GiB"),
+        (("dataset.sample.shape=[]",), "dataset.sample.shape: expected `array` of length >= 1"),
         (("reader.loader=pytorch", "reader.prefetch=0"), "prefetch: 0 leaves PyTorch without workers"),
         (("reader.direct=true", "reader.mode=framework"), "direct: true needs mode: floor"),
         (("reader.direct=true", "reader.transfer_size=5000"), "whole blocks of 4096 bytes"),

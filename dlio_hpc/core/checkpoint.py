@@ -33,7 +33,7 @@ class Checkpoints:
         self._count = 0
 
     def is_due(self, steps: int) -> bool:
-        """After so many steps of an epoch?"""
+        """After so many steps of the run?"""
         return steps % self._every == 0
 
     def save(self) -> Saved:

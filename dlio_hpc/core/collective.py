@@ -30,7 +30,10 @@ class CollectiveFile:
         self._comm = comm.Dup()  # reader threads call while the training loop synchronises on its own
         info = MPI.Info.Create()
         for name, value in hints.items():
-            info.Set(name, value)
+            try:
+                info.Set(name, value)
+            except MPI.Exception as fault:
+                raise ConfigError(f"reader.hints: MPI refuses {name!r}: {fault.Get_error_string()}") from fault
         if transfer_size is not None and "cb_buffer_size" not in hints:
             info.Set("cb_buffer_size", str(transfer_size))
         try:
@@ -38,6 +41,7 @@ class CollectiveFile:
         except MPI.Exception as fault:
             raise InvalidRun(f"cannot open {path} through MPI-IO: {fault.Get_error_string()}") from fault
         self._hints = dict(self._file.Get_info().items())
+        self._size = self._file.Get_size()
         self._opened = False
 
     def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
@@ -45,6 +49,12 @@ class CollectiveFile:
         mpi = self._mpi
         pieces = sorted(_pieces(requests), key=itemgetter(0))
         offsets, lengths = [offset for offset, _ in pieces], [len(view) for _, view in pieces]
+        end = offsets[-1] + lengths[-1] if pieces else 0
+        if self._size < end:  # no status tells of a read past the end
+            raise InvalidRun(
+                f"{self._path} ends at byte {self._size}, samples were expected up to {end}: the file is cut short; "
+                "remove the dataset's folder and generate it again"
+            )
         addresses = [mpi.Get_address(view) for _, view in pieces]
         in_file = mpi.BYTE.Create_hindexed(lengths, offsets).Commit()
         in_memory = mpi.BYTE.Create_hindexed(lengths, addresses).Commit()
@@ -58,17 +68,11 @@ class CollectiveFile:
         finally:
             in_file.Free()
             in_memory.Free()
-        arrived, wanted = status.Get_count(mpi.BYTE), sum(lengths)
-        tally.add(started, arrived)
+        tally.add(started, status.Get_count(mpi.BYTE))
         tally.hints = self._hints
         if not self._opened:
             tally.opens += 1
             self._opened = True
-        if arrived < wanted:
-            raise InvalidRun(
-                f"{self._path} has {self._file.Get_size()} bytes, samples were expected up to byte "
-                f"{offsets[-1] + lengths[-1]}: the file is cut short; remove the dataset's folder and generate it again"
-            )
 
     def close(self) -> None:
         """The file stays open: opening and closing are collective, and it is the only one."""

@@ -79,7 +79,7 @@ def is_complete(run: Run) -> bool:
     folder = Path(run.dataset)
     found = _fingerprint(folder)
     if found is None:
-        if folder.exists() and any(folder.iterdir()):
+        if _holds_anything(folder):
             raise ConfigError(
                 f"{folder} holds files but no {FINGERPRINT_FILE}; choose another --data or move them away"
             )
@@ -94,6 +94,13 @@ def is_complete(run: Run) -> bool:
             if not os.path.exists(path):
                 raise InvalidRun(f"{path} is missing; remove the folder {folder} to have it made anew")
     return found.complete
+
+
+def _holds_anything(folder: Path) -> bool:
+    try:
+        return folder.exists() and any(folder.iterdir())
+    except OSError as fault:
+        raise ConfigError(f"cannot look into {folder}: {fault.strerror}; choose another --data") from fault
 
 
 def _known_paths(run: Run) -> list[str]:

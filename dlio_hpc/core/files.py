@@ -36,10 +36,11 @@ class File(NamedTuple):
     def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
         """Fill `views` from `offset` on, in requests of `transfer_size`; InvalidRun when the file ends too soon."""
         wanted = sum(map(len, views))
-        done = 0
+        done, cursor = 0, _Cursor(views)
         while done < wanted:
-            part = views if wanted <= transfer_size and not done else _window(views, done, transfer_size)
-            done += self._request(part[:_MOST_VIEWS], offset + done, (offset, offset + wanted), tally)
+            count = self._request(cursor.window(transfer_size), offset + done, (offset, offset + wanted), tally)
+            cursor.advance(count)
+            done += count
 
     def read_direct(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
         """The same past the page cache: whole blocks into an aligned buffer, and from there to `views`."""
@@ -47,11 +48,12 @@ class File(NamedTuple):
         begin, stop = offset // BLOCK * BLOCK, -(-end // BLOCK) * BLOCK
         block_size = -(-transfer_size // BLOCK) * BLOCK
         aligned = _aligned_buffer(min(block_size, stop - begin))
+        cursor = _Cursor(views)
         while begin < end:
             part = aligned[: min(block_size, stop - begin)]
             count = self._request([part], begin, (offset, end), tally)
             first, last = max(begin, offset), min(begin + count, end)
-            _copy(part[first - begin : max(first, last) - begin], views, first - offset)
+            cursor.copy(part[first - begin : max(first, last) - begin])
             tally.beside(count - max(0, last - first))
             if last < end and count % BLOCK:
                 raise self._too_short((offset, end))
@@ -101,7 +103,7 @@ class OpenFiles:
     """Files by number, whose requests are of `transfer_size` bytes."""
 
     def __init__(self, paths: Callable[[int], str], transfer_size: int, direct: bool = False) -> None:
-        self._kept: Kept[File] = Kept(lambda number: open_file(paths(number), direct))
+        self._kept: Kept[File] = Kept(lambda number, _: open_file(paths(number), direct))
         self._transfer_size = transfer_size
         self._direct = direct
 
@@ -129,20 +131,39 @@ def _aligned_buffer(size: int) -> memoryview:
     return aligned
 
 
-def _window(views: list[memoryview], first: int, size: int) -> list[memoryview]:
-    """The parts of `views` that hold `size` bytes from `first` on, as far as they reach."""
-    window = []
-    for view in views:
-        part = view[max(0, first) : max(0, first + size)] if first < len(view) else view[:0]
-        if len(part):
-            window.append(part)
-        first -= len(view)
-        if first + size <= 0:
-            break
-    return window
+class _Cursor:
+    """A place in a row of views, which moves on as they are filled."""
 
+    def __init__(self, views: list[memoryview]) -> None:
+        self._views = views
+        self._number = self._inside = 0
 
-def _copy(source: memoryview, views: list[memoryview], first: int) -> None:
-    for target in _window(views, first, len(source)):
-        target[:] = source[: len(target)]
-        source = source[len(target) :]
+    def window(self, size: int) -> list[memoryview]:
+        """The next `size` bytes, as far as the views reach, in no more parts than one request takes."""
+        window: list[memoryview] = []
+        number, inside = self._number, self._inside
+        while size > 0 and number < len(self._views) and len(window) < _MOST_VIEWS:
+            part = self._views[number][inside : inside + size]
+            if len(part):
+                window.append(part)
+            size -= len(part)
+            number, inside = number + 1, 0
+        return window
+
+    def advance(self, count: int) -> None:
+        """So many bytes were filled."""
+        while count > 0:
+            left = len(self._views[self._number]) - self._inside
+            if count < left:
+                self._inside += count
+                return
+            count -= left
+            self._number, self._inside = self._number + 1, 0
+
+    def copy(self, source: memoryview) -> None:
+        """Fill the next bytes with `source`."""
+        while len(source):
+            for target in self.window(len(source)):
+                target[:] = source[: len(target)]
+                self.advance(len(target))
+                source = source[len(target) :]

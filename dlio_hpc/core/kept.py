@@ -23,7 +23,7 @@ H = TypeVar("H", bound=Closable)
 class Kept(Generic[H]):
     """The files used last, 64 of them, each as `opened` by its number; one in use stays open."""
 
-    def __init__(self, opened: Callable[[int], H]) -> None:
+    def __init__(self, opened: Callable[[int, Tally], H]) -> None:
         self._opened = opened
         self._lock = threading.Lock()
         self._entries: OrderedDict[int, _Entry[H]] = OrderedDict()
@@ -36,7 +36,7 @@ class Kept(Generic[H]):
             self._entries[number] = entry
             entry.users += 1
         try:
-            yield entry.handle(lambda: self._opened(number), tally)
+            yield entry.handle(lambda: self._opened(number, tally), tally)
         finally:
             with self._lock:
                 entry.users -= 1

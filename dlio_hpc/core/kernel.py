@@ -41,3 +41,21 @@ def _io(path: str) -> IO | None:
         return IO(int(fields[1]), int(fields[5]), int(fields[9]), len(text))
     except (OSError, IndexError, ValueError):
         return None
+
+
+class Apart:
+    """What the calling thread did within such blocks."""
+
+    def __init__(self) -> None:
+        self.requested = self.calls = self.fetched = 0
+
+    def __enter__(self) -> None:
+        self._before = thread_io()
+
+    def __exit__(self, *_: object) -> None:
+        after = thread_io()
+        if self._before is not None and after is not None:
+            did = after.since(self._before)
+            self.requested += did.requested
+            self.calls += did.calls
+            self.fetched += did.fetched

@@ -8,7 +8,7 @@ import numpy as np
 from dlio_hpc.core import cache, clock, dataset
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
-from dlio_hpc.core.kernel import IO, process_io
+from dlio_hpc.core.kernel import IO, Apart, process_io
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.measures import ASKED, BYTES, COLUMNS, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, ReadLog
@@ -53,14 +53,15 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
             if forget:
                 forget(order, first, last)
             clock.barrier(comm)
-            fetched = process_io()
+            fetched, apart = process_io(), Apart()
             batches = loader.epoch(order, first, last, run.steps_per_epoch)
             record.steps[epoch, :, ASKED] = draw(workload.compute.time, run.steps_per_epoch, comm.rank, epoch)
             for number, row in enumerate(record.steps[epoch]):
                 row[STARTED] = clock.now()
-                if not number:
-                    side_files.due("epoch")
-                side_files.due("step")
+                with apart:
+                    if not number:
+                        side_files.due("epoch")
+                    side_files.due("step")
                 batch = next(batches)
                 row[READY] = clock.now()
                 emulate(row[ASKED], workload.compute.mode)
@@ -68,13 +69,14 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
                 clock.barrier(comm)
                 row[SYNCED] = clock.now()
                 record.step(epoch, row, batch)
-                if checkpoints and checkpoints.is_due(number + 1):
+                if checkpoints and checkpoints.is_due(epoch * run.steps_per_epoch + number + 1):
                     started = clock.now()
-                    saved = checkpoints.save()
+                    with apart:
+                        saved = checkpoints.save()
                     clock.barrier(comm)
                     record.checkpoint(epoch, clock.now() - started, saved)
             next(batches, None)  # the epoch's files are closed
-            record.fetched(epoch, fetched, process_io())
+            record.fetched(epoch, fetched, process_io(), apart.fetched)
         side_files.due("end")
         clock.barrier(comm)
     finally:
@@ -127,10 +129,10 @@ class _Recorder:
     def checkpoint(self, epoch: int, pause_s: float, saved: Saved) -> None:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
-    def fetched(self, epoch: int, before: IO | None, after: IO | None) -> None:
-        """What the kernel brought from storage in an epoch."""
+    def fetched(self, epoch: int, before: IO | None, after: IO | None, apart: int) -> None:
+        """What the kernel brought from storage in an epoch, without what side files and checkpoints read."""
         if before is not None and after is not None:
-            self._storage_bytes[epoch] = after.fetched - before.fetched
+            self._storage_bytes[epoch] = after.fetched - before.fetched - apart
 
     def _rows(self) -> Floats:
         """The steps done so far, in order of time."""

@@ -31,7 +31,9 @@ _MEMBER = "x.npy"
 _LOCAL_HEADER = 30 + len(_MEMBER) + 20
 DATA_OFFSET = 4096
 # What numpy.load and zipfile raise over bytes that they do not understand.
-_DAMAGE = (ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+_DAMAGE = (
+    RuntimeError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 def write(path: str, dataset: Dataset, number: int) -> None:

@@ -7,6 +7,7 @@ does: requests of exactly transfer_size from the file's begin on, checksums veri
 
 import os
 import struct
+import threading
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -97,6 +98,8 @@ class Stream:
         self._places = Places(workload.dataset)
         self._paths = paths
         self._verifies = workload.reader.verifies
+        self._lock = threading.Lock()
+        self._frames = 0
         frames = workload.dataset.samples_per_file * FRAME
         block_size = workload.request_size or TENSORFLOW_BUFFER
         self._blocks = Blocks(paths, lambda number: self._places.file_size(number) + frames, block_size)
@@ -108,11 +111,19 @@ class Stream:
             begin = place.within * FRAME + place.offset
             record = row[: place.size]
             self._blocks.read(place.file, begin, [frame[:HEAD].data, record.data, frame[HEAD:].data], tally)
-            tally.beside(FRAME)
             if self._verifies:
                 verify(self._paths(place.file), place, begin + HEAD, record, frame)
+        self._set_apart(len(places) * FRAME, tally)
         if places:
             check(self._dataset, places[0], rows[0], self._paths)
+
+    def _set_apart(self, frames: int, tally: Tally) -> None:
+        """Frames are no samples; where their blocks came with an earlier batch, they are set apart with a later one."""
+        with self._lock:
+            self._frames += frames
+            now_apart = min(self._frames, tally.bytes_read)
+            self._frames -= now_apart
+        tally.beside(now_apart)
 
     def close(self) -> None:
         self._blocks.close()

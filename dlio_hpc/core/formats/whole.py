@@ -71,6 +71,13 @@ class CountedFile(io.FileIO):
         tally.opens += 1
         self._tally = tally
 
+    def readall(self) -> bytes:
+        started = now()
+        data = super().readall()
+        self._tally.add(started, len(data))
+        self._tally.requests += 1  # the one that found the end
+        return data
+
     def readinto(self, buffer: Any) -> int:
         started = now()
         count = super().readinto(buffer) or 0

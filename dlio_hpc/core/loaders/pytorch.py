@@ -12,7 +12,7 @@ from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.workload import Workload
 
 
@@ -43,7 +43,9 @@ class PyTorchLoader:
         batches = in_steps(order, first, last, steps, size)
         full = -(-max(0, min(last - first, steps * size)) // size)
         sampler = (samples.tolist() for samples in batches if len(samples))
-        for rows, tally, fault in self._data_loader(batch_sampler=sampler):
+        batches = iter(self._data_loader(batch_sampler=sampler))
+        while (got := _next(batches)) is not None:
+            rows, tally, fault = got
             if fault is not None:
                 raise fault
             yield Batch(rows.numpy(), tally)
@@ -71,13 +73,18 @@ class _Samples:
         import torch
 
         tally = Tally()
-        rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
         try:
+            rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
+            if torch.utils.data.get_worker_info() is not None:
+                rows.share_memory_()  # it would fail after this function, where nobody hears of it
             if self._reader is None:
                 self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
             self._reader.read(np.array(samples, np.uint64), rows.numpy(), tally)
         except DlioError as fault:
             return None, tally, fault
+        except RuntimeError as fault:
+            said = f"PyTorch has no memory for a batch: {fault}; raise /dev/shm, or lower batch_size or prefetch"
+            return None, tally, InfrastructureError(said)
         if self._workload.reader.preprocess_time:
             seconds = len(samples) * self._workload.reader.preprocess_time
             tally.preprocess_s += preprocess(seconds, self._workload.compute.mode)
@@ -86,6 +93,14 @@ class _Samples:
     def close(self) -> None:
         if self._reader is not None:
             self._reader.close()
+
+
+def _next(batches: Iterator[Any]) -> Any:
+    """The next of DataLoader's batches, None at the end; InfrastructureError when a worker is gone."""
+    try:
+        return next(batches, None)
+    except RuntimeError as fault:
+        raise InfrastructureError(f"PyTorch's DataLoader failed: {fault}; was a worker killed?") from fault
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -49,8 +49,8 @@ def write(path: str, dataset: Dataset, number: int) -> None:
                 slab = np.empty((min(rows, shape[0] - first), *shape[1:]), dataset.sample.array_dtype)
                 content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, dataset.random_bits)
                 target[first : first + len(slab)] = slab
-    except OSError as fault:
-        raise OSError(fault.errno or errno.EIO, reason(fault)) from fault
+    except (OSError, RuntimeError) as fault:  # the latter where closing finds the disk full
+        raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
     descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)

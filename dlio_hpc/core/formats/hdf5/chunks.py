@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.core import kernel
+from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import File as RawFile
 from dlio_hpc.core.formats.format import Paths, check, damaged
@@ -47,8 +49,19 @@ class Chunked:
         self._last = threading.local()
         self._is_plain = workload.dataset.compression == "none" and _is_run(workload.dataset)
 
-    def _opened(self, number: int) -> _Chunks:
-        """One pass over the file's index of chunks; InvalidRun when some were never written."""
+    def _opened(self, number: int, tally: Tally) -> _Chunks:
+        """One pass over the file's index of chunks, counted by the kernel; InvalidRun when some were never written."""
+        before, started = kernel.thread_io(), now()
+        chunks = self._indexed(number)
+        after = kernel.thread_io()
+        tally.timed(started)
+        if before is not None and after is not None:
+            came = after.since(before)
+            tally.overhead_bytes += came.requested
+            tally.requests += came.calls
+        return chunks
+
+    def _indexed(self, number: int) -> _Chunks:
         path = self._paths(number)
         file = File(path, self._dataset, number)
         chunk = file.dataset.chunks

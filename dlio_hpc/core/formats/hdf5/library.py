@@ -41,7 +41,7 @@ class Library:
         self._paths = paths
         driver = _mpio(comm) if comm is not None else {}
         self._calls_a_batch = workload.reader.batch_size if comm is not None else 0
-        self._files = Kept(lambda number: File(paths(number), workload.dataset, number, **driver))
+        self._files = Kept(lambda number, _: File(paths(number), workload.dataset, number, **driver))
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         places = self._places.of(samples)

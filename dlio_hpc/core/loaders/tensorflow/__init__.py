@@ -58,6 +58,7 @@ class TensorFlowLoader:
     def _next(self, batches: Iterator[Any], samples: Samples) -> Batch:
         if not len(samples):
             return Batch(np.empty((0, self._width), np.uint8), Tally())
+        self._source.resumed()
         try:
             got = next(batches)
         except StopIteration:

@@ -9,7 +9,7 @@ from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.loader import in_steps
-from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span
+from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
@@ -51,9 +51,9 @@ class Batches:
 
         signature = (tf.TensorSpec((), tf.int64), tf.TensorSpec((None,), tf.uint64))
         batches = tf.data.Dataset.from_generator(numbered, output_signature=signature)
-        batches = batches.map(read, keys.read_threads, deterministic=True)
+        batches = batches.map(read, **parallel(keys, keys.read_threads))
         if keys.preprocess_time:
-            samples = batches.unbatch().map(self._preprocessing, keys.preprocess_threads, deterministic=True)
+            samples = batches.unbatch().map(self._preprocessing, **parallel(keys, keys.preprocess_threads))
             batches = samples.batch(keys.batch_size)
         return batches
 
@@ -67,6 +67,9 @@ class Batches:
             raise
         self._tallies[int(number)] = tally
         return rows
+
+    def resumed(self) -> None:
+        """Our readers count for themselves."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         tally = self._tallies.pop(self._next)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from dlio_hpc.core import kernel
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
-from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span
+from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError, InvalidRun
@@ -31,12 +31,22 @@ class Records:
         self._opens = 0
         self._lock = threading.Lock()
         self._order: Order
-        self._seen = kernel.process_io()
+        self._seen: kernel.IO | None = None
+        self._left: kernel.IO | None = None
+        self._beside = (0, 0)
 
     def begin(self, order: Order) -> None:
         """A new epoch."""
         self._order = order
-        self._seen = kernel.process_io()
+        self._seen, self._left = kernel.process_io(), kernel.thread_io()
+        self._beside = (0, 0)
+
+    def resumed(self) -> None:
+        """What this thread has read since the last batch are side files and checkpoints."""
+        back = kernel.thread_io()
+        if back is not None and self._left is not None:
+            did = back.since(self._left)
+            self._beside = (did.requested + back.asking, did.calls + 1)
 
     def pipeline(self, span: Span) -> Any:
         tf, keys = self._tf, self._workload.reader
@@ -44,7 +54,7 @@ class Records:
         records = parts[0] if parts else tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
         for part in parts[1:]:
             records = records.concatenate(part)
-        return records.map(self._decoded, keys.preprocess_threads, deterministic=True).batch(keys.batch_size)
+        return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
 
     def _cycles(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Ranges of positions that one interleave can bring in order: a rank's share may begin and end amid the turn
@@ -121,11 +131,11 @@ class Records:
         seen = kernel.process_io()
         rows = np.asarray(got)
         if seen is not None and self._seen is not None:
-            came = seen.since(self._seen)
-            tally.bytes_read, tally.requests = max(0, came.requested), max(0, came.calls)
+            came, (requested, calls) = seen.since(self._seen), self._beside
+            tally.bytes_read, tally.requests = max(0, came.requested - requested), max(0, came.calls - calls)
         else:
             tally.bytes_read = rows.nbytes
-        self._seen = seen
+        self._seen, self._left = seen, kernel.thread_io()
         with self._lock:
             tally.opens, self._opens = self._opens, 0
         tally.preprocess_s = self._preprocessing.took()

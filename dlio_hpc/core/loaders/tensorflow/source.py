@@ -8,7 +8,7 @@ from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError
-from dlio_hpc.workload import Workload
+from dlio_hpc.workload import Reader, Workload
 
 
 class Span(NamedTuple):
@@ -19,6 +19,13 @@ class Span(NamedTuple):
     steps: int
 
 
+def parallel(keys: Reader, calls: int) -> dict[str, Any]:
+    """How tf.data's map makes its calls: parallel ones run ahead of the loop, which prefetch: 0 does not want."""
+    if calls == 1 and not keys.batches_ahead:
+        return {}
+    return {"num_parallel_calls": calls, "deterministic": True}
+
+
 class Source(Protocol):
     """Batches in the order of the epoch that began last."""
 
@@ -27,6 +34,9 @@ class Source(Protocol):
 
     def begin(self, order: Order) -> None:
         """A new epoch."""
+
+    def resumed(self) -> None:
+        """The training loop comes for a batch, after whatever else it did."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         """What the pipeline gave as a batch, and what reading it did."""
