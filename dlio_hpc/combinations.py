@@ -51,16 +51,15 @@ def check_dataset(dataset: "Dataset") -> None:
 
 
 def _check_chunk(dataset: "Dataset") -> None:
-    from dlio_hpc.workload import ITEM_BYTES
-
     array, chunk = dataset.array_shape, dataset.chunk_shape or ()
+    item_bytes = dataset.sample.size // prod(dataset.sample.array_shape)
     _refuse(
         (
             len(chunk) != len(array) or any(map(int.__gt__, chunk, array)),
             f"chunk: {list(chunk)} does not fit a file's array, {list(array)} (samples first)",
         ),
         (
-            prod(chunk) * ITEM_BYTES[dataset.sample.array_dtype] >= _LARGEST_CHUNK,
+            prod(chunk) * item_bytes >= _LARGEST_CHUNK,
             "chunk: HDF5 wants chunks below 4 GiB",
         ),
     )

@@ -44,10 +44,11 @@ def _io(path: str) -> IO | None:
 
 
 class Apart:
-    """What the calling thread did within such blocks."""
+    """What the kernel fetched for the calling thread within such blocks."""
 
     def __init__(self) -> None:
-        self.requested = self.calls = self.fetched = 0
+        self._fetched = 0
+        self._before: IO | None = None
 
     def __enter__(self) -> None:
         self._before = thread_io()
@@ -55,7 +56,9 @@ class Apart:
     def __exit__(self, *_: object) -> None:
         after = thread_io()
         if self._before is not None and after is not None:
-            did = after.since(self._before)
-            self.requested += did.requested
-            self.calls += did.calls
-            self.fetched += did.fetched
+            self._fetched += after.fetched - self._before.fetched
+
+    def taken(self) -> int:
+        """Bytes since the last question."""
+        fetched, self._fetched = self._fetched, 0
+        return fetched

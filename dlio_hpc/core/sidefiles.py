@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dlio_hpc.core import content, dataset
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import File, open_file, write_all
+from dlio_hpc.core.kernel import Apart
 from dlio_hpc.core.order import mix
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InfrastructureError
@@ -25,11 +26,15 @@ class Counts(NamedTuple):
 
 
 class SideFiles:
-    """What one rank reads and writes beside the samples. A file that is read stays open from its first request on."""
+    """What one rank reads and writes beside the samples. A file that is read stays open from its first request on.
 
-    def __init__(self, run: Run, rank: int) -> None:
+    apart: notes what storage gave for it.
+    """
+
+    def __init__(self, run: Run, rank: int, apart: Apart) -> None:
         sides = run.workload.dataset.side_files
         self._mine = [side for side in sides if side.by == "all" or rank == 0]
+        self._apart = apart
         self._run = run
         self._rank = rank
         self._requests: dict[str, int] = {}
@@ -43,11 +48,15 @@ class SideFiles:
         for side in self._mine:
             if side.when == when:
                 started = now()
-                if side.access == "read":
-                    self._read(side)
-                else:
-                    self._write(side)
+                with self._apart:
+                    self._do(side)
                 self._time_s += now() - started
+
+    def _do(self, side: SideFile) -> None:
+        if side.access == "read":
+            self._read(side)
+        else:
+            self._write(side)
 
     def _read(self, side: SideFile) -> None:
         if side.name not in self._open:

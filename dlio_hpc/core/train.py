@@ -43,25 +43,26 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
     first, last = positions(workload, comm.size, comm.rank, ranks_on_node)
     loader = open_loader(comm, run, ranks_on_node)
     checkpoints = Checkpoints(run, workload.checkpoint, comm.rank) if workload.checkpoint else None
-    side_files = SideFiles(run, comm.rank)
+    apart = Apart()
+    side_files = SideFiles(run, comm.rank, apart)
     forget = _Forgetting(comm, run) if workload.reader.drop_cache else None
     record = _Recorder(run, progress)
     side_files.due("start")
+    apart.taken()
     try:
         for epoch in range(workload.train.epochs):
             order = Order(workload.dataset, workload.reader, epoch, comm.rank)
             if forget:
                 forget(order, first, last)
             clock.barrier(comm)
-            fetched, apart = process_io(), Apart()
+            fetched = process_io()
             batches = loader.epoch(order, first, last, run.steps_per_epoch)
             record.steps[epoch, :, ASKED] = draw(workload.compute.time, run.steps_per_epoch, comm.rank, epoch)
             for number, row in enumerate(record.steps[epoch]):
                 row[STARTED] = clock.now()
-                with apart:
-                    if not number:
-                        side_files.due("epoch")
-                    side_files.due("step")
+                if not number:
+                    side_files.due("epoch")
+                side_files.due("step")
                 batch = next(batches)
                 row[READY] = clock.now()
                 emulate(row[ASKED], workload.compute.mode)
@@ -76,7 +77,7 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
                     clock.barrier(comm)
                     record.checkpoint(epoch, clock.now() - started, saved)
             next(batches, None)  # the epoch's files are closed
-            record.fetched(epoch, fetched, process_io(), apart.fetched)
+            record.fetched(epoch, fetched, process_io(), apart.taken())
         side_files.due("end")
         clock.barrier(comm)
     finally:
