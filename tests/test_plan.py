@@ -131,6 +131,7 @@ def test_the_launcher_beside_the_interpreter_comes_first(tmp_path: Path) -> None
 def test_more_steps_than_can_be_recorded_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="train: 1000000000 epochs of 16 steps are more than 67108864"):
         _make(Request(runs=tmp_path), "train.epochs=1000000000")
+    assert _make(Request(runs=tmp_path, generate="only"), "train.epochs=1000000000").runs
 
 
 def test_a_billion_samples_are_planned_and_begun_like_a_thousand(tmp_path: Path) -> None:
