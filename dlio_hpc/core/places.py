@@ -64,6 +64,10 @@ class Places:
         first = number * self._samples_per_file
         return self.of(np.arange(first, first + self._samples_per_file, dtype=np.uint64))
 
+    def position(self, number: int) -> int:
+        """Where in the stream of contents a file begins."""
+        return self.of(np.array([number * self._samples_per_file], np.uint64))[0].position
+
     def file_size(self, number: int) -> int:
         """Bytes of all samples of a file."""
         if self._stdev and self._samples_per_file == 1:

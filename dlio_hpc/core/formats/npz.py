@@ -39,7 +39,6 @@ _DAMAGE = (
 def write(path: str, dataset: Dataset, number: int) -> None:
     """Over an older file of the same geometry the bytes stay the same all the while, so that readers are not harmed."""
     places = Places(dataset)
-    first = places.of(np.array([number * dataset.samples_per_file], np.uint64))[0].position
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     with os.fdopen(descriptor, "r+b") as file:
         member = zipfile.ZipInfo(_MEMBER)
@@ -50,7 +49,7 @@ def write(path: str, dataset: Dataset, number: int) -> None:
             member._compresslevel = level  # type: ignore[attr-defined]
             with archive.open(member, "w", force_zip64=True) as target:
                 target.write(_npy_header(dataset, places.array_shape(number)))
-                for piece in content.pieces(first, places.file_size(number), dataset.random_bits):
+                for piece in content.pieces(places.position(number), places.file_size(number), dataset.random_bits):
                     target.write(piece)
         file.truncate()
         file.flush()

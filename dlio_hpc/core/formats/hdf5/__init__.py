@@ -33,7 +33,7 @@ def write(path: str, dataset: Dataset, number: int) -> None:
 
     places = Places(dataset)
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
-    begin = places.of(np.array([number * dataset.samples_per_file], np.uint64))[0].position
+    begin = places.position(number)
     row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
     unit = chunk[0] if chunk else 1
     rows = max(unit, _SLAB // row // unit * unit)
