@@ -16,6 +16,8 @@ T = TypeVar("T")
 
 # Letters up to which a text cannot nest deep enough to do harm, and levels that nobody needs.
 _PLAIN, _DEEPEST = 8000, 100
+# Letters of an override that a message repeats.
+_SHOWN = 100
 
 _PARSERS: dict[type, Any] = {units.Size: units.size, units.Seconds: units.seconds, units.Walltime: units.walltime}
 _FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?"
@@ -55,6 +57,25 @@ def _check_depth(text: str, source: str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > _DEEPEST:
             raise ConfigError(f"{source}: not plain YAML: lists or mappings {depth} levels deep")
+
+
+def override(data: Any, text: str) -> None:
+    """Lay `key.path=value` over the mapping `data`, the value read as YAML; ConfigError when it cannot be."""
+    key, equals, value = text.partition("=")
+    source = f"-S {text}" if len(text) <= _SHOWN else f"-S {text[:_SHOWN]}..."
+    if not equals or not key.strip(".") or not value.strip():
+        raise ConfigError(f"{source}: write key=value, such as dataset.files=8")
+    *parents, last = key.strip().split(".")
+    for parent in parents:
+        if not isinstance(data, dict):
+            break
+        child = data.get(parent)
+        if child is None:
+            child = data[parent] = {}
+        data = child
+    if not isinstance(data, dict):
+        raise ConfigError(f"{source}: {'.'.join(parents)} holds a value, not keys")
+    data[last] = parse_yaml(value, source)
 
 
 def convert(data: object, kind: type[T], source: str) -> T:

@@ -5,17 +5,18 @@ import os
 import re
 import time
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import __version__, document, units
+from dlio_hpc import __version__, document, limits, units
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.site import Site
+from dlio_hpc.layout import Layout
+from dlio_hpc.site import Site, check_options
 from dlio_hpc.site import resolved as resolved_site
 from dlio_hpc.workload import LEVEL, Chunk, Dataset, Workload, shrunk
 
-Generate = Literal["auto", "only", "never"]
+Generate = Literal["auto", "first", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
 
 # Part of every fingerprint: raise it when the generator writes other bytes for the same geometry.
@@ -56,7 +57,6 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     account: str | None
     queue: str | None
     job_options: tuple[str, ...]
-    generate: Generate
     notes: tuple[str, ...]
     runs: tuple[Run, ...]
     schema: Literal[1] = 1
@@ -64,6 +64,11 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def ranks(self) -> int:
         return self.nodes * self.ranks_per_node
+
+    @property
+    def notice(self) -> int:
+        """Seconds before its time limit at which the job is told to end; a short job needs its time for itself."""
+        return max(min(int(self.site.notice), self.walltime // 4), 1)
 
 
 class Request(Struct, frozen=True):
@@ -84,22 +89,48 @@ class Request(Struct, frozen=True):
     generate: Generate = "auto"
 
 
-def make(workload: Workload, site: Site, request: Request) -> Plan:
+def study(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
+    """The plans of what one submission starts, in order; with --generate first, a job that writes the dataset comes
+    before the one that reads it.
+    """
+    if request.generate != "first" or not workload.dataset.is_stored:
+        return (make(workload, site, structs.replace(request, generate=_alone(request.generate))),)
+    name = job_name(workload.name)
+    write, read = structs.replace(request, generate="only"), structs.replace(request, generate="never")
+    return make(workload, site, write, name, f"{name}-generate"), make(workload, site, read, name, f"{name}-read")
+
+
+def _check_options(options: tuple[str, ...]) -> None:
+    try:
+        check_options("--job-option", options)
+    except ValueError as fault:
+        raise ConfigError(str(fault)) from fault
+
+
+def _alone(generate: Generate) -> Generate:
+    return "auto" if generate == "first" else generate
+
+
+def make(workload: Workload, site: Site, request: Request, study: str | None = None, job: str | None = None) -> Plan:
     """The plan of one job; ConfigError where request, workload and site do not fit together."""
     ranks_per_node = request.ranks_per_node or site.ranks_per_node
     ranks = request.nodes * ranks_per_node
     walltime = request.walltime or site.walltime
-    _check_limits(site, request.nodes, walltime)
+    account, queue = request.account or site.account, request.queue or site.queue
+    limits.check_node(site, ranks_per_node)
+    limits.check_size(site, queue, request.nodes, walltime)
+    limits.check_account(site, account)
+    _check_options(request.job_options)
     notes = _notes(workload, request, ranks)
     if request.dataset_size is not None:
         workload = shrunk(workload, request.dataset_size, ranks)
     data = _data_directory(site, request.data)
-    job = job_name(workload.name)
+    job = job or job_name(workload.name)
     runs = _absolute(request.runs)
     made = Plan(
         version=__version__,
         job=job,
-        study=job,
+        study=study or job,
         created=units.utc_now(),
         directory=os.path.join(runs, job),
         archive=_absolute(request.archive) if request.archive else os.path.join(runs, "archive"),
@@ -108,13 +139,14 @@ def make(workload: Workload, site: Site, request: Request) -> Plan:
         nodes=request.nodes,
         ranks_per_node=ranks_per_node,
         walltime=walltime,
-        account=request.account,
-        queue=request.queue,
+        account=account,
+        queue=queue,
         job_options=request.job_options,
-        generate=request.generate,
         notes=tuple(notes),
-        runs=_runs(resolved(workload), ranks, data, job, request),
+        runs=_runs(resolved(workload), site.layout, ranks, data, job, request),
     )
+    limits.check_budget(made)
+    made = structs.replace(made, notes=(*made.notes, *limits.notes(made)))
     try:
         document.encode(made)
     except UnicodeEncodeError as fault:
@@ -191,33 +223,24 @@ def _bytes(workload: Workload, ranks: int, samples: int) -> int:
     return samples * workload.dataset.sample_bytes
 
 
-def fingerprint(dataset: Dataset) -> str:
+def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
     """Twelve hexadecimal digits that two datasets share exactly when one can stand for the other."""
     side_files = [(side.name, side.file_size) for side in dataset.side_files if side.access == "read"]
     stored = structs.replace(dataset, side_files=())
-    return hashlib.sha256(document.encode((_CONTENT, stored, side_files))).hexdigest()[:12]
+    parts = (_CONTENT, stored, side_files) if layout is None else (_CONTENT, stored, side_files, layout)
+    return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
 
 
-def dataset_name(dataset: Dataset) -> str:
+def dataset_name(dataset: Dataset, layout: Layout | None = None) -> str:
     """The dataset's folder below the data directory: its geometry for people, its fingerprint for us."""
     sample = units.format_size(dataset.sample_bytes).replace(" ", "")
-    return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{fingerprint(dataset)}"
+    return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{fingerprint(dataset, layout)}"
 
 
 def job_name(workload: str) -> str:
     """A fresh name, fit for a folder and for every batch system: demo-20261121-142501-3fa2c1."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", workload).strip("-.")[:40] or "job"
     return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
-
-
-def _check_limits(site: Site, nodes: int, walltime: int) -> None:
-    if site.limits.nodes is not None and nodes > site.limits.nodes:
-        raise ConfigError(f"--nodes {nodes}: site {site.name} has {site.limits.nodes} at most for one job")
-    if site.scheduler == "local" and nodes > 1:
-        raise ConfigError(f"--nodes {nodes}: site {site.name} has no batch system, a job there has one node")
-    if site.limits.walltime is not None and walltime > site.limits.walltime:
-        most = units.format_walltime(site.limits.walltime)
-        raise ConfigError(f"--time {units.format_walltime(walltime)}: site {site.name} allows {most} at most")
 
 
 def _notes(workload: Workload, request: Request, ranks: int) -> list[str]:
@@ -243,9 +266,11 @@ def _notes(workload: Workload, request: Request, ranks: int) -> list[str]:
 
 
 def _data_directory(site: Site, asked: Path | None) -> str:
-    directory = asked or (Path(site.data) if site.data else None)
+    directory = asked or (Path(os.path.expandvars(site.data)) if site.data else None)
     if directory is None:
         raise ConfigError(f"site {site.name} has no default data directory; say with --data where datasets go")
+    if asked is None and "$" in str(directory):
+        raise ConfigError(f"site {site.name} puts datasets into {directory}, which is not set here; say with --data")
     return _absolute(directory)
 
 
@@ -256,7 +281,9 @@ def _absolute(path: Path) -> str:
         raise ConfigError(f"the working directory was deleted; {path} is relative to it") from fault
 
 
-def _runs(workload: Workload, ranks: int, data: str, job: str, request: Request) -> tuple[Run, ...]:
+def _runs(
+    workload: Workload, layout: Layout | None, ranks: int, data: str, job: str, request: Request
+) -> tuple[Run, ...]:
     has_files = workload.dataset.is_stored
     if request.generate == "only" and not has_files:
         raise ConfigError("--generate only: the null format has no data to generate")
@@ -266,14 +293,27 @@ def _runs(workload: Workload, ranks: int, data: str, job: str, request: Request)
     if request.generate != "only":
         kinds += [("warmup", _numbered("warmup", n, request.warmup)) for n in range(request.warmup)]
         kinds += [("measure", _numbered("measure", n, request.repeat)) for n in range(request.repeat)]
-    return tuple(_run(number, kind, name, workload, ranks, data, job) for number, (kind, name) in enumerate(kinds))
+    where = _Where(
+        os.path.join(data, dataset_name(workload.dataset, layout)),
+        fingerprint(workload.dataset, layout),
+        os.path.join(data, f"outputs-{job}"),
+    )
+    return tuple(_run(number, kind, name, workload, ranks, where) for number, (kind, name) in enumerate(kinds))
+
+
+class _Where(NamedTuple):
+    """What is the same for all runs of a job on one dataset."""
+
+    dataset: str
+    fingerprint: str
+    outputs: str
 
 
 def _numbered(name: str, index: int, count: int) -> str:
     return name if count == 1 else f"{name}-{index + 1}"
 
 
-def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, data: str, job: str) -> Run:
+def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, where: _Where) -> Run:
     steps = steps_per_epoch(workload, ranks)
     if steps == 0:
         raise ConfigError(
@@ -292,9 +332,9 @@ def _run(number: int, kind: Kind, name: str, workload: Workload, ranks: int, dat
         name=name,
         kind=kind,
         workload=workload,
-        dataset=os.path.join(data, dataset_name(dataset)),
-        fingerprint=fingerprint(dataset),
-        outputs=os.path.join(data, f"outputs-{job}"),
+        dataset=where.dataset,
+        fingerprint=where.fingerprint,
+        outputs=where.outputs,
         steps_per_epoch=0 if kind == "generate" else steps,
         samples=samples,
         bytes=dataset.samples * dataset.sample_bytes * (dataset.format != "null")

@@ -78,7 +78,8 @@ class SlowestRank(Struct, frozen=True):
 class Summary(Struct, frozen=True):
     """All epochs and ranks of a warm-up or measured run; the first step is in every figure but au_mlperf.
 
-    samples_left_out: of the dataset, in all epochs: dropped by drop_last or beyond train.steps.
+    samples_left_out: of the dataset, in all epochs: dropped by drop_last or beyond train.steps. steps: done, fewer than
+    steps_planned when the job's time was over.
     bytes_read: sample bytes where they arrived. overhead_bytes_read: what formats read beside them (headers).
     compute_asked_s: mean asked of a step. read_latency_s, io_time_s: None when no read was timed (TensorFlow's own).
     reads: requests to the system. preprocess_s: of threads, in all, mean over ranks.
@@ -89,6 +90,7 @@ class Summary(Struct, frozen=True):
     samples: int
     samples_left_out: int
     steps: int
+    steps_planned: int
     bytes_read: int
     overhead_bytes_read: int
     storage_bytes_read: int | None
@@ -135,7 +137,7 @@ class Generated(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """One run. hints: what MPI-IO worked with."""
+    """One run. hints: what MPI-IO worked with. gap_s: from the end of the job's run before; None for its first."""
 
     run: str
     kind: Literal["generate", "warmup", "measure"]
@@ -153,6 +155,7 @@ class Result(Struct, frozen=True):
     generated: Generated | None = None
     hints: dict[str, str] = {}
     faults: list[str] = []
+    gap_s: float | None = None
     schema: Literal[1] = 1
 
 

@@ -1,68 +1,158 @@
-"""A site profile: one machine's batch system, launcher, nodes and limits, as its YAML file says them."""
+"""A site profile: one machine's batch system, launcher, nodes, queues and limits, as its YAML file says them."""
 
 import fnmatch
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, shipped, units
+from dlio_hpc.layout import Layout
 
 Positive = Annotated[int, Meta(ge=1)]
+SchedulerName = Literal["local", "slurm", "pbs", "cobalt"]
 
 
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
-    """How ranks are started: `kind` knows the option names, `command` may be a path, `options` come verbatim."""
+    """How ranks are started: `kind` knows the option names, `command` may be a path, `options` come verbatim.
 
-    kind: Literal["mpiexec"]
+    `bind`: where ranks may run, in the launcher's own words. `mpi`: srun's --mpi=.
+    """
+
+    kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun"]
     command: Annotated[str, Meta(min_length=1)]
     options: tuple[str, ...] = ()
+    bind: str | None = None
+    mpi: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.mpi is not None and self.kind != "srun":
+            raise ValueError(f"mpi is an option of srun, not of {self.kind}")
+        if self.bind is not None and self.kind == "mpiexec":
+            raise ValueError("bind has no common spelling: give kind hydra or openmpi, or write it into options")
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one job may ask for; null: no limit of ours."""
+    """What one job may ask for, and how many jobs a user may have; null: no limit of ours."""
 
     nodes: Positive | None = None
     walltime: units.Walltime | None = None
+    jobs: Positive | None = None
+
+
+class Queue(Struct, frozen=True, forbid_unknown_fields=True):
+    """A queue, partition or QOS. walltime: the longest job from so many nodes on; its first entry is the fewest nodes.
+
+    `options`: how the batch system is asked for it, where that is not simply by its name.
+    """
+
+    nodes: Positive | None = None
+    walltime: dict[int, units.Walltime] = {}
+    shortest: units.Walltime | None = None
+    jobs: Positive | None = None
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(nodes < 1 for nodes in self.walltime):
+            raise ValueError("walltime has entries such as {1: 1:00:00, 128: 3:00:00}, from so many nodes on")
+        check_options("options", self.options)
+
+    def longest(self, nodes: int) -> units.Walltime | None:
+        """For a job of `nodes`; None: no limit of ours."""
+        fitting = [limit for fewest, limit in sorted(self.walltime.items()) if fewest <= nodes]
+        return fitting[-1] if fitting else None
+
+    @property
+    def fewest_nodes(self) -> int:
+        return min(self.walltime, default=1)
 
 
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
-    """One machine. `python` null: the interpreter that submits. `data`: where datasets go without --data."""
+    """One machine. `cpus`: hardware threads of a node that ranks may use, `hyperthreads` of them a core.
+    `depth`: hardware threads a rank; null: its share of the cpus. `notice`: how long before its time limit a job is
+    told to end. `environment` is the script's, `rank_environment` and the `preload` libraries the ranks' alone.
+    `job_options`: verbatim to the batch system. `chunk`: more of PBS's select. `data`: where datasets go without
+    --data. `python` null: the interpreter that submits. `layout` null: left alone.
+    """
 
     name: str
-    scheduler: Literal["local"]
+    scheduler: SchedulerName
     launcher: Launcher
     ranks_per_node: Positive
     walltime: units.Walltime
-    data: str | None = None
     description: str = ""
     hosts: tuple[str, ...] = ()
+    cpus: Positive | None = None
+    hyperthreads: Positive | None = None
+    depth: Positive | None = None
+    notice: units.Seconds = units.Seconds(60)
+    account: str | None = None
+    account_required: bool = False
+    queue: str | None = None
+    queues: dict[str, Queue] = {}
     limits: Limits = Limits()
+    job_options: tuple[str, ...] = ()
+    chunk: dict[str, str | int] = {}
+    data: str | None = None
     python: str | None = None
     setup: tuple[str, ...] = ()
     environment: dict[str, str] = {}
+    rank_environment: dict[str, str] = {}
+    preload: tuple[str, ...] = ()
+    layout: Layout | None = None
 
     def __post_init__(self) -> None:
-        for variable in self.environment:
+        for variable in (*self.environment, *self.rank_environment):
             if not (variable.isascii() and variable.isidentifier()):
                 raise ValueError(f"environment: {variable!r} is no name of an environment variable")
+        if "LD_PRELOAD" in self.environment or "LD_PRELOAD" in self.rank_environment:
+            raise ValueError("LD_PRELOAD is what preload is for: it reaches the ranks alone")
+        if any(re.search(r"[\s:,]", library) for library in self.preload):
+            raise ValueError("preload: a path of a library holds no blank, colon or comma")
+        if self.chunk and self.scheduler != "pbs":
+            raise ValueError(f"chunk is for PBS's select; scheduler {self.scheduler} has none")
+        check_options("job_options", self.job_options)
 
 
-def load(name: str) -> Site:
+def check_options(key: str, options: tuple[str, ...]) -> None:
+    """ValueError for text that would leave the line that it is printed on."""
+    for option in options:
+        if not option.startswith("-") or not option.isprintable():
+            raise ValueError(
+                f"{key}: {option!r} is no option on one line, such as --constraint=cpu or -l place=scatter"
+            )
+
+
+def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
+    """The profile `name` with `key=value` overrides (values read as YAML) laid over it."""
     path = shipped.find(shipped.SITES, name)
-    return document.convert(document.read_yaml(path), Site, str(path))
+    data: Any = document.read_yaml(path)
+    for override in overrides:
+        document.override(data, override)
+    return document.convert(data, Site, f"{path} with -S site." if overrides else str(path))
 
 
-def here() -> Site:
-    """The shipped site whose host patterns match this host's name, else `local`."""
+def here() -> str:
+    """The shipped site whose host patterns match this host's name, else local."""
     host = os.uname().nodename
-    for site in map(load, shipped.names(shipped.SITES)):
-        if any(fnmatch.fnmatch(host, pattern) for pattern in site.hosts):
-            return site
-    return load("local")
+    for name in shipped.names(shipped.SITES):
+        text = (shipped.root() / shipped.SITES / f"{name}.yaml").read_text(encoding="utf-8")
+        line = re.search(r"^hosts:.*\S", text, re.MULTILINE)  # the whole profile takes long to read
+        patterns = document.parse_yaml(line[0], name)["hosts"] if line else []
+        if any(fnmatch.fnmatch(host, pattern) for pattern in patterns):
+            return name
+    return "local"
+
+
+def depth(site: Site, ranks_per_node: int) -> int | None:
+    """Hardware threads a rank; None where the site does not say what a node has."""
+    if site.depth is not None:
+        return site.depth
+    return None if site.cpus is None else max(site.cpus // ranks_per_node, 1)
 
 
 def resolved(site: Site) -> Site:

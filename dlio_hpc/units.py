@@ -86,9 +86,19 @@ def format_seconds(value: float) -> str:
     return f"{value * 1e9:.3g} ns" if value else "0 s"
 
 
-def utc_now() -> str:
-    """This moment as every record has it: 2026-11-21T14:25:01Z."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+def utc_now(fraction: bool = False) -> str:
+    """This moment as every record has it: 2026-11-21T14:25:01Z; with `fraction` 2026-11-21T14:25:01.123Z."""
+    now = time.time()
+    thousandths = f".{int(now % 1 * 1000):03}" if fraction else ""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + thousandths + "Z"
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """From one utc_now() to another."""
+    from datetime import datetime
+
+    begin, end = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (earlier, later))
+    return (end - begin).total_seconds()
 
 
 def format_walltime(total: int) -> str:

@@ -12,9 +12,6 @@ from dlio_hpc.errors import ConfigError
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Natural = Annotated[int, Meta(ge=0, le=2**53)]
 
-# Letters of an override that an error message repeats.
-_SHOWN = 100
-
 # Bytes of one value in a CSV file, with its comma: "0.1234567,".
 CSV_VALUE = 10
 # gzip's level where none is given; the DLIO paper found it best (Figs. 11, 12).
@@ -346,7 +343,7 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
         raise ConfigError(f"{path}: a mapping of keys is needed")
     for override in ("", *overrides):
         if override:
-            _override(data, override)
+            document.override(data, override)
         _spell_out(data)
     return document.convert(data, Workload, f"{path} with -S" if overrides else str(path))
 
@@ -362,24 +359,6 @@ def _spell_out(data: dict[str, Any]) -> None:
             dataset["chunk"] = {"shape" if isinstance(chunk, list) else "bytes": chunk}
     if isinstance(compute, dict) and "time" in compute and not isinstance(compute["time"], dict):
         compute["time"] = {"mean": compute["time"]}
-
-
-def _override(data: Any, override: str) -> None:
-    key, equals, text = override.partition("=")
-    source = f"-S {override}" if len(override) <= _SHOWN else f"-S {override[:_SHOWN]}..."
-    if not equals or not key.strip(".") or not text.strip():
-        raise ConfigError(f"{source}: write key=value, such as dataset.files=8")
-    *parents, last = key.strip().split(".")
-    for parent in parents:
-        if not isinstance(data, dict):
-            break
-        child = data.get(parent)
-        if child is None:
-            child = data[parent] = {}
-        data = child
-    if not isinstance(data, dict):
-        raise ConfigError(f"{source}: {'.'.join(parents)} holds a value, not keys")
-    data[last] = document.parse_yaml(text, source)
 
 
 def shrunk(workload: Workload, size: int, ranks: int) -> Workload:

@@ -53,7 +53,7 @@ def test_everything_the_contract_promises_lies_in_the_directory(run: Run, small:
     directory, archive = Path(job["directory"]), Path(job["archive"])
     assert {path.name for path in directory.iterdir()} == {
         "plan.json", "job.sh", "job.json", "job.out", "job.err", "exit_status", "runs", "environment.json",
-        "manifest.json",
+        "layout", "manifest.json",
     }  # fmt: skip
     assert sorted(path.name for path in (directory / "runs").iterdir()) == [
         "00-generate", "01-warmup", "02-measure-1", "03-measure-2",
@@ -260,12 +260,61 @@ def test_a_job_can_be_cancelled(run: Run, small: Path, tmp_path: Path) -> None:
     assert "had ended, cancelled" in run("dlio-hpc", "cancel", directory).out
 
 
-def test_a_job_over_its_time_limit_is_ended(run: Run, small: Path) -> None:
-    done = run("dlio-submit", small, "--wait", "--json", "-t", "4s", "-S", "compute.time=20s")
+def test_a_job_stops_cleanly_before_its_time_limit(run: Run, small: Path) -> None:
+    slow = ("-S", "reader.preprocess_time=0.5", "-S", "reader.prefetch=0", "--repeat", 2, "--warmup", 1)
+    done = run("dlio-submit", small, "--wait", "--json", "-t", "8s", *slow)
     assert done.code == 7
     assert done.job["state"] == "timeout"
+    assert "small" in done.err
+    assert (Path(done.job["directory"]) / "exit_status").read_text() == "124\n"
+    assert [entry["name"] for entry in done.job["runs"]] == ["00-generate", "01-warmup"], "nothing was started any more"
+    result = done.job["runs"][1]["result"]
+    summary = result["summary"]
+    assert 0 < summary["steps"] < summary["steps_planned"] == 4
+    assert summary["samples"] == sum(epoch["samples"] for epoch in result["epochs"]) < SAMPLES * EPOCHS
+    assert summary["bytes_read"] == summary["samples"] * SAMPLE_BYTES
+    assert result["faults"] == []
     assert run("dlio-hpc", "archive", "verify", done.job["archive"]).code == 0
+    table = run("dlio-hpc", "report", done.job["archive"])
+    assert table.code == 7
+    assert f"the time limit came near: {summary['steps']} of 4 steps" in table.out
+    with h5py.File(Path(done.job["directory"]) / "runs" / "01-warmup" / "timeline.h5") as file:
+        waits = np.array(file["steps/wait"])
+    assert np.isfinite(waits).sum() == 4 * summary["steps"]
+
+
+def test_a_generation_that_takes_too_long_is_incomplete(run: Run, small: Path) -> None:
+    done = run("dlio-submit", small, "--wait", "--json", "-t", "4s", "-S", "dataset.files=200000", "-d", "data")
+    assert done.code == 7
+    assert done.job["state"] == "timeout"
+    assert "the time limit is near" in done.job["runs"][0]["error"]["message"]
+
+
+def test_ranks_that_hear_nothing_are_ended_at_the_limit(run: Run, small: Path) -> None:
+    """A step of half a minute: the early warning comes, nobody looks, and the limit is the end."""
+    options = ("-t", "4s", "-S", "reader.preprocess_time=30", "-S", "reader.prefetch=0")
+    done = run("dlio-submit", small, "--wait", "--json", *options)
+    assert done.code == 7
+    assert done.job["state"] == "timeout"
     assert not _ranks_of(Path(done.job["directory"]))
+
+
+def test_runs_that_cannot_fit_into_the_time_are_refused(run: Run, small: Path, tmp_path: Path) -> None:
+    done = run("dlio-submit", small, "-t", "4s", "-S", "compute.time=1s", "--warmup", 1, "--repeat", 5)
+    assert done.code == 2
+    assert "the runs of this job compute for 0:00:24 at the least" in done.err
+    assert "fewer runs (--repeat, --warmup)" in done.err
+    assert not (tmp_path / "dlio-runs").exists()
+    tight = run("dlio-submit", small, "-t", "28s", "-S", "compute.time=1s", "--repeat", 5, "--dry-run", "-v")
+    assert tight.code == 0
+
+
+def test_gaps_between_runs_are_recorded(run: Run, small: Path) -> None:
+    results = [entry["result"] for entry in _submit(run, small, "--warmup", 1, "--repeat", 2)["runs"]]
+    assert results[0]["gap_s"] is None
+    for before, after in zip(results, results[1:], strict=False):
+        assert 0 < after["gap_s"] < 30
+        assert before["ended"] < after["started"]
 
 
 def test_a_job_that_was_killed_outright_is_lost(run: Run, small: Path, tmp_path: Path) -> None:
@@ -425,7 +474,7 @@ def test_ranks_without_a_script_can_be_cancelled(run: Run, small: Path, tmp_path
     assert "running" in run("dlio-hpc", "status", directory).out
     assert "cancelling" in run("dlio-hpc", "cancel", directory).out
     assert not _ranks_of(directory)
-    assert "lost" in run("dlio-hpc", "status", directory).out
+    assert "cancelled" in run("dlio-hpc", "status", directory).out, "as it was asked to be"
 
 
 def test_a_lost_job_that_turns_up_is_believed(run: Run, small: Path) -> None:

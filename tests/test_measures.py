@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dlio_hpc.core import measures, merge
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.run import _placement_faults
-from dlio_hpc.plan import Request, make
+from dlio_hpc.plan import Request, Run, make
 from dlio_hpc.site import load as load_site
 from dlio_hpc.workload import load
 
@@ -48,19 +49,41 @@ def test_nothing_read_has_no_latency() -> None:
     assert measures.overlap(np.zeros((2, 0)), np.zeros((1, 6))) == (0.0, 0.0)
 
 
+def _run_of(steps_per_epoch: int) -> Run:
+    run = make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1]
+    return replace(run, steps_per_epoch=steps_per_epoch)
+
+
+def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
+    """One rank, epochs of three steps, four done: the second epoch has one step, and MLPerf's formula leaves it out."""
+    steps = np.zeros((1, 4, measures.COLUMNS))
+    for number in range(4):
+        steps[0, number] = [10 * number, 10 * number + 1, 10 * number + 9, 10 * number + 10, 2, 20, 8]
+    none = np.zeros((1, 272), np.int64)
+    fetched, saved = np.zeros((1, 2)), np.zeros((1, 0, 7))
+    merged = Merged([Host("a", "1")], np.zeros((1, 1)), steps, none, np.zeros((1, 9)), fetched, saved, np.zeros((1, 6)))
+    run = _run_of(3)
+    first, second = merge.epochs(merged, run)
+    assert (first.steps, first.wall_s, second.steps, second.wall_s, second.samples) == (3, 30, 1, 10, 2)
+    told = merge.summary(merged, run)
+    assert (told.steps, told.steps_planned, told.samples, told.wall_s) == (4, 3 * run.workload.train.epochs, 8, 40)
+    assert told.au_mlperf == pytest.approx(16 / 30)
+    assert told.samples_left_out == 0
+
+
 def test_the_summary_of_a_run_with_known_figures() -> None:
     """Two ranks, two epochs of two steps: rank 0 waits 1, rank 1 waits 2; compute 3; sync until the later is there."""
-    steps = np.zeros((2, 2, 2, measures.COLUMNS))
+    steps = np.zeros((2, 4, measures.COLUMNS))
     for rank, wait in ((0, 1.0), (1, 2.0)):
         for number in range(4):
             start = 100 + 5.0 * number
-            steps[rank, number // 2, number % 2] = [start, start + wait, start + wait + 3, start + 5, 4, 40, 3]
+            steps[rank, number] = [start, start + wait, start + wait + 3, start + 5, 4, 40, 3]
     totals = np.array([[3, 0, 4, 1.5, 4, 2.0, 1.0, 2.0, 0.5], [4, 8, 4, 2.5, 4, 4.0, 0.5, 6.0, 1.5]])
     histogram = np.array([measures.histogram(np.full(4, 0.5)), measures.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
     fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 7))
     merged = Merged(hosts, np.zeros((2, 1)), steps, histogram, totals, fetched, saved, np.zeros((2, 6)))
-    run = make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1]
+    run = _run_of(2)
     told = merge.summary(merged, run)
     assert (told.samples, told.steps, told.bytes_read, told.opens, told.reads) == (32, 4, 320, 7, 8)
     assert told.wall_s == 20
@@ -75,7 +98,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     assert told.read_latency_s.mean == 1
     assert (told.overhead_bytes_read, told.storage_bytes_read) == (8, 16)
     assert (told.slowest_rank.rank, told.slowest_rank.host) == (1, "b")
-    first, second = merge.epochs(merged)
+    first, second = merge.epochs(merged, run)
     assert (first.epoch, first.steps, first.samples, first.bytes_read, first.wall_s) == (1, 2, 16, 160, 10)
     assert first.wait_s + first.compute_s + first.sync_s == pytest.approx(first.wall_s)
     assert (first.storage_bytes_read, second.storage_bytes_read) == (15, 1)
@@ -83,18 +106,18 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
 
 def test_checkpoints_with_known_figures() -> None:
     """Two ranks, one epoch of two steps and a checkpoint after each: root writes 4 MB in 1 s + 1 s, twice."""
-    steps = np.zeros((2, 1, 2, measures.COLUMNS))
-    steps[:, 0, 0, :4] = [0, 1, 2, 3]
-    steps[:, 0, 1, :4] = [5.5, 6, 7, 8]
+    steps = np.zeros((2, 2, measures.COLUMNS))
+    steps[:, 0, :4] = [0, 1, 2, 3]
+    steps[:, 1, :4] = [5.5, 6, 7, 8]
     saved = np.zeros((2, 2, 7))
     saved[0] = [[0, 1, 2.5, 1, 1, 0, 4e6], [0, 2, 2.5, 1, 1, 0, 4e6]]
     saved[1] = [[0, 1, 2.5, 0, 0, 0, 0], [0, 2, 2.5, 0, 0, 0, 0]]
     hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
     merged = Merged(hosts, np.zeros((2, 1)), steps, none, np.zeros((2, 9)), np.zeros((2, 1)), saved, np.zeros((2, 6)))
-    (epoch,) = merge.epochs(merged)
+    (epoch,) = merge.epochs(merged, _run_of(2))
     assert (epoch.wall_s, epoch.checkpoint_s) == (10.5, 5)
     assert epoch.wait_s + epoch.compute_s + epoch.sync_s + epoch.checkpoint_s == epoch.wall_s
-    told = merge.summary(merged, make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1])
+    told = merge.summary(merged, _run_of(2))
     assert told.wall_s == 8, "to the end of the last step"
     assert told.checkpoint is not None
     assert (told.checkpoint.count, told.checkpoint.bytes_written, told.checkpoint.write_MBps) == (2, 8_000_000, 2)

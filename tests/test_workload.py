@@ -13,8 +13,9 @@ from dlio_hpc.workload import Dataset, Sample, Workload
 @pytest.mark.parametrize("name", shipped.names(shipped.WORKLOADS))
 def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, tmp_path: Path) -> None:
     for known in shipped.names(shipped.SITES):
-        made = plan.make(workload.load(name), site.load(known), plan.Request(runs=tmp_path, data=tmp_path))
-        assert made.runs
+        profile = site.load(known, ("limits={}", "queues={}"))
+        request = plan.Request(runs=tmp_path, data=tmp_path, walltime=units.walltime("7d"), account="a")
+        assert plan.make(workload.load(name), profile, request).runs
 
 
 @pytest.mark.parametrize(

@@ -23,13 +23,12 @@ def collect(directory: Path) -> Collected:
 
     Incomplete while the job goes on. Whenever this is interrupted, the directory is whole and can be collected again.
     """
-    job.load(directory)
+    record = job.refresh(directory)
+    if not record.ended:
+        raise Incomplete(
+            f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
+        )
     with rundir.locked(directory):
-        record = job.refresh_locked(directory)
-        if not record.ended:
-            raise Incomplete(
-                f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
-            )
         plan = job.load_plan(directory)
         target = Path(plan.archive, record.job + archive.SUFFIX)
         notes = _notes(target, Path(plan.data))

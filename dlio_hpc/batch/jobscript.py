@@ -1,23 +1,31 @@
 """The job script: a plan printed through the templates. Templates print, this module computes."""
 
 import os
-import shlex
 import site
 from pathlib import Path
+from typing import NamedTuple
 
 import jinja2
 
 from dlio_hpc import rundir, shipped
 from dlio_hpc.batch import launchers
-from dlio_hpc.plan import Plan
+from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.shell import Shell, comment, join, quote
+from dlio_hpc.plan import Plan, Run
+from dlio_hpc.site import depth
 
 
-class Shell(str):
-    """Text that may stand in a script as it is."""
+class Step(NamedTuple):
+    """One line of the script: a command that signals may interrupt, and what follows when it fails."""
+
+    name: str
+    command: Shell
+    otherwise: Shell
 
 
 def render(plan: Plan) -> str:
     """The whole script. Every value that reaches the shell was quoted, or rendering fails."""
+    scheduler = SCHEDULERS[plan.site.scheduler]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(shipped.root() / "templates"),
         undefined=jinja2.StrictUndefined,
@@ -26,33 +34,44 @@ def render(plan: Plan) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters.update(quote=quote, comment=comment, verbatim=Shell)
-    launch = launchers.command(plan)
-    runs = [
-        {
-            "title": f"== {rundir.run_name(run.number, run.name)}",
-            "kind": run.kind,
-            "command": Shell(shlex.join([*launch, *core_command(plan, run.number)])),
-        }
-        for run in plan.runs
-    ]
+    environment.filters.update(quote=quote, comment=comment, verbatim=Shell, directive=scheduler.directive)
     template = environment.get_template(f"{plan.site.scheduler}.sh.j2")
-    return template.render(plan=plan, runs=runs, python_path=_python_path())
+    return template.render(
+        plan=plan,
+        steps=_steps(plan),
+        depth=depth(plan.site, plan.ranks_per_node),
+        python_path=_python_path(),
+        **scheduler.request(plan),
+    )
+
+
+def _steps(plan: Plan) -> list[Step]:
+    """Layout, dataset, layout read back, then the runs that measure."""
+    launch = launchers.command(plan)
+    runs = [_run(plan, run, launch) for run in plan.runs]
+    if not plan.runs[0].workload.dataset.is_stored:
+        return runs
+    first = 1 if plan.runs[0].kind == "generate" else 0
+    return [_layout(plan, "before"), *runs[:first], _layout(plan, "after"), *runs[first:]]
+
+
+def _run(plan: Plan, run: Run, launch: list[str]) -> Step:
+    generates = run.kind == "generate"
+    return Step(
+        rundir.run_name(run.number, run.name),
+        join([*launch, *core_command(plan, run.number)]),
+        Shell("exit $?   # no data, no measurement" if generates else "status=$?"),
+    )
+
+
+def _layout(plan: Plan, when: str) -> Step:
+    command = [str(plan.site.python), "-m", "dlio_hpc.lustre", rundir.PLAN, when]
+    return Step(f"layout {when}", join(command), Shell("exit $?"))
 
 
 def core_command(plan: Plan, number: int) -> list[str]:
     """What every rank executes; mpi4py's runner ends all ranks when one raises."""
     return [str(plan.site.python), "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
-
-
-def quote(text: str) -> Shell:
-    """`text` as one word of the shell, whatever is in it."""
-    return Shell(shlex.quote(text))
-
-
-def comment(text: str) -> Shell:
-    """`text` on one line, so that it cannot leave the comment it stands in."""
-    return Shell("".join(character if character.isprintable() else "?" for character in text))
 
 
 def _only_shell(value: object) -> object:

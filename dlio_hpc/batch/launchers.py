@@ -1,19 +1,125 @@
-"""How ranks are started: each launcher turns one spec into an argument list, nothing more."""
+"""How ranks are started. Each launcher turns one spec (nodes, ranks a node, depth, hyper-threads, bind, environment,
+preload) into words of a command line, nothing more. What the ranks alone get goes past the launcher itself: a preloaded
+library must not reach srun, aprun or the shell.
+"""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+from dlio_hpc.batch.shell import Shell, quote
 from dlio_hpc.plan import Plan
+from dlio_hpc.site import Launcher, depth
+
+Variables = dict[str, Shell]
 
 
-def mpiexec(plan: Plan) -> list[str]:
-    """Hydra (MPICH, Intel MPI) and Open MPI on one node; mpiexec(1)."""
-    return ["-n", str(plan.ranks)]
+class Spec(NamedTuple):
+    """What every launcher is told. variables: of the ranks alone, as shell words."""
+
+    nodes: int
+    ranks_per_node: int
+    depth: int | None
+    hyperthreads: int | None
+    launcher: Launcher
+    scheduler: str
+    variables: Variables
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
 
 
-LAUNCHERS: dict[str, Callable[[Plan], list[str]]] = {"mpiexec": mpiexec}
+def mpiexec(spec: Spec) -> list[str]:
+    """What MPICH, Intel MPI and Open MPI have in common, on one node or where the batch system tells them the nodes."""
+    return ["-n", str(spec.ranks), *_options(spec), *_env(spec.variables)]
+
+
+def hydra(spec: Spec) -> list[str]:
+    """MPICH and Intel MPI over several nodes; mpiexec.hydra(1). PBS's nodes come from its file."""
+    nodes = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
+    bind = ["-bind-to", spec.launcher.bind] if spec.launcher.bind else []
+    return [*nodes, "-n", str(spec.ranks), "-ppn", str(spec.ranks_per_node), *bind, *_options(spec),
+            *_env(spec.variables)]  # fmt: skip
+
+
+def openmpi(spec: Spec) -> list[str]:
+    """Open MPI's mpiexec(1): so many ranks a node, each with `depth` processing elements."""
+    each = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.depth}" if spec.depth else "")
+    bind = ["--bind-to", spec.launcher.bind] if spec.launcher.bind else []
+    return ["-n", str(spec.ranks), "--map-by", each, *bind, *_options(spec), *_env(spec.variables)]
+
+
+def srun(spec: Spec) -> list[str]:
+    """srun(1). Since 22.05 it does not take over the job's --cpus-per-task; without the right --mpi= every rank may
+    find itself alone. Variables go through env: --export would cut values at commas and preload Slurm's own prolog.
+    """
+    words = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}", f"--ntasks-per-node={spec.ranks_per_node}"]
+    words += [f"--cpus-per-task={spec.depth}"] if spec.depth else []
+    words += [f"--threads-per-core={spec.hyperthreads}"] if spec.hyperthreads else []
+    words += [f"--cpu-bind={spec.launcher.bind}"] if spec.launcher.bind else []
+    words += [f"--mpi={spec.launcher.mpi}"] if spec.launcher.mpi else []
+    return [*words, "--kill-on-bad-exit=1", *_options(spec), *_env(spec.variables)]
+
+
+def pals(spec: Spec) -> list[str]:
+    """HPE's mpiexec on PBS; the nodes are PBS's, depth counts hardware threads."""
+    words = ["-n", str(spec.ranks), "--ppn", str(spec.ranks_per_node)]
+    words += ["--depth", str(spec.depth)] if spec.depth else []
+    words += ["--cpu-bind", spec.launcher.bind] if spec.launcher.bind else []
+    return [*words, *_options(spec), *_each("--env", spec.variables)]
+
+
+def aprun(spec: Spec) -> list[str]:
+    """ALPS's aprun(1): -d hardware threads a rank, -j of them a core, -e a variable of the ranks. It hands its own
+    environment on, so what only the ranks should have must not be exported.
+    """
+    words = ["-n", str(spec.ranks), "-N", str(spec.ranks_per_node)]
+    words += ["-d", str(spec.depth)] if spec.depth else []
+    words += ["-j", str(spec.hyperthreads)] if spec.hyperthreads else []
+    words += ["-cc", spec.launcher.bind] if spec.launcher.bind else []
+    return [*words, *_options(spec), *_each("-e", spec.variables)]
+
+
+LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
+    "mpiexec": mpiexec, "hydra": hydra, "openmpi": openmpi, "srun": srun, "pals": pals, "aprun": aprun,
+}  # fmt: skip
 
 
 def command(plan: Plan) -> list[str]:
     """The launcher with its options, ready for the program that the ranks run."""
-    launcher = plan.site.launcher
-    return [launcher.command, *LAUNCHERS[launcher.kind](plan), *launcher.options]
+    site = plan.site
+    spec = Spec(
+        plan.nodes,
+        plan.ranks_per_node,
+        depth(site, plan.ranks_per_node),
+        site.hyperthreads,
+        site.launcher,
+        site.scheduler,
+        variables(site.rank_environment, site.preload),
+    )
+    return [site.launcher.command, *LAUNCHERS[site.launcher.kind](spec)]
+
+
+def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variables:
+    """The ranks' own variables. What a site preloads already comes after ours, and stays."""
+    words = {name: quote(value) for name, value in environment.items()}
+    if preload:
+        words["LD_PRELOAD"] = Shell(quote(":".join(preload)) + '"${LD_PRELOAD:+:$LD_PRELOAD}"')
+    return words
+
+
+def _options(spec: Spec) -> tuple[str, ...]:
+    return spec.launcher.options
+
+
+def _env(variables: Variables) -> list[str]:
+    """Through env(1), which every launcher starts alike."""
+    return ["env", *_assignments(variables)] if variables else []
+
+
+def _each(option: str, variables: Variables) -> list[str]:
+    return [word for assignment in _assignments(variables) for word in (option, assignment)]
+
+
+def _assignments(variables: Variables) -> list[Shell]:
+    return [Shell(f"{name}={value}") for name, value in variables.items()]

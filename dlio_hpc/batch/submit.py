@@ -1,20 +1,21 @@
-"""From a plan to a running job."""
+"""From plans to jobs in a batch system."""
 
 import importlib.util
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import document, rundir
+from dlio_hpc import document, limits, rundir
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, Scheduler
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.command import Unanswered
+from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.plan import Plan
 
 
@@ -25,23 +26,56 @@ class Submitted(NamedTuple):
     notes: list[str]
 
 
-def submit(plan: Plan) -> Submitted:
-    """Write the job's directory and hand its script to the batch system; returns as soon as that has taken it."""
-    _check_launch(plan)
+def check(plans: Sequence[Plan]) -> None:
+    """What can be known before anything is written: commands that are not here, more jobs than a user may have."""
+    plan = plans[0]
+    scheduler = SCHEDULERS[plan.site.scheduler]
+    if not scheduler.is_queue:
+        _check_launch(plan)
+        return
+    if shutil.which(scheduler.program) is None:
+        raise InfrastructureError(
+            f"{scheduler.program} is not on PATH here; submit from a login node of site {plan.site.name}, or only look "
+            "at what would be submitted, with --dry-run"
+        )
+    known = plan.site.queues.get(plan.queue or "")
+    if plan.site.limits.jobs is not None or (known is not None and known.jobs is not None):
+        limits.check_jobs(plan.site, plan.queue, scheduler.queues(), len(plans))
+
+
+def submit(plan: Plan, after: Sequence[str] = ()) -> Submitted:
+    """Write the job's directory and hand its script to the batch system; returns as soon as that has taken it. With
+    `after`, batch ids, it runs when those have ended well.
+    """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
-    record = job.planned(plan, scheduler.command(plan))
+    record = job.planned(plan, scheduler.command(plan, after), tuple(after))
     _write(directory, plan, record)
     with _uninterrupted():
         try:
-            record = replace(record, batch_id=scheduler.submit(plan))
-        except InfrastructureError:
+            record = replace(record, batch_id=scheduler.submit(plan, after))
+        except Unanswered:
+            raise  # it may have been taken in all the same: status will look for it by its name
+        except DlioError:
             job.save(directory, job.seen(record, "failed"))
             raise
         with rundir.locked(directory):
             record = job.seen(record, "submitted")
             job.save(directory, record)
     return Submitted(record, _notes(plan, scheduler))
+
+
+def parents(directories: Sequence[Path], plan: Plan) -> list[str]:
+    """Batch ids of the jobs that the new one has to wait for; ConfigError when one of them has ended badly already."""
+    ids = []
+    for record in map(job.refresh, directories):
+        if record.ended and record.state != "completed":
+            raise ConfigError(f"--after {record.job}: it ended as {record.state}, nothing can follow on it")
+        if record.scheduler != plan.site.scheduler or record.batch_id is None:
+            raise ConfigError(f"--after {record.job}: it is no job of {plan.site.name}'s batch system")
+        if not record.ended:
+            ids.append(record.batch_id)
+    return ids
 
 
 @contextmanager
@@ -57,18 +91,18 @@ def _uninterrupted() -> Iterator[None]:
 def _notes(plan: Plan, scheduler: Scheduler) -> list[str]:
     given = {"--account": plan.account, "--queue": plan.queue, "--job-option": plan.job_options}
     ignored = [option for option, value in given.items() if value]
-    if scheduler.takes_options or not ignored:
+    if scheduler.is_queue or not ignored:
         return []
     return [f"site {plan.site.name} has no accounts and queues; {', '.join(ignored)} recorded, without effect"]
 
 
 def _write(directory: Path, plan: Plan, record: job.Job) -> None:
+    script = jobscript.render(plan).encode()
     try:
         directory.mkdir(parents=True)
         rundir.write(directory / rundir.PLAN, document.encode(plan))
-        script = directory / rundir.SCRIPT
-        rundir.write(script, jobscript.render(plan).encode())
-        script.chmod(0o755)
+        rundir.write(directory / rundir.SCRIPT, script)
+        (directory / rundir.SCRIPT).chmod(0o755)
         job.save(directory, record)
     except OSError as fault:
         raise InfrastructureError(
@@ -78,8 +112,6 @@ def _write(directory: Path, plan: Plan, record: job.Job) -> None:
 
 def _check_launch(plan: Plan) -> None:
     """On this computer, what the ranks need can be looked for before anything is written."""
-    if plan.site.scheduler != "local":
-        return
     launcher, python = plan.site.launcher.command, plan.site.python
     missing = None if shutil.which(launcher) else launcher
     if python == sys.executable and not importlib.util.find_spec("mpi4py"):

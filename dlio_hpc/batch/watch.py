@@ -2,17 +2,18 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc import rundir
 from dlio_hpc.batch import job
-from dlio_hpc.errors import Incomplete
+from dlio_hpc.errors import DlioError, Incomplete
 
 _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)
 _TAIL_BYTES = 4096
 _FIRST_S, _LONGEST_S = 0.1, 1.0
+_ASK_FIRST_S, _ASK_LONGEST_S = 1.0, 60.0
 
 
 class Progress(NamedTuple):
@@ -25,21 +26,51 @@ class Progress(NamedTuple):
     rest: str
 
 
-def watch(directory: Path) -> Iterator[tuple[job.Job, Progress | None]]:
-    """The job again and again until it has ended; the last one given has. The pause grows to a second."""
-    pause = _FIRST_S
+class Watched(NamedTuple):
+    """A job as it was last seen. `fault`: why nothing new is known of it."""
+
+    directory: Path
+    job: job.Job
+    progress: Progress | None
+    fault: DlioError | None
+
+
+def watch(directories: Sequence[Path]) -> Iterator[Watched]:
+    """Each job again and again until it has ended; the last one given of each has, or its fault says why it cannot.
+
+    Files are looked at every second, the batch system with growing pauses, longer ones where it does not answer.
+    """
+    live = list(directories)
+    pause, patience, due = _FIRST_S, _ASK_FIRST_S, 0.0
     while True:
-        record = job.refresh(directory)
-        yield record, progress(directory)
-        if record.ended:
+        asks = time.monotonic() >= due
+        looks = job.refresh_all(live, ask=asks)
+        unanswered = any(look.fault for look in looks)
+        for look in looks:
+            yield _watched(look)
+        live = [look.directory for look in looks if not look.job.ended and not _is_stray(look)]
+        if not live:
             return
-        if record.batch_id is None:
-            raise Incomplete(
-                f"job {record.job} was never handed to the batch system, its submission was interrupted; "
-                f"submit it anew, or: dlio-hpc cancel {directory}"
-            )
+        if asks and any(look.job.scheduler != "local" for look in looks):
+            due = time.monotonic() + patience
+            patience = min(_ASK_LONGEST_S, patience * (2 if unanswered else 1.5))
         time.sleep(pause)
         pause = min(_LONGEST_S, pause * 1.2)
+
+
+def _watched(look: job.Look) -> Watched:
+    record = look.job
+    fault = look.fault
+    if _is_stray(look):
+        fault = Incomplete(
+            f"job {record.job} was never handed to the batch system, its submission was interrupted; "
+            f"submit it anew, or: dlio-hpc cancel {look.directory}"
+        )
+    return Watched(look.directory, record, progress(look.directory), fault)
+
+
+def _is_stray(look: job.Look) -> bool:
+    return look.job.batch_id is None and not look.job.ended and look.fault is None
 
 
 def progress(directory: Path) -> Progress | None:

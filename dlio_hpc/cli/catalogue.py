@@ -22,7 +22,7 @@ def sites(name: str | None, as_json: bool) -> None:
         listed = [{"name": p.name, "scheduler": p.scheduler, "description": p.description} for p in profiles]
         console.print_json({"sites": listed})
         return
-    here = site.here().name
+    here = site.here()
     for profile in profiles:
         mark = "*" if profile.name == here else " "
         click.echo(f"{mark} {profile.name:12} {profile.scheduler:8} {profile.description}")

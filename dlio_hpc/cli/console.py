@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlio_hpc.batch import job
-from dlio_hpc.batch.watch import Progress, watch
+from dlio_hpc.batch.watch import Progress, Watched, watch
 from dlio_hpc.errors import DlioError, Incomplete
 
 T = TypeVar("T")
@@ -50,32 +50,50 @@ def busy(what: str, quiet: bool) -> Iterator[None]:
         yield
 
 
-def wait(directory: Path, quiet: bool) -> job.Job:
-    """Watch the job until it has ended: a live bar where stderr is a terminal, a line a state elsewhere.
+def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
+    """Watch the jobs until they have ended: live bars where stderr is a terminal, a line a state elsewhere. Those that
+    have, and the code of the first that cannot be watched any more.
 
-    An interrupt ends the watching, never the job.
+    An interrupt ends the watching, never a job.
     """
     gc.enable()
+    follow = _bars if sys.stderr.isatty() and not quiet else _lines
     try:
-        return _bar(directory) if sys.stderr.isatty() and not quiet else _lines(directory, quiet)
+        last = follow(directories, quiet)
     except KeyboardInterrupt:
+        names = " ".join(map(str, directories))
         raise Incomplete(
-            f"no longer watching; the job goes on. Later: dlio-hpc wait {directory}, or dlio-hpc cancel {directory}"
+            f"no longer watching; the job goes on. Later: dlio-hpc wait {names}, or dlio-hpc cancel {names}"
         ) from None
+    stray = [seen for seen in last.values() if not seen.job.ended]
+    for seen in stray:
+        say(f"dlio-hpc: {seen.fault}")
+    return [directory for directory, seen in last.items() if seen.job.ended], 7 if stray else 0
 
 
-def _lines(directory: Path, quiet: bool) -> job.Job:
-    state, run = "", ""
-    for record, progress in watch(directory):
-        if not quiet and record.state != state:
-            say(f"{record.job}: {record.state}")
-        if not quiet and progress and progress.run != run:
-            say(f"{record.job}: {progress.run}, {progress.total} {progress.unit}")
-        state, run = record.state, progress.run if progress else ""
-    return record
+def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
+    last: dict[Path, Watched] = {}
+    for seen in watch(directories):
+        before = last.get(seen.directory)
+        last[seen.directory] = seen
+        if quiet:
+            continue
+        name = seen.job.job
+        if before is None or seen.job.state != before.job.state:
+            say(f"{name}: {_state(seen.job)}")
+        if seen.progress and (before is None or not before.progress or seen.progress.run != before.progress.run):
+            say(f"{name}: {seen.progress.run}, {seen.progress.total} {seen.progress.unit}")
+        if seen.fault and seen.job.batch_id and (before is None or str(seen.fault) != str(before.fault)):
+            say(f"{name}: {seen.fault}; asking again")
+    return last
 
 
-def _bar(directory: Path) -> job.Job:
+def _state(record: job.Job) -> str:
+    words = record.states[-1].words
+    return f"{record.state} ({words})" if words else record.state
+
+
+def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
     from rich.progress import Progress as Bar
@@ -84,18 +102,20 @@ def _bar(directory: Path) -> job.Job:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rest]}"),
         TimeElapsedColumn(),
     )  # fmt: skip
+    last: dict[Path, Watched] = {}
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("waiting", total=None, rest="")
-        run = ""
-        for record, progress in watch(directory):
-            if progress is None or record.ended:
-                bar.update(task, description=f"{record.job} {record.state}")
+        tasks = {directory: bar.add_task("waiting", total=None, rest="") for directory in directories}
+        for seen in watch(directories):
+            before, last[seen.directory] = last.get(seen.directory), seen
+            task = tasks[seen.directory]
+            if seen.progress is None or seen.job.ended:
+                rest = "the batch system does not answer" if seen.fault else ""
+                bar.update(task, description=f"{seen.job.job} {_state(seen.job)}", rest=rest)
                 continue
-            if progress.run != run:
+            if before is None or before.progress is None or seen.progress.run != before.progress.run:
                 bar.reset(task)
-                run = progress.run
-            _advance(bar, task, progress)
-    return record
+            _advance(bar, task, seen.progress)
+    return last
 
 
 def _advance(bar: Any, task: Any, progress: Progress) -> None:

@@ -1,5 +1,6 @@
 """A job's life after submission: status, wait, cancel, collect."""
 
+import glob
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,29 @@ def _on_jobs(function: Any) -> Any:
 @_on_jobs
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
-    """Show the state of each JOB (directory or name below RUNS); of all below RUNS when none is named."""
-    records, code = console.each(_directories(jobs, runs), job.refresh)
+    """Show the state of each JOB (a directory, a job or a study below RUNS); of all below RUNS when none is named."""
+    looks, code = _refreshed(jobs, runs)
     if as_json:
-        listed = [{"job": record.job, "batch_id": record.batch_id, "state": record.state} for record in records]
+        listed = [{"job": look.job.job, "batch_id": look.job.batch_id, "state": look.job.state} for look in looks]
         console.print_json({"jobs": listed})
-    else:
-        for record in records:
-            click.echo(f"{record.job}  {record.state}  since {record.states[-1].time}")
+        return code
+    for look in looks:
+        newest = look.job.states[-1]
+        click.echo(
+            f"{look.job.job}  {newest.state}  since {newest.time}{f'  ({newest.words})' if newest.words else ''}"
+        )
     return code
+
+
+def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job.Look], int]:
+    """The jobs as of now, their batch systems asked once; a batch system that does not answer is said once."""
+    directories, code = console.each(_directories(jobs, runs), lambda directory: (job.load(directory), directory)[1])
+    looks = job.refresh_all(directories)
+    faults = {str(look.fault): look.fault for look in looks if look.fault is not None}
+    for words, fault in faults.items():
+        console.say(f"dlio-hpc: {words}; states may be old")
+        code = code or fault.exit_code
+    return looks, code
 
 
 @click.command(context_settings=SETTINGS)
@@ -43,20 +58,22 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
 @option("--quiet", is_flag=True, help="No progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     """Watch each JOB to its end, collect it and show what it measured."""
-    directories = _directories(jobs, runs)
-    watched, code = console.each(directories, lambda directory: (console.wait(directory, quiet), directory)[1])
-    return (finish(watched, as_json, quiet) if watched else 0) or code
+    directories, code = console.each(_directories(jobs, runs), lambda directory: (job.load(directory), directory)[1])
+    watched, stray = console.wait(directories, quiet)
+    return (finish(watched, as_json, quiet) if watched else 0) or code or stray
 
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
-def cancel(jobs: tuple[str, ...], runs: Path) -> int:
+@click.option("--all", "everything", is_flag=True, help="All jobs below RUNS that have not ended.")
+def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     """Ask the batch system to end each JOB; what it has done so far can be collected."""
-    if not jobs:
-        raise click.UsageError("name the jobs to cancel")
+    if not jobs and not everything:
+        raise click.UsageError("name the jobs to cancel, or say --all")
     records, code = console.each(_directories(jobs, runs), job.cancel)
     for record in records:
-        click.echo(f"{record.job}: {_cancelled(record)}")
+        if jobs or not record.ended or record.batch_id is None:
+            click.echo(f"{record.job}: {_cancelled(record)}")
     return code
 
 
@@ -64,12 +81,12 @@ def cancel(jobs: tuple[str, ...], runs: Path) -> int:
 @_on_jobs
 def collect(jobs: tuple[str, ...], runs: Path) -> int:
     """Archive each JOB that has ended; all below RUNS when none is named. What is archived already stays as it is."""
-    records, code = console.each(_directories(jobs, runs), lambda directory: (directory, job.refresh(directory)))
-    for directory, record in records:
-        if record.ended or jobs:
-            code = console.each([directory], lambda ended: collect_one(ended, quiet=False))[1] or code
+    looks, code = _refreshed(jobs, runs)
+    for look in looks:
+        if look.job.ended or jobs:
+            code = console.each([look.directory], lambda ended: collect_one(ended, quiet=False))[1] or code
         else:
-            console.say(f"{record.job}: {record.state}, not collected yet")
+            console.say(f"{look.job.job}: {look.job.state}, not collected yet")
     return code
 
 
@@ -80,10 +97,19 @@ def _cancelled(record: job.Job) -> str:
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
-    """The directories of `jobs`, paths or names below `runs`; all below `runs` when none is named."""
+    """The directories of `jobs`: paths, names below `runs`, or studies there; all below `runs` when none is named."""
     if not jobs:
         found = sorted(path.parent for path in runs.glob(f"*/{rundir.JOB}"))
         if not found:
             raise ConfigError(f"no jobs in {runs}; say with --runs where they lie")
         return found
-    return [Path(name) if Path(name).is_dir() or "/" in name else runs / name for name in jobs]
+    return list(dict.fromkeys(directory for name in jobs for directory in _named(name, runs)))
+
+
+def _named(name: str, runs: Path) -> list[Path]:
+    if Path(name).is_dir() or "/" in name or (runs / name).is_dir():
+        return [Path(name) if Path(name).is_dir() or "/" in name else runs / name]
+    # A study's jobs are named after it.
+    likely = [path.parent for path in sorted(runs.glob(f"{glob.escape(name)}-*/{rundir.JOB}"))]
+    of_study = [directory for directory in likely if job.load(directory).study == name]
+    return of_study or [runs / name]

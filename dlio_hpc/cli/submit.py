@@ -12,6 +12,8 @@ from dlio_hpc import __version__, plan, site, units, workload
 from dlio_hpc.cli.verbs import SETTINGS, option
 
 _PATH = click.Path(path_type=Path)
+# What an override of the site's profile begins with.
+_SITE = "site."
 
 
 class _Lines(click.types.StringParamType):
@@ -66,7 +68,7 @@ def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Paramet
     multiple=True,
     type=_Lines(),
     metavar="KEY=VALUE",
-    help="Override a key: dataset.files=8.",
+    help="Override a key: dataset.files=8; of the site: site.depth=2.",
 )
 @option("--repeat", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Measured runs.")
 @option("--warmup", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Runs before those.")
@@ -78,11 +80,12 @@ def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Paramet
 )
 @option(
     "--generate",
-    type=click.Choice(["auto", "only", "never"]),
+    type=click.Choice(["auto", "first", "only", "never"]),
     default="auto",
     show_default=True,
-    help="Make the dataset if it is not there; make it and stop; or never.",
+    help="Make the dataset if it is not there; in a job of its own first; make it and stop; or never.",
 )
+@option("--after", "parents", multiple=True, type=_PATH, metavar="JOB", help="Run when that job has ended well.")
 @option("--dry-run", is_flag=True, help="Print the job script and the submit command; write nothing, run nothing.")
 @option("--wait", is_flag=True, help="Watch the job to its end, collect it and show what it measured.")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -90,8 +93,8 @@ def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Paramet
 @option("-v", "--verbose", is_flag=True, help="Say what is submitted and how.")
 @click.version_option(__version__)
 def submit(
-    workload_name: str, overrides: tuple[str, ...], site: str | None, nodes: int, ppn: int | None, dry_run: bool,
-    wait: bool, as_json: bool, quiet: bool, verbose: bool, **options: Any,
+    workload_name: str, overrides: tuple[str, ...], site: str | None, nodes: int, ppn: int | None,
+    parents: tuple[Path, ...], dry_run: bool, wait: bool, as_json: bool, quiet: bool, verbose: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Submit WORKLOAD, a shipped name (dlio-hpc workloads) or a YAML file, as a batch job.
 
@@ -99,50 +102,78 @@ def submit(
     also an environment variable: --dataset-size is DLIO_HPC_DATASET_SIZE.
     """
     request = plan.Request(nodes=nodes, ranks_per_node=ppn, **options)
-    made = plan.make(workload.load(workload_name, overrides), _site(site), request)
+    plans = planned(workload_name, overrides, site, request)
     if dry_run:
-        _show(made, as_json)
+        _show(plans, as_json)
         return 0
-    return _submit(made, wait, as_json, quiet, verbose)
+    directories = _submit(plans, [_directory(parent, request.runs) for parent in parents], quiet, verbose)
+    return _afterwards(directories, wait, as_json, quiet)
 
 
-def _site(name: str | None) -> site.Site:
-    return site.load(name) if name else site.here()
+def planned(
+    workload_name: str, overrides: tuple[str, ...], site_name: str | None, request: plan.Request
+) -> tuple[plan.Plan, ...]:
+    """The plans of a submission; overrides that begin with site. are the site's."""
+    of_site = tuple(text.removeprefix(_SITE) for text in overrides if text.startswith(_SITE))
+    of_workload = tuple(text for text in overrides if not text.startswith(_SITE))
+    profile = site.load(site_name or site.here(), of_site)
+    return plan.study(workload.load(workload_name, of_workload), profile, request)
 
 
-def _show(made: plan.Plan, as_json: bool) -> None:
+def _directory(job: Path, runs: Path) -> Path:
+    return job if job.is_dir() else runs / job
+
+
+def _show(plans: tuple[plan.Plan, ...], as_json: bool) -> None:
     """What would be done, on stdout."""
     from dlio_hpc.batch import jobscript
     from dlio_hpc.batch.schedulers import SCHEDULERS
+    from dlio_hpc.batch.shell import comment
 
-    script, command = jobscript.render(made), SCHEDULERS[made.site.scheduler].command(made)
-    if not as_json:
-        sys.stdout.write(f"{script}\n# Submit command:\n# {jobscript.comment(command)}\n")
-        return
-    from dlio_hpc.cli.console import print_json
+    jobs: list[dict[str, Any]] = []
+    for number, made in enumerate(plans):
+        after = [f"ID-OF-{earlier.job}" for earlier in plans[:number]]
+        script, command = jobscript.render(made), SCHEDULERS[made.site.scheduler].command(made, after)
+        job = {"job": made.job, "batch_id": None, "state": "planned", "directory": made.directory, "archive": None}
+        jobs.append({**job, "runs": [], "script": script, "submit_command": command})
+        if not as_json:
+            sys.stdout.write(f"{script}\n# Submit command:\n# {comment(command)}\n")
+    if as_json:
+        from dlio_hpc.cli.console import print_json
 
-    job = {"job": made.job, "batch_id": None, "state": "planned", "directory": made.directory, "archive": None}
-    print_json({"study": made.study, "jobs": [{**job, "runs": [], "script": script, "submit_command": command}]})
+        print_json({"study": plans[0].study, "jobs": jobs})
 
 
-def _submit(made: plan.Plan, wait: bool, as_json: bool, quiet: bool, verbose: bool) -> int:
+def _submit(plans: tuple[plan.Plan, ...], parents: list[Path], quiet: bool, verbose: bool) -> list[Path]:
+    """Each plan handed over, every one after those before it; the jobs' directories."""
     from dlio_hpc.batch import submit as batch
+    from dlio_hpc.cli import console
+
+    batch.check(plans)
+    after = batch.parents(parents, plans[0])
+    for made in plans:
+        submitted = batch.submit(made, after)
+        after = [*after, str(submitted.job.batch_id)]
+        if verbose:
+            console.say(f"submit command: {submitted.job.command}")
+        if not quiet:
+            for note in (*made.notes, *submitted.notes):
+                console.say(f"note: {note}")
+            name, place = made.site.name, made.directory
+            console.say(f"submitted {submitted.job.job} to {name} as {submitted.job.batch_id}: {place}")
+    return [Path(made.directory) for made in plans]
+
+
+def _afterwards(directories: list[Path], wait: bool, as_json: bool, quiet: bool) -> int:
     from dlio_hpc.cli import console
     from dlio_hpc.cli.report import finish, show
 
-    submitted = batch.submit(made)
-    directory = Path(made.directory)
-    if verbose:
-        console.say(f"submit command: {submitted.job.command}")
-    if not quiet:
-        for note in (*made.notes, *submitted.notes):
-            console.say(f"note: {note}")
-        console.say(f"submitted {submitted.job.job} to {made.site.name} as {submitted.job.batch_id}: {directory}")
     if wait:
-        console.wait(directory, quiet)
-        return finish([directory], as_json, quiet)
+        watched, code = console.wait(directories, quiet)
+        return (finish(watched, as_json, quiet) if watched else 0) or code
     if as_json:
-        return show([directory], as_json)
+        return show(directories, as_json)
     if not quiet:
-        console.say(f"when it has ended: dlio-hpc collect {shlex.quote(str(directory))}")
+        jobs = " ".join(shlex.quote(str(directory)) for directory in directories)
+        console.say(f"when it has ended: dlio-hpc collect {jobs}")
     return 0

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from mpi4py.MPI import Intracomm
+    from mpi4py.MPI import Intracomm, Request
 
 now = time.perf_counter
 
@@ -49,7 +49,11 @@ def barrier(comm: "Intracomm") -> None:
     """
     if comm.size == 1:
         return
-    request = comm.Ibarrier()
+    wait(comm.Ibarrier())
+
+
+def wait(request: "Request") -> None:
+    """Asleep between looks at what MPI is doing."""
     for _ in range(_LOOKS):
         if request.Test():
             return

@@ -71,6 +71,12 @@ def begin(run: Run) -> None:
         raise InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data") from fault
 
 
+def is_unwritten(run: Run) -> bool:
+    """Is there still nothing of the dataset that stays: no folder, an empty one, or an unfinished generation?"""
+    found = _fingerprint(Path(run.dataset))
+    return not _holds_anything(Path(run.dataset)) if found is None else not found.complete
+
+
 def is_complete(run: Run) -> bool:
     """Does the dataset that `run` needs lie there whole? False: it may be generated.
 

@@ -9,6 +9,7 @@ from dlio_hpc.core import cache, clock, dataset, sidefiles
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.root import on_root
+from dlio_hpc.core.stop import Stop
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.plan import Run, share
 from dlio_hpc.results import Generated
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
-def generate(comm: "Intracomm", run: Run, progress: Progress) -> Generated:
+def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Generated:
     """The dataset, made or found; every file is on storage (fsync) before the folder is marked complete.
 
-    Raises on every rank what rank 0 found wrong with the folder.
+    Raises on every rank what rank 0 found wrong with the folder. Incomplete on rank 0 when the time is over.
     """
     started = clock.now()
     with dataset.owned(run) if comm.rank == 0 else nullcontext():
@@ -28,7 +29,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress) -> Generated:
         if on_root(comm, lambda: _prepared(run)):
             return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
         started = clock.now()
-        written = _write_share(comm.rank, comm.size, run, progress)
+        written = _write_share(comm.rank, comm.size, run, progress, stop)
         clock.barrier(comm)
         wall_s = clock.now() - started
         total: int = comm.allreduce(written)
@@ -46,13 +47,14 @@ def _prepared(run: Run) -> bool:
     return complete
 
 
-def _write_share(rank: int, ranks: int, run: Run, progress: Progress) -> int:
+def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop) -> int:
     """This rank's files; the bytes they have on the file system."""
     layout = run.workload.dataset
     write = FORMATS[layout.format].write
     first, last = share(layout.files, ranks, rank) if layout.format != "null" else (0, 0)
     written = _write_side_files(run) if rank == 0 else 0
     for number in range(first, last):
+        stop.check(f"{number} of rank 0's {last} files are written; the next job that wants the dataset makes it anew")
         path = dataset.file_path(run, number)
         with _failures(path):
             write(path, layout, number)

@@ -25,7 +25,7 @@ class Host(NamedTuple):
 
 
 class Merged(NamedTuple):
-    """All ranks, on rank 0. steps: (ranks, epochs, steps, columns) in rank 0's clock. histogram: (ranks, bins).
+    """All ranks, on rank 0. steps: (ranks, steps of all epochs, columns) in rank 0's clock. histogram: (ranks, bins).
     totals: (ranks, 9), columns below. storage_bytes: (ranks, epochs). checkpoints: (ranks, n, 7), columns below.
     side_files: (ranks, 6), the fields of sidefiles.Counts.
     """
@@ -75,13 +75,17 @@ def _gather(comm: "Intracomm", part: Any) -> Any:
     return everything
 
 
-def epochs(merged: Merged) -> list[Epoch]:
-    """One record an epoch."""
-    return [_epoch(merged, number) for number in range(merged.steps.shape[1])]
+def epochs(merged: Merged, run: Run) -> list[Epoch]:
+    """One record an epoch; the last may have been cut short."""
+    return [_epoch(merged, number, steps) for number, steps in enumerate(_by_epoch(merged.steps, run.steps_per_epoch))]
 
 
-def _epoch(merged: Merged, number: int) -> Epoch:
-    steps = merged.steps[:, number]
+def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
+    """(ranks, steps of one epoch, columns) each."""
+    return [steps[:, first : first + per_epoch] for first in range(0, steps.shape[1], per_epoch)]
+
+
+def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
     wait, compute, sync = (part.sum(axis=1).mean() for part in _phases(steps))
     fetched = merged.storage_bytes[:, number]
     saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
@@ -112,8 +116,9 @@ def summary(merged: Merged, run: Run) -> Summary:
     known = bool((merged.storage_bytes >= 0).all())
     return Summary(
         samples=samples,
-        samples_left_out=_offered(run.workload, len(steps)) - samples,
-        steps=steps.shape[1] * steps.shape[2],
+        samples_left_out=_offered(run.workload, len(steps)) - run.samples,
+        steps=steps.shape[1],
+        steps_planned=run.steps_per_epoch * run.workload.train.epochs,
         bytes_read=bytes_read,
         overhead_bytes_read=int(totals[:, _OVERHEAD].sum()),
         storage_bytes_read=int(merged.storage_bytes.sum()) if known else None,
@@ -121,7 +126,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         samples_per_s=samples / wall_s,
         read_MBps=bytes_read / wall_s / 1e6,
         au=float(compute.sum()) / busy if busy else None,
-        au_mlperf=_au_mlperf(steps),
+        au_mlperf=_au_mlperf(_by_epoch(steps, run.steps_per_epoch)),
         io_time_s=io_s / len(steps) if totals[:, _TIMED].any() or not samples else None,
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
         opens=int(totals[:, _OPENS].sum()),
@@ -133,7 +138,7 @@ def summary(merged: Merged, run: Run) -> Summary:
             counts, float(totals[:, _READ_S].sum()), float(totals[:, _LONGEST_S].max())
         ),
         compute_asked_s=float(steps[..., ASKED].mean()),
-        slowest_rank=_slowest(merged.hosts, (wait + compute).sum(axis=(1, 2))),
+        slowest_rank=_slowest(merged.hosts, (wait + compute).sum(axis=1)),
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
         preprocess_s=float(totals[:, _PREPROCESS_S].mean()),
         side_files=_side_files(merged.side_files) if run.workload.dataset.side_files else None,
@@ -176,12 +181,13 @@ def _phases(steps: Floats) -> tuple[Floats, Floats, Floats]:
     )
 
 
-def _au_mlperf(steps: Floats) -> float | None:
+def _au_mlperf(epochs: list[Floats]) -> float | None:
     """MLPerf Storage: asked compute (mean of the ranks) over running time, each epoch's first step left out."""
-    if steps.shape[2] < 2:
+    counted = [steps for steps in epochs if steps.shape[1] > 1]
+    if not counted:
         return None
-    running = steps[:, :, -1, SYNCED].max(axis=0) - steps[:, :, 0, SYNCED].min(axis=0)
-    return float(steps[:, :, 1:, ASKED].sum() / len(steps) / running.sum())
+    running = sum(steps[:, -1, SYNCED].max() - steps[:, 0, SYNCED].min() for steps in counted)
+    return float(sum(steps[:, 1:, ASKED].sum() / len(steps) for steps in counted) / running)
 
 
 def _slowest(hosts: list[Host], busy: Floats) -> SlowestRank:
@@ -190,24 +196,25 @@ def _slowest(hosts: list[Host], busy: Floats) -> SlowestRank:
     return SlowestRank(rank, hosts[rank].name, float(busy[rank]), float(busy[rank]) / median if median else 1.0)
 
 
-def write_timeline(directory: Path, merged: Merged) -> None:
+def write_timeline(directory: Path, merged: Merged, run: Run) -> None:
     """timeline.h5: every step of every rank, and each rank's histogram of read latencies."""
     import h5py
 
-    wait, compute, sync = _phases(merged.steps)
+    table = _table(merged.steps, run.steps_per_epoch)
+    wait, compute, sync = _phases(table)
     columns = {
-        "start": merged.steps[..., STARTED] - merged.steps[..., STARTED].min(),
+        "start": table[..., STARTED] - merged.steps[..., STARTED].min(),
         "wait": wait,
         "compute": compute,
         "sync": sync,
-        "asked": merged.steps[..., ASKED],
-        "samples": merged.steps[..., SAMPLES].astype(np.uint32),
-        "bytes": merged.steps[..., BYTES].astype(np.uint64),
+        "asked": table[..., ASKED],
+        "samples": np.nan_to_num(table[..., SAMPLES]).astype(np.uint32),
+        "bytes": np.nan_to_num(table[..., BYTES]).astype(np.uint64),
     }
     with rundir.replacing(directory / rundir.TIMELINE) as path, h5py.File(path, "w") as file:
         file.attrs["schema"] = 1
         steps = file.create_group("steps")
-        steps.attrs["about"] = "axes: rank, epoch, step; seconds, start counts from the run's first step"
+        steps.attrs["about"] = "axes: rank, epoch, step; seconds, start counts from the run's first step; NaN: no time"
         for name, column in columns.items():
             steps.create_dataset(name, data=column, compression="gzip", compression_opts=1, shuffle=True)
         ranks = file.create_group("ranks")
@@ -220,3 +227,12 @@ def write_timeline(directory: Path, merged: Merged) -> None:
         latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
         latency["edges"] = measures.bin_edges()
         latency.create_dataset("counts", data=merged.histogram, compression="gzip", compression_opts=1)
+
+
+def _table(steps: Floats, per_epoch: int) -> Floats:
+    """(ranks, epochs, steps, columns), with NaN for the steps of the last epoch that there was no time for."""
+    ranks, done, columns = steps.shape
+    epochs = -(-done // per_epoch)
+    padded = np.full((ranks, epochs * per_epoch, columns), np.nan)
+    padded[:, :done] = steps
+    return padded.reshape(ranks, epochs, per_epoch, columns)

@@ -10,10 +10,11 @@ from dlio_hpc.core import dataset, environment, merge
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.root import on_root
+from dlio_hpc.core.stop import Stop
 from dlio_hpc.core.train import train
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Plan, Run
-from dlio_hpc.results import DatasetFacts, Epoch, Generated, Result, Summary, write
+from dlio_hpc.results import DatasetFacts, Epoch, Generated, Result, Summary, decode, write
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -43,22 +44,22 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         )
     name = rundir.run_name(run.number, run.name)
     folder = rundir.run_directory(directory, run.number, run.name)
-    started = units.utc_now()
+    started = units.utc_now(fraction=True)
     if comm.rank == 0:
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
     environment.write(comm, directory)
     hosts = comm.allgather(environment.host())
     names = [host.name for host in hosts]
-    progress = Progress(name, speaks=comm.rank == 0)
+    progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory)
     generated: Generated | None = None
     merged: merge.Merged | None = None
     hints: dict[str, str] = {}
     if run.kind == "generate":
-        generated = generate(comm, run, progress)
+        generated = generate(comm, run, progress, stop)
     else:
         on_root(comm, lambda: dataset.require(run))
-        recording = train(comm, run, plan.ranks_per_node, progress)
+        recording = train(comm, run, plan.ranks_per_node, progress, stop)
         hints = recording.counts.hints
         merged = merge.gather(comm, hosts, recording)
     if comm.rank:
@@ -67,15 +68,15 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     summary: Summary | None = None
     faults: list[str] = []
     if merged is not None:
-        epochs, summary = merge.epochs(merged), merge.summary(merged, run)
+        epochs, summary = merge.epochs(merged, run), merge.summary(merged, run)
         faults = _faults(run, summary) + _placement_faults(plan, names)
-        merge.write_timeline(folder, merged)
+        merge.write_timeline(folder, merged, run)
     result = Result(
         run=name,
         kind=run.kind,
         plan_sha256=plan_sha256,
         started=started,
-        ended=units.utc_now(),
+        ended=units.utc_now(fraction=True),
         ranks=comm.size,
         nodes=plan.nodes,
         ranks_per_node=plan.ranks_per_node,
@@ -87,10 +88,26 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         generated=generated,
         hints=hints,
         faults=faults,
+        gap_s=_gap(directory, plan, run, started),
     )
     write(folder / rundir.RESULT, result)
+    if summary is not None and summary.steps < summary.steps_planned:
+        with (directory / rundir.STOP).open("a") as file:  # job.sh looks for it
+            file.write(f"{name}: {summary.steps} of {summary.steps_planned} steps\n")
     if faults:
         raise InvalidRun("; ".join(faults))
+
+
+def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
+    """Seconds from the end of the job's run before this one; None for the first, or when that one left no result."""
+    before = [other for other in plan.runs if other.number == run.number - 1]
+    for other in before:
+        path = rundir.run_directory(directory, other.number, other.name) / rundir.RESULT
+        try:
+            return units.seconds_between(decode(path.read_bytes(), str(path)).ended, started)
+        except (OSError, InvalidRun):
+            return None
+    return None
 
 
 def _facts(run: Run) -> DatasetFacts:
@@ -103,6 +120,8 @@ def _faults(run: Run, summary: Summary) -> list[str]:
     """What was read against what was planned. Libraries, and chunks that are read whole, may bring more than was
     wanted, never less.
     """
+    if summary.steps < summary.steps_planned:
+        return []  # there was no time for more
     faults = []
     if summary.samples != run.samples:
         faults.append(f"{summary.samples} samples were read, {run.samples} were planned")

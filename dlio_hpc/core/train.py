@@ -1,6 +1,7 @@
 """The training loop of one rank: wait for the batch, compute, synchronise; each timed by itself."""
 
 import shutil
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,17 +16,19 @@ from dlio_hpc.core.measures import ASKED, BYTES, COLUMNS, COMPUTED, READY, SAMPL
 from dlio_hpc.core.order import Order
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.sidefiles import Counts, SideFiles
+from dlio_hpc.core.stop import Stop
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.plan import Run, positions
+from dlio_hpc.workload import Workload
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
 class Recording(NamedTuple):
-    """What one rank saw. steps: (epochs, steps, columns), as in measures. storage_bytes: an epoch each, -1 where the
-    kernel does not tell. checkpoints: (n, 7), epoch, steps done in it, seconds that training stood still, and the
-    fields of Saved. counts: of all batches.
+    """What one rank saw. steps: (steps of all epochs, columns), as in measures; fewer than planned when the job's time
+    was over. storage_bytes: of each epoch begun, -1 where the kernel does not tell. checkpoints: (n, 7), epoch, steps
+    done in it, seconds that training stood still, and the fields of Saved. counts: of all batches.
     """
 
     steps: Floats
@@ -36,18 +39,24 @@ class Recording(NamedTuple):
     side_files: Counts
 
 
-def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -> Recording:
-    """All epochs of a run on this rank."""
+def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress, stop: Stop) -> Recording:
+    """All epochs of a run on this rank, or as many steps as there is time for."""
     workload = run.workload
     check_cores(workload, ranks_on_node)
     first, last = positions(workload, comm.size, comm.rank, ranks_on_node)
     loader = open_loader(comm, run, ranks_on_node)
-    checkpoints = Checkpoints(run, workload.checkpoint, comm.rank) if workload.checkpoint else None
     apart = Apart()
-    side_files = SideFiles(run, comm.rank, apart)
+    loop = _Loop(
+        comm,
+        workload,
+        _Recorder(run, progress),
+        Checkpoints(run, workload.checkpoint, comm.rank) if workload.checkpoint else None,
+        SideFiles(run, comm.rank, apart),
+        apart,
+        stop,
+    )
     forget = _Forgetting(comm, run) if workload.reader.drop_cache else None
-    record = _Recorder(run, progress)
-    side_files.due("start")
+    loop.side_files.due("start")
     apart.taken()
     try:
         for epoch in range(workload.train.epochs):
@@ -56,36 +65,63 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress) -
                 forget(order, first, last)
             clock.barrier(comm)
             fetched = process_io()
-            batches = loader.epoch(order, first, last, run.steps_per_epoch)
-            record.steps[epoch, :, ASKED] = draw(workload.compute.time, run.steps_per_epoch, comm.rank, epoch)
-            for number, row in enumerate(record.steps[epoch]):
-                row[STARTED] = clock.now()
-                if not number:
-                    side_files.due("epoch")
-                side_files.due("step")
-                batch = next(batches)
-                row[READY] = clock.now()
-                emulate(row[ASKED], workload.compute.mode)
-                row[COMPUTED] = clock.now()
-                clock.barrier(comm)
-                row[SYNCED] = clock.now()
-                record.step(epoch, row, batch)
-                if checkpoints and checkpoints.is_due(epoch * run.steps_per_epoch + number + 1):
-                    started = clock.now()
-                    with apart:
-                        saved = checkpoints.save()
-                    clock.barrier(comm)
-                    record.checkpoint(epoch, clock.now() - started, saved)
-            next(batches, None)  # the epoch's files are closed
-            record.fetched(epoch, fetched, process_io(), apart.taken())
-        side_files.due("end")
+            stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
+            loop.record.fetched(fetched, process_io(), apart.taken())
+            if stopped:
+                break
+        loop.side_files.due("end")
         clock.barrier(comm)
     finally:
-        side_files.close()
+        loop.side_files.close()
         loader.close()
         if comm.rank == 0:
             shutil.rmtree(run.outputs, ignore_errors=True)
-    return record.recording(side_files.counts())
+    return loop.record.recording(loop.side_files.counts())
+
+
+class _Loop(NamedTuple):
+    """What a rank's steps need."""
+
+    comm: "Intracomm"
+    workload: Workload
+    record: "_Recorder"
+    checkpoints: Checkpoints | None
+    side_files: SideFiles
+    apart: Apart
+    stop: Stop
+
+    def epoch(self, epoch: int, batches: Iterator[Batch]) -> bool:
+        """All steps of an epoch; True when the time was over before the last."""
+        rows = self.record.steps[epoch]
+        rows[:, ASKED] = draw(self.workload.compute.time, len(rows), self.comm.rank, epoch)
+        for number, row in enumerate(rows):
+            row[STARTED] = clock.now()
+            if not number:
+                self.side_files.due("epoch")
+            self.side_files.due("step")
+            batch = next(batches)
+            row[READY] = clock.now()
+            emulate(row[ASKED], self.workload.compute.mode)
+            row[COMPUTED] = clock.now()
+            stopped = self.stop.barrier()
+            row[SYNCED] = clock.now()
+            self.record.step(epoch, row, batch)
+            if stopped:
+                return True
+            self.stop.look()
+            self.save(epoch, number)
+        next(batches, None)  # the epoch's files are closed
+        return False
+
+    def save(self, epoch: int, number: int) -> None:
+        """A checkpoint, if one is due after this step."""
+        if not self.checkpoints or not self.checkpoints.is_due(epoch * self.record.steps.shape[1] + number + 1):
+            return
+        started = clock.now()
+        with self.apart:
+            saved = self.checkpoints.save()
+        clock.barrier(self.comm)
+        self.record.checkpoint(epoch, clock.now() - started, saved)
 
 
 class _Forgetting:
@@ -108,7 +144,7 @@ class _Recorder:
     def __init__(self, run: Run, progress: Progress) -> None:
         epochs = run.workload.train.epochs
         self.steps = np.zeros((epochs, run.steps_per_epoch, COLUMNS))
-        self._storage_bytes = np.full(epochs, -1.0)
+        self._storage_bytes: list[float] = []
         self._reads = ReadLog()
         self._counts = Tally()
         self._done = 0
@@ -130,10 +166,12 @@ class _Recorder:
     def checkpoint(self, epoch: int, pause_s: float, saved: Saved) -> None:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
-    def fetched(self, epoch: int, before: IO | None, after: IO | None, apart: int) -> None:
+    def fetched(self, before: IO | None, after: IO | None, apart: int) -> None:
         """What the kernel brought from storage in an epoch, without what side files and checkpoints read."""
-        if before is not None and after is not None:
-            self._storage_bytes[epoch] = after.fetched - before.fetched - apart
+        if before is None or after is None:
+            self._storage_bytes.append(-1.0)
+        else:
+            self._storage_bytes.append(after.fetched - before.fetched - apart)
 
     def _rows(self) -> Floats:
         """The steps done so far, in order of time."""
@@ -142,6 +180,5 @@ class _Recorder:
     def recording(self, side_files: Counts) -> Recording:
         self._reads.fold(self._rows())
         checkpoints = np.array(self._checkpoints, float).reshape(-1, 7)
-        return Recording(
-            self.steps, self._reads, self._storage_bytes, checkpoints, self._counts, side_files
-        )  # fmt: skip
+        fetched = np.array(self._storage_bytes)
+        return Recording(self._rows(), self._reads, fetched, checkpoints, self._counts, side_files)

@@ -10,10 +10,11 @@ from dlio_hpc import archive, document, results, rundir
 from dlio_hpc.batch import job
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun
+from dlio_hpc.lustre.record import Record, read
 from dlio_hpc.plan import Plan, Run
 
 _WANTED = re.compile(
-    f"{re.escape(rundir.PLAN)}|{re.escape(rundir.JOB)}|{rundir.RUNS}/[^/]+/"
+    f"{re.escape(rundir.PLAN)}|{re.escape(rundir.JOB)}|{rundir.LAYOUT}/[^/]+|{rundir.RUNS}/[^/]+/"
     f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)})"
 )
 
@@ -31,25 +32,28 @@ class RunOutcome(NamedTuple):
 
 
 class JobOutcome(NamedTuple):
-    """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone."""
+    """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone.
+    `layout`: how the dataset lies, None where that was not looked at.
+    """
 
     plan: Plan
     job: job.Job
     directory: Path | None
     archive: Path | None
     runs: list[RunOutcome]
+    layout: Record | None
 
 
 def load(path: Path) -> JobOutcome:
     """The job in a directory, whose state is asked for anew, or in an archive."""
     if path.is_dir():
-        record = job.refresh(path)
+        (look,) = job.refresh_all([path])
         content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
-        for file in path.glob(f"{rundir.RUNS}/*/*.json"):
+        for file in (*path.glob(f"{rundir.RUNS}/*/*.json"), *path.glob(f"{rundir.LAYOUT}/*.yaml")):
             content[file.relative_to(path).as_posix()] = file.read_bytes()
         outcome = _outcome(content, str(path))
         target = Path(outcome.plan.archive, outcome.job.job + archive.SUFFIX)
-        return outcome._replace(job=record, directory=path.resolve(), archive=target if target.exists() else None)
+        return outcome._replace(job=look.job, directory=path.resolve(), archive=target if target.exists() else None)
     if not path.exists():
         raise ConfigError(f"{path} is not there; give a job's directory or archive")
     if broken := archive.faults(path):
@@ -74,7 +78,9 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
                 results.decode_error(error, f"{source}/{folder}/{rundir.ERROR}") if error else None,
             )
         )
-    return JobOutcome(plan, record, None, None, runs)
+    after = f"{rundir.LAYOUT}/{rundir.AFTER}"
+    layout = read(content[after], f"{source}/{after}") if after in content else None
+    return JobOutcome(plan, record, None, None, runs, layout)
 
 
 def as_document(outcome: JobOutcome) -> dict[str, Any]:
@@ -104,7 +110,13 @@ _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
 def fault(outcome: JobOutcome) -> DlioError | None:
     """Why the job's figures must not be used, of the class whose exit code says so; None for a good or a live job."""
-    state = outcome.job.state
+    return _found_fault(outcome) or _ended_fault(outcome)
+
+
+def _found_fault(outcome: JobOutcome) -> DlioError | None:
+    """What the job's own files tell."""
+    if outcome.layout is not None and outcome.layout.faults:
+        return InvalidRun(f"the layout is not as asked: {'; '.join(outcome.layout.faults)}")
     for run in outcome.runs:
         if run.error is not None:
             kinds: dict[int, type[DlioError]] = {2: ConfigError, 3: InvalidRun, 7: Incomplete}
@@ -112,6 +124,12 @@ def fault(outcome: JobOutcome) -> DlioError | None:
             return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
         if run.result is not None and run.result.faults:
             return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")
+    return None
+
+
+def _ended_fault(outcome: JobOutcome) -> DlioError | None:
+    """What its state tells."""
+    state = outcome.job.state
     if state == "completed" and (silent := [run.name for run in outcome.runs if run.result is None]):
         return InvalidRun(
             f"job {outcome.job.job} ended well but {', '.join(silent)} left no result: did the launcher start "

@@ -7,6 +7,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dlio_hpc.lustre.record import describe
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
@@ -30,10 +31,17 @@ def show(outcome: JobOutcome, file: Any) -> None:
 def _job(outcome: JobOutcome) -> RenderableType:
     plan = outcome.plan
     heading = Text.assemble((outcome.job.job, "bold"), f" on {plan.site.name}: ", (outcome.job.state, _colour(outcome)))
-    parts: list[RenderableType] = [heading, Text(_workload(outcome)), Text()]
+    parts: list[RenderableType] = [heading, Text(_workload(outcome)), *_layout(outcome), Text()]
     for run in outcome.runs:
         parts += _run(run)
     return Group(*parts)
+
+
+def _layout(outcome: JobOutcome) -> list[RenderableType]:
+    """Of a dataset on Lustre; other file systems have none to tell."""
+    if outcome.layout is None or not outcome.layout.file_system.is_lustre:
+        return []
+    return [Text(describe(outcome.layout)), *(Text(fault, "red") for fault in outcome.layout.faults)]
 
 
 def _colour(outcome: JobOutcome) -> str:
@@ -86,6 +94,9 @@ def _run(run: RunOutcome) -> list[RenderableType]:
         return parts
     if run.result.kind == "warmup":
         parts += [Text("  warm-up: not part of any measurement")]
+    if run.result.summary.steps < run.result.summary.steps_planned:
+        done, planned = run.result.summary.steps, run.result.summary.steps_planned
+        parts += [Text(f"  the time limit came near: {done} of {planned} steps", "red")]
     return [
         *parts,
         _epochs(run.result, run.result.summary),

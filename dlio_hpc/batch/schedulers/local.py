@@ -1,59 +1,47 @@
-"""Batch systems: each is a handful of small functions. `local` is this computer's own background."""
+"""This computer's own background, as a batch system with one node and no queue."""
 
 import os
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from dlio_hpc import rundir
+from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight
+from dlio_hpc.batch.shell import quote
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan import Plan
-
-State = Literal[
-    "planned", "submitted", "queued", "running", "completed", "failed", "timeout", "cancelled", "node_fail",
-    "out_of_memory", "lost",
-]  # fmt: skip
-ENDED: frozenset[State] = frozenset(
-    {"completed", "failed", "timeout", "cancelled", "node_fail", "out_of_memory", "lost"}
-)
 
 # From TERM to KILL, for ranks that do not listen.
 _GRACE_S = 30
 
 
-class Scheduler(NamedTuple):
-    """command: what submit() runs, as a person would type it. submit: the batch id of a job just started.
-    state: of a batch id; None when the batch system does not know it (any more). cancel: ask it to end the job.
-    takes_options: account, queue and verbatim options mean something to it.
-    """
-
-    command: Callable[[Plan], str]
-    submit: Callable[[Plan], str]
-    state: Callable[[str], State | None]
-    cancel: Callable[[str], None]
-    takes_options: bool
-
-
 def _local_arguments(plan: Plan) -> list[str]:
+    """The inner timeout(1) tells the script that its end is near, the outer one ends it with all that it started."""
     script = os.path.join(plan.directory, rundir.SCRIPT)
-    return ["timeout", f"--kill-after={_GRACE_S}", str(int(plan.walltime)), "bash", script]
+    warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.notice)]
+    return ["timeout", f"--kill-after={_GRACE_S}", str(int(plan.walltime)), *warning, "bash", script]
 
 
-def local_command(plan: Plan) -> str:
+def _command(plan: Plan, _after: Sequence[str]) -> str:
     folder = Path(plan.directory)
     out, err = (shlex.quote(str(folder / name)) for name in (rundir.STDOUT, rundir.STDERR))
     return f"setsid {shlex.join(_local_arguments(plan))} < /dev/null > {out} 2> {err} &"
 
 
-def local_submit(plan: Plan) -> str:
+def _submit(plan: Plan, after: Sequence[str]) -> str:
     """Start the script in a session of its own, so that it outlives this process and its terminal.
 
     The batch id is PID.START, with the start time in clock ticks since boot (proc(5), stat, field 22): a number used
     again by another process is not taken for the job.
     """
+    if after:
+        raise ConfigError(
+            f"site {plan.site.name} has no queue that could hold a job until another has ended; submit that one with "
+            "--wait first"
+        )
     folder = Path(plan.directory)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     try:
@@ -75,15 +63,20 @@ def local_submit(plan: Plan) -> str:
     return f"{pid}.{_process(pid).start}"
 
 
-def local_state(batch_id: str) -> State | None:
+def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
+    """Those that live; the others have left nothing but their files."""
+    return {job.batch_id: Sight("running") for job in jobs if _lives(job.batch_id)}
+
+
+def _lives(batch_id: str) -> bool:
     """Running while any process of the job's session lives; afterwards nothing is left but its exit_status."""
     leader, start = _parse(batch_id)
     process = _process(leader)
     alive = process.start == start and process.state not in "ZX"
-    return "running" if alive or _session(batch_id) else None
+    return alive or bool(_session(batch_id))
 
 
-def local_cancel(batch_id: str) -> None:
+def _cancel(batch_id: str) -> None:
     """TERM to every process of the session: the script's trap writes exit_status, ranks without a script end too."""
     for pid in _session(batch_id):
         with suppress(ProcessLookupError):
@@ -122,4 +115,19 @@ def _process(pid: int) -> _Process:
     return _Process(fields[0].decode(), int(fields[3]), int(fields[19]))
 
 
-SCHEDULERS = {"local": Scheduler(local_command, local_submit, local_state, local_cancel, takes_options=False)}
+def _request(_plan: Plan) -> dict[str, Any]:
+    return {}
+
+
+LOCAL = Scheduler(
+    program="timeout",
+    directive=quote,
+    request=_request,
+    command=_command,
+    submit=_submit,
+    states=_states,
+    cancel=_cancel,
+    find=lambda _name: None,
+    queues=list,
+    is_queue=False,
+)

@@ -1,0 +1,70 @@
+"""What batch systems have in common: commands that ask a server, lines of options at the head of a script."""
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from dlio_hpc import command
+from dlio_hpc.command import Answer, Unanswered
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import Plan
+
+_SUBMIT_S = 180
+_UNREACHABLE = re.compile(
+    r"unable to contact|contact slurm|socket timed out|connect|zero bytes|communication|connection|unreachable",
+    re.IGNORECASE,
+)
+
+
+def ask(*words: str, cwd: str | None = None, patience_s: float | None = None) -> Answer:
+    """The answer of a batch system's command; Unanswered when it finds no server."""
+    patience = {} if patience_s is None else {"patience_s": patience_s}
+    answer = command.ask(*words, cwd=cwd, **patience)
+    if answer.code and _UNREACHABLE.search(answer.err):
+        raise command.unexplained(words[0], answer)
+    return answer
+
+
+def submit(plan: Plan, words: Sequence[str]) -> Answer:
+    """The answer of the command that takes the job in; ConfigError in the batch system's words when it is refused."""
+    answer = ask(*words, cwd=plan.directory, patience_s=_SUBMIT_S)
+    if answer.code:
+        raise ConfigError(f"{words[0]} refuses the job: {answer.words}")
+    return answer
+
+
+def typed(plan: Plan, words: Sequence[str]) -> str:
+    """A submission as a person would type it."""
+    return f"cd {shlex.quote(plan.directory)} && {shlex.join(words)}"
+
+
+def unidentified(words: Sequence[str], answer: Answer) -> Unanswered:
+    """No batch id in the answer of a submission that went well."""
+    return Unanswered(
+        f"{words[0]} took the job but gave no id that we know: {answer.out[:200]!r}; dlio-hpc status finds it by name"
+    )
+
+
+def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
+    """The lines of options beyond what the template says: queue, account, the site's, the user's."""
+    site, queue = plan.site, plan.queue
+    lines: list[str] = []
+    if queue is not None:
+        known = site.queues.get(queue)
+        lines += known.options if known and known.options else [queue_option + plain(queue)]
+    if plan.account is not None:
+        lines.append(account_option + plain(plan.account))
+    return [*lines, *site.job_options, *plan.job_options]
+
+
+def plain(word: str) -> str:
+    """A word that means itself on every batch system's lines of options; ConfigError for any other."""
+    if not re.fullmatch(r"[\w./+=:,@%-]+", word):
+        raise ConfigError(f"{word!r} cannot be told to a batch system; letters, digits and ./+=:,@%-_ can")
+    return word
+
+
+def user() -> str:
+    import getpass
+
+    return getpass.getuser()

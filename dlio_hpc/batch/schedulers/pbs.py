@@ -1,0 +1,120 @@
+"""PBS Pro and OpenPBS: qsub(1B), qstat(1B), qselect(1B), qdel(1B). What is said here was seen on OpenPBS 23.06."""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from dlio_hpc import units
+from dlio_hpc.batch.schedulers import common
+from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
+from dlio_hpc.batch.shell import Shell
+from dlio_hpc.command import unexplained
+from dlio_hpc.plan import Plan
+
+_LIVE: dict[str, State] = {
+    "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
+    "S": "running", "U": "running", "B": "running",
+}  # fmt: skip
+# Why PBS itself ended a job, in Exit_status; every other negative one is a fault of its own or of a node.
+_KILLED: dict[int, State] = {-29: "timeout", -28: "timeout", -27: "out_of_memory", -26: "out_of_memory"}
+_DELETED = 91
+
+
+def _request(plan: Plan) -> dict[str, Any]:
+    return {
+        "walltime": units.format_walltime(plan.walltime),
+        "select": _select(plan),
+        "options": common.options(plan, "-q ", "-A "),
+    }
+
+
+def _select(plan: Plan) -> str:
+    """Whole nodes, or chunks of them as the site says; mpiprocs lists a node in PBS_NODEFILE once a rank. PALS counts
+    by itself.
+    """
+    chunk = {} if plan.site.launcher.kind == "pals" else {"mpiprocs": plan.ranks_per_node}
+    return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in (plan.site.chunk | chunk).items())])
+
+
+def _directive(text: str) -> Shell:
+    return Shell(common.plain(text))
+
+
+def _words(after: Sequence[str]) -> list[str]:
+    depends = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
+    return ["qsub", *depends, "job.sh"]
+
+
+def _command(plan: Plan, after: Sequence[str]) -> str:
+    return common.typed(plan, _words(after))
+
+
+def _submit(plan: Plan, after: Sequence[str]) -> str:
+    words = _words(after)
+    answer = common.submit(plan, words)
+    for line in reversed(answer.lines):
+        if re.fullmatch(r"\d+\.[\w.-]+", line.strip()):
+            return line.strip()
+    raise common.unidentified(words, answer)
+
+
+def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
+    found = _jobs("-x", [job.batch_id for job in jobs])
+    return {batch_id: _sight(job) for batch_id, job in found.items()}
+
+
+def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
+    """Jobs as qstat has them in full; what it does not know it leaves out, with a complaint and code 153."""
+    answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
+    if answer.code and "Unknown Job" not in answer.err:
+        raise unexplained("qstat", answer)
+    if not answer.out:
+        return {}
+    try:
+        jobs: dict[str, Any] = json.loads(answer.out, strict=False).get("Jobs", {})
+    except ValueError:
+        raise unexplained("qstat", answer._replace(err=f"no JSON: {answer.out[:80]}")) from None
+    return jobs
+
+
+def _sight(job: dict[str, Any]) -> Sight:
+    """A job that was deleted while it ran has Exit_status 0 and substate 91; one deleted before has no Exit_status."""
+    letter = str(job.get("job_state", ""))
+    if letter not in "FX" or not letter:
+        return Sight(_LIVE.get(letter, "running"), str(job.get("comment", "")))
+    status, substate = job.get("Exit_status"), int(job.get("substate", 0))
+    words = f"Exit_status {'absent' if status is None else status}, substate {substate}"
+    return Sight(_over(status, substate), words)
+
+
+def _over(status: object, substate: int) -> State:
+    if status is None or substate == _DELETED:
+        return "cancelled"
+    code = int(str(status))
+    if code < 0:
+        return _KILLED.get(code, "node_fail")
+    return "failed" if code else "completed"
+
+
+def _cancel(batch_id: str) -> None:
+    answer = common.ask("qdel", batch_id)
+    if answer.code and not re.search("Unknown Job|has finished", answer.err):
+        raise unexplained("qdel", answer)
+
+
+def _find(name: str) -> str | None:
+    answer = common.ask("qselect", "-x", "-N", name)
+    if answer.code:
+        raise unexplained("qselect", answer)
+    return answer.lines[0] if answer.lines else None
+
+
+def _queues() -> list[str]:
+    answer = common.ask("qselect", "-u", common.user())
+    if answer.code:
+        raise unexplained("qselect", answer)
+    return [str(job.get("queue", "")) for job in _jobs("", answer.lines).values()] if answer.lines else []
+
+
+PBS = Scheduler("qsub", _directive, _request, _command, _submit, _states, _cancel, _find, _queues)

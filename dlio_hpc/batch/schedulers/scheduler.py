@@ -1,0 +1,55 @@
+"""What a batch system is to us: a handful of functions, and the words for a job's states."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from dlio_hpc.batch.shell import Shell
+from dlio_hpc.plan import Plan
+
+State = Literal[
+    "planned", "submitted", "queued", "running", "completed", "failed", "timeout", "cancelled", "node_fail",
+    "out_of_memory", "lost",
+]  # fmt: skip
+ENDED: frozenset[State] = frozenset(
+    {"completed", "failed", "timeout", "cancelled", "node_fail", "out_of_memory", "lost"}
+)
+
+
+class Known(NamedTuple):
+    """A job that was handed to a batch system, and where its files lie."""
+
+    batch_id: str
+    directory: Path
+
+
+class Sight(NamedTuple):
+    """A job's state as the batch system tells it, and its own words for it: TIMEOUT, Exit_status -29."""
+
+    state: State
+    words: str = ""
+
+
+class Scheduler(NamedTuple):
+    """One batch system. All but the first four talk to it; they raise InfrastructureError when it does not answer.
+
+    program: the command that submits.
+    directive: a value as it is written on a line of options at the head of a script.
+    request: what its template prints beyond the plan.
+    command: what submit() runs, as a person would type it; the last argument holds batch ids of jobs to wait for.
+    submit: the batch id of a job just handed over; ConfigError when it is refused.
+    states: of the jobs that it knows, by batch id; one that is not there has been forgotten, or was never known.
+    cancel: asks it to end a job. find: the batch id of a job of that name. queues: of the user's jobs, each job's.
+    is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
+    """
+
+    program: str
+    directive: Callable[[str], Shell]
+    request: Callable[[Plan], dict[str, Any]]
+    command: Callable[[Plan, Sequence[str]], str]
+    submit: Callable[[Plan, Sequence[str]], str]
+    states: Callable[[Sequence[Known]], dict[str, Sight]]
+    cancel: Callable[[str], None]
+    find: Callable[[str], str | None]
+    queues: Callable[[], list[str]]
+    is_queue: bool = True

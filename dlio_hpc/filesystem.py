@@ -1,0 +1,78 @@
+"""What kind of file system a path lies on, by its magic number: names of mounts lie, commands differ; statfs(2)."""
+
+import ctypes
+import os
+from pathlib import Path
+
+from msgspec import Struct
+
+LUSTRE = 0x0BD00BD0
+_KINDS = {
+    LUSTRE: "lustre", 0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E: "btrfs", 0x01021994: "tmpfs", 0x6969: "nfs",
+    0x794C7630: "overlay", 0x65735546: "fuse", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x00C36400: "ceph",
+    0x2FC12FC1: "zfs", 0xFE534D42: "smb", 0x5346414F: "afs", 0x01021997: "9p", 0x42494E4D: "binfmt", 0x9FA0: "proc",
+}  # fmt: skip
+
+
+class FileSystem(Struct, frozen=True):
+    """`source` and `mount`: as /proc/self/mountinfo has them, empty when it does not tell."""
+
+    kind: str
+    mount: str = ""
+    source: str = ""
+
+    @property
+    def is_lustre(self) -> bool:
+        return self.kind == "lustre"
+
+    @property
+    def fsname(self) -> str:
+        """Lustre's own name of the file system: mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
+        return self.source.rpartition(":/")[2].partition("/")[0]
+
+
+def of(path: Path) -> FileSystem:
+    """The file system of `path`, or of the nearest folder above it that exists."""
+    there = existing(path)
+    number = magic(there)
+    mount, source = _mount(there)
+    return FileSystem(_KINDS.get(number, f"0x{number:X}"), mount, source)
+
+
+def existing(path: Path) -> Path:
+    """`path`, or the nearest folder above it that exists."""
+    while not path.exists():
+        path = path.parent
+    return path.resolve()
+
+
+def magic(path: Path) -> int:
+    """f_type of statfs(2), which Python's statvfs leaves out; a long, and the first member, on 64-bit Linux."""
+    buffer = (ctypes.c_long * 64)()
+    if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(path), buffer):
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
+    return buffer[0] & 0xFFFFFFFF
+
+
+def _mount(path: Path) -> tuple[str, str]:
+    """Mount point and source of `path`; proc(5), mountinfo: the longest mount point that leads to it, the last of its
+    name.
+    """
+    best = ("", "")
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return best
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        mount, source = _unescaped(left.split()[4]), _unescaped(right.split()[1])
+        if path.is_relative_to(mount) and len(mount) >= len(best[0]):
+            best = (mount, source)
+    return best
+
+
+def _unescaped(text: str) -> str:
+    """Blanks and backslashes are octal escapes there."""
+    for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, letter)
+    return text

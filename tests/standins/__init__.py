@@ -1,0 +1,1 @@
+"""Batch systems and tools that stand in for those of real machines."""
