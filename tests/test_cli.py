@@ -67,7 +67,10 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
         (("dlio-submit",), "Missing argument 'WORKLOAD'"),
         (("dlio-submit", "absent"), "no workload 'absent'; give a YAML file or one of: candle, climate,"),
         (("dlio-submit", "absent.yaml"), "cannot read absent.yaml"),
-        (("dlio-submit", "demo", "-s", "absent"), "no site 'absent'; give a YAML file or one of: local"),
+        (
+            ("dlio-submit", "demo", "-s", "absent"),
+            "no site 'absent'; give a YAML file or one of: aurora, frontier, local,",
+        ),
         (("dlio-submit", "demo", "--nonsense"), "No such option"),
         (("dlio-submit", "demo", "-N", "0"), "'-N' / '--nodes'"),
         (("dlio-submit", "demo", "-s", "local", "-N", "2"), "--nodes 2: site local has 1 at most"),
@@ -118,7 +121,10 @@ def test_what_is_shipped_is_listed_and_shown(run: Run) -> None:
     assert "format: npz" in run("dlio-hpc", "workloads", "demo").out
     names = {entry["name"]: entry for entry in run("dlio-hpc", "workloads", "--json").json["workloads"]}
     assert names["demo"]["dataset_bytes"] == 2**28
-    assert [entry["name"] for entry in run("dlio-hpc", "sites", "--json").json["sites"]] == ["local"]
+    assert [entry["name"] for entry in run("dlio-hpc", "sites", "--json").json["sites"]] == [
+        "aurora", "frontier", "local", "lumi", "pbs", "perlmutter", "polaris", "slurm", "theta",
+    ]  # fmt: skip
+    assert run("dlio-hpc", "sites", "theta", "--json").json["scheduler"] == "cobalt"
 
 
 def test_every_option_is_an_environment_variable(run: Run, tmp_path: Path) -> None:

@@ -43,15 +43,25 @@ def _shellcheck(script: str) -> None:
     subprocess.run(["bash", "-n"], input=script, text=True, check=True)
 
 
+def _usual(name: str) -> Plan:
+    """A job as a user of that site would ask for it, with nothing of this machine in it."""
+    profile = site.load(name)
+    queue = profile.queues.get(profile.queue or "")
+    nodes = max(queue.fewest_nodes if queue else 1, 1 if name == "local" else 2)
+    request = Request(runs=Path("/runs"), data=Path("/data"), nodes=nodes, account="proj", repeat=2)
+    made = plan.make(workload.load("demo"), profile, request)
+    command = made.site.launcher.command.rpartition("/")[2]
+    launcher = replace(made.site.launcher, command=command)
+    return replace(made, version="0", site=replace(made.site, python="/opt/python/bin/python3", launcher=launcher))
+
+
 @pytest.mark.parametrize("name", shipped.names(shipped.SITES))
 def test_the_script_of_every_site_is_as_recorded(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan, "job_name", lambda workload: f"{workload}-20260101-120000-abcdef")
     monkeypatch.setattr(jobscript, "_python_path", lambda: None)
-    made = plan.make(workload.load("demo"), site.load(name), Request(runs=Path("/runs"), data=Path("/data"), repeat=2))
-    launcher = replace(made.site.launcher, command="/opt/mpi/bin/mpiexec")
-    made = replace(made, version="0", site=replace(made.site, python="/opt/python/bin/python3", launcher=launcher))
+    made = _usual(name)
     script = jobscript.render(made)
     _shellcheck(script)
     golden = _GOLDEN / f"{name}-demo.sh"

@@ -101,7 +101,7 @@ def test_a_site_profile_is_strict(tmp_path: Path) -> None:
     profile = shipped.find(shipped.SITES, "local").read_text()
     path = tmp_path / "mine.yaml"
     for old, new, message in (
-        ("kind: mpiexec ", "kind: mpirun ", "launcher.kind: found 'mpirun'; use one of: mpiexec"),
+        ("kind: mpiexec ", "kind: mpirun ", "launcher.kind: found 'mpirun'; use one of: mpiexec, hydra"),
         ("ranks_per_node: 4", "ranks_per_node: 0", "ranks_per_node: expected `int` >= 1, found 0"),
         ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: expected a time limit"),
         ("environment: {}", "environment: {'a b': 1}", "environment"),
@@ -113,7 +113,7 @@ def test_a_site_profile_is_strict(tmp_path: Path) -> None:
         with pytest.raises(ConfigError) as caught:
             site.load(str(path))
         assert message in str(caught.value)
-    with pytest.raises(ConfigError, match="no site 'nowhere'; give a YAML file or one of: local"):
+    with pytest.raises(ConfigError, match="no site 'nowhere'; give a YAML file or one of: aurora, frontier, local"):
         site.load("nowhere")
 
 

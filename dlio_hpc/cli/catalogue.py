@@ -7,15 +7,26 @@ import click
 from dlio_hpc import document, shipped, site, units, workload
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import ConfigError
 
 
-@click.command(context_settings=SETTINGS)
-@click.argument("name", required=False, metavar="[NAME|FILE]")
+class _Sites(click.Group):
+    """sites NAME shows a profile, whatever its name or path."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        known = super().get_command(ctx, cmd_name)
+        return known or click.Command(cmd_name, params=[_JSON], callback=lambda as_json: _show_site(cmd_name, as_json))
+
+
+_JSON = click.Option(["--json", "as_json"], is_flag=True, help="One JSON document on stdout.")
+
+
+@click.group(cls=_Sites, invoke_without_command=True, context_settings=SETTINGS, subcommand_metavar="[NAME|FILE|new]")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def sites(name: str | None, as_json: bool) -> None:
-    """List the site profiles, or show one as it is written."""
-    if name is not None:
-        _show(site.load(name), shipped.find(shipped.SITES, name), as_json)
+@click.pass_context
+def sites(context: click.Context, as_json: bool) -> None:
+    """List the site profiles, show one as it is written (NAME or FILE), or write one for this machine (new)."""
+    if context.invoked_subcommand is not None:
         return
     profiles = [site.load(known) for known in shipped.names(shipped.SITES)]
     if as_json:
@@ -27,6 +38,30 @@ def sites(name: str | None, as_json: bool) -> None:
         mark = "*" if profile.name == here else " "
         click.echo(f"{mark} {profile.name:12} {profile.scheduler:8} {profile.description}")
     click.echo("* used here without --site")
+
+
+@sites.command()
+@click.argument("name")
+@click.option("--to", type=click.Path(path_type=Path), metavar="FILE", help="Default: NAME.yaml here. -: stdout.")
+def new(name: str, to: Path | None) -> None:
+    """Write a commented profile NAME from what this machine tells: scheduler, queues, launcher, MPI, file systems."""
+    from dlio_hpc.batch import detect
+
+    text = detect.profile(name)
+    if str(to) == "-":
+        click.echo(text, nl=False)
+        return
+    target = to or Path(f"{name}.yaml")
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError(f"{target} is there already; give another name, or another file with --to") from None
+    click.echo(f"{target}: look through it, then: dlio-hpc check -s ./{target} -d DIR")
+
+
+def _show_site(name: str, as_json: bool) -> None:
+    _show(site.load(name), shipped.find(shipped.SITES, name), as_json)
 
 
 @click.command(context_settings=SETTINGS)

@@ -92,8 +92,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     )
     write(folder / rundir.RESULT, result)
     if summary is not None and summary.steps < summary.steps_planned:
-        with (directory / rundir.STOP).open("a") as file:  # job.sh looks for it
-            file.write(f"{name}: {summary.steps} of {summary.steps_planned} steps\n")
+        with (directory / rundir.STOP).open("a") as stopped:  # job.sh looks for it
+            stopped.write(f"{name}: {summary.steps} of {summary.steps_planned} steps\n")
     if faults:
         raise InvalidRun("; ".join(faults))
 

@@ -14,7 +14,7 @@ _LOOK_S = 1.0
 
 
 class Stop:
-    """Rank 0 looks for the file once a second, between steps; the others hear of it in the step's barrier."""
+    """Rank 0 looks for the file once a second at most; all hear of it in the step's barrier."""
 
     def __init__(self, comm: "Intracomm", directory: Path) -> None:
         from mpi4py import MPI
@@ -25,14 +25,14 @@ class Stop:
         self._vote, self._verdict = bytearray(1), bytearray(1)
         self._reduction = ([self._vote, MPI.BYTE], [self._verdict, MPI.BYTE], MPI.BOR)
 
-    def look(self) -> None:
-        """Outside of everything that is timed."""
+    def _look(self) -> None:
         if clock.now() >= self._next:
             self._vote[0] = self._path.exists()
             self._next = clock.now() + _LOOK_S
 
     def barrier(self) -> bool:
         """As clock.barrier(), at its cost; True on all ranks when they are to stop here."""
+        self._look()
         if self._comm.size == 1:
             return bool(self._vote[0])
         clock.wait(self._comm.Iallreduce(*self._reduction))
@@ -40,6 +40,6 @@ class Stop:
 
     def check(self, what: str) -> None:
         """Incomplete on rank 0 when there is no time left for `what`, which ends all ranks."""
-        self.look()
+        self._look()
         if self._vote[0]:
             raise Incomplete(f"the time limit is near, {what}")

@@ -108,7 +108,6 @@ class _Loop(NamedTuple):
             self.record.step(epoch, row, batch)
             if stopped:
                 return True
-            self.stop.look()
             self.save(epoch, number)
         next(batches, None)  # the epoch's files are closed
         return False

@@ -5,23 +5,37 @@
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
+rm -f exit_status stop runs/*/result.json runs/*/error.json layout/*.yaml
 # exit_status tells how the job ended, also when the batch system has forgotten it.
-rm -f exit_status runs/*/result.json runs/*/error.json
 trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"' EXIT
-# Whoever ends the job sends TERM: at the time limit that is 124, as timeout(1) has it, before it 143 (cancelled).
+# USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
+trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
+# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
 SECONDS=0
-trap 'exit $(( SECONDS >= 3599 ? 124 : 143 ))' TERM
+launched=
+trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
+  exit $(( SECONDS >= 3599 ? 124 : 143 ))' TERM INT HUP
+
+# A run in the background, so that signals are heard while it goes on.
+run() {
+  [ ! -e "$job/stop" ] || exit 124
+  echo "== $1"
+  "${@:2}" < /dev/null &
+  launched=$!
+  while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
+  launched=
+  [ "$code" != 7 ] || exit 124
+  return "$code"
+}
 
 cd "$job" || exit 6
 status=0
 
-echo '== 00-generate'
-/opt/mpi/bin/mpiexec -n 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
+run 00-generate mpiexec -n 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
+run 01-measure-1 mpiexec -n 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 02-measure-2 mpiexec -n 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 
-echo '== 01-measure-1'
-/opt/mpi/bin/mpiexec -n 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
-
-echo '== 02-measure-2'
-/opt/mpi/bin/mpiexec -n 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
-
+grep -qs "steps" stop && exit 124
 exit "$status"

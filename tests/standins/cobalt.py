@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     NextState = Callable[["Book", "Content", str], "Job | None"]
+    Settled = Callable[["Job"], bool]
 
 Job = dict[str, Any]
 Jobs = dict[str, Job]
@@ -275,16 +276,16 @@ def watch(child: subprocess.Popen[bytes], verdict: Callable[[], str | None], ses
     return reason
 
 
-def wait_for_turn(book: Book, name: str, next_state: NextState, last: set[str]) -> Job | None:
-    """Change the job as `next_state` says until its state is one of `last`; None when it was deleted, after an hour."""
+def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled) -> Job | None:
+    """Change the job as `next_state` says until it is settled; None when it was deleted, or waits too long."""
     seen: tuple[int, int] | None = None
-    patience = time.monotonic() + 3600
+    patience = time.monotonic() + 1800
     while time.monotonic() < patience:
         stamp = book.stamp()
         if stamp != seen:
             content = book.read()
             job: Job | None = content["jobs"].get(name)
-            if job is None or job["state"] in last:
+            if job is None or settled(job):
                 return job
             if next_state(book, content, name):
                 _step(book, name, next_state)
@@ -724,7 +725,7 @@ def _log(spec: Job, *lines: str) -> None:
 
 
 def _supervise(book: Book, number: int) -> None:
-    job = wait_for_turn(book, str(number), _next_state, {"running", "dep_fail"})
+    job = wait_for_turn(book, str(number), _next_state, _settled)
     if job is not None and job["state"] == "running":
         status, reason = _run(book, job)
         with book.change() as content:
@@ -732,11 +733,13 @@ def _supervise(book: Book, number: int) -> None:
             content["ended"][str(number)] = {"exit_status": status, "reason": reason}
 
 
+def _settled(job: Job) -> bool:
+    return job["state"] in {"running", "dep_fail"}
+
+
 def _next_state(book: Book, content: Content, number: str) -> Job | None:
     """What is to change in a job that has not started, if anything."""
     job: Job = content["jobs"][number]
-    if job["state"] in {"running", "dep_fail"}:
-        return None
     if job["state"] == "dep_hold":
         return _after_dependencies(content, job)
     if time.time() < job["submittime"] + book.policy["wait"]:

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from tests.standins.cobalt import (
     Book,
@@ -29,6 +29,7 @@ from tests.standins.cobalt import (
 )
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
@@ -41,9 +42,10 @@ QUEUES: dict[str, dict[str, Any]] = {
     "small": {"walltime": 600, "nodect": 2},
 }
 
-# second: real seconds that a second of wall time takes. grace: seconds from TERM to KILL. wait: seconds that a job stays
+# second: real seconds that a second of wall time takes. grace: seconds from TERM to KILL. wait: seconds a job is
 # queued at least. copy: seconds that spooled output takes to arrive. require: any of account, filesystems, keep.
-# filesystems: name -> whether it is up. resources: what the site added to PBS's own. home: HOME of jobs; None: the user's.
+# filesystems: name -> whether it is up. resources: what the site added to PBS's own. home: HOME of jobs, None for the
+# user's.
 POLICY: dict[str, Any] = {
     "second": 1.0,
     "grace": 10.0,
@@ -59,10 +61,10 @@ POLICY: dict[str, Any] = {
     "resources": ["filesystems", "system"],
 }
 
-_RESOURCES = set(
-    "arch cput file host mem mpiprocs ncpus ngpus nice nodect nodes ompthreads pcput place pmem pvmem select software "
-    "vmem vnode walltime".split(" ")
-)
+_RESOURCES = {
+    *("arch", "cput", "file", "host", "mem", "mpiprocs", "ncpus", "ngpus", "nice", "nodect", "nodes", "ompthreads"),
+    *("pcput", "place", "pmem", "pvmem", "select", "software", "vmem", "vnode", "walltime"),
+}
 _COUNTS = {"ncpus", "ngpus", "mpiprocs", "ompthreads", "nodect"}
 _TIMES = {"walltime", "cput", "pcput"}
 _GETOPT = "a:A:c:C:e:fhIj:J:k:l:m:M:N:o:p:q:r:R:S:u:v:VW:XzP:"
@@ -157,9 +159,9 @@ class _Request:
 
 
 def _equals(text: str, flag: str) -> dict[str, str]:
-    """name=value,name=value; commas within quotes do not count."""
+    """name=value,name=value; commas within quotes do not count, and for -W those that no name= follows."""
     found = {}
-    for part in _commas(text):
+    for part in _commas(text) if flag == "l" else re.split(r",(?=\s*\w+=)", text):
         name, equals, value = part.strip().partition("=")
         if not (name and equals and value):
             raise _illegal(flag)
@@ -308,11 +310,10 @@ def _make(book: Book, request: _Request, source: str) -> Job:
     return job
 
 
-_ATTRIBUTES = set(
-    "block group_list interactive release_nodes_on_stageout run_count sandbox stagein stageout tolerate_node_failures".split(
-        " "
-    )
-)
+_ATTRIBUTES = {
+    *("block", "group_list", "interactive", "release_nodes_on_stageout", "run_count", "sandbox", "stagein", "stageout"),
+    "tolerate_node_failures",
+}
 
 
 def _same(path: str | None) -> bool:
@@ -399,10 +400,10 @@ def _admit(book: Book, queue: str, options: dict[str, str], resources: dict[str,
     if over or resources["nodect"] > limits.get("nodect", resources["nodect"]):
         raise Refused("qsub: Job violates queue and/or server resource limits", 188)
     if limits.get("enabled", "True") != "True":
-        raise Refused("qsub: Queue is not enabled", 15035 % 256)
+        raise Refused("qsub: Queue is not enabled", 173)
 
 
-_HOOK = 15165 % 256  # PBSE_HOOK_REJECT; the site's own code was not seen
+_HOOK = 15136 % 256  # PBSE_HOOKERROR (pbs_error.h)
 
 
 def _depend(text: str) -> list[list[Any]]:
@@ -491,9 +492,13 @@ def _block(book: Book, key: str) -> int:
 
 
 def _supervise(book: Book, key: str) -> None:
-    job = wait_for_turn(book, key, _next_state, {"R", "F"})
+    job = wait_for_turn(book, key, _next_state, _settled)
     if job is not None and job["state"] == "R":
         _run(book, job)
+
+
+def _settled(job: Job) -> bool:
+    return job["state"] in {"R", "F"} or job["held"] or (job["comment"] or "").startswith("Can Never Run")
 
 
 def _next_state(book: Book, content: Content, key: str) -> Job | None:
@@ -506,7 +511,7 @@ def _next_state(book: Book, content: Content, key: str) -> Job | None:
     if job["substate"] != _QUEUED or time.time() < job["submittime"] + book.policy["wait"]:
         return None
     if never := _never(book, job):
-        return None if job["comment"] == never else {"comment": never}
+        return {"comment": never}
     hosts = _allocate(book, content["jobs"], job)
     if hosts is None:
         return None
@@ -580,20 +585,26 @@ def _vnodes(job: Job, hosts: list[str]) -> str:
 
 
 def _run(book: Book, job: Job) -> None:
-    import subprocess
-
     streams = _streams(book, job)
     if any(not os.path.isdir(os.path.dirname(path)) for path, direct in streams.values() if direct):
         _set(book, job, {"state": "H", "substate": _HELD, "exec": None, "comment": _TOO_MANY})
         return
+    with open(_spool(book, job, streams, "o"), "ab") as out, open(_spool(book, job, streams, "e"), "ab") as err:
+        child = _start(book, job, out, err)
+        _set(book, job, {"session_id": child.pid})
+        reason = watch(child, _verdict(book, job, out.fileno()), book.policy["grace"])
+    status = child.returncode if child.returncode >= 0 else 256 - child.returncode
+    _finish(book, job, status, reason, streams)
+
+
+def _start(book: Book, job: Job, out: IO[bytes], err: IO[bytes]) -> subprocess.Popen[bytes]:
+    """The script by a login shell in the home directory."""
+    import subprocess
+
     environment = _environment(book, job)
-    out = open(_spool(book, job, streams, "o"), "ab")  # noqa: SIM115
-    err = open(_spool(book, job, streams, "e"), "ab") if "e" in streams else out  # noqa: SIM115
-    if job["options"]["j"] == "eo":
-        out, err = err, err
     path = job["variables"].get("PATH") or f"/usr/local/bin:/usr/bin:/bin:{book.policy['folder']}"
     shell = job["options"]["S"] or "/bin/bash"
-    child = subprocess.Popen(
+    return subprocess.Popen(
         ["-" + os.path.basename(shell), "-c", f"export PATH='{path}'; exec '{job['script']}'"],
         executable=shell,
         env=environment,
@@ -604,10 +615,6 @@ def _run(book: Book, job: Job) -> None:
         start_new_session=True,
         umask=int(job["umask"] or "22", 8),
     )
-    _set(book, job, {"session_id": child.pid})
-    reason = watch(child, _verdict(book, job, out.fileno()), book.policy["grace"])
-    status = child.returncode if child.returncode >= 0 else 256 - child.returncode
-    _finish(book, job, status, reason, streams)
 
 
 _TOO_MANY = "job held, too many failed attempts to run"
@@ -624,7 +631,7 @@ def _end_array(jobs: Jobs, key: str) -> None:
     number, bracket, _ = key.partition("[")
     if bracket:
         subjobs = [job for name, job in jobs.items() if name.startswith(f"{number}[") and job["index"] is not None]
-        if all(job["state"] == "F" for job in subjobs):
+        if f"{number}[]" in jobs and all(job["state"] == "F" for job in subjobs):
             failed = any(job.get("exit") != 0 for job in subjobs)
             end = {"state": "F", "substate": _FAILED if failed else _FINISHED, "exit": int(failed)}
             jobs[f"{number}[]"] |= end | {"ended": time.time()}
@@ -632,6 +639,8 @@ def _end_array(jobs: Jobs, key: str) -> None:
 
 def _finish(book: Book, job: Job, status: int, reason: str | None, streams: dict[str, tuple[str, bool]]) -> None:
     """svr_jobfunc.c, update_job_finish_comment. A job that qdel ended has status 0, one over its time -29."""
+    import shutil
+
     substate, words = (_FINISHED, "finished") if status == 0 else (_FAILED, "failed")
     if reason == "walltime":
         status, substate, words = _OVER_WALLTIME, _FAILED, "exceeded resource walltime"
@@ -639,6 +648,7 @@ def _finish(book: Book, job: Job, status: int, reason: str | None, streams: dict
         status, substate, words = 0, _TERMINATED, f"terminated by {_user()}@{SERVER}"
     _set(book, job, {"state": "E", "substate": _EXITING, "exit": status, "ended": time.time()})
     _deliver(book, job, streams)
+    shutil.rmtree(_scratch(book, job), ignore_errors=True)
     comment = f"{job['comment']} and {words}"
     _set(book, job, {"state": "F", "substate": substate, "comment": comment})
 
@@ -666,9 +676,8 @@ def _final(job: Job, letter: str) -> str:
     given = job["options"][letter]
     if given is None:
         return os.path.join(job["workdir"], _default_name(job, letter))
-    path = os.path.join(job["workdir"], given.partition(":")[2] if re.match(r"[\w.-]+:", given) else given)
-    index = "" if job["index"] is None else str(job["index"])
-    path = path.replace("^array_index^", index)
+    path: str = os.path.join(job["workdir"], given.partition(":")[2] if re.match(r"[\w.-]+:", given) else given)
+    path = path.replace("^array_index^", "" if job["index"] is None else str(job["index"]))
     if given.endswith("/") or os.path.isdir(path):
         return os.path.join(path, f"{job['key']}.{SERVER}.{'OU' if letter == 'o' else 'ER'}")
     return path
@@ -704,18 +713,21 @@ def _home(book: Book) -> str:
     return str(book.policy["home"] or pwd.getpwuid(os.getuid()).pw_dir)
 
 
+def _scratch(book: Book, job: Job) -> str:
+    return os.path.join(book.state, "tmp", f"pbs.{job['key']}.{SERVER}")
+
+
 def _environment(book: Book, job: Job) -> dict[str, str]:
     key, home = job["key"], _home(book)
-    files = {name: os.path.join(book.state, name) for name in ("aux", "tmp")}
-    scratch = os.path.join(files["tmp"], f"pbs.{key}.{SERVER}")
-    for folder in (files["aux"], scratch):
+    aux, scratch = os.path.join(book.state, "aux"), _scratch(book, job)
+    for folder in (aux, scratch):
         os.makedirs(folder, exist_ok=True)
-    nodefile = os.path.join(files["aux"], f"{key}.{SERVER}")
+    nodefile = os.path.join(aux, f"{key}.{SERVER}")
     with open(nodefile, "w", encoding="utf-8") as file:
-        for host, chunk in zip(job["exec"], job["chunks"], strict=True):
-            file.write(f"{host}\n" * chunk.get("mpiprocs", 1))
+        chunks = zip(job["exec"], job["chunks"], strict=True)
+        file.writelines(f"{host}\n" * chunk.get("mpiprocs", 1) for host, chunk in chunks)
     first = job["chunks"][0]
-    found = job["variables"] | {
+    found: dict[str, str] = job["variables"] | {
         "HOME": home,
         "LOGNAME": job["owner"],
         "USER": job["owner"],
@@ -744,7 +756,8 @@ def _environment(book: Book, job: Job) -> dict[str, str]:
 
 def _verdict(book: Book, job: Job, output: int) -> Callable[[], str | None]:
     limit = _seconds(job["resources"]["walltime"]) if "walltime" in job["resources"] else None
-    second, seen = book.policy["second"], []
+    second = book.policy["second"]
+    seen: list[tuple[int, int]] = []
 
     def verdict() -> str | None:
         used = (time.time() - job["stime"]) / second
@@ -800,7 +813,9 @@ def _delete(book: Book, jobs: Jobs, name: str, history: bool) -> int:
     family = [one for one in jobs if one == key or (key.endswith("[]") and one.startswith(f"{number}["))]
     for one in family:
         _end(jobs[one])
-        if history and jobs[one]["state"] == "F":
+    _end_array(jobs, key)
+    for one in family if history else []:
+        if jobs[one]["state"] == "F":
             del jobs[one]
     return 0
 
@@ -848,7 +863,7 @@ def _selected(job: Job, given: dict[str, str], queue: str) -> bool:
     if (finished and not given.keys() & {"x", "H"}) or ("H" in given and not finished):
         return False
     states = given.get("s", "").rpartition(".")[2]
-    users = {name.partition("@")[0] for name in given.get("u", job["owner"]).split(",")}
+    users = {name.partition("@")[0] for name in str(given.get("u", job["owner"])).split(",")}
     options = job["options"]
     return (
         given.get("N", job["Job_Name"]) == job["Job_Name"]

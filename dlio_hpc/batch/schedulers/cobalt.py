@@ -8,11 +8,12 @@ from typing import Any
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
 from dlio_hpc.batch.shell import Shell
-from dlio_hpc.command import unexplained
+from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
 
 LOG = "job.cobaltlog"
+_QUEUE_COLUMNS = 11
 _STATES: dict[str, State] = {
     "queued": "queued", "user_hold": "queued", "admin_hold": "queued", "dep_hold": "queued", "maxrun_hold": "queued",
     "preempted": "queued", "done": "running",
@@ -35,11 +36,10 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
     """--attrs may be given once only; its values are joined with colons."""
     attrs = []
     for option in options:
-        name, _, value = option.replace("=", " ", 1).partition(" ") if option.startswith("--attrs") else ("", "", "")
         if any(letter in option for letter in "\"'#\\"):
             raise ConfigError(f"{option!r}: Cobalt splits at blanks and knows no quotes, escapes or comments")
-        if name == "--attrs":
-            attrs.append(value.strip())
+        if match := re.fullmatch(r"--attrs[ =]+(\S+)", option):
+            attrs.append(match[1])
         else:
             yield option
     if attrs:
@@ -97,14 +97,27 @@ def _logged(directory: Path) -> Sight | None:
     return None
 
 
+def queue_rows() -> list[list[str]]:
+    """Name, Users, Groups, MinTime, MaxTime, MaxRunning, MaxQueued, MaxUserNodes, MaxNodeHours, TotalNodes, State of
+    every queue; with -Q qstat takes no other header.
+    """
+    answer = common.ask("qstat", "-Q")
+    if answer.code:
+        raise unexplained("qstat", answer)
+    return [row for row in _below_rule(answer) if len(row) == _QUEUE_COLUMNS]
+
+
+def _below_rule(answer: Answer) -> list[list[str]]:
+    rules = [number for number, line in enumerate(answer.lines) if line.startswith("===")]
+    return [line.split() for line in answer.lines[rules[0] + 1 :]] if rules else []
+
+
 def _table(columns: list[str], arguments: list[str]) -> list[list[str]]:
     """Qstat's rows below its rule; it says nothing at all, with code 1, when it knows none of the jobs."""
     answer = common.ask("qstat", "--header", ":".join(columns), *arguments)
     if answer.code and (answer.out or answer.err):
         raise unexplained("qstat", answer)
-    below = [number for number, line in enumerate(answer.lines) if line.startswith("===")]
-    rows = [line.split() for line in answer.lines[below[0] + 1 :]] if below else []
-    return [row for row in rows if len(row) == len(columns)]
+    return [row for row in _below_rule(answer) if len(row) == len(columns)]
 
 
 def _cancel(batch_id: str) -> None:
@@ -121,4 +134,14 @@ def _queues() -> list[str]:
     return [queue for _, queue in _table(["JobID", "Queue"], ["-u", common.user()])]
 
 
-COBALT = Scheduler("qsub", _directive, _request, _command, _submit, _states, _cancel, _find, _queues)
+def _probe(plan: Plan, _script: Path) -> str:
+    """The queue as Cobalt has it; accounts are looked at when a job is submitted."""
+    states = {row[0]: row[-1] for row in queue_rows()}
+    if plan.queue is not None and states.get(plan.queue) != "running":
+        raise ConfigError(
+            f"queue {plan.queue} is {states.get(plan.queue, 'not there')}; there are: {', '.join(states)}"
+        )
+    return f"queue {plan.queue or 'default'} is running; accounts are checked at submission only"
+
+
+COBALT = Scheduler("qsub", _directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)

@@ -3,13 +3,15 @@
 import json
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
 from dlio_hpc.batch.shell import Shell
-from dlio_hpc.command import unexplained
+from dlio_hpc.command import Answer, unexplained
+from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
 
 _LIVE: dict[str, State] = {
@@ -69,13 +71,16 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
     answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
     if answer.code and "Unknown Job" not in answer.err:
         raise unexplained("qstat", answer)
-    if not answer.out:
-        return {}
+    jobs: dict[str, Any] = _document(answer).get("Jobs", {}) if answer.out else {}
+    return jobs
+
+
+def _document(answer: Answer) -> dict[str, Any]:
     try:
-        jobs: dict[str, Any] = json.loads(answer.out, strict=False).get("Jobs", {})
+        document: dict[str, Any] = json.loads(answer.out, strict=False)
     except ValueError:
         raise unexplained("qstat", answer._replace(err=f"no JSON: {answer.out[:80]}")) from None
-    return jobs
+    return document
 
 
 def _sight(job: dict[str, Any]) -> Sight:
@@ -117,4 +122,20 @@ def _queues() -> list[str]:
     return [str(job.get("queue", "")) for job in _jobs("", answer.lines).values()] if answer.lines else []
 
 
-PBS = Scheduler("qsub", _directive, _request, _command, _submit, _states, _cancel, _find, _queues)
+def _probe(plan: Plan, _script: Path) -> str:
+    """The queue as PBS has it; accounts are looked at when a job is submitted."""
+    answer = common.ask("qstat", "-Q", "-f", "-F", "json", *filter(None, [plan.queue]))
+    if answer.code and "Unknown" in answer.err:
+        raise ConfigError(f"there is no queue {plan.queue}: {answer.words}")
+    if answer.code:
+        raise unexplained("qstat", answer)
+    queues = _document(answer).get("Queue", {})
+    if plan.queue is None:
+        return f"queues: {', '.join(queues)}; accounts are checked at submission only"
+    for key in ("enabled", "started"):
+        if str(queues[plan.queue].get(key)) != "True":
+            raise ConfigError(f"queue {plan.queue} is not {key}: jobs would wait, or be refused")
+    return f"queue {plan.queue} is enabled and started; accounts are checked at submission only"
+
+
+PBS = Scheduler("qsub", _directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)

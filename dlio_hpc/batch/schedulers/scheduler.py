@@ -40,6 +40,7 @@ class Scheduler(NamedTuple):
     submit: the batch id of a job just handed over; ConfigError when it is refused.
     states: of the jobs that it knows, by batch id; one that is not there has been forgotten, or was never known.
     cancel: asks it to end a job. find: the batch id of a job of that name. queues: of the user's jobs, each job's.
+    probe: whether it would take this plan with this script, without submitting: words for a person, ConfigError if not.
     is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
     """
 
@@ -52,4 +53,5 @@ class Scheduler(NamedTuple):
     cancel: Callable[[str], None]
     find: Callable[[str], str | None]
     queues: Callable[[], list[str]]
+    probe: Callable[[Plan, Path], str]
     is_queue: bool = True

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from dlio_hpc import units
@@ -9,6 +10,7 @@ from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
 from dlio_hpc.batch.shell import quote
 from dlio_hpc.command import unexplained
+from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
 
 # Slurm's words for what is neither waiting nor over are many; these are the others.
@@ -106,4 +108,12 @@ def _queues() -> list[str]:
     return answer.lines
 
 
-SLURM = Scheduler("sbatch", quote, _request, _command, _submit, _states, _cancel, _find, _queues)
+def _probe(_plan: Plan, script: Path) -> str:
+    """Partition, account, limits and every option, as the controller sees them; its answer comes on stderr."""
+    answer = common.ask("sbatch", "--test-only", str(script))
+    if answer.code:
+        raise ConfigError(f"sbatch --test-only: {answer.words}")
+    return answer.words.removeprefix("sbatch: ")
+
+
+SLURM = Scheduler("sbatch", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)

@@ -1,0 +1,216 @@
+"""What this machine is, as far as a login node can tell: the start of a site profile."""
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+
+from dlio_hpc import __version__, command, shipped, units
+from dlio_hpc.batch.schedulers.cobalt import queue_rows
+from dlio_hpc.command import Answer, Unanswered
+from dlio_hpc.errors import ConfigError
+
+_SHARED = {"lustre", "gpfs", "beegfs", "ceph", "nfs", "nfs4", "wekafs", "panfs", "fuse.daos", "cvmfs"}
+_PATIENCE_S = 20
+
+
+class QueueFound(NamedTuple):
+    """`walltime`: as a profile writes it."""
+
+    name: str
+    nodes: int | None
+    walltime: str
+
+
+class Batch(NamedTuple):
+    """The batch system: `version` in its own words. `queue`: the default one. cpus: of a node."""
+
+    scheduler: str
+    version: str
+    queue: str | None
+    queues: list[QueueFound]
+    cpus: int | None
+
+
+class Launch(NamedTuple):
+    """The launcher, and why it. mpi: srun's."""
+
+    kind: str
+    command: str
+    mpi: str | None
+    mpis: str
+    why: str
+
+
+def profile(name: str) -> str:
+    """A commented site profile for this machine; ConfigError when `name` is none."""
+    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
+        raise ConfigError(f"{name!r} is no name for a site; use letters, digits, - and _")
+    found, library = batch(), mpi_library()
+    launch = launcher(found.scheduler, library)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(shipped.root() / "templates"), undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["yaml"] = json.dumps
+    return environment.get_template("site.yaml.j2").render(
+        name=name,
+        version=__version__,
+        host=os.uname().nodename,
+        date=units.utc_now()[:10],
+        description=f"{found.version}, {launch.kind}",
+        facts=[f"Batch system: {found.version}.", f"Launcher: {launch.why}.", f"MPI of {sys.executable}: {library}."],
+        scheduler=found.scheduler,
+        launcher=launch.kind,
+        command=launch.command,
+        mpi=launch.mpi,
+        mpis=launch.mpis,
+        cpus=found.cpus,
+        queue=found.queue,
+        queues=found.queues,
+        most_nodes=1 if found.scheduler == "local" else None,
+        job_options={"slurm": ["--exclusive"], "pbs": ["-l place=scatter", "-k doe"]}.get(found.scheduler, []),
+        places=places(),
+        darshan=darshan(),
+    )
+
+
+def _ask(*words: str) -> Answer | None:
+    """None where the command is not here or does not answer."""
+    try:
+        return command.ask(*words, patience_s=_PATIENCE_S)
+    except Unanswered:
+        return None
+
+
+def batch() -> Batch:
+    """PBS and Cobalt share the names of their commands: what qsub --version says decides."""
+    slurm = _ask("sbatch", "--version")
+    if slurm is not None and slurm.out.startswith("slurm"):
+        return _slurm(slurm.out)
+    qsub = _ask("qsub", "--version")
+    said = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()
+    if match := re.search(r"pbs_version = (\S+)", said):
+        return _pbs(match[1])
+    if "Cobalt" in said:
+        return _cobalt(said)
+    if qsub is not None:
+        raise ConfigError(f"qsub is here, but of a batch system that is not known: {said[:200]!r}")
+    return Batch("local", "no batch system", None, [], os.cpu_count())
+
+
+def _slurm(version: str) -> Batch:
+    """Partitions that are up; sinfo(1) marks the default one with *."""
+    answer = _ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a")
+    rows = [line.split("|") for line in answer.lines] if answer is not None and not answer.code else []
+    usable = [row for row in rows if len(row) == 5 and row[4] == "up"]
+    queues = [QueueFound(row[0].rstrip("*"), int(row[1]), _slurm_limit(row[3])) for row in usable]
+    default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
+    cpus = next((int(row[2].rstrip("+")) for row in usable if row[0].rstrip("*") == default), None)
+    return Batch("slurm", version, default, list({queue.name: queue for queue in queues}.values()), cpus)
+
+
+def _slurm_limit(text: str) -> str:
+    """From D-HH:MM:SS, HH:MM:SS, MM:SS or infinite to a profile's {1: H:MM:SS}."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if match is None:
+        return "{}"
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return f"{{1: {units.format_walltime(((days * 24 + hours) * 60 + minutes) * 60 + seconds)}}}"
+
+
+def _pbs(version: str) -> Batch:
+    answer = _ask("qstat", "-Q", "-f", "-F", "json")
+    try:
+        known = json.loads(answer.out, strict=False)["Queue"] if answer is not None else {}
+    except (ValueError, KeyError):
+        known = {}
+    queues = [_pbs_queue(name, facts) for name, facts in known.items() if str(facts.get("enabled")) == "True"]
+    return Batch("pbs", f"PBS {version}", None, queues, None)
+
+
+def _pbs_queue(name: str, facts: dict[str, Any]) -> QueueFound:
+    most = facts.get("resources_max", {})
+    nodes = str(most.get("nodect", ""))
+    limit = re.fullmatch(r"(\d+):(\d\d):(\d\d)", str(most.get("walltime", "")))
+    walltime = f"{{1: {int(limit[1])}:{limit[2]}:{limit[3]}}}" if limit else "{}"
+    return QueueFound(name, int(nodes) if nodes.isdigit() else None, walltime)
+
+
+def _cobalt(version: str) -> Batch:
+    try:
+        rows = queue_rows()
+    except Unanswered:
+        rows = []
+    queues = [
+        QueueFound(row[0], None, f"{{1: {row[4]}}}" if re.fullmatch(r"\d+:\d\d:\d\d", row[4]) else "{}")
+        for row in rows
+        if row[-1] == "running"
+    ]
+    return Batch("cobalt", version.splitlines()[0], None, queues, None)
+
+
+def mpi_library() -> str:
+    """First line of what the interpreter's MPI says of itself."""
+    program = "from mpi4py import MPI; print(MPI.Get_library_version())"
+    answer = _ask(sys.executable, "-c", program)
+    if answer is None or answer.code or not answer.out:
+        return "mpi4py does not load"
+    return " ".join(answer.lines[0].strip("\0").split())
+
+
+def launcher(scheduler: str, library: str) -> Launch:
+    """Srun on Slurm, aprun with Cobalt, else the mpiexec on PATH by what it says of itself."""
+    if scheduler == "slurm":
+        return _srun(library)
+    if scheduler == "cobalt":
+        return Launch("aprun", "aprun", None, "", "aprun, as Cobalt's machines have it")
+    for name in (Path(sys.executable).with_name("mpiexec"), Path("mpiexec")):
+        answer = _ask(str(name), "--version")
+        if answer is not None and (kind := _mpiexec(answer.out + answer.err)):
+            single = scheduler == "local"
+            return Launch("mpiexec" if single else kind, name.name, None, "", f"{name} is {kind}'s")
+    return Launch("mpiexec" if scheduler == "local" else "hydra", "mpiexec", None, "", "no mpiexec was found")
+
+
+def _mpiexec(said: str) -> str | None:
+    for words, kind in (("HYDRA", "hydra"), ("Intel(R) MPI", "hydra"), ("Open MPI", "openmpi"), ("OpenRTE", "openmpi"),
+                        ("PALS", "pals"), ("pals", "pals")):  # fmt: skip
+        if words in said:
+            return kind
+    return None
+
+
+def _srun(library: str) -> Launch:
+    """The process manager that belongs to the MPI library; Cray's finds its own."""
+    answer = _ask("srun", "--mpi=list")
+    there = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
+    wanted = "pmix" if "Open MPI" in library else "pmi2" if "MPICH" in library and "CRAY" not in library else None
+    mpi = wanted if wanted in there else None
+    return Launch("srun", "srun", mpi, ", ".join(there) or "unknown, see srun --mpi=list", "srun")
+
+
+def places() -> list[str]:
+    """Shared file systems that are mounted here."""
+    try:
+        lines = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    rows = [line.split() for line in lines]
+    return [f"{row[1]}: {row[2]} from {row[0]}" for row in rows if len(row) > 2 and row[2] in _SHARED]
+
+
+def darshan() -> str:
+    """Where libdarshan.so is, by the variables of its modules and its own tool."""
+    folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
+    if tool := shutil.which("darshan-config"):
+        folders.append(Path(tool).resolve().parents[1])
+    for folder in folders:
+        if (library := folder / "lib" / "libdarshan.so").is_file():
+            return f"Darshan is here: [{library}]"
+    return "no libdarshan.so was found: name yours"

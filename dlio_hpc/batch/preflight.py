@@ -1,0 +1,271 @@
+"""What would go wrong, looked for from the login node before a job waits for it: one finding a line."""
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from msgspec.structs import replace
+
+from dlio_hpc import filesystem, layout, limits, plan, rundir, units, workload
+from dlio_hpc.batch import job, jobscript
+from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.submit import check as check_submission
+from dlio_hpc.batch.submit import submit
+from dlio_hpc.batch.watch import watch
+from dlio_hpc.command import Missing
+from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
+from dlio_hpc.lustre import lfs
+from dlio_hpc.plan import Plan
+
+# Headers and the file system's own, beyond the samples.
+_SPARE = 1.02
+_LAUNCH_WALLTIME, _LAUNCH_RANKS = units.Walltime(120), 2
+
+
+class Finding(NamedTuple):
+    """`fault`: a job would fail of it, or its figures be worth nothing; note: a person should know."""
+
+    verdict: Literal["ok", "note", "fault"]
+    what: str
+    text: str
+    exit_code: int = 0
+
+
+def look(made: Plan, patience_s: float | None) -> Iterator[Finding]:
+    """All findings about the job that `made` describes, as they come. With `patience_s` ranks are launched too, in a
+    job of their own that may wait so long.
+    """
+    checks: tuple[tuple[str, Callable[[Plan], Iterator[Finding]]], ...] = (
+        ("file system", _file_system),
+        ("folders", _folders),
+        ("layout", _layout),
+        ("targets", _targets),
+        ("space", _space),
+        ("quota", _quota),
+        ("batch system", _batch_system),
+        ("jobs", _jobs),
+        ("preload", _preload),
+    )
+    for what, check in checks:
+        yield from _guarded(what, lambda check=check: check(made))  # type: ignore[misc]
+    if patience_s is None:
+        yield Finding("note", "launch", "not tried")
+    else:
+        yield from _guarded("launch", lambda: _launch(made, patience_s))
+
+
+def _guarded(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    try:
+        yield from check()
+    except DlioError as fault:
+        yield Finding("fault", what, str(fault), fault.exit_code)
+    except OSError as fault:
+        yield Finding("fault", what, str(fault), DlioError.exit_code)
+
+
+def _file_system(made: Plan) -> Iterator[Finding]:
+    found = filesystem.of(Path(made.data))
+    where = f"{made.data}: {found.kind}" + (f", mounted at {found.mount} from {found.source}" if found.mount else "")
+    if found.kind in {"tmpfs", "proc", "binfmt"}:
+        yield Finding("note", "file system", f"{where}; this is memory, not storage")
+    else:
+        yield Finding("ok", "file system", where)
+
+
+def _folders(made: Plan) -> Iterator[Finding]:
+    """A file can be made in each, or in the nearest folder above that exists."""
+    for name, folder in (("data", made.data), ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
+        there = filesystem.existing(Path(folder))
+        try:
+            with tempfile.TemporaryFile(dir=there):
+                pass
+        except OSError as fault:
+            raise InfrastructureError(
+                f"--{name} {folder}: nothing can be written to {there}: {fault.strerror}"
+            ) from fault
+    yield Finding("ok", "folders", "data, runs and archive can be written")
+
+
+def _layout(made: Plan) -> Iterator[Finding]:
+    asked = made.site.layout
+    found = filesystem.of(Path(made.data))
+    if not found.is_lustre:
+        words = "the site's layout will not be set" if asked else "nothing to set"
+        yield Finding("note" if asked else "ok", "layout", f"{found.kind} is not Lustre: {words}")
+        return
+    try:
+        client = lfs.version()
+    except Missing as fault:
+        yield Finding("fault" if asked else "note", "layout", str(fault), InfrastructureError.exit_code if asked else 0)
+        return
+    number = ".".join(map(str, client))
+    if asked is None:
+        yield Finding("ok", "layout", f"left alone; Lustre client {number}")
+        return
+    lfs.check_version(asked, client)
+    yield Finding("ok", "layout", f"{layout.describe(asked)}; Lustre client {number}")
+
+
+def _targets(made: Plan) -> Iterator[Finding]:
+    found = filesystem.of(Path(made.data))
+    if not found.is_lustre:
+        return
+    targets = lfs.targets(filesystem.existing(Path(made.data)))
+    flagged = [f"{target.number} ({target.flags})" for target in targets if target.flags.strip("f")]
+    if flagged:
+        words = f"{len(flagged)} of {len(targets)} targets are flagged: {', '.join(flagged)}"
+        yield Finding("note", "targets", f"{words} (D degraded, R read-only, N no new files, S no space, I no inodes)")
+    else:
+        yield Finding("ok", "targets", f"{len(targets)} targets, none degraded, full or read-only")
+    asked = made.site.layout
+    if asked is None:
+        return
+    for pool in filter(None, layout.pools(asked)):
+        yield Finding("ok", "pool", f"{pool} has {lfs.pool_size(found.fsname, pool)} targets")
+    most = max((part.stripe_count or 0 for part in (asked.components or (asked,))), default=0)
+    if most > len(targets) and not asked.overstripe:
+        raise ConfigError(
+            f"layout: {most} stripes, the file system has {len(targets)} targets; "
+            "files would get fewer than asked: -S site.layout.stripe_count=N"
+        )
+
+
+def _space(made: Plan) -> Iterator[Finding]:
+    run = made.runs[0]
+    wanted, files = _needs(run)
+    there = os.statvfs(filesystem.existing(Path(made.data)))
+    free, inodes = there.f_bavail * there.f_frsize, there.f_favail if there.f_files else None
+    if free < wanted:
+        raise ConfigError(
+            f"the dataset needs {units.format_size(wanted)}, {made.data} has {units.format_size(free)} free; choose "
+            "another --data or a smaller --dataset-size"
+        )
+    if inodes is not None and inodes < files:
+        raise ConfigError(f"the dataset needs {files} files, {made.data} has {inodes} inodes left")
+    left = "" if inodes is None else f", {files} files of {inodes} inodes"
+    yield Finding("ok", "space", f"{units.format_size(wanted)} needed, {units.format_size(free)} free{left}")
+
+
+def _needs(run: plan.Run) -> tuple[float, int]:
+    """Bytes and files that the dataset is still to take; nothing when its folder is there already."""
+    dataset = run.workload.dataset
+    if not dataset.is_stored or Path(run.dataset).exists():
+        return 0, 0
+    return dataset.size * _SPARE, dataset.files + len(dataset.side_files) + 1
+
+
+def _quota(made: Plan) -> Iterator[Finding]:
+    found = filesystem.of(Path(made.data))
+    if not found.is_lustre:
+        yield Finding("note", "quota", f"not looked at on {found.kind}")
+        return
+    there = lfs.quota(_user(), filesystem.existing(Path(made.data)))
+    if there is None:
+        yield Finding("ok", "quota", "none is kept for this user")
+        return
+    wanted, files = _needs(made.runs[0])
+    for need, used, most, unit in (
+        (wanted, there.used_bytes, there.most_bytes, "bytes"),
+        (files, there.used_files, there.most_files, "files"),
+    ):
+        if most and used + need > most:
+            raise ConfigError(f"quota: {used} of {most} {unit} are used, the dataset needs {need:.0f} more")
+    limit = units.format_size(there.most_bytes) if there.most_bytes else "no limit"
+    yield Finding("ok", "quota", f"{units.format_size(there.used_bytes)} used, {limit}")
+
+
+def _user() -> str:
+    import getpass
+
+    return getpass.getuser()
+
+
+def _batch_system(made: Plan) -> Iterator[Finding]:
+    """Queue, account and limits, as the batch system sees them."""
+    script = jobscript.render(made)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, rundir.SCRIPT)
+        path.write_text(script)
+        path.chmod(0o755)
+        words = SCHEDULERS[made.site.scheduler].probe(made, path)
+    yield Finding("ok", "batch system", words)
+    for note in limits.notes(made):
+        yield Finding("note", "limits", note)
+
+
+def _jobs(made: Plan) -> Iterator[Finding]:
+    check_submission([made])
+    if SCHEDULERS[made.site.scheduler].is_queue:
+        yield Finding("ok", "jobs", "one more job of yours is within the site's limits")
+
+
+def _preload(made: Plan) -> Iterator[Finding]:
+    """Libraries for the ranks must be there on this node too, as far as it shares its software with theirs."""
+    for library in made.site.preload:
+        what = "Darshan" if "darshan" in library else "preload"
+        try:
+            with open(library, "rb") as file:
+                sound = file.read(4) == b"\x7fELF"
+        except OSError as fault:
+            raise InfrastructureError(f"preload: {library}: {fault.strerror} on {os.uname().nodename}") from fault
+        if not sound:
+            raise InfrastructureError(f"preload: {library} is no library")
+        yield Finding("ok", what, f"{library} is there")
+    if not any("darshan" in library for library in made.site.preload):
+        yield Finding("note", "Darshan", "none is preloaded: name libdarshan.so in the site's preload to have logs")
+
+
+def _launch(made: Plan, patience_s: float) -> Iterator[Finding]:
+    """Two ranks on one node, with the site's launcher in a job of their own."""
+    smallest = _smallest(made)
+    if smallest is None:
+        yield Finding("note", "launch", f"not tried: queue {made.queue} takes no job of one node")
+        return
+    started = time.monotonic()
+    record = submit(smallest).job
+    directory = Path(smallest.directory)
+    for seen in watch([directory]):
+        record = seen.job
+        if time.monotonic() - started > patience_s and not record.ended:
+            job.cancel(directory)
+            yield Finding("note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}")
+            return
+    if record.state != "completed":
+        raise InfrastructureError(
+            f"{_LAUNCH_RANKS} ranks did not run ({record.state}): see {directory}/{rundir.STDERR}"
+        )
+    took = time.monotonic() - started
+    shutil.rmtree(directory)
+    yield Finding("ok", "launch", f"{_LAUNCH_RANKS} ranks met through {made.site.launcher.kind}, {took:.0f} s in all")
+
+
+def _smallest(made: Plan) -> Plan | None:
+    """A plan of two ranks that read nothing; None where the queue wants more nodes than one."""
+    queue = made.site.queues.get(made.queue or "")
+    if queue is not None and queue.fewest_nodes > 1:
+        return None
+    wanted = max(_LAUNCH_WALLTIME, (queue.shortest if queue else None) or 0)
+    launcher = made.site.launcher
+    bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
+    return plan.make(
+        workload.load("null", ("train.steps=1", "name=check")),
+        replace(made.site, launcher=replace(launcher, bind=bind)),
+        plan.Request(
+            runs=Path(made.directory).parent,
+            data=Path(made.data),
+            ranks_per_node=_LAUNCH_RANKS,
+            walltime=units.Walltime(wanted),
+            account=made.account,
+            queue=made.queue,
+            job_options=made.job_options,
+        ),
+    )
+
+
+def as_document(findings: list[Finding]) -> list[dict[str, object]]:
+    """For --json."""
+    return [dict(zip(("verdict", "what", "text"), finding, strict=False)) for finding in findings]

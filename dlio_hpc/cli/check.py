@@ -1,0 +1,45 @@
+"""dlio-hpc check: what would go wrong, before a job waits for it."""
+
+from typing import Any
+
+import click
+
+from dlio_hpc import plan, units
+from dlio_hpc.cli import console
+from dlio_hpc.cli.request import asks, planned
+from dlio_hpc.cli.verbs import SETTINGS, option
+
+_COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("workload_name", metavar="[WORKLOAD]", default="demo")
+@asks
+@option("--launch/--no-launch", default=True, help="Start two ranks, in a job of their own (default).")
+@option("--patience", metavar="TIME", default="2m", show_default=True, help="How long that job may wait in its queue.")
+@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def check(
+    workload_name: str, overrides: tuple[str, ...], site: str | None, nodes: int, ppn: int | None, launch: bool,
+    patience: str, as_json: bool, **options: Any,
+) -> int:  # fmt: skip
+    """Look for what would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
+
+    Each finding is a line of its own; the exit code is that of the first fault.
+    """
+    from dlio_hpc.batch import preflight
+
+    try:
+        patience_s = units.seconds(patience)
+    except ValueError as fault:
+        raise click.BadParameter(str(fault), param_hint="--patience") from fault
+    request = plan.Request(nodes=nodes, ranks_per_node=ppn, **options)
+    made = planned(workload_name, overrides, site, request)[0]
+    findings = []
+    for finding in preflight.look(made, patience_s if launch else None):
+        findings.append(finding)
+        if not as_json:
+            verdict = click.style(f"{finding.verdict:5}", fg=_COLOURS[finding.verdict])
+            click.echo(f"{verdict}  {finding.what:12}  {finding.text}")
+    if as_json:
+        console.print_json({"site": made.site.name, "findings": preflight.as_document(findings)})
+    return next((finding.exit_code for finding in findings if finding.verdict == "fault"), 0)

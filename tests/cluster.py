@@ -1,0 +1,134 @@
+"""A real Slurm of four virtual nodes on this computer, from Debian's packages, with a configuration of its own.
+
+Debian builds Slurm with several slurmd a host: each virtual node has a name, a port and folders of its own, all listen
+on 127.0.0.1. Nothing under /etc is touched; SLURM_CONF leads the commands to this cluster. Needs root, as slurmd does.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PACKAGES = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins"
+NODES, CPUS = ("n1", "n2", "n3", "n4"), 256
+_CONTROLLER_PORT, _NODE_PORT = 27817, 27821
+
+# Partitions, features and licenses are those that the shipped profiles ask for, so that sbatch can judge their scripts.
+_CONF = """\
+ClusterName=dlio
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={port}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/none
+CredType=cred/none
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+SlurmctldPidFile={state}/slurmctld.pid
+SlurmdPidFile={state}/slurmd-%n.pid
+StateSaveLocation={state}/saved
+SlurmdSpoolDir={state}/spool-%n
+TmpFS={state}/tmp-%n
+SlurmctldLogFile={state}/slurmctld.log
+SlurmdLogFile={state}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+SlurmdParameters=config_overrides
+SchedulerType=sched/backfill
+SchedulerParameters=sched_interval=1,bf_interval=1,sched_min_interval=200000,batch_sched_delay=0
+SwitchType=switch/none
+ReturnToService=2
+KillWait=5
+InactiveLimit=0
+MinJobAge=600
+SlurmdTimeout=15
+SlurmctldTimeout=30
+MessageTimeout=10
+JobRequeue=0
+EnforcePartLimits=ALL
+AccountingStorageType=accounting_storage/none
+JobAcctGatherType=jobacct_gather/none
+Licenses=scratch:100
+"""
+
+
+def missing() -> str | None:
+    """Why no cluster can be had here; None when it can."""
+    if os.geteuid() != 0:
+        return "slurmd needs root"
+    absent = [name for name in ("slurmctld", "slurmd", "sbatch") if shutil.which(name) is None]
+    return f"{', '.join(absent)}: apt-get install {PACKAGES}" if absent else None
+
+
+class Cluster:
+    """Started by start(), gone after stop(). `environment`: what commands need to find it."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self.environment = {"SLURM_CONF": str(state / "slurm.conf")}
+
+    def start(self) -> None:
+        host = os.uname().nodename.partition(".")[0]
+        lines = [_CONF.format(host=host, port=_CONTROLLER_PORT, state=self._state)]
+        for number, node in enumerate(NODES):
+            lines.append(
+                f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={_NODE_PORT + number} CPUs={CPUS} Boards=1 "
+                f"SocketsPerBoard=1 CoresPerSocket={CPUS // 2} ThreadsPerCore=2 RealMemory=4000 Feature=cpu\n"
+            )
+        lines += ["PartitionName=debug Nodes=ALL Default=YES MaxTime=01:00:00 State=UP\n"]
+        lines += [f"PartitionName={name} Nodes=ALL MaxTime=INFINITE State=UP\n" for name in ("batch", "standard")]
+        lines += ["PartitionName=tiny Nodes=n1 MaxTime=00:05:00 MaxNodes=1 State=UP\n"]
+        (self._state / "slurm.conf").write_text("".join(lines))
+        for folder in ("saved", *(f"{kind}-{node}" for kind in ("spool", "tmp") for node in NODES)):
+            (self._state / folder).mkdir()
+        self.start_controller()
+        for node in NODES:
+            self._run("slurmd", "-N", node)
+        self.wait_until(lambda: self.tell("sinfo", "-h", "-p", "debug", "-t", "idle", "-o", "%D") == str(len(NODES)))
+
+    def start_controller(self, forget: bool = False) -> None:
+        """With `forget` it knows no job any more."""
+        self._run("slurmctld", *(["-c"] if forget else []))
+        self.wait_until(lambda: "UP" in self.tell("scontrol", "ping"))
+
+    def stop_controller(self) -> None:
+        self._kill(self._state / "slurmctld.pid")
+
+    def stop(self) -> None:
+        self.tell("scancel", "-u", "root")
+        for pid in sorted(self._state.glob("slurm*.pid")):
+            self._kill(pid)
+
+    def tell(self, *words: str) -> str:
+        """What a command of Slurm's says, and its complaints."""
+        done = subprocess.run(
+            words, env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        return (done.stdout + done.stderr).strip()
+
+    def wait_until(self, holds: Callable[[], bool], patience_s: float = 60) -> None:
+        deadline = time.monotonic() + patience_s
+        while not holds():
+            assert time.monotonic() < deadline, (self._state / "slurmctld.log").read_text()[-3000:]
+            time.sleep(0.1)
+
+    def _run(self, *words: str) -> None:
+        subprocess.run(words, env=os.environ | self.environment, check=True, timeout=60)
+
+    def _kill(self, pid_file: Path) -> None:
+        """Ended, and its port free."""
+        try:
+            pid = int(pid_file.read_text())
+            os.kill(pid, signal.SIGTERM)
+        except (OSError, ValueError):
+            return
+        for _ in range(100):
+            if not Path(f"/proc/{pid}").exists():
+                return
+            time.sleep(0.1)
+        os.kill(pid, signal.SIGKILL)

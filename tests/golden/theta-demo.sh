@@ -1,0 +1,55 @@
+#!/bin/bash
+#COBALT --jobname demo-20260101-120000-abcdef
+#COBALT -n 128
+#COBALT -t 60
+#COBALT -o job.out
+#COBALT -e job.err
+#COBALT --debuglog job.cobaltlog
+#COBALT -q default
+#COBALT -A proj
+#COBALT --attrs mcdram=cache:numa=quad
+# dlio-hpc 0: job demo-20260101-120000-abcdef on site theta
+# 128 node(s) x 4 ranks. Each run is one launcher line below; plan.json holds every setting.
+# To run the job again by hand: bash job.sh (its results replace those that lie here).
+
+cd /runs/demo-20260101-120000-abcdef || exit 6
+job=$PWD
+rm -f exit_status stop runs/*/result.json runs/*/error.json layout/*.yaml
+# exit_status tells how the job ended, also when the batch system has forgotten it.
+trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
+# USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
+trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
+# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
+SECONDS=0
+launched=
+trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
+  exit $(( SECONDS >= 3599 ? 124 : 143 ))' TERM INT HUP
+timer=
+if [ "$PBS_JOBID$COBALT_JOBID" ]; then
+  { sleep 3540 & trap 'kill $!' TERM; wait $! && kill -USR1 $$; } &
+  timer=$!
+fi
+
+# A run in the background, so that signals are heard while it goes on.
+run() {
+  [ ! -e "$job/stop" ] || exit 124
+  echo "== $1"
+  "${@:2}" < /dev/null &
+  launched=$!
+  while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
+  launched=
+  [ "$code" != 7 ] || exit 124
+  return "$code"
+}
+
+cd "$job" || exit 6
+status=0
+
+run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
+run 00-generate aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 -e DXT_ENABLE_IO_TRACE=1 -e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
+run 01-measure-1 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 -e DXT_ENABLE_IO_TRACE=1 -e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 02-measure-2 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 -e DXT_ENABLE_IO_TRACE=1 -e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
+
+grep -qs "steps" stop && exit 124
+exit "$status"
