@@ -5,6 +5,7 @@ on 127.0.0.1. Nothing under /etc is touched; SLURM_CONF leads the commands to th
 """
 
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -53,8 +54,14 @@ JobRequeue=0
 EnforcePartLimits=ALL
 AccountingStorageType=accounting_storage/none
 JobAcctGatherType=jobacct_gather/none
+FirstJobId={first}
 Licenses=scratch:100
 """
+
+
+def _first_job() -> int:
+    """MPICH names its shared memory after job and step, and what killed jobs left in /dev/shm makes others hang."""
+    return random.randrange(10**6, 6 * 10**7)
 
 
 def missing() -> str | None:
@@ -74,11 +81,11 @@ class Cluster:
 
     def start(self) -> None:
         host = os.uname().nodename.partition(".")[0]
-        lines = [_CONF.format(host=host, port=_CONTROLLER_PORT, state=self._state)]
+        lines = [_CONF.format(host=host, port=_CONTROLLER_PORT, state=self._state, first=_first_job())]
         for number, node in enumerate(NODES):
             lines.append(
-                f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={_NODE_PORT + number} CPUs={CPUS} Boards=1 "
-                f"SocketsPerBoard=1 CoresPerSocket={CPUS // 2} ThreadsPerCore=2 RealMemory=4000 Feature=cpu\n"
+                f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={_NODE_PORT + number} CPUs={CPUS} "
+                f"Boards=1 SocketsPerBoard=1 CoresPerSocket={CPUS // 2} ThreadsPerCore=2 RealMemory=4000 Feature=cpu\n"
             )
         lines += ["PartitionName=debug Nodes=ALL Default=YES MaxTime=01:00:00 State=UP\n"]
         lines += [f"PartitionName={name} Nodes=ALL MaxTime=INFINITE State=UP\n" for name in ("batch", "standard")]

@@ -1,5 +1,6 @@
 """Whole jobs on the local site, as a user runs them."""
 
+import itertools
 import json
 import math
 import os
@@ -324,7 +325,7 @@ def test_runs_that_cannot_fit_into_the_time_are_refused(run: Run, small: Path, t
 def test_gaps_between_runs_are_recorded(run: Run, small: Path) -> None:
     results = [entry["result"] for entry in _submit(run, small, "--warmup", 1, "--repeat", 2)["runs"]]
     assert results[0]["gap_s"] is None
-    for before, after in zip(results, results[1:], strict=False):
+    for before, after in itertools.pairwise(results):
         assert 0 < after["gap_s"] < 30
         assert before["ended"] < after["started"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Outcome
-from tests.standins import pbs
+from tests.standins import batch, pbs
 
 UNTIL_GO = 'while [ ! -e "$PBS_O_WORKDIR/go" ]; do sleep 0.02; done'
 
@@ -243,6 +243,7 @@ def test_output_written_at_once_or_afterwards(site: Site) -> None:
     held = site.submit("true", "-o", "nowhere/out", "-k", "doe")
     site.until(lambda: site.job(held)["job_state"] == "H")
     assert site.job(held)["comment"] == "job held, too many failed attempts to run"
+    assert site.job(held)["Exit_status"] == -3
 
 
 def test_qsub_may_wait_for_the_end(site: Site) -> None:
@@ -251,6 +252,14 @@ def test_qsub_may_wait_for_the_end(site: Site) -> None:
     assert site("qsub", stdin="#PBS -N piped\nexit 3\n").out == "2.pbshost\n"
     assert site.end("2.pbshost")["Exit_status"] == 3
     assert site.job("2.pbshost")["Job_Name"] == "piped"
+
+
+def test_pbs_tmrsh_starts_on_nodes_of_the_job_only(site: Site) -> None:
+    hosts = "for host in n1 n2 n3; do pbs_tmrsh $host -n uname -n || echo $?; done"
+    site.end(site.submit(hosts, "-l", "select=2:ncpus=1", "-l", "place=scatter", "-j", "oe"))
+    on = ["n1", "n2"] if batch.may_rename() else [os.uname().nodename] * 2
+    assert site.text("job.sh.o1").splitlines() == [*on, "pbs_tmrsh: host 'n3' is not of this job", "254"]
+    assert site("pbs_tmrsh", "n1").err.startswith("usage: pbs_tmrsh host")
 
 
 def test_qstat_knows_what_has_finished_only_when_asked_for_history(site: Site) -> None:

@@ -131,7 +131,14 @@ def _pbs(version: str) -> Batch:
     except (ValueError, KeyError):
         known = {}
     queues = [_pbs_queue(name, facts) for name, facts in known.items() if str(facts.get("enabled")) == "True"]
-    return Batch("pbs", f"PBS {version}", None, queues, None)
+    return Batch("pbs", f"PBS {version}", None, queues, _pbs_cpus())
+
+
+def _pbs_cpus() -> int | None:
+    """Of the smallest node; pbsnodes(8B)."""
+    answer = _ask("pbsnodes", "-a")
+    counts = re.findall(r"resources_available\.ncpus = (\d+)", answer.out) if answer is not None else []
+    return min(map(int, counts), default=None)
 
 
 def _pbs_queue(name: str, facts: dict[str, Any]) -> QueueFound:

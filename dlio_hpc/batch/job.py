@@ -182,6 +182,8 @@ def _from_files(directory: Path, job: Job, answer: _Answer | None) -> Sight | No
         return Sight("timeout" if status else "completed")
     if job.ended and job.state not in {"lost", "completed"}:
         return Sight(job.state)
+    if answer is None and SCHEDULERS[job.scheduler].is_queue:
+        return None  # not asked yet
     if answer is not None and answer.sight is not None:
         over = answer.sight.state in ENDED
         # The batch system still clears up; what it says when it has done so may be another reason than a failure.
@@ -198,7 +200,7 @@ def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | N
     if SCHEDULERS[job.scheduler].is_queue:
         time.sleep(_LATE_S)
         os.listdir(directory)  # makes NFS look again
-    if (sight := _from_files(directory, job, None)) is not None:
+    if (sight := _from_files(directory, job, answer)) is not None:
         return sight
     if job.cancel_asked:
         return Sight("cancelled", "forgotten")

@@ -64,7 +64,8 @@ def srun(spec: Spec) -> list[str]:
 def pals(spec: Spec) -> list[str]:
     """HPE's mpiexec on PBS; the nodes are PBS's, depth counts hardware threads."""
     words = ["-n", str(spec.ranks), "--ppn", str(spec.ranks_per_node)]
-    words += ["--depth", str(spec.depth)] if spec.depth else []
+    listed = (spec.launcher.bind or "").startswith("list:")  # each rank's hardware threads, one by one
+    words += ["--depth", str(spec.depth)] if spec.depth and not listed else []
     words += ["--cpu-bind", spec.launcher.bind] if spec.launcher.bind else []
     return [*words, *_options(spec), *_each("--env", spec.variables)]
 

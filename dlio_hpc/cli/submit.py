@@ -92,7 +92,8 @@ def _afterwards(directories: list[Path], wait: bool, as_json: bool, quiet: bool)
         watched, code = console.wait(directories, quiet)
         return (finish(watched, as_json, quiet) if watched else 0) or code
     if as_json:
-        return show(directories, as_json)
+        show(directories, as_json)
+        return 0
     if not quiet:
         jobs = " ".join(shlex.quote(str(directory)) for directory in directories)
         console.say(f"when it has ended: dlio-hpc collect {jobs}")

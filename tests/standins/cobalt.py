@@ -7,28 +7,36 @@ queues from ALCF's user guides. A script that passes here keeps to what is docum
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
 import signal
 import sys
 import time
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+
+from tests.standins.batch import (
+    Book,
+    Content,
+    Job,
+    Jobs,
+    Refused,
+    as_host,
+    detach,
+    install_programs,
+    known,
+    may_rename,
+    slowly,
+    user,
+    wait_for_turn,
+    watch,
+)
 
 if TYPE_CHECKING:
     import optparse
-    import subprocess
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
-
-    NextState = Callable[["Book", "Content", str], "Job | None"]
-    Settled = Callable[["Job"], bool]
-
-Job = dict[str, Any]
-Jobs = dict[str, Job]
-Content = dict[str, Any]
 
 PROGRAMS = ("qsub", "qstat", "qdel", "cqwait", "aprun")
 
@@ -111,194 +119,6 @@ def _reach(program: str, state: str) -> None:
         if program == "cqwait":
             raise Refused("Failed to connect to queue manager")
         raise Refused("component error: Failed to connect to queue-manager: cn:queue-manager\n")
-
-
-# What both stand-ins share: programs, memory, processes.
-
-
-class Refused(Exception):
-    """A command says this on stderr and ends with `code`."""
-
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.code = code
-
-
-def known(defaults: dict[str, Any], policy: dict[str, Any]) -> dict[str, Any]:
-    if unknown := policy.keys() - defaults.keys():
-        raise TypeError(f"no such policy: {', '.join(sorted(unknown))}")
-    return defaults | policy
-
-
-def install_programs(folder: Path, state: Path, module: str, programs: Iterable[str], policy: dict[str, Any]) -> None:
-    folder, state = folder.absolute(), state.absolute()
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    folder.mkdir(parents=True, exist_ok=True)
-    state.mkdir(parents=True, exist_ok=True)
-    (state / "policy.json").write_text(json.dumps(policy | {"folder": str(folder)}, default=str))
-    for program in programs:
-        path = folder / program
-        path.write_text(
-            f"#!{sys.executable} -IS\nimport sys\nsys.path.insert(0, {root!r})\n"
-            f"from {module} import main\nsys.exit(main({program!r}, {str(state)!r}))\n"
-        )
-        path.chmod(0o755)
-
-
-def slowly(state: str) -> None:
-    with suppress(FileNotFoundError), open(os.path.join(state, "slow"), encoding="utf-8") as file:
-        time.sleep(float(file.read()))
-
-
-class Book:
-    """The batch system's memory: jobs.json, replaced whole under a lock, beside policy.json."""
-
-    def __init__(self, state: str) -> None:
-        self.state = state
-        self._jobs = os.path.join(state, "jobs.json")
-        with open(os.path.join(state, "policy.json"), encoding="utf-8") as file:
-            self.policy: dict[str, Any] = json.load(file)
-
-    def read(self) -> Content:
-        try:
-            with open(self._jobs, encoding="utf-8") as file:
-                content: Content = json.load(file)
-                return content
-        except FileNotFoundError:
-            return {"next": self.policy["first"], "jobs": {}, "ended": {}}
-
-    def stamp(self) -> tuple[int, int]:
-        """Changes whenever the memory does; FileNotFoundError once the directory is gone."""
-        found = os.stat(self._jobs)
-        return found.st_mtime_ns, found.st_ino
-
-    @contextmanager
-    def change(self) -> Iterator[Content]:
-        with open(os.path.join(self.state, "lock"), "w", encoding="utf-8") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            content = self.read()
-            yield content
-            with open(f"{self._jobs}.new", "w", encoding="utf-8") as file:
-                json.dump(content, file)
-            os.replace(f"{self._jobs}.new", self._jobs)
-
-
-def detach(book: Book, work: Callable[[], None]) -> None:
-    """Run `work` in a process that outlives this one, its terminal and its pipes (daemon(7))."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if middle := os.fork():
-        os.waitpid(middle, 0)
-        return
-    os.setsid()
-    if os.fork():
-        os._exit(0)
-    try:
-        _alone(os.path.join(book.state, "supervisor.log"))
-        work()
-    except FileNotFoundError:
-        pass  # the state directory was removed: nobody is interested any more
-    except Exception:  # noqa: BLE001  # nobody waits for this process: what went wrong is in its log
-        import traceback
-
-        traceback.print_exc()
-        sys.stderr.flush()
-    finally:
-        os._exit(0)
-
-
-def _alone(log: str) -> None:
-    import ctypes
-
-    null = os.open(os.devnull, os.O_RDWR)
-    note = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for target, source in ((0, null), (1, null), (2, note)):
-        os.dup2(source, target)
-    os.closerange(3, 1024)
-    os.chdir("/")
-    pr_set_child_subreaper = 36  # prctl(2): orphans of the job become children of this process
-    ctypes.CDLL(None).prctl(pr_set_child_subreaper, 1, 0, 0, 0)
-
-
-def _processes() -> dict[int, tuple[int, int]]:
-    """Parent and session of each living process (proc(5), stat, fields 4 and 6)."""
-    found = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            with suppress(OSError), open(f"/proc/{entry}/stat", "rb") as file:
-                fields = file.read().rpartition(b")")[2].split()
-                if fields[0] not in b"ZX":
-                    found[int(entry)] = int(fields[1]), int(fields[3])
-    return found
-
-
-def signal_session(session: int, number: int) -> None:
-    """To each process that has not left the job's session, as a batch system does. MPI ranks of hydra have left it."""
-    _send((pid for pid, (_, its) in _processes().items() if its == session), number)
-
-
-def kill_rest() -> bool:
-    """KILL to all that descends from this process; whether anything did."""
-    processes, family = _processes(), {os.getpid()}
-    while more := {pid for pid, (parent, _) in processes.items() if parent in family} - family:
-        family |= more
-    _send(family - {os.getpid()}, signal.SIGKILL)
-    return len(family) > 1
-
-
-def _send(pids: Iterable[int], number: int) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
-
-
-def watch(child: subprocess.Popen[bytes], verdict: Callable[[], str | None], session_grace: float) -> str | None:
-    """Wait for the job; once `verdict` names a reason end it: TERM to its session, KILL to all after the grace.
-
-    Returns the reason. What is left behind by a script that ended is killed too.
-    """
-    reason, since, pause = None, 0.0, 0.005
-    while child.poll() is None:
-        if reason is None:
-            reason = verdict()
-            if reason is not None:
-                since = time.monotonic()
-                signal_session(child.pid, signal.SIGTERM)
-        elif time.monotonic() > since + session_grace:
-            kill_rest()
-        time.sleep(pause)
-        pause = min(pause * 1.5, 0.05)
-    while kill_rest():
-        time.sleep(0.005)
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass  # so that no zombie of the job is seen once it has ended
-    return reason
-
-
-def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled) -> Job | None:
-    """Change the job as `next_state` says until it is settled; None when it was deleted, or waits too long."""
-    seen: tuple[int, int] | None = None
-    patience = time.monotonic() + 1800
-    while time.monotonic() < patience:
-        stamp = book.stamp()
-        if stamp != seen:
-            content = book.read()
-            job: Job | None = content["jobs"].get(name)
-            if job is None or settled(job):
-                return job
-            if next_state(book, content, name):
-                _step(book, name, next_state)
-                continue
-            seen = stamp if time.time() > job["submittime"] + book.policy["wait"] else None
-        time.sleep(0.03)
-    return None
-
-
-def _step(book: Book, name: str, next_state: NextState) -> None:
-    with book.change() as content:
-        if name in content["jobs"]:
-            content["jobs"][name] |= next_state(book, content, name) or {}
 
 
 # qsub
@@ -631,7 +451,7 @@ def _filter(book: Book, spec: Job) -> list[str]:
 
 
 def _enqueue(book: Book, spec: Job) -> int:
-    spec |= {"user": _user(), "submittime": time.time(), "state": "queued", "location": None, "starttime": None}
+    spec |= {"user": user(), "submittime": time.time(), "state": "queued", "location": None, "starttime": None}
     with book.change() as content:
         _admit(book, content["jobs"], spec)
         number = content["next"]
@@ -678,12 +498,6 @@ def _queue_error(message: str) -> Refused:
 
 def _hours(minutes: int) -> str:
     return "{:02d}:{:02d}:00".format(*divmod(minutes, 60))
-
-
-def _user() -> str:
-    import pwd
-
-    return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _clock(seconds: float) -> str:
@@ -931,7 +745,7 @@ def _number(text: str) -> int:
 
 def _delete(content: Content, name: str) -> Job | None:
     job: Job | None = content["jobs"].get(name)
-    if job is None or job["user"] != _user():
+    if job is None or job["user"] != user():
         return None
     if job["location"] is None:
         _log(job, "Info: user delete requested; removing job from the queue")
@@ -939,7 +753,7 @@ def _delete(content: Content, name: str) -> Job | None:
         del content["jobs"][name]
         return job
     if job["state"] == "running":
-        _log(job, f"Info: user delete requested with signal SIGTERM by user {_user()}")
+        _log(job, f"Info: user delete requested with signal SIGTERM by user {user()}")
         job["state"] = "killing"
     return job
 
@@ -1231,24 +1045,13 @@ def _claim(given: dict[str, Any]) -> list[int]:
 
 def _blocks(given: dict[str, Any], nodes: list[int], program: list[str]) -> list[list[str]]:
     """One block of mpiexec's per node. `env` comes last, so that LD_PRELOAD meets the program and nothing before it."""
-    ranks, per_node, named = given["ranks"], given["per_node"], _may_rename()
+    ranks, per_node, named = given["ranks"], given["per_node"], may_rename()
     blocks = []
     for place, node in enumerate(nodes):
         words = ["-n", str(min(per_node, ranks - place * per_node))]
-        if named:
-            words += ["unshare", "--uts", "sh", "-c", f'hostname nid{node:05}; exec "$@"', "sh"]
+        words += as_host(f"nid{node:05}") if named else []
         blocks.append([*words, "env", *given["env"], *program])
     return blocks
-
-
-def _may_rename() -> bool:
-    import subprocess
-
-    try:
-        test = subprocess.run(["unshare", "--uts", "hostname", "nid00000"], capture_output=True, check=False)
-    except OSError:
-        return False
-    return test.returncode == 0
 
 
 def _mpiexec(blocks: list[list[str]]) -> int:

@@ -1,4 +1,4 @@
-"""A stand-in for OpenPBS 23.06: qsub, qstat, qselect and qdel over a state directory, without a daemon.
+"""A stand-in for OpenPBS 23.06: qsub, qstat, qselect, qdel and pbs_tmrsh over a state directory, without a daemon.
 
 Texts, exit codes, states and variables were seen on OpenPBS 23.06.06; what was not seen there is read in its sources
 (github.com/openpbs/openpbs: src/cmds, src/lib/Libcmds, src/server, src/resmom). Refusals of a site are ALCF's.
@@ -14,16 +14,19 @@ import time
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
-from tests.standins.cobalt import (
+from tests.standins.batch import (
     Book,
     Content,
     Job,
     Jobs,
     Refused,
+    as_host,
     detach,
     install_programs,
     known,
+    may_rename,
     slowly,
+    user,
     wait_for_turn,
     watch,
 )
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-PROGRAMS = ("qsub", "qstat", "qselect", "qdel")
+PROGRAMS = ("qsub", "qstat", "qselect", "qdel", "pbs_tmrsh")
 SERVER, VERSION = "pbshost", "23.06.06"
 
 # Seconds of wall time and nodes that a job may ask for; `enabled` and `started` as qstat -Q shows them.
@@ -78,7 +81,7 @@ usage: qsub [-a date_time] [-A account_string] [-c interval]
        qsub --version"""
 # Substates (src/include/job.h)
 _QUEUED, _HELD, _DEPENDS, _RUNNING, _EXITING, _TERMINATED, _FINISHED, _FAILED = 10, 20, 22, 42, 51, 91, 92, 93
-_OVER_WALLTIME = -29
+_OVER_WALLTIME, _RETRY = -29, -3
 
 
 def install(folder: Path, state: Path, **policy: Any) -> None:
@@ -90,7 +93,13 @@ def main(program: str, state: str) -> int:
     """One command. A file `down` in the state directory makes the server unreachable, `slow` holds seconds, `forget`
     switches off the history of jobs.
     """
-    run: dict[str, Callable[[Book, list[str]], int]] = {"qsub": qsub, "qstat": qstat, "qselect": qselect, "qdel": qdel}
+    run: dict[str, Callable[[Book, list[str]], int]] = {
+        "qsub": qsub,
+        "qstat": qstat,
+        "qselect": qselect,
+        "qdel": qdel,
+        "pbs_tmrsh": pbs_tmrsh,
+    }
     if sys.argv[1:] == ["--version"]:
         print(f"pbs_version = {VERSION}")
         return 0
@@ -103,12 +112,6 @@ def main(program: str, state: str) -> int:
     except Refused as refusal:
         print(refusal, file=sys.stderr)
         return refusal.code
-
-
-def _user() -> str:
-    import pwd
-
-    return pwd.getpwuid(os.getuid()).pw_name
 
 
 def _seconds(text: str) -> int:
@@ -294,7 +297,7 @@ def _make(book: Book, request: _Request, source: str) -> Job:
     _admit(book, queue, options, resources)
     job: Job = {
         "Job_Name": options["N"],
-        "owner": _user(),
+        "owner": user(),
         "queue": queue,
         "resources": resources,
         "chunks": chunks,
@@ -427,7 +430,7 @@ def _key(name: str) -> str | None:
 
 
 def _variables(options: dict[str, str], queue: str) -> dict[str, str]:
-    given = {"SHELL": "/bin/bash", "HOME": "", "LOGNAME": _user(), "LANG": "C", "PATH": "/usr/bin:/bin", "MAIL": ""}
+    given = {"SHELL": "/bin/bash", "HOME": "", "LOGNAME": user(), "LANG": "C", "PATH": "/usr/bin:/bin", "MAIL": ""}
     found = {f"PBS_O_{name}": os.environ.get(name, value) for name, value in given.items()}
     found |= {"PBS_O_SYSTEM": "Linux", "PBS_O_WORKDIR": os.getcwd(), "PBS_O_QUEUE": queue, "PBS_O_HOST": SERVER}
     if "V" in options:
@@ -587,7 +590,7 @@ def _vnodes(job: Job, hosts: list[str]) -> str:
 def _run(book: Book, job: Job) -> None:
     streams = _streams(book, job)
     if any(not os.path.isdir(os.path.dirname(path)) for path, direct in streams.values() if direct):
-        _set(book, job, {"state": "H", "substate": _HELD, "exec": None, "comment": _TOO_MANY})
+        _set(book, job, {"state": "H", "substate": _HELD, "exec": None, "exit": _RETRY, "comment": _TOO_MANY})
         return
     with open(_spool(book, job, streams, "o"), "ab") as out, open(_spool(book, job, streams, "e"), "ab") as err:
         child = _start(book, job, out, err)
@@ -645,7 +648,7 @@ def _finish(book: Book, job: Job, status: int, reason: str | None, streams: dict
     if reason == "walltime":
         status, substate, words = _OVER_WALLTIME, _FAILED, "exceeded resource walltime"
     elif reason == "user":
-        status, substate, words = 0, _TERMINATED, f"terminated by {_user()}@{SERVER}"
+        status, substate, words = 0, _TERMINATED, f"terminated by {user()}@{SERVER}"
     _set(book, job, {"state": "E", "substate": _EXITING, "exit": status, "ended": time.time()})
     _deliver(book, job, streams)
     shutil.rmtree(_scratch(book, job), ignore_errors=True)
@@ -993,7 +996,7 @@ def _attributes(book: Book, job: Job) -> Job:
     if job["comment"]:
         found["comment"] = job["comment"]
     found |= {"etime": _date(job["submittime"]), "run_count": int(job["exec"] is not None)}
-    if finished and "exit" in job:
+    if "exit" in job:
         found["Exit_status"] = job["exit"]
     found |= {"Submit_arguments": job["arguments"], "project": options["P"] or "_pbs_project_default"}
     if finished:
@@ -1110,3 +1113,22 @@ def _server_table(found: dict[str, Job]) -> list[str]:
         row = f"{name:<16} {0:>5} {server['total_jobs']:>5} {' '.join(f'{cell:>5}' for cell in cells)}"
         lines.append(f"{row} {server['server_state']}")
     return lines
+
+
+# pbs_tmrsh
+
+
+def pbs_tmrsh(_book: Book, arguments: list[str]) -> int:
+    """pbs_tmrsh(8B): a command on another node of the job, for launchers that know rsh. Here, under its name."""
+    words = list(arguments)
+    host = words.pop(0) if words and not words[0].startswith("-") else ""
+    while words and words[0] in {"-n", "-l"}:
+        del words[: 1 if words[0] == "-n" else 2]
+    if not host or not words:
+        raise Refused("usage: pbs_tmrsh host [-n][-l username] command [args]\n       pbs_tmrsh --version", 254)
+    with open(os.environ.get("PBS_NODEFILE", os.devnull), encoding="utf-8") as file:
+        if host not in file.read().split():
+            raise Refused(f"pbs_tmrsh: host {host!r} is not of this job", 254)
+    sys.stdout.flush()
+    command = [*(as_host(host) if may_rename() else []), "/bin/sh", "-c", " ".join(words)]
+    os.execvp(command[0], command)

@@ -57,6 +57,14 @@ def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
     return [*lines, *site.job_options, *plan.job_options]
 
 
+def check_directory(plan: Plan, letters: str) -> None:
+    """ConfigError when the job's directory has one of `letters`, of which the batch system makes something else."""
+    if found := [letter for letter in letters if letter in plan.directory]:
+        raise ConfigError(
+            f"--runs: {plan.site.scheduler} cannot work in {plan.directory}: {found[0]!r}; choose another folder"
+        )
+
+
 def plain(word: str) -> str:
     """A word that means itself on every batch system's lines of options; ConfigError for any other."""
     if not re.fullmatch(r"[\w./+=:,@%-]+", word):

@@ -18,9 +18,13 @@ _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
     "S": "running", "U": "running", "B": "running",
 }  # fmt: skip
-# Why PBS itself ended a job, in Exit_status; every other negative one is a fault of its own or of a node.
-_KILLED: dict[int, State] = {-29: "timeout", -28: "timeout", -27: "out_of_memory", -26: "out_of_memory"}
+# Why PBS itself ended a job, in Exit_status (job.h); every other negative one is a fault of its own or of a node.
+_KILLED: dict[int, State] = {
+    -24: "failed", -25: "failed", -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout",
+}  # fmt: skip
 _DELETED = 91
+# Held by PBS after several attempts to start it: it will never run.
+_HOPELESS = -3
 
 
 def _request(plan: Plan) -> dict[str, Any]:
@@ -62,7 +66,14 @@ def _submit(plan: Plan, after: Sequence[str]) -> str:
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
-    found = _jobs("-x", [job.batch_id for job in jobs])
+    """All in one call; some versions print the first job only and say nothing of the others, which are asked for
+    again one by one.
+    """
+    ids = [job.batch_id for job in jobs]
+    found = _jobs("-x", ids)
+    if found and len(ids) > 1:
+        for batch_id in set(ids) - set(found):
+            found |= _jobs("-x", [batch_id])
     return {batch_id: _sight(job) for batch_id, job in found.items()}
 
 
@@ -84,11 +95,15 @@ def _document(answer: Answer) -> dict[str, Any]:
 
 
 def _sight(job: dict[str, Any]) -> Sight:
-    """A job that was deleted while it ran has Exit_status 0 and substate 91; one deleted before has no Exit_status."""
+    """Exit_status can stand beside a job that waits or runs again; it counts when the job is finished. A job that was
+    deleted while it ran has substate 91, whatever its Exit_status; one deleted before it ran has no Exit_status.
+    """
     letter = str(job.get("job_state", ""))
-    if letter not in "FX" or not letter:
+    if letter == "H" and job.get("Exit_status") == _HOPELESS:
+        return Sight("failed", str(job.get("comment", "held by PBS")))
+    if letter not in {"F", "X"}:
         return Sight(_LIVE.get(letter, "running"), str(job.get("comment", "")))
-    status, substate = job.get("Exit_status"), int(job.get("substate", 0))
+    status, substate = job.get("Exit_status"), int(job.get("substate") or 0)
     words = f"Exit_status {'absent' if status is None else status}, substate {substate}"
     return Sight(_over(status, substate), words)
 

@@ -30,6 +30,8 @@ _OVER: dict[str, State] = {
 
 
 def _request(plan: Plan) -> dict[str, Any]:
+    """Slurm takes % and backslashes in the path of the output, which begins with the job's directory, for patterns."""
+    common.check_directory(plan, "%\\")
     return {
         "walltime": units.format_walltime(plan.walltime),
         "options": common.options(plan, "--partition=", "--account="),

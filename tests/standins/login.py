@@ -1,0 +1,109 @@
+"""A login node: our commands with a stand-in's on PATH, and what tests look at in jobs' directories."""
+
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from ctypes.util import find_library
+from pathlib import Path
+from typing import Any
+
+from tests.conftest import BIN, Outcome, Run
+from tests.standins.batch import Book
+
+
+class Login:
+    """`usual`: options of every submission. `folder` holds the stand-in's programs in bin, its memory in state."""
+
+    def __init__(self, run: Run, folder: Path, usual: tuple[object, ...]) -> None:
+        self.folder, self.state = folder, folder / "state"
+        self.environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+        self._run, self._usual = run, usual
+
+    def __call__(self, *words: object, **environment: str) -> Outcome:
+        return self._run(*words, **self.environment | environment)
+
+    def submit(self, workload: Path, *options: object) -> Outcome:
+        return self("dlio-submit", workload, *self._usual, "--json", *options)
+
+    def waited(self, workload: Path, *options: object, code: int = 0) -> Any:
+        done = self.submit(workload, "--wait", *options)
+        assert done.code == code, done.err
+        return done.job
+
+    def taken(self, workload: Path, *options: object) -> Path:
+        """The directory of a job that the batch system has."""
+        done = self.submit(workload, *options)
+        assert done.code == 0, done.err
+        return Path(done.job["directory"])
+
+    def held(self, workload: Path, *options: object) -> Path:
+        """One that does not start by itself."""
+        return self.taken(workload, "-J", "-h", *options)
+
+    def started(self, workload: Path, *options: object) -> Path:
+        """One that runs its measured steps, a second each."""
+        directory = self.taken(workload, "-S", "compute.time=1s", "-S", "train.epochs=60", *options)
+        until(lambda: "01-measure 1/" in text(directory / "job.out"))
+        return directory
+
+    def watcher(self, directory: Path) -> "subprocess.Popen[str]":
+        """dlio-hpc wait, going on by itself."""
+        return subprocess.Popen(
+            [BIN / "dlio-hpc", "wait", directory, "--json"], cwd=self.folder, env=os.environ | self.environment,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def tell(self, *words: object) -> str:
+        """What a command of the batch system's says."""
+        environment = os.environ | self.environment
+        done = subprocess.run([*map(str, words)], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    def jobs(self) -> Any:
+        """The batch system's memory of them."""
+        return Book(str(self.state)).read()["jobs"]
+
+    def forget(self, directory: Path, status: str | None) -> None:
+        """As if nothing had been heard of the job since its submission, with `status` in exit_status."""
+        before = record(directory)
+        write(directory, before | {"states": before["states"][:2]})
+        (directory / "exit_status").unlink(missing_ok=True)
+        if status is not None:
+            (directory / "exit_status").write_text(status)
+
+
+def until(holds: Callable[[], bool], patience_s: float = 60) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def record(directory: Path) -> Any:
+    return json.loads((directory / "job.json").read_bytes())
+
+
+def write(directory: Path, content: Any) -> None:
+    (directory / "job.json").write_text(json.dumps(content))
+
+
+def states(directory: Path) -> list[str]:
+    return [sighting["state"] for sighting in record(directory)["states"]]
+
+
+def words(directory: Path) -> str:
+    """The batch system's own for the job's newest state."""
+    return str(record(directory)["states"][-1].get("words", ""))
+
+
+def library() -> str:
+    """One that does no harm when it is preloaded."""
+    name = find_library("m")
+    (found, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
+    return str(found)

@@ -1,0 +1,358 @@
+"""Whole jobs on the shipped profile of Theta, as a user runs them: Cobalt and aprun stand in, MPI is real."""
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conftest import BIN, Run
+from tests.standins import batch, cobalt
+from tests.standins.login import Login, library, record, states, text, until, words, write
+
+SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
+# Where no host may be renamed, two nodes would be one.
+NODES = 2 if batch.may_rename() else 1
+HOSTS = ["nid03834", "nid03835"][:NODES] if NODES == 2 else [os.uname().nodename]
+
+
+class Theta(Login):
+    """Jobs have `folder` as their home."""
+
+    def __init__(self, run: Run, folder: Path, **policy: Any) -> None:
+        super().__init__(run, folder, ("-s", "theta", "-q", "debug-cache-quad", "-d", "data", "-S", "site.preload=[]"))
+        cobalt.install(folder / "bin", self.state, **{"home": folder, "grace": 1.0, "strict": True} | policy)
+
+
+@pytest.fixture
+def theta(run: Run, tmp_path: Path) -> Theta:
+    return Theta(run, tmp_path)
+
+
+@pytest.mark.mpi
+def test_two_nodes_with_four_ranks_each_through_aprun(theta: Theta, small: Path) -> None:
+    setup = 'tr "\\0" "\\n" < /proc/$$/environ > script.environ; env > script.env'
+    job = theta.waited(
+        small, "-N", NODES, "--ppn", 4, "-A", "proj", "--repeat", 2, "-S", f"site.preload=[{library()}]",
+        "-S", f"site.setup={json.dumps([setup])}", "--archive", "kept",
+    )  # fmt: skip
+    directory = Path(job["directory"])
+    assert job["state"] == "completed"
+    assert job["batch_id"] == "527001"
+    assert [entry["name"] for entry in job["runs"]] == ["00-generate", "01-measure-1", "02-measure-2"]
+    for entry in job["runs"][1:]:
+        result = entry["result"]
+        assert (result["ranks"], result["nodes"], result["ranks_per_node"]) == (4 * NODES, NODES, 4)
+        assert result["hosts"] == HOSTS
+        assert result["summary"]["samples"] == SAMPLES * EPOCHS
+        assert result["summary"]["bytes_read"] == SAMPLES * SAMPLE_BYTES * EPOCHS
+    calls = [json.loads(line) for line in text(theta.state / "aprun.jsonl").splitlines()]
+    place = ["aprun", "-n", str(4 * NODES), "-N", "4", "-d", "32", "-j", "2", "-cc", "depth"]
+    variables = ["OMP_NUM_THREADS=32", "DXT_ENABLE_IO_TRACE=1", f"LD_PRELOAD={library()}"]
+    for number, call in enumerate(calls):
+        core = [str(BIN / "python3"), "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", str(number)]
+        assert call[: len(place)] == place
+        assert call[len(place) : -len(core)] == [word for variable in variables for word in ("-e", variable)]
+        assert call[-len(core) + 1 :] == core[1:]
+    assert len(calls) == 3
+    ranks = json.loads((directory / "environment.json").read_bytes())["variables"]
+    assert (ranks["LD_PRELOAD"], ranks["OMP_NUM_THREADS"]) == (library(), "32")
+    for name in ("script.environ", "script.env"):
+        assert "COBALT_JOBID=527001" in text(directory / name)
+        assert "LD_PRELOAD" not in text(directory / name), "preloaded for the ranks alone"
+    assert "--mode script --jobname small-" in text(directory / "job.cobaltlog")
+    assert f"-n {NODES} -t 60 -o job.out -e job.err --debuglog job.cobaltlog" in text(directory / "job.cobaltlog")
+    assert text(directory / "exit_status") == "0\n"
+
+
+@pytest.mark.mpi
+def test_what_cobalt_writes_at_the_end_is_archived_too(theta: Theta, small: Path) -> None:
+    job = theta.waited(small, "--archive", "kept")
+    directory = Path(job["directory"])
+    assert states(directory)[:2] == ["planned", "submitted"]
+    assert states(directory)[-1] == "completed"
+    assert theta("dlio-hpc", "archive", "verify", job["archive"]).code == 0
+    theta.tell("cqwait", job["batch_id"])
+    again = theta("dlio-hpc", "collect", directory)
+    assert "already archived" in again.err
+    assert "has changed since" not in again.err
+    assert theta("dlio-hpc", "archive", "extract", job["archive"], "--to", "out").code == 0
+    assert "exit code of 0" in text(theta.folder / "out" / job["job"] / "job.cobaltlog")
+    assert "Application 9888541 resources" in text(theta.folder / "out" / job["job"] / "job.out")
+
+
+@pytest.mark.mpi
+def test_a_job_that_fails(theta: Theta, small: Path) -> None:
+    made = theta.waited(small, "--generate", "only")["runs"][0]["result"]["generated"]
+    os.truncate(Path(made["dataset"]) / "00000005.npz", 5000)
+    job = theta.waited(small, "-N", NODES, code=3)
+    assert job["state"] == "failed"
+    error = job["runs"][-1]["error"]
+    assert "ends at byte 5000" in error["message"]
+    assert error["host"] in HOSTS
+    assert "exit code of 3" in words(Path(job["directory"]))
+    report = theta("dlio-hpc", "report", job["archive"])
+    assert report.code == 3
+    assert "ends at byte 5000" in report.out
+
+
+@pytest.mark.mpi
+def test_a_running_job_is_cancelled(theta: Theta, small: Path) -> None:
+    directory = theta.started(small, "-N", NODES)
+    assert theta("dlio-hpc", "collect", directory).code == 7
+    assert "running" in theta("dlio-hpc", "status", directory).out
+    assert "cancelling" in theta("dlio-hpc", "cancel", directory).out
+    waited = theta("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (7, "cancelled")
+    assert waited.job["archive"]
+    assert words(directory) == "user delete requested"
+    assert text(directory / "exit_status") == "143\n"
+    assert "had ended, cancelled" in theta("dlio-hpc", "cancel", directory).out
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_waiting_job_is_cancelled(theta: Theta, small: Path, ours: bool) -> None:
+    """By our command or, behind our back, by Cobalt's own."""
+    directory = theta.held(small)
+    shown = theta("dlio-hpc", "status", directory)
+    assert "queued" in shown.out
+    assert "(user_hold)" in shown.out
+    if ours:
+        assert "cancelling" in theta("dlio-hpc", "cancel", directory).out
+    else:
+        theta.tell("qdel", record(directory)["batch_id"])
+    waited = theta("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (7, "cancelled")
+    assert waited.job["runs"] == []
+    assert words(directory) == "user delete requested"
+    assert not theta.jobs()
+
+
+@pytest.mark.mpi
+def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
+    """Of two minutes it is told after 90 s; here all goes ten times as fast, sleep(1) too."""
+    theta = Theta(run, tmp_path, minute=6.0)
+    (tmp_path / "fast").write_text('sleep() { command sleep "$(( $1 / 10 ))"; }\n')
+    job = theta.waited(
+        small, "-t", "2m", "-N", NODES, "-J", f"--env BASH_ENV={tmp_path / 'fast'}", "-S", "compute.time=0.2",
+        "-S", "train.epochs=200", code=7,
+    )  # fmt: skip
+    directory = Path(job["directory"])
+    assert job["state"] == "timeout"
+    assert text(directory / "exit_status") == "124\n"
+    assert "time limit near, 30 s left: stopping" in text(directory / "job.out")
+    summary = job["runs"][-1]["result"]["summary"]
+    assert 0 < summary["steps"] < summary["steps_planned"]
+    assert "the time limit came near" in theta("dlio-hpc", "report", job["archive"]).out
+
+
+@pytest.mark.mpi
+def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path) -> None:
+    """The minute is over before the script's timer has run down: its exit_status says cancelled, Cobalt knows more."""
+    theta = Theta(run, tmp_path, minute=4.0)
+    job = theta.waited(small, "-t", "1m", "-S", "compute.time=0.5", "-S", "train.epochs=20", code=7)
+    directory = Path(job["directory"])
+    assert job["state"] == "timeout"
+    assert text(directory / "exit_status") == "143\n"
+    assert words(directory) == "maximum execution time exceeded"
+
+
+@pytest.mark.mpi
+def test_generating_and_reading_in_jobs_of_their_own(run: Run, small: Path, tmp_path: Path) -> None:
+    theta = Theta(run, tmp_path, wait=0.5)
+    done = theta.submit(small, "--generate", "first", "--wait", "-N", NODES)
+    assert done.code == 0, done.err
+    write, read = done.json["jobs"]
+    assert [job["state"] for job in (write, read)] == ["completed", "completed"]
+    assert [entry["kind"] for entry in write["runs"] + read["runs"]] == ["generate", "measure"]
+    assert f"qsub --dependencies {write['batch_id']} job.sh" in record(Path(read["directory"]))["command"]
+    assert write["runs"][0]["result"]["ended"] < read["runs"][0]["result"]["started"]
+    assert theta("dlio-hpc", "status", done.json["study"]).out.count("completed") == 2
+
+
+def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp_path: Path) -> None:
+    theta = Theta(run, tmp_path, wait=2.0)
+    first = theta.taken(small, "-S", "site.setup=['exit 9']")
+    second = theta.taken(small, "--after", first.name)
+    assert "(dep_hold)" in theta("dlio-hpc", "status", second).out
+    waited = theta("dlio-hpc", "wait", first.name, second.name, "--json")
+    assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
+    assert words(second) == "dep_fail"
+    until(lambda: not theta.jobs())
+    late = theta.submit(small, "--after", first.name)
+    assert late.code == 2
+    assert "it ended as failed, nothing can follow on it" in late.err
+
+
+def test_the_queue_manager_cannot_be_reached(theta: Theta, small: Path) -> None:
+    go = theta.folder / "go"
+    setup = json.dumps([f"until [ -e {go} ]; do sleep 0.05; done; exit 9"])
+    directory = theta.taken(small, "-S", f"site.setup={setup}")
+    assert "running" in theta("dlio-hpc", "status", directory).out
+    (theta.state / "down").touch()
+    blind = theta("dlio-hpc", "status", directory)
+    assert blind.code == 6
+    assert f"{directory.name}  running" in blind.out, "as it was last seen"
+    assert "Failed to connect to queue-manager" in blind.err
+    assert "states may be old" in blind.err
+    assert theta("dlio-hpc", "cancel", directory).code == 6
+    refused = theta.submit(small)
+    assert refused.code == 6
+    assert "Failed to connect" in refused.err
+    watcher = theta.watcher(directory)
+    assert watcher.stderr is not None
+    told = ""
+    while "asking again" not in told:
+        told = watcher.stderr.readline()
+    go.touch()
+    (theta.state / "down").unlink()
+    out, err = watcher.communicate(timeout=60)
+    assert watcher.returncode == 6, err
+    assert json.loads(out)["jobs"][0]["state"] == "failed"
+    (stray,) = (path.parent for path in directory.parent.glob("*/job.json") if path.parent != directory)
+    assert record(stray)["batch_id"] is None
+    assert "cancelled before it was submitted" in theta("dlio-hpc", "cancel", stray).out
+
+
+def test_a_slow_queue_manager_is_waited_for(theta: Theta, small: Path) -> None:
+    (theta.state / "slow").write_text("1")
+    directory = theta.held(small)
+    start = time.monotonic()
+    assert "queued" in theta("dlio-hpc", "status", directory).out
+    assert time.monotonic() - start > 1
+
+
+FORGOTTEN = [
+    ("0\n", "", "completed", ""),
+    ("124\n", "", "timeout", ""),
+    ("143\n", "Info: maximum execution time exceeded; initiating job termination", "timeout", "maximum execution time"),
+    ("3\n", "Info: task completed normally with an exit code of 3; initiating", "failed", "exit code of 3"),
+    ("3\n", "", "failed", ""),
+    ("143\n", "", "cancelled", ""),
+    (None, "Info: maximum execution time exceeded; initiating job termination", "timeout", "maximum execution time"),
+    (None, "Info: user delete requested with signal SIGTERM by user root", "cancelled", "user delete requested"),
+    (None, "Info: task completed normally with an exit code of 137; initiating", "failed", "exit code of 137"),
+    (None, "", "lost", "forgotten"),
+]
+
+
+def test_what_is_known_of_a_job_that_cobalt_has_forgotten(theta: Theta, small: Path) -> None:
+    """exit_status comes first; why it ended badly stands in Cobalt's log beside it."""
+    directory = theta.held(small)
+    log = text(directory / "job.cobaltlog")
+    with batch.Book(str(theta.state)).change() as content:
+        content["jobs"].clear()
+    for status, line, state, why in FORGOTTEN:
+        theta.forget(directory, status)
+        (directory / "job.cobaltlog").write_text(f"{log}{line}\n")
+        assert f"{directory.name}  {state} " in theta("dlio-hpc", "status", directory).out, (status, line)
+        assert why in words(directory)
+    assert theta("dlio-hpc", "wait", directory).code == 7
+    (directory / "exit_status").write_text("0\n")
+    assert "completed" in theta("dlio-hpc", "status", directory).out, "what was lost has turned up"
+
+
+def test_a_submission_that_was_not_written_down_is_found_by_its_name(theta: Theta, small: Path) -> None:
+    theta.held(small)
+    directory = theta.held(small)
+    before = record(directory)
+    write(directory, before | {"batch_id": None, "states": before["states"][:1]})
+    assert "queued" in theta("dlio-hpc", "status", directory).out
+    assert record(directory)["batch_id"] == before["batch_id"] == "527002"
+
+
+def test_a_submission_that_never_arrived(theta: Theta, small: Path) -> None:
+    directory = theta.held(small)
+    before = record(directory)
+    theta.tell("qdel", before["batch_id"])
+    write(directory, before | {"batch_id": None, "states": before["states"][:1]})
+    waited = theta("dlio-hpc", "wait", directory)
+    assert waited.code == 7
+    assert "was never handed to the batch system" in waited.err
+
+
+UNLIMITED = ("-S", "site.queues={}")
+
+
+@pytest.mark.parametrize(
+    ("queue", "options", "message"),
+    [
+        ("nope", (), "trying to add job to non-existent queue 'nope'"),
+        ("debug-cache-quad", ("-N", 9), "Node count 9 is not between 1 and 8"),
+        ("debug-cache-quad", ("-t", "61m"), "Walltime greater than the 'debug-cache-quad' queue max walltime"),
+        ("default", ("-N", 128, "-t", "20m"), "Walltime less than the 'default' queue min walltime of 00:30:00"),
+        ("debug-cache-quad", ("-J", "--attrs numa=wrong"), "numa wrong not valid must be one of: a2a"),
+        ("debug-cache-quad", ("-J", "--attrs mcdarm=flat"), "unknown attributes"),
+        ("debug-cache-quad", ("-J", "--bogus"), "no such option: --bogus"),
+    ],
+)
+def test_what_cobalt_refuses_is_told_in_its_words(
+    theta: Theta, small: Path, queue: str, options: tuple[object, ...], message: str
+) -> None:
+    done = theta.submit(small, *UNLIMITED, "-q", queue, *options)
+    assert done.code == 2
+    assert "qsub refuses the job: " in done.err
+    assert message in done.err
+    assert "failed" in theta("dlio-hpc", "status").out
+    assert not theta.jobs()
+
+
+def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, small: Path, tmp_path: Path) -> None:
+    (theta.state / "down").touch()
+    for queue, options, message in (
+        ("debug-cache-quad", ("-N", 9), "--nodes 9: queue debug-cache-quad of site theta has 8 at most"),
+        ("default", (), "--nodes 1: queue default of site theta wants 128 at least"),
+        ("default", ("-N", 128, "-t", "20m"), "queue default of site theta wants 0:30:00 at least"),
+        ("default", ("-N", 128, "-t", "4h"), "allows 3:00:00 at most for 128 node(s)"),
+        ("debug-cache-quad", ("--ppn", 4, "-S", "site.depth=64"), "they need 256, site theta has 128 a node"),
+        ("debug-cache-quad", ("-J", "no option"), "is no option on one line"),
+        ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and knows no quotes"),
+    ):
+        done = theta.submit(small, "-q", queue, *options)
+        assert done.code == 2
+        assert message in done.err
+        assert not (tmp_path / "dlio-runs").exists()
+
+
+def test_a_user_has_so_many_jobs_in_a_queue(theta: Theta, small: Path) -> None:
+    limit = ("-S", "site.queues.debug-cache-quad.jobs=1")
+    theta.held(small, *limit)
+    done = theta.submit(small, *limit)
+    assert done.code == 2
+    assert "takes 1 job(s) of a user at most, you have 1 there" in done.err
+
+
+def test_attributes_are_joined_into_one_line(theta: Theta, small: Path) -> None:
+    theta.held(small, "-J", "--attrs ssds=required:ssd_size=128", "-J", "--attrs=filesystems=home,theta-fs0")
+    (job,) = theta.jobs().values()
+    assert job["attrs"] == {
+        "mcdram": "cache", "numa": "quad", "ssds": "required", "ssd_size": "128", "filesystems": "home,theta-fs0",
+    }  # fmt: skip
+
+
+@pytest.mark.mpi
+def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
+    options = (small, "-s", "theta", "-q", "debug-cache-quad", "-d", "data", "-N", 2)
+    done = theta("dlio-hpc", "check", *options, "-S", "site.preload=[]")
+    assert done.code == 0, done.out + done.err
+    assert "queue debug-cache-quad is running" in done.out
+    assert "2 ranks met through aprun" in done.out
+    wrong = theta("dlio-hpc", "check", *options, "-q", "nope", "--no-launch")
+    assert wrong.code == 2
+    faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
+    assert len(faults) == 2
+    assert "queue nope is not there; there are: debug-cache-quad, debug-flat-quad, default" in faults[0]
+    assert "preload: /soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so: No such file" in faults[1]
+
+
+def test_a_profile_is_written_from_what_is_found(theta: Theta, small: Path) -> None:
+    """Where Slurm is on PATH too, Slurm it is."""
+    assert theta("dlio-hpc", "sites", "new", "here", PATH=str(theta.folder / "bin")).code == 0
+    found = theta("dlio-hpc", "sites", "./here.yaml", "--json").json
+    assert (found["scheduler"], found["launcher"]["kind"]) == ("cobalt", "aprun")
+    assert found["queues"]["debug-flat-quad"]["walltime"] == {"1": "1:00:00"}
+    shown = theta("dlio-submit", small, "-s", "./here.yaml", "-d", "data", "-q", "debug-cache-quad", "--dry-run")
+    assert shown.code == 0
+    assert "#COBALT -q debug-cache-quad\n" in shown.out

@@ -1,0 +1,431 @@
+"""Whole jobs on PBS, as a user runs them: OpenPBS is stood in for, hydra and MPI are real."""
+
+import json
+import os
+import stat
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc import shipped, site
+from tests.conftest import BIN, Run
+from tests.standins import batch, pbs
+from tests.standins.login import Login, library, record, states, text, until, words, write
+
+SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
+# Where no host may be renamed, two nodes would be one.
+NODES = 2 if batch.may_rename() else 1
+HOSTS = ["n1", "n2"][:NODES] if NODES == 2 else [os.uname().nodename]
+# PBS's own way for launchers that know rsh; hydra starts nothing by itself, whatever it thinks of the nodes' names.
+_REMOTE = "site.launcher.options=[-launcher, rsh, -launcher-exec, pbs_tmrsh]"
+_NOT_HERE = "site.environment={HYDRA_LAUNCHER_AUTOFORK: '0'}"
+
+
+class Pbs(Login):
+    """Jobs have `folder`/home as their home, and start with a clean environment: setup names ours."""
+
+    def __init__(self, run: Run, folder: Path, **policy: Any) -> None:
+        super().__init__(run, folder, ("-s", "pbs", "-d", "data", "-S", _REMOTE, "-S", _NOT_HERE, *self.setup(folder)))
+        self.home = folder / "home"
+        self.home.mkdir()
+        pbs.install(folder / "bin", self.state, **{"home": self.home, "grace": 1.0, "copy": 0.1} | policy)
+
+    @staticmethod
+    def setup(folder: Path, *lines: str) -> tuple[str, str]:
+        path = f"export PATH='{BIN}:{folder / 'bin'}':$PATH"
+        return "-S", f"site.setup={json.dumps([path, *lines])}"
+
+    def job(self, directory: Path) -> Any:
+        """What PBS knows of it."""
+        (job,) = json.loads(self.tell("qstat", "-xf", "-F", "json", record(directory)["batch_id"]))["Jobs"].values()
+        return job
+
+
+@pytest.fixture
+def on_pbs(run: Run, tmp_path: Path) -> Pbs:
+    return Pbs(run, tmp_path)
+
+
+@pytest.mark.mpi
+def test_two_nodes_with_four_ranks_each_through_hydra(on_pbs: Pbs, small: Path) -> None:
+    environ = 'tr "\\0" "\\n" < /proc/$$/environ > script.environ; env > script.env'
+    job = on_pbs.waited(
+        small, "-N", NODES, "--ppn", 4, "-A", "proj", "--repeat", 2, "-S", f"site.preload=[{library()}]",
+        *Pbs.setup(on_pbs.folder, environ), "--archive", "kept",
+    )  # fmt: skip
+    directory = Path(job["directory"])
+    assert job["state"] == "completed"
+    assert job["batch_id"] == "1.pbshost"
+    assert states(directory)[:2] == ["planned", "submitted"]
+    assert [entry["name"] for entry in job["runs"]] == ["00-generate", "01-measure-1", "02-measure-2"]
+    for entry in job["runs"][1:]:
+        result = entry["result"]
+        assert (result["ranks"], result["nodes"], result["ranks_per_node"]) == (4 * NODES, NODES, 4)
+        assert result["hosts"] == HOSTS
+        assert result["summary"]["samples"] == SAMPLES * EPOCHS
+        assert result["summary"]["bytes_read"] == SAMPLES * SAMPLE_BYTES * EPOCHS
+    until(lambda: on_pbs.job(directory)["job_state"] == "F")
+    there = on_pbs.job(directory)
+    assert (there["Job_Name"], there["Account_Name"]) == (job["job"], "proj")
+    assert (there["Rerunable"], there["Keep_Files"]) == ("False", "doe")
+    asked = {"select": f"{NODES}:ncpus=4:mpiprocs=4", "place": "scatter", "walltime": "00:30:00"}
+    assert there["Resource_List"] | asked == there["Resource_List"]
+    ranks = json.loads((directory / "environment.json").read_bytes())["variables"]
+    assert ranks["LD_PRELOAD"] == library()
+    assert not [name for name in ranks if "COOKIE" in name]
+    for name in ("script.environ", "script.env"):
+        assert "PBS_JOBID=1.pbshost" in text(directory / name)
+        assert "LD_PRELOAD" not in text(directory / name), "preloaded for the ranks alone"
+    again = on_pbs("dlio-hpc", "collect", directory)
+    assert "already archived" in again.err
+    assert "has changed since" not in again.err
+
+
+@pytest.mark.mpi
+def test_a_job_that_fails(on_pbs: Pbs, small: Path) -> None:
+    made = on_pbs.waited(small, "--generate", "only")["runs"][0]["result"]["generated"]
+    os.truncate(Path(made["dataset"]) / "00000005.npz", 5000)
+    job = on_pbs.waited(small, "-N", NODES, code=3)
+    assert job["state"] == "failed"
+    error = job["runs"][-1]["error"]
+    assert "ends at byte 5000" in error["message"]
+    assert error["host"] in HOSTS
+    assert words(Path(job["directory"])) == "Exit_status 3, substate 93"
+
+
+@pytest.mark.mpi
+def test_a_running_job_is_cancelled(on_pbs: Pbs, small: Path) -> None:
+    directory = on_pbs.started(small, "-N", NODES)
+    assert on_pbs("dlio-hpc", "collect", directory).code == 7
+    shown = on_pbs("dlio-hpc", "status", directory)
+    assert "running" in shown.out
+    assert "(Job run at " in shown.out
+    assert "cancelling" in on_pbs("dlio-hpc", "cancel", directory).out
+    waited = on_pbs("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (7, "cancelled")
+    assert waited.job["archive"]
+    assert words(directory) == "Exit_status 0, substate 91"
+    assert text(directory / "exit_status") == "143\n"
+    assert "had ended, cancelled" in on_pbs("dlio-hpc", "cancel", directory).out
+
+
+@pytest.mark.parametrize("ours", [True, False])
+def test_a_waiting_job_is_cancelled(on_pbs: Pbs, small: Path, ours: bool) -> None:
+    """By our command or, behind our back, by PBS's own."""
+    directory = on_pbs.held(small)
+    assert "queued" in on_pbs("dlio-hpc", "status", directory).out
+    if ours:
+        assert "cancelling" in on_pbs("dlio-hpc", "cancel", directory).out
+    else:
+        on_pbs.tell("qdel", record(directory)["batch_id"])
+    waited = on_pbs("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (7, "cancelled")
+    assert waited.job["runs"] == []
+    assert words(directory) == "Exit_status absent, substate 91"
+
+
+def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
+    """PBS takes it, and says why it waits."""
+    directory = on_pbs.taken(small, "-N", 9)
+    until(lambda: "comment" in on_pbs.job(directory))
+    shown = on_pbs("dlio-hpc", "status", directory).out
+    assert "queued" in shown
+    assert "Can Never Run: Not enough total nodes available" in shown
+
+
+@pytest.mark.mpi
+def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
+    """Of two minutes it is told after 90 s; here all goes ten times as fast, sleep(1) too."""
+    on_pbs = Pbs(run, tmp_path, second=0.1)
+    (on_pbs.home / ".bash_profile").write_text('sleep() { command sleep "$(( $1 / 10 ))"; }\n')
+    slow = ("-S", "compute.time=0.2", "-S", "train.epochs=200")
+    job = on_pbs.waited(small, "-t", "2m", "-N", NODES, *slow, code=7)
+    directory = Path(job["directory"])
+    assert job["state"] == "timeout"
+    assert text(directory / "exit_status") == "124\n"
+    assert "time limit near, 30 s left: stopping" in text(directory / "job.out")
+    summary = job["runs"][-1]["result"]["summary"]
+    assert 0 < summary["steps"] < summary["steps_planned"]
+
+
+@pytest.mark.mpi
+def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path) -> None:
+    """The time is over before the script's timer has run down: its exit_status says cancelled, PBS knows more."""
+    on_pbs = Pbs(run, tmp_path, second=1 / 15)
+    job = on_pbs.waited(small, "-t", "1m", "-S", "compute.time=0.5", "-S", "train.epochs=20", code=7)
+    directory = Path(job["directory"])
+    assert job["state"] == "timeout"
+    assert text(directory / "exit_status") == "143\n"
+    assert words(directory) == "Exit_status -29, substate 93"
+    assert "=>> PBS: job killed: walltime 60 exceeded limit 60" in text(directory / "job.out")
+
+
+ENDS = [
+    ("exit 7", "failed", 6, "Exit_status 7, substate 93"),
+    ("kill -9 $$", "failed", 6, "Exit_status 265, substate 93"),
+    ("exit 124", "timeout", 7, ""),
+    ("sleep 77", "timeout", 7, "Exit_status -29, substate 93"),
+    ("trap 'exit 0' TERM; sleep 77 & wait", "completed", 3, ""),
+]
+
+
+def test_how_jobs_end(run: Run, small: Path, tmp_path: Path) -> None:
+    """The last one ended well by itself as its time was over, without a result."""
+    on_pbs = Pbs(run, tmp_path, second=0.02, nodes=len(ENDS), wait=1.0)
+    directories = [on_pbs.taken(small, "-t", "2m", *Pbs.setup(tmp_path, line)) for line, *_ in ENDS]
+    waited = on_pbs("dlio-hpc", "wait", *directories, "--json", "--quiet")
+    assert [job["state"] for job in waited.json["jobs"]] == [state for _, state, *_ in ENDS]
+    for directory, (_, _, code, why) in zip(directories, ENDS, strict=True):
+        assert why in words(directory)
+        assert on_pbs("dlio-hpc", "report", directory).code == code
+
+
+@pytest.mark.mpi
+def test_generating_and_reading_in_jobs_of_their_own(run: Run, small: Path, tmp_path: Path) -> None:
+    on_pbs = Pbs(run, tmp_path, wait=0.5)
+    done = on_pbs.submit(small, "--generate", "first", "--wait", "-N", NODES)
+    assert done.code == 0, done.err
+    write, read = done.json["jobs"]
+    assert [job["state"] for job in (write, read)] == ["completed", "completed"]
+    assert [entry["kind"] for entry in write["runs"] + read["runs"]] == ["generate", "measure"]
+    assert f"qsub -W depend=afterok:{write['batch_id']} job.sh" in record(Path(read["directory"]))["command"]
+    assert write["runs"][0]["result"]["ended"] < read["runs"][0]["result"]["started"]
+
+
+def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp_path: Path) -> None:
+    on_pbs = Pbs(run, tmp_path, wait=1.0)
+    first = on_pbs.taken(small, *Pbs.setup(tmp_path, "exit 9"))
+    second = on_pbs.taken(small, "--after", first.name)
+    assert "queued" in on_pbs("dlio-hpc", "status", second).out
+    waited = on_pbs("dlio-hpc", "wait", first.name, second.name, "--json")
+    assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
+    assert words(second) == "Exit_status absent, substate 92"
+    late = on_pbs.submit(small, "--after", first.name)
+    assert late.code == 2
+    assert "it ended as failed, nothing can follow on it" in late.err
+
+
+def test_the_server_cannot_be_reached(on_pbs: Pbs, small: Path) -> None:
+    go = on_pbs.folder / "go"
+    directory = on_pbs.taken(small, *Pbs.setup(on_pbs.folder, f"until [ -e {go} ]; do sleep 0.05; done; exit 9"))
+    until(lambda: "running" in on_pbs("dlio-hpc", "status", directory).out)
+    (on_pbs.state / "down").touch()
+    blind = on_pbs("dlio-hpc", "status", directory)
+    assert blind.code == 6
+    assert f"{directory.name}  running" in blind.out, "as it was last seen"
+    assert "cannot connect to server pbshost" in blind.err
+    assert "states may be old" in blind.err
+    assert on_pbs("dlio-hpc", "cancel", directory).code == 6
+    refused = on_pbs.submit(small)
+    assert refused.code == 6
+    assert "cannot connect to server" in refused.err
+    watcher = on_pbs.watcher(directory)
+    assert watcher.stderr is not None
+    told = ""
+    while "asking again" not in told:
+        told = watcher.stderr.readline()
+    go.touch()
+    (on_pbs.state / "down").unlink()
+    out, err = watcher.communicate(timeout=60)
+    assert watcher.returncode == 6, err
+    assert json.loads(out)["jobs"][0]["state"] == "failed"
+    (stray,) = (path.parent for path in directory.parent.glob("*/job.json") if path.parent != directory)
+    assert record(stray)["batch_id"] is None
+    assert "cancelled before it was submitted" in on_pbs("dlio-hpc", "cancel", stray).out
+
+
+def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
+    (on_pbs.state / "slow").write_text("1")
+    directory = on_pbs.held(small)
+    start = time.monotonic()
+    assert "queued" in on_pbs("dlio-hpc", "status", directory).out
+    assert time.monotonic() - start > 1
+
+
+FORGOTTEN = [
+    ("0\n", "completed"),
+    ("124\n", "timeout"),
+    ("143\n", "cancelled"),
+    ("3\n", "failed"),
+    (None, "lost"),
+]
+
+
+def test_what_is_known_of_a_job_where_no_history_is_kept(on_pbs: Pbs, small: Path) -> None:
+    directory, other = on_pbs.held(small), on_pbs.held(small)
+    on_pbs.tell("qdel", record(directory)["batch_id"])
+    (on_pbs.state / "forget").touch()
+    for status, state in FORGOTTEN:
+        on_pbs.forget(directory, status)
+        shown = on_pbs("dlio-hpc", "status", other, directory)
+        assert f"{directory.name}  {state} " in shown.out, status
+        assert f"{other.name}  queued " in shown.out, "known beside one that is not"
+        assert (shown.code, shown.err) == (0, "")
+    (directory / "exit_status").write_text("0\n")
+    assert "completed" in on_pbs("dlio-hpc", "status", directory).out, "what was lost has turned up"
+
+
+def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_pbs: Pbs, small: Path) -> None:
+    """Though it has ended, too."""
+    on_pbs.held(small)
+    directory = on_pbs.held(small)
+    before = record(directory)
+    for state in ("queued", "cancelled"):
+        write(directory, before | {"batch_id": None, "states": before["states"][:1]})
+        assert state in on_pbs("dlio-hpc", "status", directory).out
+        assert record(directory)["batch_id"] == before["batch_id"] == "2.pbshost"
+        on_pbs.tell(*(("qdel", "2") if state == "queued" else ("true",)))
+    on_pbs.tell("qdel", "-x", "2")
+    write(directory, before | {"batch_id": None, "states": before["states"][:1]})
+    waited = on_pbs("dlio-hpc", "wait", directory)
+    assert waited.code == 7
+    assert "was never handed to the batch system" in waited.err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-q", "nope"), "qsub: Unknown queue"),
+        (("-q", "small", "-N", 3), "qsub: Job violates queue and/or server resource limits"),
+        (("-q", "small", "-t", "11m"), "qsub: Job violates queue and/or server resource limits"),
+        (("-J", "-l foo=1"), "qsub: Unknown resource Resource_List.foo"),
+        (("-J", "-l walltime=abc"), "qsub: Illegal attribute or resource value Resource_List.walltime"),
+        (("-J", "-j both"), "qsub: illegal -j value"),
+        (("-J", "--bogus"), "qsub: directive error: --bogus"),
+    ],
+)
+def test_what_pbs_refuses_is_told_in_its_words(
+    on_pbs: Pbs, small: Path, options: tuple[object, ...], message: str
+) -> None:
+    done = on_pbs.submit(small, *options)
+    assert done.code == 2
+    assert "qsub refuses the job: " in done.err
+    assert message in done.err
+    assert "failed" in on_pbs("dlio-hpc", "status").out
+    assert not on_pbs.jobs()
+
+
+def test_limits_of_the_profile_are_checked_before_pbs_is_asked(on_pbs: Pbs, small: Path, tmp_path: Path) -> None:
+    (on_pbs.state / "down").touch()
+    queues = "site.queues={small: {nodes: 2, walltime: {1: 0:10:00}, shortest: 0:01:00}}"
+    for options, message in (
+        (("-N", 3), "--nodes 3: queue small of site pbs has 2 at most for one job"),
+        (("-t", "11m"), "allows 0:10:00 at most for 1 node(s)"),
+        (("-t", "30s"), "queue small of site pbs wants 0:01:00 at least"),
+        (("-S", "site.account_required=true"), "wants to know who pays: --account NAME"),
+    ):
+        done = on_pbs.submit(small, "-S", queues, "-q", "small", "-t", "5m", *options)
+        assert done.code == 2
+        assert message in done.err
+        assert not (tmp_path / "dlio-runs").exists()
+
+
+def test_a_user_has_so_many_jobs_in_a_queue(on_pbs: Pbs, small: Path) -> None:
+    limit = ("-q", "small", "-t", "5m", "-S", "site.queues={small: {jobs: 1}}")
+    on_pbs.held(small)
+    on_pbs.held(small, *limit)
+    done = on_pbs.submit(small, *limit)
+    assert done.code == 2
+    assert "takes 1 job(s) of a user at most, you have 1 there" in done.err
+
+
+@pytest.mark.mpi
+def test_output_that_arrives_late_is_archived_too(run: Run, small: Path, tmp_path: Path) -> None:
+    """Without -k doe, PBS copies it when the job has ended."""
+    on_pbs = Pbs(run, tmp_path, copy=1.5)
+    job = on_pbs.waited(small, "-S", "site.job_options=[-l place=scatter]", "--archive", "kept")
+    assert job["state"] == "completed"
+    assert f"{job['job']}/job.out" in on_pbs("dlio-hpc", "archive", "list", job["archive"]).out
+
+
+PALS = """\
+#!{python} -IS
+import json, os, sys
+words = sys.argv[1:]
+with open({log!r}, "a") as log:
+    print(json.dumps(words), file=log)
+given = {{"--env": []}}
+while words[0].startswith("-"):
+    name, value = words.pop(0), words.pop(0)
+    given[name] = [*given["--env"], value] if name == "--env" else value
+assert given.keys() == {{"-n", "--ppn", "--depth", "--cpu-bind", "--env"}}, given
+mpiexec = {mpiexec!r}
+os.execv(mpiexec, [mpiexec, "-launcher", "fork", "-n", given["-n"], "env", *given["--env"], *words])
+"""
+
+
+@pytest.mark.mpi
+def test_polaris(run: Run, small: Path, tmp_path: Path) -> None:
+    """The shipped profile but for its modules; its queues and what its hooks require are the stand-in's."""
+    queues: dict[str, Any] = {name: {} for name in site.load("polaris").queues}
+    required = ["account", "filesystems", "keep"]
+    there = Pbs(run, tmp_path, queues=queues, require=required, filesystems={"home": True, "eagle": True}, cpus=64)
+    pals, log = tmp_path / "bin" / "mpiexec", tmp_path / "pals.jsonl"
+    pals.write_text(PALS.format(python=sys.executable, log=str(log), mpiexec=str(BIN / "mpiexec")))
+    pals.chmod(pals.stat().st_mode | stat.S_IXUSR)
+    setup = json.dumps([f"export PATH='{tmp_path / 'bin'}':$PATH"])
+    polaris = ("-s", "polaris", "-d", "data", "-S", f"site.setup={setup}", "--wait", "--json")
+    unpaid = there("dlio-submit", small, *polaris)
+    assert unpaid.code == 2
+    assert "site polaris wants to know who pays: --account NAME" in unpaid.err
+    assert not (tmp_path / "dlio-runs").exists()
+    done = there("dlio-submit", small, *polaris, "-A", "proj")
+    assert done.code == 0, done.err
+    assert done.job["state"] == "completed"
+    job = there.job(Path(done.job["directory"]))
+    assert (job["queue"], job["Account_Name"], job["Keep_Files"]) == ("debug", "proj", "doe")
+    asked = {"select": "1:system=polaris", "filesystems": "home:eagle", "place": "scatter", "walltime": "00:30:00"}
+    assert job["Resource_List"] | asked == job["Resource_List"]
+    for line in text(log).splitlines():
+        assert json.loads(line)[:12] == [
+            "-n", "4", "--ppn", "4", "--depth", "8", "--cpu-bind", "depth", "--env", "OMP_NUM_THREADS=1", "--env",
+            "MPICH_GPU_SUPPORT_ENABLED=0",
+        ]  # fmt: skip
+    variables = json.loads((Path(done.job["directory"]) / "environment.json").read_bytes())["variables"]
+    assert variables["OMP_NUM_THREADS"] == "1"
+
+
+@pytest.mark.parametrize("name", [name for name in shipped.names(shipped.SITES) if site.load(name).scheduler == "pbs"])
+def test_pbs_takes_the_script_of_every_shipped_site(run: Run, small: Path, tmp_path: Path, name: str) -> None:
+    profile = site.load(name)
+    queues: dict[str, Any] = {queue: {} for queue in profile.queues} or pbs.QUEUES
+    there = Pbs(run, tmp_path, queues=queues, require=["account", "filesystems", "keep"] if profile.queues else [])
+    for queue, limits in profile.queues.items():
+        options = ("-q", queue, "-N", limits.fewest_nodes, "-A", "proj", "-J", "-h", "-d", "data")
+        done = there("dlio-submit", small, "-s", name, *options)
+        assert done.code == 0, done.err
+    if not profile.queues:
+        there.held(small)
+    assert len(there.jobs()) == max(len(profile.queues), 1)
+
+
+@pytest.mark.mpi
+def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
+    options = (small, "-s", "pbs", "-d", "data", "-N", 2, "-S", _REMOTE, "-S", _NOT_HERE, *Pbs.setup(on_pbs.folder))
+    done = on_pbs("dlio-hpc", "check", *options, "-q", "workq")
+    assert done.code == 0, done.out + done.err
+    assert "queue workq is enabled and started" in done.out
+    assert "2 ranks met through hydra" in done.out
+    wrong = on_pbs("dlio-hpc", "check", *options, "-q", "nope", "--no-launch", "-S", "site.preload=[/no.so]")
+    assert wrong.code == 2
+    faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
+    assert len(faults) == 2
+    assert "there is no queue nope" in faults[0]
+    assert "preload: /no.so: No such file" in faults[1]
+
+
+def test_a_profile_is_written_from_what_is_found(on_pbs: Pbs, small: Path) -> None:
+    """Where Slurm is on PATH too, Slurm it is."""
+    assert on_pbs("dlio-hpc", "sites", "new", "here", PATH=str(on_pbs.folder / "bin")).code == 0
+    found = on_pbs("dlio-hpc", "sites", "./here.yaml", "--json").json
+    assert (found["scheduler"], found["launcher"]["kind"]) == ("pbs", "hydra")
+    assert found["queues"]["small"] == {
+        "nodes": 2, "walltime": {"1": "0:10:00"}, "shortest": None, "jobs": None, "options": [],
+    }  # fmt: skip
+    shown = on_pbs("dlio-submit", small, "-s", "./here.yaml", "-d", "data", "-q", "small", "-t", "5m", "--dry-run")
+    assert shown.code == 0
+    assert "#PBS -q small\n" in shown.out
+    assert "#PBS -k doe\n" in shown.out

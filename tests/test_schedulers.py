@@ -1,0 +1,522 @@
+"""What batch systems answer, and what we take it for; the texts were seen on real ones or are read in their sources."""
+
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from dlio_hpc import command, plan, site, workload
+from dlio_hpc.batch import detect
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, Known, Sight, cobalt, common, pbs, slurm
+from dlio_hpc.command import Answer, Unanswered
+from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.plan import Plan
+from dlio_hpc.units import Walltime
+
+Said = dict[str, Answer]
+QUEUES = ["slurm", "pbs", "cobalt"]
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> Said:
+    """What commands answer, by their first word; the words that they were asked with are under theirs and `asked`."""
+    answers: Said = {}
+    monkeypatch.setattr(command, "ask", lambda *words, **_: answers[words[0]])
+    return answers
+
+
+def _plan(name: str, walltime: int = 3600, *options: str, **changes: Any) -> Plan:
+    profile = site.load({"cobalt": "theta"}.get(name, name), tuple(f"{key}={value}" for key, value in changes.items()))
+    request = plan.Request(
+        runs=Path("/runs"), data=Path("/data"), nodes=128 if name == "cobalt" else 2, walltime=Walltime(walltime),
+        job_options=options,
+    )  # fmt: skip
+    return plan.make(workload.load("null"), profile, request)
+
+
+def _known(*ids: str, directory: Path = Path("/nowhere")) -> list[Known]:
+    return [Known(batch_id, directory) for batch_id in ids]
+
+
+# What is common to them
+
+
+@pytest.mark.parametrize("name", QUEUES)
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+        "slurm_load_jobs error: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+        "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
+        "Connection refused\nqsub: cannot connect to server pbshost (errno=111)",
+        "qstat: cannot connect to server pbs01 (errno=15010)",
+        "component error: Failed to connect to queue-manager: cn:queue-manager",
+    ],
+)
+def test_a_server_that_cannot_be_reached_has_refused_nothing(said: Said, name: str, words: str) -> None:
+    scheduler = SCHEDULERS[name]
+    for program in ("sbatch", "squeue", "scancel", "qsub", "qstat", "qdel", "qselect"):
+        said[program] = Answer(1, "", words)
+    for action in (
+        lambda: scheduler.submit(_plan(name), []),
+        lambda: scheduler.states(_known("5")),
+        lambda: scheduler.cancel("5"),
+        lambda: scheduler.find("name"),
+        scheduler.queues,
+    ):
+        with pytest.raises(Unanswered, match=r"ended with 1: "):
+            action()
+
+
+REFUSED = [
+    ("slurm", 1, "sbatch: error: Batch job submission failed: Invalid partition name specified"),
+    ("slurm", 1, "sbatch: error: Batch job submission failed: Invalid account or account/partition combination"),
+    ("slurm", 1, "sbatch: error: Batch job submission failed: Invalid qos specification"),
+    ("slurm", 1, "sbatch: error: Batch job submission failed: More processors requested than permitted"),
+    ("slurm", 1, "sbatch: error: Batch job submission failed: Requested time limit is invalid (missing or exceeds)"),
+    ("slurm", 1, "sbatch: error: Batch job submission failed: Node count specification invalid"),
+    ("slurm", 255, "sbatch: error: Invalid --time specification"),
+    ("slurm", 255, "sbatch: unrecognized option '--foo'"),
+    ("slurm", 1, "sbatch: error: Memory specification can not be satisfied"),
+    ("pbs", 170, "qsub: Unknown queue"),
+    ("pbs", 188, "qsub: Job violates queue and/or server resource limits"),
+    ("pbs", 166, "qsub: Illegal attribute or resource value Resource_List.walltime"),
+    ("pbs", 187, "qsub: Unknown resource Resource_List.foo"),
+    ("pbs", 2, "qsub: illegal -N value"),
+    ("pbs", 32, "qsub: Account_Name is required to be set."),
+    ("cobalt", 1, "<Fault 1001: \"trying to add job to non-existent queue 'nope'\">"),
+    ("cobalt", 1, "node count out of realistic range"),
+    ("cobalt", 1, "Multiple --attrs options not supported.  Specify multiple attributes as follows: --attrs FOO=1"),
+]
+
+
+@pytest.mark.parametrize(("name", "code", "words"), REFUSED)
+def test_a_refusal_is_told_in_the_batch_systems_words(said: Said, name: str, code: int, words: str) -> None:
+    program = SCHEDULERS[name].program
+    said[program] = Answer(code, "", words)
+    with pytest.raises(ConfigError) as refusal:
+        SCHEDULERS[name].submit(_plan(name), [])
+    assert str(refusal.value) == f"{program} refuses the job: {' '.join(words.split())}"
+
+
+TAKEN = [
+    ("slurm", "25", "25"),
+    ("slurm", "25;cluster", "25"),
+    ("slurm", "sbatch: lua: charged to project 7\n26", "26"),
+    ("pbs", "5.pbshost", "5.pbshost"),
+    ("pbs", "512.polaris-pbs-01.hsn.cm.polaris.alcf.anl.gov", "512.polaris-pbs-01.hsn.cm.polaris.alcf.anl.gov"),
+    ("pbs", "Notice: 3 node-hours\n5.pbshost\n", "5.pbshost"),
+    ("cobalt", "527001", "527001"),
+    ("cobalt", 'Job routed to queue "debug".\nMemory mode set to cache quad for queue debug\n527001', "527001"),
+]
+
+
+@pytest.mark.parametrize(("name", "out", "batch_id"), TAKEN)
+def test_the_batch_id_of_what_was_taken(said: Said, name: str, out: str, batch_id: str) -> None:
+    said[SCHEDULERS[name].program] = Answer(0, out.strip(), "")
+    assert SCHEDULERS[name].submit(_plan(name), []) == batch_id
+
+
+@pytest.mark.parametrize("name", QUEUES)
+@pytest.mark.parametrize("out", ["", "Submitted batch job", "none", "12 jobs before you"])
+def test_an_answer_without_a_batch_id(said: Said, name: str, out: str) -> None:
+    said[SCHEDULERS[name].program] = Answer(0, out, "")
+    with pytest.raises(Unanswered, match="gave no id that we know"):
+        SCHEDULERS[name].submit(_plan(name), [])
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("slurm", "sbatch --parsable --dependency=afterok:4:5 --kill-on-invalid-dep=yes job.sh"),
+        ("pbs", "qsub -W depend=afterok:4:5 job.sh"),
+        ("cobalt", "qsub --dependencies 4:5 job.sh"),
+    ],
+)
+def test_what_a_person_would_type(name: str, line: str) -> None:
+    made = _plan(name)
+    scheduler = SCHEDULERS[name]
+    assert scheduler.command(made, ["4", "5"]) == f"cd {made.directory} && {line}"
+    assert scheduler.command(made, []) == f"cd {made.directory} && {line.split(maxsplit=1)[0]}" + (
+        " --parsable job.sh" if name == "slurm" else " job.sh"
+    )
+
+
+@given(st.text(max_size=20))
+def test_a_word_for_a_line_of_options_is_plain_or_refused(word: str) -> None:
+    try:
+        plain = common.plain(word)
+    except ConfigError:
+        return
+    assert plain == word
+    assert word.split() == [word]
+    assert not set(word) & set("\"'`$\\#;&|<>(){}[]*?!~")
+
+
+@pytest.mark.parametrize(("name", "queue", "account"), [("slurm", "--partition=", "--account="), ("pbs", "-q ", "-A ")])
+def test_lines_of_options(name: str, queue: str, account: str) -> None:
+    made = _plan(name, 3600, "--mine", account="proj", queue="fast", job_options="[--site]")
+    options = SCHEDULERS[name].request(made)["options"]
+    assert options == [f"{queue}fast", f"{account}proj", "--site", "--mine"]
+    listed = _plan(name, 3600, queue="fast", queues="{fast: {options: [--qos=high]}}", job_options="[]")
+    assert SCHEDULERS[name].request(listed)["options"] == ["--qos=high"]
+    with pytest.raises(ConfigError, match="cannot be told to a batch system"):
+        SCHEDULERS[name].request(_plan(name, 3600, queue="'a b'"))
+
+
+# Slurm
+
+
+SLURM = [
+    ("7|PENDING|Priority", "queued", "PENDING Priority"),
+    ("7|PENDING|None", "queued", "PENDING"),
+    ("7|PENDING|DependencyNeverSatisfied", "queued", "PENDING DependencyNeverSatisfied"),
+    ("7|CONFIGURING|None", "queued", "CONFIGURING"),
+    ("7|REQUEUED|None", "queued", "REQUEUED"),
+    ("7|REQUEUE_FED|None", "queued", "REQUEUE_FED"),
+    ("7|REQUEUE_HOLD|None", "queued", "REQUEUE_HOLD"),
+    ("7|SPECIAL_EXIT|None", "queued", "SPECIAL_EXIT"),
+    ("7|RESV_DEL_HOLD|None", "queued", "RESV_DEL_HOLD"),
+    ("7|RUNNING|None", "running", "RUNNING"),
+    ("7|COMPLETING|None", "running", "COMPLETING"),
+    ("7|SUSPENDED|None", "running", "SUSPENDED"),
+    ("7|STOPPED|None", "running", "STOPPED"),
+    ("7|SIGNALING|None", "running", "SIGNALING"),
+    ("7|STAGE_OUT|None", "running", "STAGE_OUT"),
+    ("7|RESIZING|None", "running", "RESIZING"),
+    ("7|COMPLETED|None", "completed", "COMPLETED"),
+    ("7|FAILED|NonZeroExitCode", "failed", "FAILED NonZeroExitCode"),
+    ("7|FAILED|JobLaunchFailure", "failed", "FAILED JobLaunchFailure"),
+    ("7|TIMEOUT|TimeLimit", "timeout", "TIMEOUT TimeLimit"),
+    ("7|DEADLINE|None", "timeout", "DEADLINE"),
+    ("7|CANCELLED|None", "cancelled", "CANCELLED"),
+    ("7|CANCELLED by 1000|", "cancelled", "CANCELLED by 1000"),
+    ("7|CANCELLED+|", "cancelled", "CANCELLED+"),
+    ("7|PREEMPTED|None", "cancelled", "PREEMPTED"),
+    ("7|REVOKED|None", "cancelled", "REVOKED"),
+    ("7|NODE_FAIL|NodeDown", "node_fail", "NODE_FAIL NodeDown"),
+    ("7|BOOT_FAIL|None", "node_fail", "BOOT_FAIL"),
+    ("7|OUT_OF_MEMORY|OutOfMemory", "out_of_memory", "OUT_OF_MEMORY OutOfMemory"),
+]
+
+
+@pytest.mark.parametrize(("line", "state", "words"), SLURM)
+def test_slurm_states(said: Said, line: str, state: str, words: str) -> None:
+    said["squeue"] = Answer(0, line, "")
+    said["sacct"] = Answer(0, "", "")
+    assert slurm.SLURM.states(_known("7")) == {"7": Sight(state, words)}  # type: ignore[arg-type]
+
+
+INVALID = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
+
+
+def test_slurm_accounting_knows_what_the_controller_has_forgotten(said: Said) -> None:
+    said["squeue"] = Answer(0, "8|RUNNING|None", "")
+    said["sacct"] = Answer(0, "7|CANCELLED by 0\n9|TIMEOUT", "")
+    assert slurm.SLURM.states(_known("7", "8", "9")) == {
+        "7": Sight("cancelled", "CANCELLED by 0"),
+        "8": Sight("running", "RUNNING"),
+        "9": Sight("timeout", "TIMEOUT"),
+    }
+    said["squeue"] = INVALID
+    assert slurm.SLURM.states(_known("7"))["7"].state == "cancelled"
+
+
+def test_slurm_without_accounting(said: Said) -> None:
+    said["squeue"] = INVALID
+    said["sacct"] = Answer(1, "", "Slurm accounting storage is disabled")
+    assert slurm.SLURM.states(_known("7")) == {}
+    said["sacct"] = Answer(1, "", "sacct: fatal: something else")
+    with pytest.raises(Unanswered, match="something else"):
+        slurm.SLURM.states(_known("7"))
+
+
+def test_slurm_queues_and_names(said: Said) -> None:
+    said["squeue"] = Answer(0, "debug\ndebug\nbatch", "")
+    assert slurm.SLURM.queues() == ["debug", "debug", "batch"]
+    said["squeue"] = Answer(0, "", "")
+    assert (slurm.SLURM.queues(), slurm.SLURM.find("x")) == ([], None)
+
+
+# PBS
+
+
+PBS = [
+    ({"job_state": "Q", "comment": "Not Running: Insufficient amount of resource: ncpus"}, "queued", "Not Running: "),
+    ({"job_state": "H", "substate": 22}, "queued", ""),
+    ({"job_state": "H", "substate": 20, "Exit_status": -3, "comment": "job held, too many"}, "failed", "job held"),
+    ({"job_state": "W"}, "queued", ""),
+    ({"job_state": "T"}, "queued", ""),
+    ({"job_state": "R", "comment": "Job run at"}, "running", "Job run at"),
+    ({"job_state": "E", "Exit_status": 0, "substate": 51}, "running", ""),
+    ({"job_state": "S"}, "running", ""),
+    ({"job_state": "B"}, "running", ""),
+    ({"job_state": "F", "Exit_status": 0, "substate": 92}, "completed", "Exit_status 0, substate 92"),
+    ({"job_state": "F", "Exit_status": 7, "substate": 93}, "failed", "Exit_status 7, substate 93"),
+    ({"job_state": "F", "Exit_status": 265, "substate": 93}, "failed", "Exit_status 265, substate 93"),
+    ({"job_state": "F", "Exit_status": "3", "substate": "93"}, "failed", "Exit_status 3, substate 93"),
+    ({"job_state": "F", "Exit_status": -29, "substate": 93}, "timeout", "Exit_status -29, substate 93"),
+    ({"job_state": "F", "Exit_status": 0, "substate": 91}, "cancelled", "Exit_status 0, substate 91"),
+    ({"job_state": "F", "Exit_status": 271, "substate": 91}, "cancelled", "Exit_status 271, substate 91"),
+    ({"job_state": "F", "substate": 91}, "cancelled", "Exit_status absent, substate 91"),
+    ({"job_state": "F", "substate": 92}, "cancelled", "Exit_status absent, substate 92"),
+    ({"job_state": "F", "Exit_status": -1, "substate": 93}, "node_fail", "Exit_status -1, substate 93"),
+    ({"job_state": "F", "Exit_status": -27, "substate": 93}, "out_of_memory", "Exit_status -27, substate 93"),
+    ({"job_state": "X", "Exit_status": 0}, "completed", "Exit_status 0, substate 0"),
+    ({"job_state": "?"}, "running", ""),
+    ({}, "running", ""),
+]
+
+
+def _qstat(jobs: Any, code: int = 0, err: str = "") -> Answer:
+    return Answer(code, json.dumps({"timestamp": 1, "pbs_version": "23.06.06", "Jobs": jobs}), err)
+
+
+@pytest.mark.parametrize(("job", "state", "words"), PBS)
+def test_pbs_states(said: Said, job: dict[str, Any], state: str, words: str) -> None:
+    said["qstat"] = _qstat({"14.pbshost": job})
+    found = pbs.PBS.states(_known("14.pbshost"))["14.pbshost"]
+    assert found.state == state
+    assert found.words.startswith(words)
+
+
+def test_pbs_leaves_out_what_it_does_not_know(said: Said) -> None:
+    running = {"14.pbshost": {"job_state": "R"}}
+    said["qstat"] = _qstat(running, 153, "qstat: Unknown Job Id 9.pbshost")
+    assert pbs.PBS.states(_known("14.pbshost", "9.pbshost")) == {"14.pbshost": Sight("running")}
+    said["qstat"] = Answer(153, "", "qstat: Unknown Job Id 9.pbshost")
+    assert pbs.PBS.states(_known("9.pbshost")) == {}
+    said["qstat"] = Answer(0, '{"timestamp":1}', "")
+    assert pbs.PBS.states(_known("9.pbshost")) == {}
+
+
+def test_pbs_writes_what_is_no_strict_json(said: Said) -> None:
+    said["qstat"] = Answer(0, '{"Jobs":{"14.pbshost":{"job_state":"R","comment":"tab\there"}}}', "")
+    assert pbs.PBS.states(_known("14.pbshost")) == {"14.pbshost": Sight("running", "tab\there")}
+    said["qstat"] = Answer(0, '{"Jobs":{"14.pbshost":{"job_state":', "")
+    with pytest.raises(Unanswered, match="no JSON"):
+        pbs.PBS.states(_known("14.pbshost"))
+
+
+@pytest.mark.parametrize(("code", "err"), [(0, ""), (153, "qdel: Unknown Job Id 5"), (35, "qdel: Job has finished 5")])
+def test_pbs_jobs_that_are_gone_need_no_deleting(said: Said, code: int, err: str) -> None:
+    said["qdel"] = Answer(code, "", err)
+    pbs.PBS.cancel("5.pbshost")
+    said["qdel"] = Answer(159, "", "qdel: Unauthorized Request  5.pbshost")
+    with pytest.raises(DlioError, match="Unauthorized Request"):
+        pbs.PBS.cancel("5.pbshost")
+
+
+def test_pbs_selects_nodes_in_chunks() -> None:
+    assert pbs.PBS.request(_plan("pbs"))["select"] == "2:ncpus=4:mpiprocs=4"
+    assert pbs.PBS.request(_plan("pbs", chunk="{ncpus: 8, mem: 4gb}"))["select"] == "2:ncpus=8:mem=4gb:mpiprocs=4"
+    assert pbs.PBS.request(_plan("pbs", 3 * 3600 + 61))["walltime"] == "3:01:01"
+
+
+# Cobalt
+
+
+def _cancelling(words: list[tuple[str, ...]], table: str) -> Callable[..., Answer]:
+    def ask(*asked: str, **_: object) -> Answer:
+        words.append(asked)
+        return Answer(0, table if asked[0] == "qstat" else "", "")
+
+    return ask
+
+
+TABLE = """\
+JobID   State
+=================
+     7  {}
+527001  running"""
+
+
+@pytest.mark.parametrize(
+    ("state", "taken"),
+    [(state, "queued") for state in ("queued", "user_hold", "admin_hold", "dep_hold", "maxrun_hold", "preempted")]
+    + [(state, "running") for state in ("starting", "running", "exiting", "done", "killing", "preempting", "news")],
+)
+def test_cobalt_states(said: Said, state: str, taken: str) -> None:
+    said["qstat"] = Answer(0, TABLE.format(state), "")
+    assert cobalt.COBALT.states(_known("7", "527001")) == {
+        "7": Sight(taken, state),  # type: ignore[arg-type]
+        "527001": Sight("running", "running"),
+    }
+
+
+def test_cobalt_deletes_what_would_be_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, ...]] = []
+    monkeypatch.setattr(command, "ask", _cancelling(asked, TABLE.format("dep_fail")))
+    assert cobalt.COBALT.states(_known("7"))["7"] == Sight("cancelled", "dep_fail")
+    assert asked == [("qstat", "--header", "JobID:State", "7"), ("qdel", "7")]
+
+
+LOG = """\
+Jobid: 7
+qsub --mode script -n 2 -t 60 job.sh
+Sat Nov 21 15:10:50 2026 +0000 (UTC) submitted with cwd set to: /runs/x
+Sat Nov 21 15:10:50 2026 +0000 (UTC) Command: '/runs/x/job.sh'
+{}"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "sight"),
+    [
+        ("", None),
+        ("Info: task completed normally with an exit code of 0; initiating job cleanup and removal", "completed"),
+        ("Info: task completed normally with an exit code of 7; initiating job cleanup and removal", "failed"),
+        ("Info: task completed normally with an exit code of -9; initiating job cleanup and removal", "failed"),
+        ("Info: maximum execution time exceeded; initiating job termination", "timeout"),
+        ("Info: user delete requested with signal SIGTERM by user root", "cancelled"),
+        ("Info: user delete requested; removing job from the queue", "cancelled"),
+        (
+            "Info: maximum execution time exceeded; initiating job termination\n"
+            "Info: task completed normally with an exit code of 0; initiating job cleanup and removal",
+            "timeout",
+        ),
+    ],
+)
+def test_what_cobalts_log_tells(said: Said, tmp_path: Path, lines: str, sight: str | None) -> None:
+    """Qstat says nothing of a job that has ended, with code 1."""
+    said["qstat"] = Answer(1, "", "")
+    (tmp_path / "job.cobaltlog").write_bytes(LOG.format(lines).encode() + b"\xff")
+    found = cobalt.COBALT.states(_known("7", directory=tmp_path))
+    assert (found["7"].state if found else None) == sight
+    (tmp_path / "job.cobaltlog").unlink()
+    assert cobalt.COBALT.states(_known("7", directory=tmp_path)) == {}
+
+
+def test_cobalt_complains(said: Said) -> None:
+    said["qstat"] = Answer(1, "", "x is not a valid jobid or queue name")
+    with pytest.raises(Unanswered, match="not a valid jobid"):
+        cobalt.COBALT.states(_known("x"))
+
+
+def test_cobalts_queues_and_names(said: Said) -> None:
+    said["qstat"] = Answer(0, "JobID  JobName    \n==================\n7      small-1    \n8      N/A        ", "")
+    assert cobalt.COBALT.find("small-1") == "7"
+    assert cobalt.COBALT.find("small") is None
+    said["qstat"] = Answer(0, "JobID  JobName  \n================", "")
+    assert cobalt.COBALT.find("small-1") is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "minutes"), [(1, "1"), (60, "1"), (61, "2"), (1799, "30"), (1800, "30"), (86400, "1440")]
+)
+def test_cobalt_counts_in_whole_minutes(seconds: int, minutes: str) -> None:
+    made = _plan("cobalt", 1800)
+    changed = replace(made, walltime=Walltime(seconds))
+    assert cobalt.COBALT.request(changed)["walltime"] == minutes
+
+
+@given(st.integers(1, 10**6))
+def test_cobalt_never_gives_less_time_than_asked(seconds: int) -> None:
+    made = replace(_THETA, walltime=Walltime(seconds))
+    minutes = int(cobalt.COBALT.request(made)["walltime"])
+    assert 0 <= minutes * 60 - seconds < 60
+
+
+_THETA = _plan("cobalt")
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ((), "mcdram=cache:numa=quad"),
+        (("--attrs ssds=required",), "mcdram=cache:numa=quad:ssds=required"),
+        (("--attrs=ssds=required:ssd_size=9", "--attrs   a=b"), "mcdram=cache:numa=quad:ssds=required:ssd_size=9:a=b"),
+    ],
+)
+def test_cobalt_has_one_line_of_attributes(options: tuple[str, ...], line: str) -> None:
+    request = cobalt.COBALT.request(_plan("cobalt", 3600, "-M me@x", *options))
+    assert request["options"] == ["-q default", "-M me@x", f"--attrs {line}"]
+
+
+@pytest.mark.parametrize("option", ["--env A='b c'", '--env A="b"', "-M me # nobody", "--env A=\\:"])
+def test_cobalt_knows_no_quotes(option: str) -> None:
+    with pytest.raises(ConfigError, match="Cobalt splits at blanks"):
+        cobalt.COBALT.request(_plan("cobalt", 3600, option))
+
+
+# Whatever they say
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+_JOB = st.dictionaries(st.sampled_from(["job_state", "Exit_status", "substate", "comment", "queue"]), _JSON)
+_DOCUMENTS = st.one_of(
+    _JSON,
+    st.dictionaries(st.sampled_from(["Jobs", "Queue"]), _JSON),
+    st.dictionaries(st.sampled_from(["Jobs", "Queue"]), st.dictionaries(st.sampled_from(["7", "workq"]), _JOB | _JSON)),
+).map(json.dumps)
+_CELL = st.text(max_size=3) | st.sampled_from(["7", "RUNNING", "by 0", "", " ", "+", "===", "debug*", "up", "²"])
+_LINE = st.sampled_from([2, 3, 5, 11]).flatmap(lambda columns: st.lists(_CELL, min_size=columns, max_size=columns))
+_LINES = st.tuples(st.sampled_from(["|", "  "]), st.lists(_LINE, max_size=3)).map(
+    lambda drawn: "\n".join(["===" * (drawn[0] != "|"), *(drawn[0].join(line) for line in drawn[1])])
+)
+_ANSWERS = st.builds(
+    Answer,
+    st.sampled_from([0, 0, 1, 153]),
+    st.one_of(st.text(), _LINES, _DOCUMENTS).map(str.strip),
+    st.sampled_from(["", "qstat: Unknown Job Id 7", "disabled"]) | st.text(max_size=10).map(str.strip),
+)
+_PLANS = {name: _plan(name) for name in QUEUES}
+_PLANS["pbs"] = replace(_PLANS["pbs"], queue="workq")
+
+
+@pytest.mark.parametrize("name", QUEUES)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300, deadline=None)
+@given(answer=_ANSWERS)
+@example(answer=Answer(0, "7| |None", ""))
+@example(answer=Answer(0, '{"Jobs": {"7": {"job_state": "F", "Exit_status": "killed", "substate": []}}}', ""))
+def test_no_answer_is_a_surprise(name: str, answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "ask", lambda *_words, **_: answer)
+    scheduler, made = SCHEDULERS[name], _PLANS[name]
+    actions: tuple[Callable[[], Any], ...] = (
+        lambda: scheduler.submit(made, []),
+        lambda: scheduler.states(_known("7")),
+        lambda: scheduler.cancel("7"),
+        lambda: scheduler.find("name"),
+        scheduler.queues,
+        lambda: scheduler.probe(made, Path("job.sh")),
+    )
+    for action in actions:
+        with suppress(DlioError):
+            action()
+    try:
+        states = scheduler.states(_known("7"))
+    except DlioError:
+        return
+    assert all(isinstance(sight.words, str) for sight in states.values())
+    assert {sight.state for sight in states.values()} <= ENDED | {"queued", "running"}
+
+
+@pytest.mark.parametrize("version", ["slurm 22.05.8", "pbs_version = 23.06.06", "qsub Cobalt 1.0.33", "something else"])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
+@given(answer=_ANSWERS)
+@example(answer=Answer(0, "debug*|4|many|1:00:00|up", ""))
+@example(answer=Answer(0, "debug*|4+|8|1:00:00|up", ""))
+@example(answer=Answer(0, '{"Queue": {"workq": {"enabled": "True", "resources_max": null}}}', ""))
+def test_no_answer_keeps_a_profile_from_being_written(
+    version: str, answer: Answer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ask(*words: str, **_: object) -> Answer:
+        asks_version = words[1:] == ("--version",) and (words[0] == "sbatch") == version.startswith("slurm")
+        return Answer(0, version, "") if asks_version else answer
+
+    monkeypatch.setattr(command, "ask", ask)
+    try:
+        found = detect.batch()
+    except DlioError:
+        return
+    assert found.scheduler in SCHEDULERS

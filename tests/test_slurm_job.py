@@ -1,0 +1,400 @@
+"""Whole jobs on a real Slurm of four virtual nodes, started here from Debian's packages."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from ctypes.util import find_library
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc import plan, shipped, site, workload
+from dlio_hpc.batch import jobscript
+from tests import cluster
+from tests.cluster import Cluster
+from tests.conftest import BIN, Outcome, Run
+
+SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
+# Many jobs share these nodes: not --exclusive, and half the CPUs of a rank's share.
+_SHARED = ("-S", "site.job_options=[]")
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if why := cluster.missing():
+        assert not os.environ.get("CI"), f"CI runs these tests: {why}"
+        pytest.skip(why)
+    started = Cluster(tmp_path_factory.mktemp("slurm"))
+    started.start()
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def on_slurm(run: Run, slurm: Cluster) -> Run:
+    def call(*arguments: object, **environment: str) -> Outcome:
+        return run(*arguments, **slurm.environment | environment)
+
+    return call
+
+
+def _submit(on_slurm: Run, workload: Path, *options: object, code: int = 0) -> Any:
+    done = on_slurm("dlio-submit", workload, "-s", "slurm", "-d", "data", "-t", "5m", "--wait", "--json", *options)
+    assert done.code == code, done.err
+    return done.job
+
+
+def _started(on_slurm: Run, workload: Path, *options: object) -> Path:
+    """The directory of a job that runs its measured steps, a second each."""
+    options = ("-S", "compute.time=1s", *options)
+    done = on_slurm("dlio-submit", workload, "-s", "slurm", "-d", "data", "-t", "5m", "--json", *options)
+    assert done.code == 0, done.err
+    directory = Path(done.job["directory"])
+    assert done.job["batch_id"].isdigit()
+    _until(lambda: "01-measure 1/" in _text(directory / "job.out"))
+    return directory
+
+
+def _text(path: Path) -> str:
+    return path.read_text() if path.exists() else ""
+
+
+def _until(holds: Any, patience_s: float = 60) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def _states(directory: Path) -> list[str]:
+    return [sighting["state"] for sighting in json.loads((directory / "job.json").read_bytes())["states"]]
+
+
+def test_two_nodes_with_four_ranks_each_through_srun(on_slurm: Run, small: Path) -> None:
+    job = _submit(on_slurm, small, "-N", 2, "--warmup", 1, "--repeat", 2)
+    assert job["state"] == "completed"
+    assert [entry["name"] for entry in job["runs"]] == ["00-generate", "01-warmup", "02-measure-1", "03-measure-2"]
+    result = job["runs"][-1]["result"]
+    assert (result["ranks"], result["nodes"], result["ranks_per_node"]) == (8, 2, 4)
+    assert result["hosts"] == ["n1", "n2"]
+    assert result["summary"]["samples"] == SAMPLES * EPOCHS
+    assert result["summary"]["bytes_read"] == SAMPLES * SAMPLE_BYTES * EPOCHS
+    assert 0 < result["gap_s"] < 30
+    directory = Path(job["directory"])
+    assert {"planned", "submitted", "completed"} <= set(_states(directory))
+    assert on_slurm("dlio-hpc", "archive", "verify", job["archive"]).code == 0
+    nodes = json.loads((directory / "environment.json").read_bytes())["nodes"]
+    assert [node["host"] for node in nodes] == ["n1", "n2"]
+
+
+def test_what_is_preloaded_reaches_the_ranks_alone(on_slurm: Run, small: Path) -> None:
+    library = _library()
+    setup = 'tr "\\0" "\\n" < /proc/$$/environ > script.environ; env > script.env'
+    job = _submit(
+        on_slurm, small, "-S", f"site.preload=[{library}]", "-S", "site.rank_environment={OMP_NUM_THREADS: '3'}",
+        "-S", f"site.setup={json.dumps([setup])}",
+    )  # fmt: skip
+    directory = Path(job["directory"])
+    ranks = json.loads((directory / "environment.json").read_bytes())["variables"]
+    assert ranks["LD_PRELOAD"] == library
+    assert ranks["OMP_NUM_THREADS"] == "3"
+    for name in ("script.environ", "script.env"):
+        assert "LD_PRELOAD" not in (directory / name).read_text()
+
+
+def _library() -> str:
+    name = find_library("m")
+    (found, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
+    return str(found)
+
+
+def test_a_launcher_that_leaves_ranks_alone_is_noticed(on_slurm: Run, small: Path) -> None:
+    """Without the process manager of the MPI library, srun starts so many jobs of one rank, and ends well."""
+    job = _submit(on_slurm, small, "-S", "site.launcher.mpi=none", code=6)
+    assert job["state"] == "failed"
+    assert "the plan is for 4 ranks, MPI started 1" in job["runs"][0]["error"]["message"]
+
+
+def test_a_job_that_fails(on_slurm: Run, small: Path) -> None:
+    made = _submit(on_slurm, small, "--generate", "only")["runs"][0]["result"]["generated"]
+    os.truncate(Path(made["dataset"]) / "00000005.npz", 5000)
+    job = _submit(on_slurm, small, "-N", 2, code=3)
+    assert job["state"] == "failed"
+    assert "ends at byte 5000" in job["runs"][-1]["error"]["message"]
+    assert "FAILED" in json.loads((Path(job["directory"]) / "job.json").read_bytes())["states"][-1]["words"]
+
+
+def test_the_time_limit_is_announced_and_the_job_stops_cleanly(on_slurm: Run, small: Path) -> None:
+    """Slurm's signal comes up to half a minute late here; the limit of a minute is looked at as late."""
+    slow = ("-N", 2, "-t", "60s", "-S", "train.epochs=40", "-S", "reader.preprocess_time=1")
+    done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "--wait", "--json", *slow)
+    assert done.code == 7, done.err
+    assert done.job["state"] == "timeout"
+    directory = Path(done.job["directory"])
+    assert (directory / "exit_status").read_text() == "124\n"
+    assert "time limit near, 15 s left: stopping" in (directory / "job.out").read_text()
+    summary = done.job["runs"][-1]["result"]["summary"]
+    assert 0 < summary["steps"] < summary["steps_planned"]
+    assert "the time limit came near" in on_slurm("dlio-hpc", "report", done.job["archive"]).out
+
+
+def test_a_running_job_is_cancelled_from_another_shell(on_slurm: Run, small: Path) -> None:
+    directory = _started(on_slurm, small)
+    assert on_slurm("dlio-hpc", "collect", directory).code == 7
+    assert "cancelling" in on_slurm("dlio-hpc", "cancel", directory).out
+    waited = on_slurm("dlio-hpc", "wait", directory, "--json")
+    assert waited.code == 7
+    assert waited.job["state"] == "cancelled"
+    assert waited.job["archive"]
+
+
+def test_a_job_cancelled_behind_our_back(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    directory = _started(on_slurm, small)
+    slurm.tell("scancel", json.loads((directory / "job.json").read_bytes())["batch_id"])
+    waited = on_slurm("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (7, "cancelled")
+
+
+def test_a_waiting_job_is_seen_as_queued_and_cancelled(on_slurm: Run, small: Path) -> None:
+    """It was to begin in an hour."""
+    options = ("-J", "--begin=now+1hour", "--json")
+    directory = Path(on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options).job["directory"])
+    shown = on_slurm("dlio-hpc", "status", directory)
+    assert "queued" in shown.out
+    assert "PENDING BeginTime" in shown.out
+    on_slurm("dlio-hpc", "cancel", directory)
+    waited = on_slurm("dlio-hpc", "wait", directory)
+    assert waited.code == 7
+    assert "cancelled" in on_slurm("dlio-hpc", "status", directory).out
+
+
+def test_a_node_that_goes_down(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    directory = _started(on_slurm, small, "-N", 2)
+    try:
+        slurm.tell("scontrol", "update", "nodename=n2", "state=down", "reason=test")
+        waited = on_slurm("dlio-hpc", "wait", directory, "--json")
+        assert waited.job["state"] == "node_fail"
+        assert waited.code == 6
+        assert "NODE_FAIL" in on_slurm("dlio-hpc", "status", directory).out
+    finally:
+        slurm.tell("scontrol", "update", "nodename=n2", "state=resume")
+        slurm.wait_until(lambda: slurm.tell("sinfo", "-h", "-n", "n2", "-p", "debug", "-o", "%t") == "idle")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-q", "nope"), "invalid partition specified: nope"),
+        (("-J", "--constraint=nofeature"), "Invalid feature specification"),
+        (("-J", "--nonsense"), "unrecognized option '--nonsense'"),
+        (("-N", 99), "sbatch refuses the job"),
+    ],
+)
+def test_what_slurm_refuses_is_told_in_its_words(
+    on_slurm: Run, small: Path, options: tuple[object, ...], message: str
+) -> None:
+    done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options)
+    assert done.code == 2
+    assert message in done.err
+    assert "failed" in on_slurm("dlio-hpc", "status").out
+
+
+def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, small: Path, tmp_path: Path) -> None:
+    queues = "site.queues={tiny: {nodes: 1, walltime: {1: 0:05:00}, jobs: 1}}"
+    for options, message in (
+        (("-q", "tiny", "-N", 2), "--nodes 2: queue tiny of site slurm has 1 at most for one job"),
+        (("-q", "tiny", "-t", "6m"), "--time 0:06:00: queue tiny of site slurm allows 0:05:00 at most for 1 node(s)"),
+        (("-S", "site.account_required=true"), "wants to know who pays: --account NAME"),
+        (("-S", "site.cpus=8", "-S", "site.depth=4"), "they need 16, site slurm has 8 a node"),
+    ):
+        done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", queues, *options)
+        assert done.code == 2
+        assert message in done.err
+    assert not (tmp_path / "dlio-runs").exists()
+    waiting = ("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", queues, "-q", "tiny",
+               "-J", "--begin=now+1hour")  # fmt: skip
+    assert on_slurm(*waiting).code == 0
+    second = on_slurm(*waiting)
+    assert second.code == 2
+    assert "queue tiny of site slurm takes 1 job(s) of a user at most, you have 1" in second.err
+    assert len(list((tmp_path / "dlio-runs").iterdir())) == 1
+    assert on_slurm("dlio-hpc", "cancel", "--all").code == 0
+
+
+def test_the_dataset_is_made_in_a_job_before_the_one_that_reads(on_slurm: Run, small: Path) -> None:
+    options = ("-s", "slurm", "-d", "data", "-t", "5m", "--generate", "first", "-N", 2)
+    done = on_slurm("dlio-submit", small, *options, "--wait", "--json")
+    assert done.code == 0, done.err
+    write, read = done.json["jobs"]
+    assert [write["job"], read["job"]] == [f"{done.json['study']}-{what}" for what in ("generate", "read")]
+    assert [entry["kind"] for entry in write["runs"]] == ["generate"]
+    assert [entry["kind"] for entry in read["runs"]] == ["measure"]
+    record = json.loads((Path(read["directory"]) / "job.json").read_bytes())
+    assert record["after"] == [write["batch_id"]]
+    assert f"--dependency=afterok:{write['batch_id']} --kill-on-invalid-dep=yes" in record["command"]
+    of_study = on_slurm("dlio-hpc", "status", done.json["study"])
+    assert of_study.out.count("completed") == 2
+    assert on_slurm("dlio-hpc", "collect", done.json["study"]).err.count("already archived") == 2
+
+
+def test_what_depends_on_a_job_that_failed_is_cancelled(on_slurm: Run, small: Path) -> None:
+    options = ("-s", "slurm", "-d", "data", "-t", "5m", "--json")
+    first = on_slurm("dlio-submit", small, *options, "-J", "--begin=now+3", "-S", "site.setup=['exit 9']").job
+    second = on_slurm("dlio-submit", small, *options, "--after", first["job"]).job
+    waited = on_slurm("dlio-hpc", "wait", first["job"], second["job"], "--json")
+    assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
+    late = on_slurm("dlio-submit", small, *options, "--after", first["job"])
+    assert late.code == 2
+    assert "it ended as failed, nothing can follow on it" in late.err
+
+
+def _kill_submitter(slurm: Cluster, small: Path, cwd: Path) -> Path:
+    command: list[str | Path] = [BIN / "dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "--wait"]
+    submitter = subprocess.Popen(
+        [*command, "-N", "2", "-S", "compute.time=1s", "-S", "train.epochs=25"],
+        cwd=cwd, env=os.environ | slurm.environment,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    _until(lambda: any("01-measure 1/" in _text(out) for out in cwd.glob("dlio-runs/*/job.out")))
+    submitter.send_signal(signal.SIGKILL)
+    submitter.wait()
+    (out,) = cwd.glob("dlio-runs/*/job.out")
+    return out.parent
+
+
+def test_a_job_outlives_its_submitter_and_a_restart_of_the_controller(
+    on_slurm: Run, slurm: Cluster, small: Path, tmp_path: Path
+) -> None:
+    directory = _kill_submitter(slurm, small, tmp_path)
+    slurm.stop_controller()
+    try:
+        blind = on_slurm("dlio-hpc", "status", directory)
+        assert blind.code == 6
+        assert "running" in blind.out, "as it was last seen"
+        assert "states may be old" in blind.err
+        assert on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data").code == 6
+        watcher = subprocess.Popen(
+            [BIN / "dlio-hpc", "wait", directory, "--json"], cwd=tmp_path, env=os.environ | slurm.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        time.sleep(2)
+    finally:
+        slurm.start_controller()
+    out, err = watcher.communicate(timeout=100)
+    assert watcher.returncode == 0, err
+    assert json.loads(out)["jobs"][0]["state"] == "completed"
+
+
+def test_a_job_that_slurm_has_forgotten(on_slurm: Run, slurm: Cluster, small: Path, tmp_path: Path) -> None:
+    """Its exit_status is there, so it is completed; without one nobody knows, and it is lost."""
+    directory = Path(_submit(on_slurm, small)["directory"])
+    slurm.stop_controller()
+    slurm.start_controller(forget=True)
+    slurm.wait_until(lambda: slurm.tell("sinfo", "-h", "-p", "debug", "-t", "idle", "-o", "%D") == "4")
+    record = json.loads((directory / "job.json").read_bytes())
+    record["states"] = record["states"][:2]
+    (directory / "job.json").write_text(json.dumps(record))
+    assert "completed" in on_slurm("dlio-hpc", "status", directory).out
+    (directory / "job.json").write_text(json.dumps(record))
+    (directory / "exit_status").rename(directory / "hidden")
+    lost = on_slurm("dlio-hpc", "wait", directory, "--json")
+    assert (lost.code, lost.job["state"]) == (7, "lost")
+    (directory / "hidden").rename(directory / "exit_status")
+    assert "completed" in on_slurm("dlio-hpc", "status", directory).out, "what was lost has turned up"
+
+
+def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_slurm: Run, small: Path) -> None:
+    directory = Path(
+        on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-J", "--begin=now+1hour", "--json").job[
+            "directory"
+        ]
+    )
+    record = json.loads((directory / "job.json").read_bytes())
+    (directory / "job.json").write_text(json.dumps(record | {"batch_id": None, "states": record["states"][:1]}))
+    assert "queued" in on_slurm("dlio-hpc", "status", directory).out
+    assert json.loads((directory / "job.json").read_bytes())["batch_id"] == record["batch_id"]
+    assert "cancelling" in on_slurm("dlio-hpc", "cancel", directory).out
+
+
+def test_fifty_jobs_submitted_at_once(on_slurm: Run, slurm: Cluster, tmp_path: Path) -> None:
+    command = ("dlio-submit", "null", "-s", "slurm", "-d", "data", "-t", "5m", "--ppn", 1, *_SHARED, "-o", "many",
+               "-S", "train.steps=2")  # fmt: skip
+    with ThreadPoolExecutor(50) as pool:
+        done = list(pool.map(lambda _: on_slurm(*command), range(50)))
+    assert [outcome.code for outcome in done] == [0] * 50
+    waited = on_slurm("dlio-hpc", "wait", "-o", "many", "--json", "--quiet")
+    assert waited.code == 0, waited.err
+    assert len(waited.json["jobs"]) == 50
+    assert len({job["batch_id"] for job in waited.json["jobs"]}) == 50
+    assert {job["state"] for job in waited.json["jobs"]} == {"completed"}
+    assert len(list((tmp_path / "many" / "archive").glob("*.tar.zst"))) == 50
+
+
+NASTY = ["x; touch owned", "$(touch owned)", "a'b\"c", "-n --help", "ü\t|&<>"]
+
+
+@pytest.mark.parametrize("nasty", NASTY)
+def test_nasty_names_of_folders_do_no_harm(on_slurm: Run, small: Path, tmp_path: Path, nasty: str) -> None:
+    job = _submit(on_slurm, small, "-o", f"./{nasty}", "-d", f"./data {nasty}")
+    assert job["state"] == "completed"
+    assert not list(tmp_path.rglob("owned"))
+
+
+@pytest.mark.parametrize("name", ["50%j", "a\\b"])
+def test_folders_of_which_slurm_makes_something_else_are_refused(on_slurm: Run, small: Path, name: str) -> None:
+    done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-o", name)
+    assert done.code == 2
+    assert "choose another folder" in done.err
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in shipped.names(shipped.SITES) if site.load(name).scheduler == "slurm"]
+)
+def test_slurm_takes_the_script_of_every_shipped_site(slurm: Cluster, tmp_path: Path, name: str) -> None:
+    profile = site.load(name)
+    for queue in profile.queues or [None]:
+        if queue in {"extended", "small"}:
+            continue  # partitions that these nodes do not have
+        request = plan.Request(runs=tmp_path, data=tmp_path, nodes=2, account="proj", queue=queue)
+        script = tmp_path / "job.sh"
+        script.write_text(jobscript.render(plan.make(workload.load("demo"), profile, request)))
+        answer = slurm.tell("sbatch", "--test-only", str(script))
+        assert "to start at" in answer, answer
+        assert " on nodes n" in answer
+
+
+def test_the_preflight_on_slurm(on_slurm: Run, small: Path) -> None:
+    done = on_slurm("dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-N", 2)
+    assert done.code == 0, done.out + done.err
+    assert "to start at" in done.out
+    assert "2 ranks met through srun" in done.out
+    wrong = on_slurm(
+        "dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-q", "nope", "-S", "site.preload=[/no.so]"
+    )
+    assert wrong.code == 2
+    faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
+    assert len(faults) == 3
+    assert "invalid partition specified: nope" in faults[0]
+    assert "preload: /no.so: No such file or directory" in faults[1]
+    assert "launch" in faults[2]
+    alone = on_slurm("dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-S", "site.launcher.mpi=none")
+    assert alone.code == 6
+    assert "2 ranks did not run" in alone.out
+
+
+def test_a_profile_is_written_from_what_is_found(on_slurm: Run, small: Path, tmp_path: Path) -> None:
+    assert on_slurm("dlio-hpc", "sites", "new", "mine").code == 0
+    found = on_slurm("dlio-hpc", "sites", "./mine.yaml", "--json").json
+    assert (found["scheduler"], found["queue"], found["cpus"]) == ("slurm", "debug", cluster.CPUS)
+    assert found["queues"]["tiny"] == {
+        "nodes": 1, "walltime": {"1": "0:05:00"}, "shortest": None, "jobs": None, "options": [],
+    }  # fmt: skip
+    assert found["launcher"]["mpi"] == "pmi2"
+    assert on_slurm("dlio-hpc", "sites", "new", "mine").code == 2
+    job = on_slurm("dlio-submit", small, "-s", "./mine.yaml", "-d", "data", "-t", "5m", "--wait", "--json").job
+    assert job["state"] == "completed"
