@@ -8,6 +8,8 @@ if TYPE_CHECKING:
 
 # What O_DIRECT asks of offsets and lengths on every file system in use (open(2)).
 BLOCK = 4096
+# What one request may ask for; preadv(2) ends below 2 GiB.
+LARGEST_REQUEST = 2**30
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
 _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
@@ -70,7 +72,7 @@ def check_reader(reader: "Reader") -> None:
     threads, ahead, collective = reader.read_threads, reader.prefetch, reader.access == "collective"
     _refuse(
         (
-            reader.transfer_size is not None and not 1 <= reader.transfer_size <= 2**30,
+            reader.transfer_size is not None and not 1 <= reader.transfer_size <= LARGEST_REQUEST,
             "transfer_size must be at least 1 byte, and at most 1 GiB",
         ),
         (

@@ -332,7 +332,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         size = max(dataset.largest, chunk if dataset.is_chunked else 0)
         if reader.direct:  # with the blocks at both ends
             size = (-(-size // combinations.BLOCK) + 1) * combinations.BLOCK
-        return units.Size(size)
+        return units.Size(min(size, combinations.LARGEST_REQUEST))
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:

@@ -138,15 +138,15 @@ def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
 
 @pytest.mark.mpi
 def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
-    """Of two minutes it is told after 90 s; here all goes ten times as fast, sleep(1) too."""
+    """Of 90 s it is told after 68; here all goes ten times as fast, sleep(1) too."""
     on_pbs = Pbs(run, tmp_path, second=0.1)
     (on_pbs.home / ".bash_profile").write_text('sleep() { command sleep "$(( $1 / 10 ))"; }\n')
     slow = ("-S", "compute.time=0.2", "-S", "train.epochs=200")
-    job = on_pbs.waited(small, "-t", "2m", "-N", NODES, *slow, code=7)
+    job = on_pbs.waited(small, "-t", "90s", "-N", NODES, *slow, code=7)
     directory = Path(job["directory"])
     assert job["state"] == "timeout"
     assert text(directory / "exit_status") == "124\n"
-    assert "time limit near, 30 s left: stopping" in text(directory / "job.out")
+    assert "time limit near, 22 s left: stopping" in text(directory / "job.out")
     summary = job["runs"][-1]["result"]["summary"]
     assert 0 < summary["steps"] < summary["steps_planned"]
 
@@ -421,7 +421,8 @@ def test_a_profile_is_written_from_what_is_found(on_pbs: Pbs, small: Path) -> No
     """Where Slurm is on PATH too, Slurm it is."""
     assert on_pbs("dlio-hpc", "sites", "new", "here", PATH=str(on_pbs.folder / "bin")).code == 0
     found = on_pbs("dlio-hpc", "sites", "./here.yaml", "--json").json
-    assert (found["scheduler"], found["launcher"]["kind"]) == ("pbs", "hydra")
+    assert (found["scheduler"], found["launcher"]["kind"], found["cpus"]) == ("pbs", "hydra", 8)
+    assert found["chunk"] == {"ncpus": 8}
     assert found["queues"]["small"] == {
         "nodes": 2, "walltime": {"1": "0:10:00"}, "shortest": None, "jobs": None, "options": [],
     }  # fmt: skip

@@ -288,6 +288,10 @@ def test_queues_and_server(site: Site) -> None:
     assert "Active" in site("qstat", "-B").out
     assert site("qstat", "-Bf", "-F", "json").json["Server"]["pbshost"]["pbs_version"] == "23.06.06"
     assert site("qstat", "-Qf", "nope") == (170, "", "qstat: Unknown queue nope\n")
+    nodes = site("pbsnodes", "-a").out
+    assert [line for line in nodes.splitlines() if line[:1] == "n"] == ["n1", "n2", "n3", "n4"]
+    assert nodes.count("     resources_available.ncpus = 8\n") == 4
+    assert site("pbsnodes").code == 2
     name = site.submit("true", "-q", "small", "-h")
     assert site.job(name)["job_state"] == "H"
     assert site("qselect", "-q", "small").out == f"{name}\n"

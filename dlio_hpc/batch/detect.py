@@ -12,6 +12,7 @@ import jinja2
 
 from dlio_hpc import __version__, command, shipped, units
 from dlio_hpc.batch.schedulers.cobalt import queue_rows
+from dlio_hpc.batch.schedulers.pbs import section
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.errors import ConfigError
 
@@ -109,10 +110,16 @@ def _slurm(version: str) -> Batch:
     answer = _ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a")
     rows = [line.split("|") for line in answer.lines] if answer is not None and not answer.code else []
     usable = [row for row in rows if len(row) == 5 and row[4] == "up"]
-    queues = [QueueFound(row[0].rstrip("*"), int(row[1]), _slurm_limit(row[3])) for row in usable]
+    queues = [QueueFound(row[0].rstrip("*"), _count(row[1]), _slurm_limit(row[3])) for row in usable]
     default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
-    cpus = next((int(row[2].rstrip("+")) for row in usable if row[0].rstrip("*") == default), None)
+    cpus = next((_count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
     return Batch("slurm", version, default, list({queue.name: queue for queue in queues}.values()), cpus)
+
+
+def _count(text: str) -> int | None:
+    """Sinfo writes 64+ where nodes differ."""
+    match = re.fullmatch(r"([0-9]{1,9})\+?", text)
+    return int(match[1]) if match else None
 
 
 def _slurm_limit(text: str) -> str:
@@ -127,8 +134,8 @@ def _slurm_limit(text: str) -> str:
 def _pbs(version: str) -> Batch:
     answer = _ask("qstat", "-Q", "-f", "-F", "json")
     try:
-        known = json.loads(answer.out, strict=False)["Queue"] if answer is not None else {}
-    except (ValueError, KeyError):
+        known = section(answer, "Queue") if answer is not None else {}
+    except Unanswered:
         known = {}
     queues = [_pbs_queue(name, facts) for name, facts in known.items() if str(facts.get("enabled")) == "True"]
     return Batch("pbs", f"PBS {version}", None, queues, _pbs_cpus())
@@ -142,7 +149,8 @@ def _pbs_cpus() -> int | None:
 
 
 def _pbs_queue(name: str, facts: dict[str, Any]) -> QueueFound:
-    most = facts.get("resources_max", {})
+    most = facts.get("resources_max")
+    most = most if isinstance(most, dict) else {}
     nodes = str(most.get("nodect", ""))
     limit = re.fullmatch(r"(\d+):(\d\d):(\d\d)", str(most.get("walltime", "")))
     walltime = f"{{1: {int(limit[1])}:{limit[2]}:{limit[3]}}}" if limit else "{}"

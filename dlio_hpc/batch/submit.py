@@ -56,8 +56,8 @@ def submit(plan: Plan, after: Sequence[str] = ()) -> Submitted:
             record = replace(record, batch_id=scheduler.submit(plan, after))
         except Unanswered:
             raise  # it may have been taken in all the same: status will look for it by its name
-        except DlioError:
-            job.save(directory, job.seen(record, "failed"))
+        except DlioError as fault:
+            job.save(directory, job.seen(record, "failed", str(fault)))
             raise
         with rundir.locked(directory):
             record = job.seen(record, "submitted")

@@ -1,4 +1,4 @@
-"""A stand-in for OpenPBS 23.06: qsub, qstat, qselect, qdel and pbs_tmrsh over a state directory, without a daemon.
+"""A stand-in for OpenPBS 23.06: qsub, qstat, qselect, qdel, pbsnodes, pbs_tmrsh over a state directory, no daemon.
 
 Texts, exit codes, states and variables were seen on OpenPBS 23.06.06; what was not seen there is read in its sources
 (github.com/openpbs/openpbs: src/cmds, src/lib/Libcmds, src/server, src/resmom). Refusals of a site are ALCF's.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-PROGRAMS = ("qsub", "qstat", "qselect", "qdel", "pbs_tmrsh")
+PROGRAMS = ("qsub", "qstat", "qselect", "qdel", "pbsnodes", "pbs_tmrsh")
 SERVER, VERSION = "pbshost", "23.06.06"
 
 # Seconds of wall time and nodes that a job may ask for; `enabled` and `started` as qstat -Q shows them.
@@ -98,6 +98,7 @@ def main(program: str, state: str) -> int:
         "qstat": qstat,
         "qselect": qselect,
         "qdel": qdel,
+        "pbsnodes": pbsnodes,
         "pbs_tmrsh": pbs_tmrsh,
     }
     if sys.argv[1:] == ["--version"]:
@@ -1115,7 +1116,19 @@ def _server_table(found: dict[str, Job]) -> list[str]:
     return lines
 
 
-# pbs_tmrsh
+# pbsnodes, pbs_tmrsh
+
+
+def pbsnodes(book: Book, arguments: list[str]) -> int:
+    """pbsnodes(8B), all nodes; of what they run nothing is said."""
+    if arguments != ["-a"]:
+        raise Refused("usage: pbsnodes -a, the other forms are not modelled by this stand-in", 2)
+    for number in range(1, book.policy["nodes"] + 1):
+        facts = {"Mom": f"n{number}", "ntype": "PBS", "state": "free", "pcpus": book.policy["cpus"]}
+        there = {"arch": "linux", "host": f"n{number}", "ncpus": book.policy["cpus"], "vnode": f"n{number}"}
+        facts |= {f"resources_available.{name}": value for name, value in there.items()}
+        print(f"n{number}", *(f"     {name} = {value}" for name, value in facts.items()), sep="\n", end="\n\n")
+    return 0
 
 
 def pbs_tmrsh(_book: Book, arguments: list[str]) -> int:

@@ -62,7 +62,7 @@ def _submit(plan: Plan, after: Sequence[str]) -> str:
     """The last line that is a number: the site's filters say other things before it."""
     words = _words(after)
     answer = common.submit(plan, words)
-    numbers = [line.strip() for line in answer.lines if line.strip().isdigit()]
+    numbers = [line.strip() for line in answer.lines if re.fullmatch("[0-9]+", line.strip())]
     if not numbers:
         raise common.unidentified(words, answer)
     return numbers[-1]

@@ -82,16 +82,20 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
     answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
     if answer.code and "Unknown Job" not in answer.err:
         raise unexplained("qstat", answer)
-    jobs: dict[str, Any] = _document(answer).get("Jobs", {}) if answer.out else {}
-    return jobs
+    return section(answer, "Jobs") if answer.out else {}
 
 
-def _document(answer: Answer) -> dict[str, Any]:
+def section(answer: Answer, key: str) -> dict[str, dict[str, Any]]:
+    """The attributes of each job or queue in qstat's JSON."""
     try:
-        document: dict[str, Any] = json.loads(answer.out, strict=False)
-    except ValueError:
-        raise unexplained("qstat", answer._replace(err=f"no JSON: {answer.out[:80]}")) from None
-    return document
+        document = json.loads(answer.out, strict=False)
+        return {name: dict(attributes) for name, attributes in document.get(key, {}).items()}
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        raise unexplained("qstat", answer._replace(err=f"not the JSON we know: {answer.out[:80]}")) from None
+
+
+def _number(value: object) -> int | None:
+    return int(str(value)) if re.fullmatch(r"-?[0-9]{1,9}", str(value)) else None
 
 
 def _sight(job: dict[str, Any]) -> Sight:
@@ -99,22 +103,21 @@ def _sight(job: dict[str, Any]) -> Sight:
     deleted while it ran has substate 91, whatever its Exit_status; one deleted before it ran has no Exit_status.
     """
     letter = str(job.get("job_state", ""))
-    if letter == "H" and job.get("Exit_status") == _HOPELESS:
+    status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
+    if letter == "H" and status == _HOPELESS:
         return Sight("failed", str(job.get("comment", "held by PBS")))
     if letter not in {"F", "X"}:
         return Sight(_LIVE.get(letter, "running"), str(job.get("comment", "")))
-    status, substate = job.get("Exit_status"), int(job.get("substate") or 0)
     words = f"Exit_status {'absent' if status is None else status}, substate {substate}"
     return Sight(_over(status, substate), words)
 
 
-def _over(status: object, substate: int) -> State:
+def _over(status: int | None, substate: int | None) -> State:
     if status is None or substate == _DELETED:
         return "cancelled"
-    code = int(str(status))
-    if code < 0:
-        return _KILLED.get(code, "node_fail")
-    return "failed" if code else "completed"
+    if status < 0:
+        return _KILLED.get(status, "node_fail")
+    return "failed" if status else "completed"
 
 
 def _cancel(batch_id: str) -> None:
@@ -144,11 +147,11 @@ def _probe(plan: Plan, _script: Path) -> str:
         raise ConfigError(f"there is no queue {plan.queue}: {answer.words}")
     if answer.code:
         raise unexplained("qstat", answer)
-    queues = _document(answer).get("Queue", {})
+    queues = section(answer, "Queue")
     if plan.queue is None:
         return f"queues: {', '.join(queues)}; accounts are checked at submission only"
     for key in ("enabled", "started"):
-        if str(queues[plan.queue].get(key)) != "True":
+        if str(queues.get(plan.queue, {}).get(key)) != "True":
             raise ConfigError(f"queue {plan.queue} is not {key}: jobs would wait, or be refused")
     return f"queue {plan.queue} is enabled and started; accounts are checked at submission only"
 

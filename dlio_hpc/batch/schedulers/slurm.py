@@ -86,7 +86,7 @@ def _sight(line: str) -> tuple[str, Sight]:
     """From ID|STATE|REASON; accounting writes CANCELLED by 1000."""
     batch_id, word, reason = line.split("|")
     words = word if reason in {"", "None"} else f"{word} {reason}"
-    name = word.split()[0].rstrip("+") if word else ""
+    name = (word.split() or [""])[0].rstrip("+")
     return batch_id, Sight(_OVER.get(name) or ("queued" if name in _WAITING else "running"), words)
 
 

@@ -1,0 +1,150 @@
+"""One spec, rendered for each launcher."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from dlio_hpc import plan, site, units, workload
+from dlio_hpc.batch import launchers
+from dlio_hpc.batch.shell import join
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import Plan, Request
+
+_PRELOAD = 'LD_PRELOAD=/opt/libdarshan.so:/opt/libhdf5.so"${LD_PRELOAD:+:$LD_PRELOAD}"'
+
+
+def _plan(kind: str, scheduler: str = "slurm", bind: str | None = None, **changes: Any) -> Plan:
+    """2 nodes x 4 ranks, 16 hardware threads each, two of them a core."""
+    profile = replace(
+        site.load("slurm"),
+        scheduler=scheduler,
+        launcher=site.Launcher(kind, "launch", ("--verbatim",), bind, "pmix" if kind == "srun" else None),  # type: ignore[arg-type]
+        cpus=64,
+        hyperthreads=2,
+        rank_environment={"OMP_NUM_THREADS": "16"},
+        preload=("/opt/libdarshan.so", "/opt/libhdf5.so"),
+        **changes,
+    )
+    return plan.make(workload.load("demo"), profile, Request(runs=Path("/r"), data=Path("/d"), nodes=2))
+
+
+@pytest.mark.parametrize(
+    ("kind", "scheduler", "bind", "line"),
+    [
+        ("mpiexec", "slurm", None, f"-n 8 --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}"),
+        ("hydra", "slurm", "core", f"-n 8 -ppn 4 -bind-to core --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}"),
+        ("hydra", "pbs", None, f'-f "$PBS_NODEFILE" -n 8 -ppn 4 --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}'),
+        (
+            "openmpi", "slurm", "core",
+            f"-n 8 --map-by ppr:4:node:pe=16 --bind-to core --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}",
+        ),
+        (
+            "srun", "slurm", "cores",
+            "--nodes=2 --ntasks=8 --ntasks-per-node=4 --cpus-per-task=16 --threads-per-core=2 --cpu-bind=cores "
+            f"--mpi=pmix --kill-on-bad-exit=1 --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}",
+        ),
+        (
+            "pals", "pbs", "depth",
+            f"-n 8 --ppn 4 --depth 16 --cpu-bind depth --verbatim --env OMP_NUM_THREADS=16 --env {_PRELOAD}",
+        ),
+        (
+            "pals", "pbs", "list:0-1:2-3:4-5:6-7",
+            f"-n 8 --ppn 4 --cpu-bind list:0-1:2-3:4-5:6-7 --verbatim --env OMP_NUM_THREADS=16 --env {_PRELOAD}",
+        ),
+        ("aprun", "cobalt", "depth", f"-n 8 -N 4 -d 16 -j 2 -cc depth --verbatim -e OMP_NUM_THREADS=16 -e {_PRELOAD}"),
+    ],
+)  # fmt: skip
+def test_one_spec_is_rendered_for_each_launcher(kind: str, scheduler: str, bind: str | None, line: str) -> None:
+    assert join(launchers.command(_plan(kind, scheduler, bind))) == f"launch {line}"
+
+
+def test_what_is_not_given_is_not_said() -> None:
+    bare = replace(site.load("slurm"), launcher=site.Launcher("srun", "srun"))
+    made = plan.make(workload.load("demo"), bare, Request(runs=Path("/r"), data=Path("/d")))
+    assert launchers.command(made) == [
+        "srun", "--nodes=1", "--ntasks=4", "--ntasks-per-node=4", "--kill-on-bad-exit=1",
+    ]  # fmt: skip
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40))
+def test_a_variable_of_the_ranks_is_one_word_whatever_is_in_it(value: str) -> None:
+    words = shlex.split(join(launchers._env(launchers.variables({"NAME": value}, ()))))
+    assert words == ["env", f"NAME={value}"]
+
+
+def test_theta_is_what_the_paper_ran() -> None:
+    request = Request(runs=Path("/r"), data=Path("/d"), nodes=512, walltime=units.walltime("3h"))
+    made = plan.make(workload.load("demo"), site.load("theta"), request)
+    assert join(launchers.command(made)).startswith(
+        "aprun -n 2048 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 -e DXT"
+    )
+    assert made.site.layout is not None
+    assert (made.site.layout.stripe_count, made.site.layout.stripe_size) == (48, 1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("theta", {"nodes": 64}, "--nodes 64: queue default of site theta wants 128 at least"),
+        ("theta", {"nodes": 5000}, "--nodes 5000: queue default of site theta has 4100 at most"),
+        ("theta", {"nodes": 200, "walltime": "4h"}, "allows 3:00:00 at most for 200 node(s)"),
+        ("theta", {"nodes": 128, "walltime": "10m"}, "wants 0:30:00 at least"),
+        ("theta", {"nodes": 9, "queue": "debug-cache-quad"}, "has 8 at most"),
+        ("theta", {"nodes": 128, "ranks_per_node": 256}, "--ppn 256: with 1 hardware threads each they need 256"),
+        ("polaris", {"nodes": 3, "account": "p"}, "queue debug of site polaris has 2 at most"),
+        ("polaris", {"nodes": 30, "account": "p", "queue": "prod", "walltime": "7h"}, "allows 6:00:00 at most for 30"),
+        ("polaris", {"nodes": 1}, "site polaris wants to know who pays: --account NAME"),
+        ("aurora", {"nodes": 1, "account": "p", "ranks_per_node": 8}, "binds 4 ranks"),
+        ("aurora", {"nodes": 100, "account": "p", "queue": "prod"}, "wants 256 at least"),
+        ("frontier", {"nodes": 10, "account": "p", "walltime": "3h"}, "allows 2:00:00 at most for 10 node(s)"),
+        ("lumi", {"nodes": 600, "account": "p"}, "queue standard of site lumi has 512 at most"),
+        ("perlmutter", {"nodes": 9, "account": "p"}, "queue debug of site perlmutter has 8 at most"),
+    ],
+)
+def test_the_limits_of_shipped_sites(name: str, options: dict[str, Any], message: str) -> None:
+    if "walltime" in options:
+        options = options | {"walltime": units.walltime(options["walltime"])}
+    with pytest.raises(ConfigError) as caught:
+        plan.make(workload.load("demo"), site.load(name), Request(runs=Path("/r"), data=Path("/d"), **options))
+    assert message in str(caught.value)
+
+
+def test_a_queue_that_the_profile_does_not_list_is_passed_on_with_a_note() -> None:
+    request = Request(runs=Path("/r"), data=Path("/d"), account="p", queue="R123456")
+    made = plan.make(workload.load("demo"), site.load("polaris"), request)
+    assert "site polaris does not list queue R123456; its limits are not known here" in made.notes
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("preload=['a b']", "a path of a library holds no blank, colon or comma"),
+        ("environment={LD_PRELOAD: x}", "LD_PRELOAD is what preload is for"),
+        ("rank_environment={LD_PRELOAD: x}", "LD_PRELOAD is what preload is for"),
+        ("job_options=['exclusive']", "is no option on one line"),
+        ('job_options=["--a\\nrm"]', "is no option on one line"),
+        ("chunk={ncpus: 4}", "chunk is for PBS's select"),
+        ("launcher={kind: pals, command: mpiexec, mpi: pmi2}", "mpi is an option of srun, not of pals"),
+        ("launcher={kind: mpiexec, command: mpiexec, bind: core}", "bind has no common spelling"),
+        ("queues={a: {walltime: {0: 1h}}}", "from so many nodes on"),
+        ("queues={a: {node: 1}}", "did you mean 'nodes'?"),
+        ("layout={stripe_count: 0}", "stripe_count is 1 to 2000"),
+        ("depth=none", "depth"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused(override: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        site.load("slurm", (override,))
+    assert message in str(caught.value)
+
+
+def test_the_site_is_known_by_its_hosts_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    for host, name in (("thetalogin4", "theta"), ("polaris-login-02", "polaris"), ("laptop", "local")):
+        monkeypatch.setattr(os, "uname", lambda host=host: os.uname_result(("", host, "", "", "")))
+        assert site.here() == name
