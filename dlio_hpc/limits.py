@@ -14,60 +14,71 @@ if TYPE_CHECKING:
 _TIGHT = 0.8
 
 
-def check_node(site: Site, ranks_per_node: int) -> None:
-    """ConfigError when so many ranks do not fit on a node; launchers tell only in the job."""
-    each = depth(site, ranks_per_node)
-    if site.cpus is not None and each is not None and each * ranks_per_node > site.cpus:
-        raise ConfigError(
-            f"--ppn {ranks_per_node}: with {each} hardware threads each they need {each * ranks_per_node}, "
-            f"site {site.name} has {site.cpus} a node; use fewer, or -S site.depth=N"
+def faults(plan: "Plan") -> Iterator[ConfigError]:
+    """Everything that keeps the job from running as it is planned, each a fault of its own."""
+    for check in (_node, _binding, _account, _size, _queue, _budget):
+        yield from check(plan)
+
+
+def _node(plan: "Plan") -> Iterator[ConfigError]:
+    """Launchers tell only in the job that ranks do not fit."""
+    site, ranks = plan.site, plan.ranks_per_node
+    each = depth(site, ranks)
+    if site.cpus is not None and each is not None and each * ranks > site.cpus:
+        yield ConfigError(
+            f"--ppn {ranks}: with {each} hardware threads each they need {each * ranks}, site {site.name} has "
+            f"{site.cpus} a node; use fewer, or -S site.depth=N"
         )
-    bind = site.launcher.bind or ""
-    if bind.startswith("list:") and bind.count(":") != ranks_per_node:
-        raise ConfigError(
-            f"--ppn {ranks_per_node}: site {site.name} binds {bind.count(':')} ranks ({bind}); "
+
+
+def _binding(plan: "Plan") -> Iterator[ConfigError]:
+    bind = plan.site.launcher.bind or ""
+    if bind.startswith("list:") and bind.count(":") != plan.ranks_per_node:
+        yield ConfigError(
+            f"--ppn {plan.ranks_per_node}: site {plan.site.name} binds {bind.count(':')} ranks ({bind}); "
             "say where they go: -S site.launcher.bind=depth"
         )
 
 
-def check_size(site: Site, queue: str | None, nodes: int, walltime: int) -> None:
-    """ConfigError when no job there may be so large or so long."""
-    _at_most(f"site {site.name}", nodes, site.limits.nodes, walltime, site.limits.walltime)
-    if site.scheduler == "local" and nodes > 1:
-        raise ConfigError(f"--nodes {nodes}: site {site.name} has no batch system, a job there has one node")
-    known = site.queues.get(queue or "")
+def _account(plan: "Plan") -> Iterator[ConfigError]:
+    """Where a job without an account is refused, or charged to nobody knows whom."""
+    if plan.site.account_required and not plan.account:
+        yield ConfigError(f"site {plan.site.name} wants to know who pays: --account NAME, or DLIO_HPC_ACCOUNT=NAME")
+
+
+def _size(plan: "Plan") -> Iterator[ConfigError]:
+    site = plan.site
+    yield from _at_most(f"site {site.name}", plan, site.limits.nodes, site.limits.walltime)
+    if site.scheduler == "local" and plan.nodes > 1 and site.limits.nodes is None:
+        yield ConfigError(f"--nodes {plan.nodes}: site {site.name} has no batch system, a job there has one node")
+
+
+def _queue(plan: "Plan") -> Iterator[ConfigError]:
+    known = plan.site.queues.get(plan.queue or "")
     if known is None:
         return
-    where = f"queue {queue} of site {site.name}"
-    if nodes < known.fewest_nodes:
-        raise ConfigError(f"--nodes {nodes}: {where} wants {known.fewest_nodes} at least")
-    _at_most(where, nodes, known.nodes, walltime, known.longest(nodes))
-    if known.shortest is not None and walltime < known.shortest:
+    where = f"queue {plan.queue} of site {plan.site.name}"
+    if plan.nodes < known.fewest_nodes:
+        yield ConfigError(f"--nodes {plan.nodes}: {where} wants {known.fewest_nodes} at least")
+    yield from _at_most(where, plan, known.nodes, known.longest(plan.nodes))
+    if known.shortest is not None and plan.walltime < known.shortest:
         least = units.format_walltime(known.shortest)
-        raise ConfigError(f"--time {units.format_walltime(walltime)}: {where} wants {least} at least")
+        yield ConfigError(f"--time {units.format_walltime(plan.walltime)}: {where} wants {least} at least")
 
 
-def _at_most(where: str, nodes: int, most: int | None, walltime: int, longest: int | None) -> None:
-    if most is not None and nodes > most:
-        raise ConfigError(f"--nodes {nodes}: {where} has {most} at most for one job")
-    if longest is not None and walltime > longest:
-        allowed = units.format_walltime(longest)
-        raise ConfigError(
-            f"--time {units.format_walltime(walltime)}: {where} allows {allowed} at most for {nodes} node(s)"
-        )
+def _at_most(where: str, plan: "Plan", nodes: int | None, walltime: int | None) -> Iterator[ConfigError]:
+    if nodes is not None and plan.nodes > nodes:
+        yield ConfigError(f"--nodes {plan.nodes}: {where} has {nodes} at most for one job")
+    if walltime is not None and plan.walltime > walltime:
+        asked, allowed = units.format_walltime(plan.walltime), units.format_walltime(walltime)
+        yield ConfigError(f"--time {asked}: {where} allows {allowed} at most for {plan.nodes} node(s)")
 
 
-def check_account(site: Site, account: str | None) -> None:
-    """ConfigError where a job without an account is refused, or charged to nobody knows whom."""
-    if site.account_required and not account:
-        raise ConfigError(f"site {site.name} wants to know who pays: --account NAME, or DLIO_HPC_ACCOUNT=NAME")
-
-
-def check_budget(plan: "Plan") -> None:
-    """ConfigError when computing alone takes the runs past the time limit, with reading and starting for nothing."""
+def _budget(plan: "Plan") -> Iterator[ConfigError]:
+    """When computing alone takes the runs past the time limit, with reading and starting for nothing."""
     least, room = computing(plan), plan.walltime - plan.notice
     if least > room:
-        raise ConfigError(
+        yield ConfigError(
             f"--time {units.format_walltime(plan.walltime)}: the runs of this job compute for "
             f"{units.format_walltime(int(least))} at the least, and it is told to end {plan.notice} s before its "
             "limit; ask for more time, or for fewer runs (--repeat, --warmup) or steps (train.steps)"

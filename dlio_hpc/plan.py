@@ -91,13 +91,21 @@ class Request(Struct, frozen=True):
 
 def study(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
     """The plans of what one submission starts, in order; with --generate first, a job that writes the dataset comes
-    before the one that reads it.
+    before the one that reads it. ConfigError where one is beyond the limits of its site.
     """
+    plans = drafts(workload, site, request)
+    for fault in (fault for made in plans for fault in limits.faults(made)):
+        raise fault
+    return plans
+
+
+def drafts(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
+    """As study(), whatever the site allows."""
     if request.generate != "first" or not workload.dataset.is_stored:
-        return (make(workload, site, structs.replace(request, generate=_alone(request.generate))),)
+        return (_make(workload, site, structs.replace(request, generate=_alone(request.generate))),)
     name = job_name(workload.name)
     write, read = structs.replace(request, generate="only"), structs.replace(request, generate="never")
-    return make(workload, site, write, name, f"{name}-generate"), make(workload, site, read, name, f"{name}-read")
+    return _make(workload, site, write, name, f"{name}-generate"), _make(workload, site, read, name, f"{name}-read")
 
 
 def _check_options(options: tuple[str, ...]) -> None:
@@ -111,15 +119,17 @@ def _alone(generate: Generate) -> Generate:
     return "auto" if generate == "first" else generate
 
 
-def make(workload: Workload, site: Site, request: Request, study: str | None = None, job: str | None = None) -> Plan:
-    """The plan of one job; ConfigError where request, workload and site do not fit together."""
+def make(workload: Workload, site: Site, request: Request) -> Plan:
+    """The plan of a study of one job; ConfigError where request, workload and site do not fit together."""
+    (made,) = study(workload, site, request)
+    return made
+
+
+def _make(workload: Workload, site: Site, request: Request, study: str | None = None, job: str | None = None) -> Plan:
     ranks_per_node = request.ranks_per_node or site.ranks_per_node
     ranks = request.nodes * ranks_per_node
     walltime = request.walltime or site.walltime
     account, queue = request.account or site.account, request.queue or site.queue
-    limits.check_node(site, ranks_per_node)
-    limits.check_size(site, queue, request.nodes, walltime)
-    limits.check_account(site, account)
     _check_options(request.job_options)
     notes = _notes(workload, request, ranks)
     if request.dataset_size is not None:
@@ -145,7 +155,6 @@ def make(workload: Workload, site: Site, request: Request, study: str | None = N
         notes=tuple(notes),
         runs=_runs(resolved(workload), site.layout, ranks, data, job, request),
     )
-    limits.check_budget(made)
     made = structs.replace(made, notes=(*made.notes, *limits.notes(made)))
     try:
         document.encode(made)

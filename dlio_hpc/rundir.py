@@ -56,6 +56,20 @@ def write(path: Path, content: bytes) -> None:
         temporary.write_bytes(content)
 
 
+def is_locked(directory: Path) -> bool:
+    """Is somebody in the block of locked() just now?"""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system without locks
+    finally:
+        os.close(descriptor)
+    return False
+
+
 @contextmanager
 def locked(directory: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
     """One process at a time in the block, for all that ask; who has to wait calls `on_wait` first.

@@ -68,7 +68,8 @@ def test_two_nodes_with_four_ranks_each_through_aprun(theta: Theta, small: Path)
 
 
 @pytest.mark.mpi
-def test_what_cobalt_writes_at_the_end_is_archived_too(theta: Theta, small: Path) -> None:
+def test_what_cobalt_writes_at_the_end_is_archived_too(run: Run, small: Path, tmp_path: Path) -> None:
+    theta = Theta(run, tmp_path, cleanup=1.5)
     job = theta.waited(small, "--archive", "kept")
     directory = Path(job["directory"])
     assert states(directory)[:2] == ["planned", "submitted"]
@@ -77,6 +78,7 @@ def test_what_cobalt_writes_at_the_end_is_archived_too(theta: Theta, small: Path
     theta.tell("cqwait", job["batch_id"])
     again = theta("dlio-hpc", "collect", directory)
     assert "already archived" in again.err
+    # Fails as long as collect does not wait for what the batch system writes after the script's end.
     assert "has changed since" not in again.err
     assert theta("dlio-hpc", "archive", "extract", job["archive"], "--to", "out").code == 0
     assert "exit code of 0" in text(theta.folder / "out" / job["job"] / "job.cobaltlog")
@@ -92,7 +94,6 @@ def test_a_job_that_fails(theta: Theta, small: Path) -> None:
     error = job["runs"][-1]["error"]
     assert "ends at byte 5000" in error["message"]
     assert error["host"] in HOSTS
-    assert "exit code of 3" in words(Path(job["directory"]))
     report = theta("dlio-hpc", "report", job["archive"])
     assert report.code == 3
     assert "ends at byte 5000" in report.out
@@ -137,7 +138,7 @@ def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path,
     (tmp_path / "fast").write_text('sleep() { command sleep "$(( $1 / 10 ))"; }\n')
     job = theta.waited(
         small, "-t", "90s", "-N", NODES, "-J", f"--env BASH_ENV={tmp_path / 'fast'}", "-S", "compute.time=0.2",
-        "-S", "train.epochs=200", code=7,
+        "-S", "train.epochs=100", code=7,
     )  # fmt: skip
     directory = Path(job["directory"])
     assert job["state"] == "timeout"
@@ -228,7 +229,8 @@ FORGOTTEN = [
     ("0\n", "", "completed", ""),
     ("124\n", "", "timeout", ""),
     ("143\n", "Info: maximum execution time exceeded; initiating job termination", "timeout", "maximum execution time"),
-    ("3\n", "Info: task completed normally with an exit code of 3; initiating", "failed", "exit code of 3"),
+    ("3\n", "Info: task completed normally with an exit code of 3; initiating", "failed", ""),
+    ("137\n", "Info: task completed normally with an exit code of 137; initiating", "failed", "exit code of 137"),
     ("3\n", "", "failed", ""),
     ("143\n", "", "cancelled", ""),
     (None, "Info: maximum execution time exceeded; initiating job termination", "timeout", "maximum execution time"),

@@ -312,6 +312,44 @@ def test_ranks_that_hear_nothing_are_ended_at_the_limit(run: Run, small: Path) -
     assert not _ranks_of(Path(done.job["directory"]))
 
 
+def test_a_job_whose_folder_is_taken_away_does_not_end_the_watching(run: Run, small: Path, tmp_path: Path) -> None:
+    kept, gone = (
+        Path(run("dlio-submit", small, "-s", "local", "-S", "compute.time=1s", "--json").job["directory"]) for _ in "ab"
+    )
+    watcher = subprocess.Popen(
+        [BIN / "dlio-hpc", "wait", kept, gone, "--json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    time.sleep(1.5)
+    gone.rename(tmp_path / "elsewhere")
+    out, err = watcher.communicate(timeout=60)
+    assert [job["state"] for job in json.loads(out)["jobs"]] == ["completed"]
+    assert watcher.returncode == 7
+    assert f"{gone} is gone" in err
+    assert run("dlio-hpc", "cancel", tmp_path / "elsewhere").code == 0
+
+
+def test_a_warning_in_the_last_step_changes_nothing(run: Run, small: Path) -> None:
+    """The file stop turns up in the only step."""
+    late = "(while [ ! -e runs/01-measure ]; do sleep 0.05; done; sleep 1.2; echo late > stop) &"
+    setup = "-S", f"site.setup={json.dumps([late])}"
+    options = ("-S", "train={epochs: 1, steps: 1}", "-S", "compute.time=2s", "-S", "checkpoint={every_steps: 1}")
+    job = _submit(run, small, *setup, *options, "-t", "20s")
+    assert job["state"] == "completed"
+    assert _result(job)["summary"]["checkpoint"]["count"] == 1
+
+
+def test_generating_first_needs_a_queue(run: Run, small: Path, tmp_path: Path) -> None:
+    done = run("dlio-submit", small, "-s", "local", "--generate", "first")
+    assert done.code == 2
+    assert "site local has no queue that could hold a job" in done.err
+    assert not (tmp_path / "dlio-runs").exists()
+    job = run("dlio-submit", small, "-s", "local", "--json").job["directory"]
+    done = run("dlio-submit", small, "-s", "local", "--after", job)
+    assert done.code == 2 or "submitted" in done.err, "unless the first has ended"
+    assert run("dlio-hpc", "wait", job).code == 0
+
+
 def test_runs_that_cannot_fit_into_the_time_are_refused(run: Run, small: Path, tmp_path: Path) -> None:
     done = run("dlio-submit", small, "-t", "4s", "-S", "compute.time=1s", "--warmup", 1, "--repeat", 5)
     assert done.code == 2

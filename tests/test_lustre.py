@@ -189,7 +189,8 @@ def _plain(count: int = 4, size: int = MIB, pool: str | None = None, first: int 
         (Layout(pool="flash"), (_plain(),), True, "no pool, asked for pool flash"),
         (Layout(pool="flash"), (_plain(pool="disk"),), True, "pool disk, asked for pool flash"),
         (Layout(stripe_index=3), (_plain(first=5),), True, "the first stripe on target 5, asked for 3"),
-        (Layout(stripe_count=4, overstripe=True), (_plain(targets=4),), True, "pattern raid0, asked for overstriped"),
+        (Layout(stripe_count=4, overstripe=True), (_plain(targets=4),), True, ""),
+        (Layout(stripe_count=9, overstripe=True), (_plain(9, targets=9),), True, "pattern raid0, asked for over"),
         (Layout(components=(Component(end=MIB), Component())), (_plain(),), True, "no components, asked for 2"),
         (Layout(stripe_count=4), (_plain(), _plain()), True, "2 components, asked for no components"),
         (Layout(components=(Component(end=MIB, mdt=True), Component())), (_plain(), _plain()), True,
@@ -308,6 +309,8 @@ def test_progressive_and_overstriped_layouts(run: Run, small: Path, tmp_path: Pa
     assert [part["end"] for part in _record(job, "after.yaml")["directory"]] == [MIB, 4 * MIB, None]
     job = machine.submit(small, "-S", "site.layout={stripe_count: 12, overstripe: true}")
     assert _record(job, "after.yaml")["layouts"][0]["parts"][0]["pattern"] == "raid0,overstriped"
+    job = machine.submit(small, "-S", "site.layout={stripe_count: 5, overstripe: true}")
+    assert _record(job, "after.yaml")["layouts"][0]["parts"][0]["pattern"] == "raid0", "eight targets are enough"
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,6 @@ def test_a_job_that_fails(on_pbs: Pbs, small: Path) -> None:
     error = job["runs"][-1]["error"]
     assert "ends at byte 5000" in error["message"]
     assert error["host"] in HOSTS
-    assert words(Path(job["directory"])) == "Exit_status 3, substate 93"
 
 
 @pytest.mark.mpi
@@ -141,7 +140,7 @@ def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path,
     """Of 90 s it is told after 68; here all goes ten times as fast, sleep(1) too."""
     on_pbs = Pbs(run, tmp_path, second=0.1)
     (on_pbs.home / ".bash_profile").write_text('sleep() { command sleep "$(( $1 / 10 ))"; }\n')
-    slow = ("-S", "compute.time=0.2", "-S", "train.epochs=200")
+    slow = ("-S", "compute.time=0.2", "-S", "train.epochs=100")
     job = on_pbs.waited(small, "-t", "90s", "-N", NODES, *slow, code=7)
     directory = Path(job["directory"])
     assert job["state"] == "timeout"
@@ -164,11 +163,10 @@ def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path)
 
 
 ENDS = [
-    ("exit 7", "failed", 6, "Exit_status 7, substate 93"),
-    ("kill -9 $$", "failed", 6, "Exit_status 265, substate 93"),
-    ("exit 124", "timeout", 7, ""),
-    ("sleep 77", "timeout", 7, "Exit_status -29, substate 93"),
-    ("trap 'exit 0' TERM; sleep 77 & wait", "completed", 3, ""),
+    ("exit 7", "failed", "Exit_status 7, substate 93"),
+    ("kill -9 $$", "failed", "Exit_status 265, substate 93"),
+    ("sleep 77", "timeout", "Exit_status -29, substate 93"),
+    ("trap 'exit 0' TERM; sleep 77 & wait", "completed", ""),
 ]
 
 
@@ -177,10 +175,11 @@ def test_how_jobs_end(run: Run, small: Path, tmp_path: Path) -> None:
     on_pbs = Pbs(run, tmp_path, second=0.02, nodes=len(ENDS), wait=1.0)
     directories = [on_pbs.taken(small, "-t", "2m", *Pbs.setup(tmp_path, line)) for line, *_ in ENDS]
     waited = on_pbs("dlio-hpc", "wait", *directories, "--json", "--quiet")
-    assert [job["state"] for job in waited.json["jobs"]] == [state for _, state, *_ in ENDS]
-    for directory, (_, _, code, why) in zip(directories, ENDS, strict=True):
+    assert waited.code == 6
+    assert [job["state"] for job in waited.json["jobs"]] == [state for _, state, _ in ENDS]
+    for directory, (_, _, why) in zip(directories, ENDS, strict=True):
         assert why in words(directory)
-        assert on_pbs("dlio-hpc", "report", directory).code == code
+    assert on_pbs("dlio-hpc", "report", directories[-1]).code == 3
 
 
 @pytest.mark.mpi

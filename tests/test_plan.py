@@ -82,9 +82,10 @@ def test_limits_are_checked_before_anything_is_written(tmp_path: Path) -> None:
         _make(Request(runs=tmp_path, nodes=2))
     with pytest.raises(ConfigError, match="nothing is left to read"):
         _make(Request(runs=tmp_path), "reader.drop_last=true", "reader.batch_size=100")
-    profile = replace(site.load("local"), limits=site.Limits(walltime=units.Walltime(600)), data=None)
+    profile = replace(site.load("local"), limits=site.Limits(walltime=units.Walltime(600)))
     with pytest.raises(ConfigError, match="--time 1:00:00: site local allows 0:10:00 at most"):
         plan.make(workload.load("demo"), profile, Request(runs=tmp_path))
+    profile = replace(profile, data=None)
     with pytest.raises(ConfigError, match="say with --data"):
         plan.make(workload.load("demo"), profile, Request(runs=tmp_path, walltime=units.Walltime(60)))
 

@@ -126,7 +126,6 @@ def test_a_job_that_fails(on_slurm: Run, small: Path) -> None:
     job = _submit(on_slurm, small, "-N", 2, code=3)
     assert job["state"] == "failed"
     assert "ends at byte 5000" in job["runs"][-1]["error"]["message"]
-    assert "FAILED" in json.loads((Path(job["directory"]) / "job.json").read_bytes())["states"][-1]["words"]
 
 
 def test_the_time_limit_is_announced_and_the_job_stops_cleanly(on_slurm: Run, small: Path) -> None:
@@ -141,6 +140,69 @@ def test_the_time_limit_is_announced_and_the_job_stops_cleanly(on_slurm: Run, sm
     summary = done.job["runs"][-1]["result"]["summary"]
     assert 0 < summary["steps"] < summary["steps_planned"]
     assert "the time limit came near" in on_slurm("dlio-hpc", "report", done.job["archive"]).out
+
+
+def test_a_warning_while_the_dataset_is_written(on_slurm: Run, slurm: Cluster, small: Path, tmp_path: Path) -> None:
+    """The rank that hears it ends all; srun tells the code of those that were killed for it."""
+    many = ("-N", 2, "-S", "dataset.files=20000", "--json", "-t", "10m")
+    directory = Path(on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *many).job["directory"])
+    _until(lambda: "00-generate " in _text(directory / "job.out"))
+    slurm.tell("scancel", "-b", "-s", "USR1", json.loads((directory / "job.json").read_bytes())["batch_id"])
+    waited = on_slurm("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (7, "timeout")
+    assert "the time limit is near" in waited.job["runs"][0]["error"]["message"]
+
+
+def test_variables_of_the_shell_do_not_change_the_job(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    stray = {
+        "SBATCH_PARTITION": "batch",
+        "SBATCH_TIMELIMIT": "3",
+        "SBATCH_JOB_NAME": "mine",
+        "SQUEUE_PARTITION": "batch",
+    }
+    options = ("-q", "standard", "-t", "5m", "-J", "--begin=now+1hour", "--json")
+    job = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options, **stray).job
+    assert slurm.tell("squeue", "-h", "-o", "%P %l %j", "-j", job["batch_id"]) == f"standard 5:00 {job['job']}"
+    assert "queued" in on_slurm("dlio-hpc", "status", job["directory"], **stray).out
+    assert on_slurm("dlio-hpc", "cancel", job["directory"]).code == 0
+
+
+def test_why_a_job_ended_is_not_guessed_while_slurm_does_not_answer(
+    on_slurm: Run, slurm: Cluster, small: Path, tmp_path: Path
+) -> None:
+    """137 is somebody's KILL: Slurm would know whose."""
+    options = ("-S", "site.setup=['exit 137']", "--json")
+    directory = Path(on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options).job["directory"])
+    _until((directory / "exit_status").exists)
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "squeue").write_text("#!/bin/sh\necho Unable to contact slurm controller >&2; exit 1\n")
+    (tmp_path / "bin" / "squeue").chmod(0o755)
+    blind = on_slurm("dlio-hpc", "status", directory, PATH=f"{tmp_path}/bin:{os.environ['PATH']}")
+    assert blind.code == 6
+    assert "failed" not in blind.out
+    seen = on_slurm("dlio-hpc", "status", directory)
+    assert "failed" in seen.out
+    assert "FAILED" in seen.out
+
+
+def test_a_job_is_not_cancelled_in_the_middle_of_its_submission(on_slurm: Run, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sbatch").write_text('#!/bin/sh\nsleep 3; exec /usr/bin/sbatch "$@"\n')
+    (tmp_path / "bin" / "sbatch").chmod(0o755)
+    with ThreadPoolExecutor() as pool:
+        slow = pool.submit(
+            on_slurm, "dlio-submit", small, "-s", "slurm", "-d", "data", "-S", "compute.time=1s", "--json",
+            PATH=f"{tmp_path}/bin:{os.environ['PATH']}",
+        )  # fmt: skip
+        _until(lambda: list(tmp_path.glob("dlio-runs/*/job.json")))
+        time.sleep(0.5)
+        assert "planned" in on_slurm("dlio-hpc", "status").out
+        assert "cancelling" in on_slurm("dlio-hpc", "cancel", "--all").out
+    assert slow.result().code == 0
+    (directory,) = (path.parent for path in tmp_path.glob("dlio-runs/*/job.json"))
+    waited = on_slurm("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (7, "cancelled")
+    assert json.loads((directory / "job.json").read_bytes())["cancel_asked"]
 
 
 def test_a_running_job_is_cancelled_from_another_shell(on_slurm: Run, small: Path) -> None:

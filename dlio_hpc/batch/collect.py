@@ -1,18 +1,13 @@
 """A job that has ended becomes an archive, once."""
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc import archive, rundir
 from dlio_hpc.batch import job
-from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.errors import Incomplete, InfrastructureError
-
-# How long output may take to arrive after a job's end.
-_LATE_S = 30
 
 
 class Collected(NamedTuple):
@@ -33,7 +28,7 @@ def collect(directory: Path) -> Collected:
         raise Incomplete(
             f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
         )
-    _await_output(directory, record)
+    job.await_release(directory)
     with rundir.locked(directory):
         plan = job.load_plan(directory)
         target = Path(plan.archive, record.job + archive.SUFFIX)
@@ -43,17 +38,6 @@ def collect(directory: Path) -> Collected:
         except OSError as fault:
             reason = fault.strerror or fault
             raise InfrastructureError(f"cannot write {target}: {reason}; the job's directory is untouched") from fault
-
-
-def _await_output(directory: Path, record: job.Job) -> None:
-    """PBS may bring job.out and job.err only after the job's end, unless it was told to keep them in place."""
-    if not SCHEDULERS[record.scheduler].is_queue or job.exit_status(directory) is None:
-        return
-    deadline = time.monotonic() + _LATE_S
-    while not all((directory / name).exists() for name in (rundir.STDOUT, rundir.STDERR)):
-        if time.monotonic() > deadline:
-            return
-        time.sleep(0.5)
 
 
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:

@@ -17,6 +17,13 @@ from dlio_hpc.site import SchedulerName
 
 # What job.sh leaves in exit_status, beside 0 and the failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
+# With which job.sh has said all: done, one of our own exit codes, or over its time. Of others, such as a signal's, only
+# the batch system knows the reason: a node, memory, somebody's cancel.
+_SAYS_ALL = {0, 2, 3, 6, _TIME_LIMIT}
+# From when on an ending without a reason is believed although the batch system does not answer.
+_STALE_S = 3600.0
+# How long a batch system may clear up after a job.
+_CLEAR_S, _LOOK_S = 60.0, 0.5
 # Before a job that the batch system has forgotten counts as lost: shared file systems show new files late.
 _LATE_S = 1.0
 
@@ -111,7 +118,15 @@ def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[Look]:
     """
     jobs = {directory: load(directory) for directory in directories}
     answers = _ask({directory: job for directory, job in jobs.items() if _must_ask(directory, job)} if ask else {})
-    return [_settled(directory, answers.get(directory)) for directory in directories]
+    return [
+        Look(directory, job, None) if is_handed_over(directory, job) else _settled(directory, answers.get(directory))
+        for directory, job in jobs.items()
+    ]
+
+
+def is_handed_over(directory: Path, job: Job) -> bool:
+    """Is its submission under way just now, by another process?"""
+    return job.batch_id is None and not job.ended and rundir.is_locked(directory)
 
 
 class _Answer(NamedTuple):
@@ -123,11 +138,13 @@ class _Answer(NamedTuple):
 
 
 def _must_ask(directory: Path, job: Job) -> bool:
-    """exit_status comes first; but why a job ended badly, only its batch system knows."""
+    """exit_status comes first."""
+    if is_handed_over(directory, job):
+        return False
     if job.ended and (job.state != "lost" or (job.scheduler == "local" and job.host != _host())):
         return False
     status = exit_status(directory)
-    return status is None or (status not in {0, _TIME_LIMIT} and SCHEDULERS[job.scheduler].is_queue)
+    return status is None or (status not in _SAYS_ALL and SCHEDULERS[job.scheduler].is_queue)
 
 
 def _ask(jobs: dict[Path, Job]) -> dict[Path, _Answer]:
@@ -178,17 +195,20 @@ def _from_files(directory: Path, job: Job, answer: _Answer | None) -> Sight | No
     status = exit_status(directory)
     if status is None:
         return None
-    if status in {0, _TIME_LIMIT}:
-        return Sight("timeout" if status else "completed")
+    if status in _SAYS_ALL:
+        return Sight({0: "completed", _TIME_LIMIT: "timeout"}.get(status, "failed"))  # type: ignore[arg-type]
     if job.ended and job.state not in {"lost", "completed"}:
         return Sight(job.state)
-    if answer is None and SCHEDULERS[job.scheduler].is_queue:
-        return None  # not asked yet
-    if answer is not None and answer.sight is not None:
-        over = answer.sight.state in ENDED
-        # The batch system still clears up; what it says when it has done so may be another reason than a failure.
-        return answer.sight if over and answer.sight.state != "completed" else None if not over else Sight("failed")
+    if SCHEDULERS[job.scheduler].is_queue:
+        if answer is None or (answer.fault is not None and not _is_stale(directory)):
+            return None  # the reason is still to be told
+        if answer.sight is not None and answer.sight.state != "completed":
+            return answer.sight if answer.sight.state in ENDED else None  # or it still clears up
     return Sight("cancelled" if status == _CANCELLED else "failed")
+
+
+def _is_stale(directory: Path) -> bool:
+    return time.time() - (directory / rundir.EXIT_STATUS).stat().st_mtime > _STALE_S
 
 
 def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | None:
@@ -212,19 +232,36 @@ def cancel(directory: Path) -> Job:
     job = refresh(directory)
     if job.ended:
         return job
-    if job.batch_id is None:
-        if (directory / rundir.STDOUT).exists():
-            raise InfrastructureError(
-                f"job {job.job} may be running, though its submission was interrupted; look for its processes by hand"
-            )
-        job = seen(job, "cancelled")
-        save(directory, job)
-        return job
+    if job.batch_id is None and (directory / rundir.STDOUT).exists() and not rundir.is_locked(directory):
+        raise InfrastructureError(
+            f"job {job.job} may be running, though its submission was interrupted; look for its processes by hand"
+        )
+    with rundir.locked(directory):  # a submission under way comes first
+        job = load(directory)
+        if job.batch_id is None:
+            job = seen(job, "cancelled")
+            save(directory, job)
+            return job
+        save(directory, structs.replace(job, cancel_asked=units.utc_now()))
     _require_host(job)
-    with rundir.locked(directory):
-        save(directory, structs.replace(load(directory), cancel_asked=units.utc_now()))
     SCHEDULERS[job.scheduler].cancel(job.batch_id)
     return job
+
+
+def await_release(directory: Path) -> None:
+    """Wait until the batch system is through with a job that has ended: it may still bring output, or write its log."""
+    job = load(directory)
+    scheduler = SCHEDULERS[job.scheduler]
+    if not scheduler.is_queue or job.batch_id is None:
+        return
+    known = Known(job.batch_id, directory)
+    deadline = time.monotonic() + _CLEAR_S
+    with suppress(DlioError):  # one that does not answer is not waited for
+        while time.monotonic() < deadline:
+            sight = scheduler.states([known]).get(known.batch_id)
+            if sight is None or sight.state in ENDED:
+                return
+            time.sleep(_LOOK_S)
 
 
 def exit_status(directory: Path) -> int | None:

@@ -40,6 +40,7 @@ def look(made: Plan, patience_s: float | None) -> Iterator[Finding]:
     job of their own that may wait so long.
     """
     checks: tuple[tuple[str, Callable[[Plan], Iterator[Finding]]], ...] = (
+        ("limits", _limits),
         ("file system", _file_system),
         ("folders", _folders),
         ("layout", _layout),
@@ -65,6 +66,19 @@ def _guarded(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
         yield Finding("fault", what, str(fault), fault.exit_code)
     except OSError as fault:
         yield Finding("fault", what, str(fault), DlioError.exit_code)
+
+
+def _limits(made: Plan) -> Iterator[Finding]:
+    """Of the site and its queue; account, time and the ranks of a node among them."""
+    faults = list(limits.faults(made))
+    for fault in faults:
+        yield Finding("fault", "limits", str(fault), fault.exit_code)
+    for note in limits.notes(made):
+        yield Finding("note", "limits", note)
+    if not faults:
+        yield Finding(
+            "ok", "limits", f"{made.nodes} node(s) for {units.format_walltime(made.walltime)} are within them"
+        )
 
 
 def _file_system(made: Plan) -> Iterator[Finding]:
@@ -193,8 +207,6 @@ def _batch_system(made: Plan) -> Iterator[Finding]:
         path.chmod(0o755)
         words = SCHEDULERS[made.site.scheduler].probe(made, path)
     yield Finding("ok", "batch system", words)
-    for note in limits.notes(made):
-        yield Finding("note", "limits", note)
 
 
 def _jobs(made: Plan) -> Iterator[Finding]:
@@ -239,7 +251,8 @@ def _launch(made: Plan, patience_s: float) -> Iterator[Finding]:
             f"{_LAUNCH_RANKS} ranks did not run ({record.state}): see {directory}/{rundir.STDERR}"
         )
     took = time.monotonic() - started
-    shutil.rmtree(directory)
+    job.await_release(directory)
+    shutil.rmtree(directory, ignore_errors=True)
     yield Finding("ok", "launch", f"{_LAUNCH_RANKS} ranks met through {made.site.launcher.kind}, {took:.0f} s in all")
 
 
@@ -251,7 +264,7 @@ def _smallest(made: Plan) -> Plan | None:
     wanted = max(_LAUNCH_WALLTIME, (queue.shortest if queue else None) or 0)
     launcher = made.site.launcher
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
-    return plan.make(
+    return plan.drafts(
         workload.load("null", ("train.steps=1", "name=check")),
         replace(made.site, launcher=replace(launcher, bind=bind)),
         plan.Request(
@@ -263,7 +276,7 @@ def _smallest(made: Plan) -> Plan | None:
             queue=made.queue,
             job_options=made.job_options,
         ),
-    )
+    )[0]
 
 
 def as_document(findings: list[Finding]) -> list[dict[str, object]]:

@@ -15,7 +15,7 @@ from dlio_hpc import document, limits, rundir
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, Scheduler
 from dlio_hpc.command import Unanswered
-from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
+from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError
 from dlio_hpc.plan import Plan
 
 
@@ -31,6 +31,11 @@ def check(plans: Sequence[Plan]) -> None:
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
     if not scheduler.is_queue:
+        if len(plans) > 1:
+            raise ConfigError(
+                f"--generate first: site {plan.site.name} has no queue that could hold a job until another has ended; "
+                "say --generate only --wait, then --generate never"
+            )
         _check_launch(plan)
         return
     if shutil.which(scheduler.program) is None:
@@ -51,17 +56,21 @@ def submit(plan: Plan, after: Sequence[str] = ()) -> Submitted:
     directory = Path(plan.directory)
     record = job.planned(plan, scheduler.command(plan, after), tuple(after))
     _write(directory, plan, record)
-    with _uninterrupted():
+    with _uninterrupted(), rundir.locked(directory):  # until its id is written down, nobody takes it for stray
+        if job.load(directory).ended:
+            raise Incomplete(f"job {plan.job} was cancelled before it was handed over")
         try:
             record = replace(record, batch_id=scheduler.submit(plan, after))
-        except Unanswered:
-            raise  # it may have been taken in all the same: status will look for it by its name
+        except Unanswered as fault:
+            raise Unanswered(
+                f"{fault}; whether job {plan.job} was taken is not known: dlio-hpc status {directory} looks for it, "
+                f"dlio-hpc cancel {directory} gives it up"
+            ) from fault
         except DlioError as fault:
             job.save(directory, job.seen(record, "failed", str(fault)))
             raise
-        with rundir.locked(directory):
-            record = job.seen(record, "submitted")
-            job.save(directory, record)
+        record = job.seen(record, "submitted")
+        job.save(directory, record)
     return Submitted(record, _notes(plan, scheduler))
 
 

@@ -40,22 +40,38 @@ def watch(directories: Sequence[Path]) -> Iterator[Watched]:
 
     Files are looked at every second, the batch system with growing pauses, longer ones where it does not answer.
     """
-    live = list(directories)
+    known = {directory: job.load(directory) for directory in directories}
+    live = list(known)
     pause, patience, due = _FIRST_S, _ASK_FIRST_S, 0.0
-    while True:
+    while live:
         asks = time.monotonic() >= due
-        looks = job.refresh_all(live, ask=asks)
+        yield from (_gone(directory, known[directory]) for directory in live if not _is_there(directory))
+        looks = _looks([directory for directory in live if _is_there(directory)], asks)
         unanswered = any(look.fault for look in looks)
         for look in looks:
+            known[look.directory] = look.job
             yield _watched(look)
         live = [look.directory for look in looks if not look.job.ended and not _is_stray(look)]
-        if not live:
-            return
         if asks and any(look.job.scheduler != "local" for look in looks):
             due = time.monotonic() + patience
             patience = min(_ASK_LONGEST_S, patience * (2 if unanswered else 1.5))
         time.sleep(pause)
         pause = min(_LONGEST_S, pause * 1.2)
+
+
+def _is_there(directory: Path) -> bool:
+    return (directory / rundir.JOB).exists()
+
+
+def _gone(directory: Path, last: job.Job) -> Watched:
+    return Watched(directory, last, None, Incomplete(f"{directory} is gone; job {last.job} was {last.state}"))
+
+
+def _looks(directories: list[Path], ask: bool) -> list[job.Look]:
+    try:
+        return job.refresh_all(directories, ask=ask)
+    except OSError:  # one vanished just now
+        return job.refresh_all([directory for directory in directories if _is_there(directory)], ask=ask)
 
 
 def _watched(look: job.Look) -> Watched:
@@ -70,7 +86,9 @@ def _watched(look: job.Look) -> Watched:
 
 
 def _is_stray(look: job.Look) -> bool:
-    return look.job.batch_id is None and not look.job.ended and look.fault is None
+    if look.job.batch_id is not None or look.job.ended or look.fault is not None:
+        return False
+    return not job.is_handed_over(look.directory, look.job)
 
 
 def progress(directory: Path) -> Progress | None:

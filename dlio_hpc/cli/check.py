@@ -6,7 +6,7 @@ import click
 
 from dlio_hpc import plan, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.request import asks, planned
+from dlio_hpc.cli.request import asks, drafted
 from dlio_hpc.cli.verbs import SETTINGS, option
 
 _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
@@ -33,7 +33,7 @@ def check(
     except ValueError as fault:
         raise click.BadParameter(str(fault), param_hint="--patience") from fault
     request = plan.Request(nodes=nodes, ranks_per_node=ppn, **options)
-    made = planned(workload_name, overrides, site, request)[0]
+    made = drafted(workload_name, overrides, site, request)[0]
     findings = []
     for finding in preflight.look(made, patience_s if launch else None):
         findings.append(finding)

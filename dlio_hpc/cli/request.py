@@ -97,7 +97,17 @@ def asks(function: Any) -> Any:
 
 def planned(workload_name: str, overrides: tuple[str, ...], site_name: str | None, request: plan.Request) -> Plans:
     """The plans of a submission; overrides that begin with site. are the site's."""
+    return plan.study(*_asked(workload_name, overrides, site_name), request)
+
+
+def drafted(workload_name: str, overrides: tuple[str, ...], site_name: str | None, request: plan.Request) -> Plans:
+    """As planned(), whatever the site allows."""
+    return plan.drafts(*_asked(workload_name, overrides, site_name), request)
+
+
+def _asked(
+    workload_name: str, overrides: tuple[str, ...], site_name: str | None
+) -> tuple[workload.Workload, site.Site]:
     of_site = tuple(text.removeprefix(_SITE) for text in overrides if text.startswith(_SITE))
     of_workload = tuple(text for text in overrides if not text.startswith(_SITE))
-    profile = site.load(site_name or site.here(), of_site)
-    return plan.study(workload.load(workload_name, of_workload), profile, request)
+    return workload.load(workload_name, of_workload), site.load(site_name or site.here(), of_site)

@@ -10,6 +10,7 @@ import click
 from dlio_hpc import __version__, plan
 from dlio_hpc.cli.request import PATH, asks, planned
 from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import DlioError
 
 
 @click.command(context_settings=SETTINGS)
@@ -66,13 +67,21 @@ def _show(plans: tuple[plan.Plan, ...], as_json: bool) -> None:
 
 def _submit(plans: tuple[plan.Plan, ...], parents: list[Path], quiet: bool, verbose: bool) -> list[Path]:
     """Each plan handed over, every one after those before it; the jobs' directories."""
+    from dlio_hpc.batch import job
     from dlio_hpc.batch import submit as batch
     from dlio_hpc.cli import console
 
     batch.check(plans)
     after = batch.parents(parents, plans[0])
+    directories: list[Path] = []
     for made in plans:
-        submitted = batch.submit(made, after)
+        try:
+            submitted = batch.submit(made, after)
+        except DlioError:
+            for directory in directories:  # what waits for nothing, or for the wrong thing, is of no use
+                console.say(f"cancelling {job.cancel(directory).job}, of the same study")
+            raise
+        directories.append(Path(made.directory))
         after = [*after, str(submitted.job.batch_id)]
         if verbose:
             console.say(f"submit command: {submitted.job.command}")
@@ -81,7 +90,7 @@ def _submit(plans: tuple[plan.Plan, ...], parents: list[Path], quiet: bool, verb
                 console.say(f"note: {note}")
             name, place = made.site.name, made.directory
             console.say(f"submitted {submitted.job.job} to {name} as {submitted.job.batch_id}: {place}")
-    return [Path(made.directory) for made in plans]
+    return directories
 
 
 def _afterwards(directories: list[Path], wait: bool, as_json: bool, quiet: bool) -> int:

@@ -106,7 +106,7 @@ class _Loop(NamedTuple):
             stopped = self.stop.barrier()
             row[SYNCED] = clock.now()
             self.record.step(epoch, row, batch)
-            if stopped:
+            if stopped and (epoch, number + 1) != (self.workload.train.epochs - 1, len(rows)):
                 return True
             self.save(epoch, number)
         next(batches, None)  # the epoch's files are closed

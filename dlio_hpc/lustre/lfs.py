@@ -99,13 +99,16 @@ def parse(text: str, source: str) -> Found:
         raise InfrastructureError(f"{source}: {str(data)[:200]!r} is no layout")
     if "lcm_layout_gen" not in data:
         return (_part(data, None, source),)
-    parts = data.get("components") or [value for key, value in data.items() if re.fullmatch(r"component\d+", key)]
-    return tuple(_part(part["sub_layout"], part["lcme_extent.e_end"], source) for part in parts)
+    parts = data.get("components") or [value for key, value in data.items() if re.fullmatch(r"component\d+", str(key))]
+    try:
+        return tuple(_part(part["sub_layout"], part["lcme_extent.e_end"], source) for part in parts)
+    except (KeyError, TypeError) as fault:
+        raise InfrastructureError(f"{source}: no layout that we know, {fault}") from fault
 
 
 def _part(data: dict[str, Any], end: object, source: str) -> Part:
-    values = {key.removeprefix("lmm_"): value for key, value in data.items()}
     try:
+        values = {str(key).removeprefix("lmm_"): value for key, value in data.items()}
         objects = values.get("objects") or []
         return Part(
             end=end if isinstance(end, int) else None,
@@ -116,7 +119,7 @@ def _part(data: dict[str, Any], end: object, source: str) -> Part:
             first=int(values.get("stripe_offset", -1)),
             targets=tuple(int(one["l_ost_idx"]) for one in objects),
         )
-    except (KeyError, TypeError, ValueError) as fault:
+    except (AttributeError, KeyError, TypeError, ValueError) as fault:
         raise InfrastructureError(f"{source}: no layout that we know, {fault}") from fault
 
 

@@ -30,7 +30,7 @@ def _differences(asked: Layout | Component, found: Part, available: int | None, 
         if asked.mdt != (found.pattern == "mdt"):
             yield f"pattern {found.pattern}, asked for {'the metadata server' if asked.mdt else 'storage targets'}"
     else:
-        yield from _of_plain(asked, found, is_file)
+        yield from _of_plain(asked, found, available, is_file)
     if asked.stripe_count is not None:
         yield from _count(asked.stripe_count, found.stripe_count, available, is_file and bool(found.targets))
     if asked.stripe_size is not None and asked.stripe_size != found.stripe_size:
@@ -39,10 +39,12 @@ def _differences(asked: Layout | Component, found: Part, available: int | None, 
         yield f"{f'pool {found.pool}' if found.pool else 'no pool'}, asked for pool {asked.pool}"
 
 
-def _of_plain(asked: Layout, found: Part, is_file: bool) -> Iterator[str]:
+def _of_plain(asked: Layout, found: Part, available: int | None, is_file: bool) -> Iterator[str]:
+    """Where there are targets enough, Lustre does without overstriping."""
     if asked.stripe_index is not None and asked.stripe_index != found.first:
         yield f"the first stripe on target {found.first}, asked for {asked.stripe_index}"
-    if asked.overstripe and is_file and "overstriped" not in found.pattern:
+    crowded = available is not None and available < (asked.stripe_count or 0)
+    if asked.overstripe and crowded and is_file and "overstriped" not in found.pattern:
         yield f"pattern {found.pattern}, asked for overstriped"
 
 

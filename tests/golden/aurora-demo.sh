@@ -40,7 +40,7 @@ run() {
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
-  [ "$code" != 7 ] || exit 124
+  [ "$code" = 0 ] || [ ! -e "$job/stop" ] || exit 124
   return "$code"
 }
 
@@ -49,10 +49,10 @@ cd "$job" || exit 6
 status=0
 
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
-run 00-generate mpiexec -n 8 --ppn 4 --depth 25 --cpu-bind list:1-25:26-50:53-77:78-102 --env OMP_NUM_THREADS=1 --env MPIR_CVAR_ENABLE_GPU=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+run 00-generate mpiexec -n 8 --ppn 4 --cpu-bind list:1-25:26-50:53-77:78-102 --env OMP_NUM_THREADS=1 --env MPIR_CVAR_ENABLE_GPU=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
 run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
-run 01-measure-1 mpiexec -n 8 --ppn 4 --depth 25 --cpu-bind list:1-25:26-50:53-77:78-102 --env OMP_NUM_THREADS=1 --env MPIR_CVAR_ENABLE_GPU=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
-run 02-measure-2 mpiexec -n 8 --ppn 4 --depth 25 --cpu-bind list:1-25:26-50:53-77:78-102 --env OMP_NUM_THREADS=1 --env MPIR_CVAR_ENABLE_GPU=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
+run 01-measure-1 mpiexec -n 8 --ppn 4 --cpu-bind list:1-25:26-50:53-77:78-102 --env OMP_NUM_THREADS=1 --env MPIR_CVAR_ENABLE_GPU=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 02-measure-2 mpiexec -n 8 --ppn 4 --cpu-bind list:1-25:26-50:53-77:78-102 --env OMP_NUM_THREADS=1 --env MPIR_CVAR_ENABLE_GPU=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 
 grep -qs "steps" stop && exit 124
 exit "$status"

@@ -34,7 +34,7 @@ run() {
   launched=$!
   while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
   launched=
-  [ "$code" != 7 ] || exit 124
+  [ "$code" = 0 ] || [ ! -e "$job/stop" ] || exit 124
   return "$code"
 }
 

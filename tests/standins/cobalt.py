@@ -68,12 +68,14 @@ QUEUES: dict[str, dict[str, Any]] = {
 }
 
 # minute: real seconds that a minute of wall time takes. grace: seconds from TERM to KILL (five minutes in cqm.py).
-# wait: seconds that a job stays queued at least. strict: attributes nobody documents are refused, for typing errors.
-# size: nodes of the machine. home: what jobs have as HOME; None is the user's. notes: the submit filter's two lines.
+# wait: seconds that a job stays queued at least. cleanup: seconds from a job's end to the last line of its log, when it
+# leaves the queue. strict: attributes nobody documents are refused, for typing errors. size: nodes of the machine.
+# home: what jobs have as HOME; None is the user's. notes: the submit filter's two lines.
 POLICY: dict[str, Any] = {
     "minute": 60.0,
     "grace": 5.0,
     "wait": 0.0,
+    "cleanup": 0.0,
     "strict": False,
     "size": 4392,
     "first": 527001,
@@ -640,6 +642,7 @@ def _run(book: Book, job: Job) -> tuple[int, str | None]:
             return 255, None
     reason = watch(child, _verdict(book, job), book.policy["grace"])
     status = child.returncode if child.returncode >= 0 else 128 - child.returncode
+    time.sleep(book.policy["cleanup"])
     if reason is None:
         _log(job, _COMPLETED.format(status))
     return status, reason

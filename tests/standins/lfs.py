@@ -467,7 +467,11 @@ def _file(policy: Policy, store: Store, path: str) -> Any:
     begin, size = 0, Path(path).lstat().st_size
     for part in kept["parts"]:
         if part["objects"] is None and (begin == 0 or begin < size):
-            part["objects"] = _objects(policy, store, Part(**{k: v for k, v in part.items() if k != "objects"}))
+            objects = _objects(policy, store, Part(**{k: v for k, v in part.items() if k != "objects"}))
+            part["objects"] = objects
+            # lod_qos.c: where there are targets enough, the file is not overstriped after all.
+            targets = [target for target, _ in objects]
+            part["overstripe"] = part["overstripe"] and len(set(targets)) < len(targets)
         begin = part["end"] or 0
     return kept
 

@@ -39,8 +39,8 @@ def _submit(plan: Plan, after: Sequence[str]) -> str:
     """
     if after:
         raise ConfigError(
-            f"site {plan.site.name} has no queue that could hold a job until another has ended; submit that one with "
-            "--wait first"
+            f"--after: site {plan.site.name} has no queue that could hold a job until another has ended; submit that "
+            "one with --wait"
         )
     folder = Path(plan.directory)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC

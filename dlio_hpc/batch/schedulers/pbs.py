@@ -23,6 +23,7 @@ _KILLED: dict[int, State] = {
     -24: "failed", -25: "failed", -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout",
 }  # fmt: skip
 _DELETED = 91
+_NO_HISTORY = "maintain job history"
 # Held by PBS after several attempts to start it: it will never run.
 _HOPELESS = -3
 
@@ -78,9 +79,13 @@ def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
 
 
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
-    """Jobs as qstat has them in full; what it does not know it leaves out, with a complaint and code 153."""
+    """Jobs as qstat has them in full; what it does not know it leaves out, with a complaint and code 153. Servers that
+    keep no history, OpenPBS's default, refuse -x altogether.
+    """
     answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
-    if answer.code and "Unknown Job" not in answer.err:
+    if history and answer.code and _NO_HISTORY in answer.err:
+        return _jobs("", ids)
+    if answer.code and not re.search("Unknown Job|has finished", answer.err):
         raise unexplained("qstat", answer)
     return section(answer, "Jobs") if answer.out else {}
 
@@ -128,6 +133,8 @@ def _cancel(batch_id: str) -> None:
 
 def _find(name: str) -> str | None:
     answer = common.ask("qselect", "-x", "-N", name)
+    if answer.code and _NO_HISTORY in answer.err:
+        answer = common.ask("qselect", "-N", name)
     if answer.code:
         raise unexplained("qselect", answer)
     return answer.lines[0] if answer.lines else None
