@@ -5,8 +5,22 @@ from typing import NamedTuple
 
 from dlio_hpc.errors import InfrastructureError
 
-# Variables by which a user's shell would change what commands do and tell: sbatch(1) lets them win over the script.
-_CHANGES = ("SBATCH_", "SQUEUE_", "SACCT_", "SCANCEL_", "SINFO_", "QSTAT_")
+# Variables by which a user's shell would change what commands do and tell: sbatch(1) lets them win over the script, and
+# hands those of an allocation that it is called from on to the job's srun.
+_CHANGES = (
+    "SBATCH_",
+    "SQUEUE_",
+    "SACCT_",
+    "SCANCEL_",
+    "SINFO_",
+    "SLURM_",
+    "SRUN_",
+    "SALLOC_",
+    "PMI_",
+    "PMIX_",
+    "QSTAT_",
+)
+_KEPT = {"SLURM_CONF", "SLURM_JWT"}
 # Busy servers take half a minute; whoever asks again has lost nothing.
 _PATIENCE_S = 60
 
@@ -41,7 +55,7 @@ def ask(*words: str, cwd: str | None = None, patience_s: float = _PATIENCE_S) ->
     """The answer to a command, whatever it is; Unanswered when it cannot be run or takes too long."""
     import subprocess
 
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(_CHANGES)}
+    environment = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_CHANGES)}
     try:
         done = subprocess.run(
             words, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience_s,

@@ -33,7 +33,8 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"end is a multiple of 64 KiB, not {self.end}")
         if self.end is not None and self.stripe_size is not None and self.end % self.stripe_size:
             raise ValueError(f"end {self.end} is no multiple of stripe_size {self.stripe_size}")
-        if self.mdt and (self.stripe_count is not None or self.pool is not None):
+        stripes = (self.stripe_count, self.stripe_size, self.pool)
+        if self.mdt and any(value is not None for value in stripes):
             raise ValueError("a component on the metadata server has no stripes and no pool")
 
 

@@ -107,12 +107,12 @@ def computing(plan: "Plan") -> float:
     )
 
 
-def check_jobs(site: Site, queue: str | None, queues: list[str], more: int) -> None:
-    """ConfigError when `more` jobs beside those that the user has in `queues` (one entry a job) are too many."""
+def check_jobs(site: Site, queue: str | None, queues: list[tuple[str, ...]], more: int) -> None:
+    """ConfigError when `more` jobs beside those that the user has are too many; `queues`: what each of those is in."""
     known = site.queues.get(queue or "")
     for where, most, have in (
         (f"site {site.name}", site.limits.jobs, len(queues)),
-        (f"queue {queue} of site {site.name}", known.jobs if known else None, queues.count(queue or "")),
+        (f"queue {queue} of site {site.name}", known.jobs if known else None, sum(queue in names for names in queues)),
     ):
         if most is not None and have + more > most:
             raise ConfigError(

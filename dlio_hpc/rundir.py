@@ -58,26 +58,30 @@ def write(path: Path, content: bytes) -> None:
 
 def is_locked(directory: Path) -> bool:
     """Is somebody in the block of locked() just now?"""
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False  # a file system without locks
-    finally:
-        os.close(descriptor)
+    with _lockable(directory / PLAN) as descriptor:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False  # a file system without locks
     return False
 
 
 @contextmanager
-def locked(directory: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """One process at a time in the block, for all that ask; who has to wait calls `on_wait` first.
+def locked(directory: Path) -> Iterator[None]:
+    """One process at a time in the block, for all that ask for the same job's directory."""
+    with locked_file(directory / PLAN):
+        yield
+
+
+@contextmanager
+def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
+    """One process at a time in the block, for all that ask for `path`; who has to wait calls `on_wait` first.
 
     Where the file system knows no locks, nobody waits.
     """
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
+    with _lockable(path) as descriptor:
         with suppress(OSError):
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -85,5 +89,18 @@ def locked(directory: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
                 on_wait()
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+
+
+@contextmanager
+def _lockable(path: Path) -> Iterator[int]:
+    """A file open for writing: NFS locks no other, and Lustre's locks on folders do not reach other nodes. The folder,
+    where the file is missing or may not be written.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError:
+        descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        yield descriptor
     finally:
         os.close(descriptor)

@@ -38,11 +38,11 @@ def _plan(kind: str, scheduler: str = "slurm", bind: str | None = None, **change
     ("kind", "scheduler", "bind", "line"),
     [
         ("mpiexec", "slurm", None, f"-n 8 --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}"),
-        ("hydra", "slurm", "core", f"-n 8 -ppn 4 -bind-to core --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}"),
+        ("hydra", "slurm", "core", f"-n 8 -ppn 4 -bind-to core:8 --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}"),
         ("hydra", "pbs", None, f'-f "$PBS_NODEFILE" -n 8 -ppn 4 --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}'),
         (
             "openmpi", "slurm", "core",
-            f"-n 8 --map-by ppr:4:node:pe=16 --bind-to core --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}",
+            f"-n 8 --map-by ppr:4:node:pe=8 --bind-to core --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}",
         ),
         (
             "srun", "slurm", "cores",

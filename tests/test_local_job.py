@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from dlio_hpc import rundir
-from dlio_hpc.core import content
+from dlio_hpc.core import content, dataset
 from tests.conftest import BIN, Run
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
@@ -656,7 +656,7 @@ def test_collecting_all_passes_over_what_still_runs(run: Run, small: Path, tmp_p
 
 def test_waiting_for_anothers_dataset_is_said(run: Run, small: Path, tmp_path: Path) -> None:
     folder = _generated(run, small)
-    with rundir.locked(folder):
+    with rundir.locked_file(dataset.lock_file(folder)):
         job = run("dlio-submit", small, "-s", "local", "-d", "data", "--json").job
         out = Path(job["directory"]) / "job.out"
         deadline = time.monotonic() + 30

@@ -144,6 +144,7 @@ def test_a_layout_as_options_of_setstripe(text: str, words: str) -> None:
         ("{components: [{end: 4 MiB}, {end: 8 MiB, mdt: true}]}", "only the first component"),
         ("{components: [{end: 1 MiB, stripe_size: 4 MiB}]}", "is no multiple of stripe_size"),
         ("{components: [{mdt: true}]}", "a component on the metadata server has an end"),
+        ("{components: [{end: 1 MiB, mdt: true, stripe_size: 64 KiB}, {}]}", "has no stripes and no pool"),
         ("{stripes: 4}", "unknown key 'stripes'"),
     ],
 )
@@ -215,9 +216,22 @@ def test_targets_pools_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert lfs.pool_size("lus", "flash") == 2
     with pytest.raises(ConfigError, match="file system lus has no pool 'slow'; it has flash"):
         lfs.pool_size("lus", "slow")
-    kept = lfs.quota("nobody", tmp_path)
+    kept = lfs.quota("-u", "nobody", tmp_path)
     assert kept is not None
     assert (kept.used_bytes, kept.most_bytes) == (400 << 10, 1000 << 10)
+
+
+def test_a_target_that_does_not_answer_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """lfs df ends with that target's error then, and tells of the others all the same."""
+    rows = (
+        "lus-OST0000_UUID       976762584    12345678   964416906   2% /lus[OST:0]\n"
+        "lus-OST000a_UUID    : Resource temporarily unavailable\n"
+        "lus-OST0002_UUID       976762584    12345678   964416906   2% /lus[OST:2] DR \n"
+    )
+    (tmp_path / "lfs").write_text(f"#!/bin/sh\ncat << END\n{rows}END\nexit 11\n")
+    (tmp_path / "lfs").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert [(one.number, one.flags) for one in lfs.targets(tmp_path)] == [(0, ""), (2, "DR"), (10, "down")]
 
 
 def test_file_systems_are_told_by_their_magic(tmp_path: Path) -> None:

@@ -195,7 +195,7 @@ def test_generating_and_reading_in_jobs_of_their_own(run: Run, small: Path, tmp_
 
 
 def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp_path: Path) -> None:
-    on_pbs = Pbs(run, tmp_path, wait=1.0)
+    on_pbs = Pbs(run, tmp_path, wait=5.0)
     first = on_pbs.taken(small, *Pbs.setup(tmp_path, "exit 9"))
     second = on_pbs.taken(small, "--after", first.name)
     assert "queued" in on_pbs("dlio-hpc", "status", second).out

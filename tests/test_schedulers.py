@@ -239,8 +239,8 @@ def test_slurm_without_accounting(said: Said) -> None:
 
 
 def test_slurm_queues_and_names(said: Said) -> None:
-    said["squeue"] = Answer(0, "debug\ndebug\nbatch", "")
-    assert slurm.SLURM.queues() == ["debug", "debug", "batch"]
+    said["squeue"] = Answer(0, "debug normal\ndebug normal\nbatch normal", "")
+    assert slurm.SLURM.queues() == [("debug", "normal"), ("debug", "normal"), ("batch", "normal")]
     said["squeue"] = Answer(0, "", "")
     assert (slurm.SLURM.queues(), slurm.SLURM.find("x")) == ([], None)
 
@@ -281,7 +281,7 @@ def _qstat(jobs: Any, code: int = 0, err: str = "") -> Answer:
 
 @pytest.mark.parametrize(("job", "state", "words"), PBS)
 def test_pbs_states(said: Said, job: dict[str, Any], state: str, words: str) -> None:
-    said["qstat"] = _qstat({"14.pbshost": job})
+    said["qstat"], said["qdel"] = _qstat({"14.pbshost": job}), Answer(0, "", "")
     found = pbs.PBS.states(_known("14.pbshost"))["14.pbshost"]
     assert found.state == state
     assert found.words.startswith(words)

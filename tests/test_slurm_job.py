@@ -50,7 +50,7 @@ def _submit(on_slurm: Run, workload: Path, *options: object, code: int = 0) -> A
 
 
 def _started(on_slurm: Run, workload: Path, *options: object) -> Path:
-    """The directory of a job that runs its measured steps, a second each."""
+    """The directory of a job that runs its measured steps, a second each unless `options` say otherwise."""
     options = ("-S", "compute.time=1s", *options)
     done = on_slurm("dlio-submit", workload, "-s", "slurm", "-d", "data", "-t", "5m", "--json", *options)
     assert done.code == 0, done.err
@@ -205,6 +205,25 @@ def test_a_job_is_not_cancelled_in_the_middle_of_its_submission(on_slurm: Run, s
     assert json.loads((directory / "job.json").read_bytes())["cancel_asked"]
 
 
+def test_a_rank_that_is_killed_for_its_memory(on_slurm: Run, small: Path) -> None:
+    """Slurm fails the step; what slurmstepd prints then is printed here, these nodes limit no memory."""
+    words = "slurmstepd: error: Detected 1 oom_kill event in StepId=9.0. Some of the step tasks have been OOM Killed."
+    options = ("-S", f"site.setup={json.dumps([f'echo {words!r} >&2', 'exit 1'])}", "--wait", "--json")
+    done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options)
+    assert done.job["state"] == "out_of_memory"
+    assert done.code == 6
+
+
+def test_a_job_cancelled_after_its_warning_is_cancelled(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    options = ("-S", "compute.time=20s", "-t", "5m", "--json")
+    directory = Path(on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options).job["directory"])
+    _until((directory / "runs" / "01-measure").exists)
+    slurm.tell("scancel", "-b", "-s", "USR1", json.loads((directory / "job.json").read_bytes())["batch_id"])
+    _until((directory / "stop").exists)
+    assert on_slurm("dlio-hpc", "cancel", directory).code == 0
+    assert on_slurm("dlio-hpc", "wait", directory, "--json").job["state"] == "cancelled"
+
+
 def test_a_running_job_is_cancelled_from_another_shell(on_slurm: Run, small: Path) -> None:
     directory = _started(on_slurm, small)
     assert on_slurm("dlio-hpc", "collect", directory).code == 7
@@ -285,6 +304,9 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
     assert second.code == 2
     assert "queue tiny of site slurm takes 1 job(s) of a user at most, you have 1" in second.err
     assert len(list((tmp_path / "dlio-runs").iterdir())) == 1
+    qos = "site.queues={mine: {jobs: 1, options: [--partition=tiny]}, tiny: {jobs: 1}}"
+    third = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", qos, "-q", "tiny")
+    assert third.code == 2
     assert on_slurm("dlio-hpc", "cancel", "--all").code == 0
 
 
@@ -440,13 +462,13 @@ def test_the_preflight_on_slurm(on_slurm: Run, small: Path) -> None:
     )
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
-    assert len(faults) == 3
+    assert len(faults) == 3, "the launch is the third"
     assert "invalid partition specified: nope" in faults[0]
     assert "preload: /no.so: No such file or directory" in faults[1]
     assert "launch" in faults[2]
     alone = on_slurm("dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-S", "site.launcher.mpi=none")
     assert alone.code == 6
-    assert "2 ranks did not run" in alone.out
+    assert "2 ranks did not run (failed): the plan is for 2 ranks, MPI started 1" in alone.out
 
 
 def test_a_profile_is_written_from_what_is_found(on_slurm: Run, small: Path, tmp_path: Path) -> None:

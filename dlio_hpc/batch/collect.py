@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc import archive, rundir
-from dlio_hpc.batch import job
+from dlio_hpc.batch import job, state
 from dlio_hpc.errors import Incomplete, InfrastructureError
 
 
@@ -23,15 +23,16 @@ def collect(directory: Path) -> Collected:
 
     Incomplete while the job goes on. Whenever this is interrupted, the directory is whole and can be collected again.
     """
-    record = job.refresh(directory)
+    record = state.refresh(directory)
     if not record.ended:
         raise Incomplete(
             f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
         )
-    job.await_release(directory)
+    plan = job.load_plan(directory)
+    target = Path(plan.archive, record.job + archive.SUFFIX)
+    if not target.exists():
+        state.await_release(directory)
     with rundir.locked(directory):
-        plan = job.load_plan(directory)
-        target = Path(plan.archive, record.job + archive.SUFFIX)
         notes = _notes(target, Path(plan.data))
         try:
             return _archived(directory, target, notes)

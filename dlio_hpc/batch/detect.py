@@ -107,13 +107,19 @@ def batch() -> Batch:
 
 def _slurm(version: str) -> Batch:
     """Partitions that are up; sinfo(1) marks the default one with *."""
-    answer = _ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a")
+    answer = _ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s")
     rows = [line.split("|") for line in answer.lines] if answer is not None and not answer.code else []
-    usable = [row for row in rows if len(row) == 5 and row[4] == "up"]
-    queues = [QueueFound(row[0].rstrip("*"), _count(row[1]), _slurm_limit(row[3])) for row in usable]
+    usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
+    queues = [QueueFound(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _slurm_limit(row[3])) for row in usable]
     default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
     cpus = next((_count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
     return Batch("slurm", version, default, list({queue.name: queue for queue in queues}.values()), cpus)
+
+
+def _most_nodes(there: str, size: str) -> int | None:
+    """Of one job: the partition's nodes, or fewer by its limit; sinfo writes sizes as 1-8, 4 or 1-infinite."""
+    known = [count for count in (_count(there), _count(size.rpartition("-")[2])) if count is not None]
+    return min(known, default=None)
 
 
 def _count(text: str) -> int | None:

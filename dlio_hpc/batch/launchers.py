@@ -28,6 +28,11 @@ class Spec(NamedTuple):
     def ranks(self) -> int:
         return self.nodes * self.ranks_per_node
 
+    @property
+    def cores(self) -> int | None:
+        """Of a rank."""
+        return None if self.depth is None else max(self.depth // (self.hyperthreads or 1), 1)
+
 
 def mpiexec(spec: Spec) -> list[str]:
     """What MPICH, Intel MPI and Open MPI have in common, on one node or where the batch system tells them the nodes."""
@@ -35,16 +40,19 @@ def mpiexec(spec: Spec) -> list[str]:
 
 
 def hydra(spec: Spec) -> list[str]:
-    """MPICH and Intel MPI over several nodes; mpiexec.hydra(1). PBS's nodes come from its file."""
+    """MPICH and Intel MPI over several nodes; mpiexec.hydra(1). PBS's nodes come from its file. Bound to core or
+    hwthread, a rank gets as many as its depth comes to.
+    """
     nodes = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
-    bind = ["-bind-to", spec.launcher.bind] if spec.launcher.bind else []
+    each = {"core": spec.cores, "hwthread": spec.depth}.get(spec.launcher.bind or "")
+    bind = ["-bind-to", f"{spec.launcher.bind}:{each}" if each else spec.launcher.bind] if spec.launcher.bind else []
     return [*nodes, "-n", str(spec.ranks), "-ppn", str(spec.ranks_per_node), *bind, *_options(spec),
             *_env(spec.variables)]  # fmt: skip
 
 
 def openmpi(spec: Spec) -> list[str]:
-    """Open MPI's mpiexec(1): so many ranks a node, each with `depth` processing elements."""
-    each = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.depth}" if spec.depth else "")
+    """Open MPI's mpiexec(1): so many ranks a node, each with so many processing elements, which are cores."""
+    each = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.cores}" if spec.cores else "")
     bind = ["--bind-to", spec.launcher.bind] if spec.launcher.bind else []
     return ["-n", str(spec.ranks), "--map-by", each, *bind, *_options(spec), *_env(spec.variables)]
 

@@ -10,13 +10,15 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import filesystem, layout, limits, plan, rundir, units, workload
+from dlio_hpc import filesystem, layout, limits, plan, results, rundir, units, workload
 from dlio_hpc.batch import job, jobscript
+from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.state import await_release
 from dlio_hpc.batch.submit import check as check_submission
 from dlio_hpc.batch.submit import submit
 from dlio_hpc.batch.watch import watch
-from dlio_hpc.command import Missing
+from dlio_hpc.command import Missing, Unanswered
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan
@@ -132,7 +134,11 @@ def _targets(made: Plan) -> Iterator[Finding]:
     flagged = [f"{target.number} ({target.flags})" for target in targets if target.flags.strip("f")]
     if flagged:
         words = f"{len(flagged)} of {len(targets)} targets are flagged: {', '.join(flagged)}"
-        yield Finding("note", "targets", f"{words} (D degraded, R read-only, N no new files, S no space, I no inodes)")
+        yield Finding(
+            "note",
+            "targets",
+            f"{words} (D degraded, R read-only, N no new files, S no space, I no inodes, down: no answer)",
+        )
     else:
         yield Finding("ok", "targets", f"{len(targets)} targets, none degraded, full or read-only")
     asked = made.site.layout
@@ -173,23 +179,35 @@ def _needs(run: plan.Run) -> tuple[float, int]:
 
 
 def _quota(made: Plan) -> Iterator[Finding]:
+    """Of the user, of the group that the folder belongs to, and of its project."""
     found = filesystem.of(Path(made.data))
     if not found.is_lustre:
         yield Finding("note", "quota", f"not looked at on {found.kind}")
         return
-    there = lfs.quota(_user(), filesystem.existing(Path(made.data)))
-    if there is None:
-        yield Finding("ok", "quota", "none is kept for this user")
-        return
+    there = filesystem.existing(Path(made.data))
+    owners = [("-u", "user", _user()), ("-g", "group", there.group()), ("-p", "project", lfs.project(there))]
+    for option, what, name in owners:
+        if name is not None:
+            yield _one_quota(made, option, f"{what} {name}", name, there)
+
+
+def _one_quota(made: Plan, option: str, what: str, name: str, there: Path) -> Finding:
+    try:
+        kept = lfs.quota(option, name, there)
+    except Unanswered as fault:
+        return Finding("note", "quota", f"{what}: not told, {fault}")
+    if kept is None:
+        return Finding("ok", "quota", f"{what}: none is kept")
     wanted, files = _needs(made.runs[0])
     for need, used, most, unit in (
-        (wanted, there.used_bytes, there.most_bytes, "bytes"),
-        (files, there.used_files, there.most_files, "files"),
+        (wanted, kept.used_bytes, kept.most_bytes, "bytes"),
+        (files, kept.used_files, kept.most_files, "files"),
     ):
         if most and used + need > most:
-            raise ConfigError(f"quota: {used} of {most} {unit} are used, the dataset needs {need:.0f} more")
-    limit = units.format_size(there.most_bytes) if there.most_bytes else "no limit"
-    yield Finding("ok", "quota", f"{units.format_size(there.used_bytes)} used, {limit}")
+            text = f"{what}: {used} of {most} {unit} are used, the dataset needs {need:.0f} more"
+            return Finding("fault", "quota", text, ConfigError.exit_code)
+    limit = units.format_size(kept.most_bytes) if kept.most_bytes else "no limit"
+    return Finding("ok", "quota", f"{what}: {units.format_size(kept.used_bytes)} used, {limit}")
 
 
 def _user() -> str:
@@ -240,20 +258,37 @@ def _launch(made: Plan, patience_s: float) -> Iterator[Finding]:
     started = time.monotonic()
     record = submit(smallest).job
     directory = Path(smallest.directory)
-    for seen in watch([directory]):
-        record = seen.job
-        if time.monotonic() - started > patience_s and not record.ended:
-            job.cancel(directory)
-            yield Finding("note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}")
-            return
+    try:
+        record = _watched(directory, started + patience_s)
+    except BaseException:  # nobody will look after this job
+        cancel(directory)
+        raise
+    if not record.ended:
+        cancel(directory)
+        yield Finding("note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}")
+        return
     if record.state != "completed":
-        raise InfrastructureError(
-            f"{_LAUNCH_RANKS} ranks did not run ({record.state}): see {directory}/{rundir.STDERR}"
-        )
+        raise InfrastructureError(f"{_LAUNCH_RANKS} ranks did not run ({record.state}): {_reason(directory)}")
     took = time.monotonic() - started
-    job.await_release(directory)
+    await_release(directory)
     shutil.rmtree(directory, ignore_errors=True)
     yield Finding("ok", "launch", f"{_LAUNCH_RANKS} ranks met through {made.site.launcher.kind}, {took:.0f} s in all")
+
+
+def _watched(directory: Path, deadline: float) -> job.Job:
+    """The job when it has ended, or as it was at the deadline."""
+    for seen in watch([directory]):
+        record = seen.job
+        if time.monotonic() > deadline:
+            break
+    return record
+
+
+def _reason(directory: Path) -> str:
+    """In the ranks' own words, where they came so far."""
+    for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
+        return results.decode_error(path.read_bytes(), str(path)).message
+    return f"see {directory}/{rundir.STDERR}"
 
 
 def _smallest(made: Plan) -> Plan | None:
@@ -266,7 +301,7 @@ def _smallest(made: Plan) -> Plan | None:
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
     return plan.drafts(
         workload.load("null", ("train.steps=1", "name=check")),
-        replace(made.site, launcher=replace(launcher, bind=bind)),
+        replace(made.site, depth=None, launcher=replace(launcher, bind=bind)),
         plan.Request(
             runs=Path(made.directory).parent,
             data=Path(made.data),

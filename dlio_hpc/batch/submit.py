@@ -1,6 +1,7 @@
 """From plans to jobs in a batch system."""
 
 import importlib.util
+import os
 import shutil
 import signal
 import sys
@@ -14,6 +15,7 @@ from msgspec.structs import replace
 from dlio_hpc import document, limits, rundir
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, Scheduler
+from dlio_hpc.batch.state import refresh
 from dlio_hpc.command import Unanswered
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError
 from dlio_hpc.plan import Plan
@@ -77,7 +79,7 @@ def submit(plan: Plan, after: Sequence[str] = ()) -> Submitted:
 def parents(directories: Sequence[Path], plan: Plan) -> list[str]:
     """Batch ids of the jobs that the new one has to wait for; ConfigError when one of them has ended badly already."""
     ids = []
-    for record in map(job.refresh, directories):
+    for record in map(refresh, directories):
         if record.ended and record.state != "completed":
             raise ConfigError(f"--after {record.job}: it ended as {record.state}, nothing can follow on it")
         if record.scheduler != plan.site.scheduler or record.batch_id is None:
@@ -98,6 +100,10 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _notes(plan: Plan, scheduler: Scheduler) -> list[str]:
+    if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
+        return [
+            f"{', '.join(stray)} of this shell are not used; say it with options (--account, --queue, --job-option)"
+        ]
     given = {"--account": plan.account, "--queue": plan.queue, "--job-option": plan.job_options}
     ignored = [option for option, value in given.items() if value]
     if scheduler.is_queue or not ignored:

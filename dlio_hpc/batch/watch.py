@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dlio_hpc import rundir
-from dlio_hpc.batch import job
+from dlio_hpc.batch import job, state
 from dlio_hpc.errors import DlioError, Incomplete
 
 _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)
@@ -67,14 +67,14 @@ def _gone(directory: Path, last: job.Job) -> Watched:
     return Watched(directory, last, None, Incomplete(f"{directory} is gone; job {last.job} was {last.state}"))
 
 
-def _looks(directories: list[Path], ask: bool) -> list[job.Look]:
+def _looks(directories: list[Path], ask: bool) -> list[state.Look]:
     try:
-        return job.refresh_all(directories, ask=ask)
+        return state.refresh_all(directories, ask=ask)
     except OSError:  # one vanished just now
-        return job.refresh_all([directory for directory in directories if _is_there(directory)], ask=ask)
+        return state.refresh_all([directory for directory in directories if _is_there(directory)], ask=ask)
 
 
-def _watched(look: job.Look) -> Watched:
+def _watched(look: state.Look) -> Watched:
     record = look.job
     fault = look.fault
     if _is_stray(look):
@@ -85,10 +85,10 @@ def _watched(look: job.Look) -> Watched:
     return Watched(look.directory, record, progress(look.directory), fault)
 
 
-def _is_stray(look: job.Look) -> bool:
+def _is_stray(look: state.Look) -> bool:
     if look.job.batch_id is not None or look.job.ended or look.fault is not None:
         return False
-    return not job.is_handed_over(look.directory, look.job)
+    return not state.is_handed_over(look.directory, look.job)
 
 
 def progress(directory: Path) -> Progress | None:

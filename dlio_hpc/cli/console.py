@@ -83,7 +83,11 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
             say(f"{name}: {_state(seen.job)}")
         if seen.progress and (before is None or not before.progress or seen.progress.run != before.progress.run):
             say(f"{name}: {seen.progress.run}, {seen.progress.total} {seen.progress.unit}")
-        if seen.fault and seen.job.batch_id and (before is None or str(seen.fault) != str(before.fault)):
+        if (
+            seen.fault
+            and not isinstance(seen.fault, Incomplete)
+            and (before is None or str(seen.fault) != str(before.fault))
+        ):
             say(f"{name}: {seen.fault}; asking again")
     return last
 

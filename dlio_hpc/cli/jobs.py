@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from dlio_hpc import rundir
-from dlio_hpc.batch import job
+from dlio_hpc.batch import job, state
+from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_one, finish
 from dlio_hpc.cli.verbs import SETTINGS, option
@@ -41,10 +42,10 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     return code
 
 
-def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job.Look], int]:
+def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[state.Look], int]:
     """The jobs as of now, their batch systems asked once; a batch system that does not answer is said once."""
     directories, code = console.each(_directories(jobs, runs), lambda directory: (job.load(directory), directory)[1])
-    looks = job.refresh_all(directories)
+    looks = state.refresh_all(directories)
     faults = {str(look.fault): look.fault for look in looks if look.fault is not None}
     for words, fault in faults.items():
         console.say(f"dlio-hpc: {words}; states may be old")
@@ -70,7 +71,7 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     """Ask the batch system to end each JOB; what it has done so far can be collected."""
     if not jobs and not everything:
         raise click.UsageError("name the jobs to cancel, or say --all")
-    records, code = console.each(_directories(jobs, runs), job.cancel)
+    records, code = console.each(_directories(jobs, runs), cancel_one)
     for record in records:
         if jobs or not record.ended or record.batch_id is None:
             click.echo(f"{record.job}: {_cancelled(record)}")
@@ -103,10 +104,11 @@ def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
         if not found:
             raise ConfigError(f"no jobs in {runs}; say with --runs where they lie")
         return found
-    return list(dict.fromkeys(directory for name in jobs for directory in _named(name, runs)))
+    return list(dict.fromkeys(directory for name in jobs for directory in named(name, runs)))
 
 
-def _named(name: str, runs: Path) -> list[Path]:
+def named(name: str, runs: Path) -> list[Path]:
+    """The directory of a job, by its path or its name below `runs`, or those of a study there."""
     if Path(name).is_dir() or "/" in name or (runs / name).is_dir():
         return [Path(name) if Path(name).is_dir() or "/" in name else runs / name]
     # A study's jobs are named after it.

@@ -16,7 +16,9 @@ from dlio_hpc.errors import DlioError
 @click.command(context_settings=SETTINGS)
 @click.argument("workload_name", metavar="WORKLOAD")
 @asks
-@option("--after", "parents", multiple=True, type=PATH, metavar="JOB", help="Run when that job has ended well.")
+@option(
+    "--after", "parents", multiple=True, type=PATH, metavar="JOB", help="Run when that job, or study, has ended well."
+)
 @option("--dry-run", is_flag=True, help="Print the job script and the submit command; write nothing, run nothing.")
 @option("--wait", is_flag=True, help="Watch the job to its end, collect it and show what it measured.")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -37,12 +39,11 @@ def submit(
     if dry_run:
         _show(plans, as_json)
         return 0
-    directories = _submit(plans, [_directory(parent, request.runs) for parent in parents], quiet, verbose)
+    from dlio_hpc.cli.jobs import named
+
+    before = [directory for parent in parents for directory in named(str(parent), request.runs)]
+    directories = _submit(plans, before, quiet, verbose)
     return _afterwards(directories, wait, as_json, quiet)
-
-
-def _directory(job: Path, runs: Path) -> Path:
-    return job if job.is_dir() else runs / job
 
 
 def _show(plans: tuple[plan.Plan, ...], as_json: bool) -> None:
@@ -67,8 +68,8 @@ def _show(plans: tuple[plan.Plan, ...], as_json: bool) -> None:
 
 def _submit(plans: tuple[plan.Plan, ...], parents: list[Path], quiet: bool, verbose: bool) -> list[Path]:
     """Each plan handed over, every one after those before it; the jobs' directories."""
-    from dlio_hpc.batch import job
     from dlio_hpc.batch import submit as batch
+    from dlio_hpc.batch.cancel import cancel
     from dlio_hpc.cli import console
 
     batch.check(plans)
@@ -79,7 +80,7 @@ def _submit(plans: tuple[plan.Plan, ...], parents: list[Path], quiet: bool, verb
             submitted = batch.submit(made, after)
         except DlioError:
             for directory in directories:  # what waits for nothing, or for the wrong thing, is of no use
-                console.say(f"cancelling {job.cancel(directory).job}, of the same study")
+                console.say(f"cancelling {cancel(directory).job}, of the same study")
             raise
         directories.append(Path(made.directory))
         after = [*after, str(submitted.job.batch_id)]

@@ -54,10 +54,17 @@ def owned(run: Run) -> Iterator[None]:
     try:
         os.makedirs(run.dataset, exist_ok=True)
         os.listdir(run.dataset)
+        lock = lock_file(Path(run.dataset))
+        lock.touch()
     except OSError as fault:
         raise InfrastructureError(f"cannot use {run.dataset}: {fault.strerror}; choose another --data") from fault
-    with rundir.locked(Path(run.dataset), say):
+    with rundir.locked_file(lock, say):
         yield
+
+
+def lock_file(folder: Path) -> Path:
+    """Beside the folder, which holds the dataset alone."""
+    return folder.with_name(f".{folder.name}.lock")
 
 
 def begin(run: Run) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dlio_hpc import document, filesystem, layout, rundir, units
-from dlio_hpc.command import Missing
+from dlio_hpc.command import Missing, Unanswered
 from dlio_hpc.core import dataset
 from dlio_hpc.errors import DlioError, InfrastructureError, InvalidRun
 from dlio_hpc.lustre import lfs, readback, record
@@ -102,7 +102,11 @@ def _available(seen: Record, asked: layout.Layout) -> int | None:
     (pool,) = pools
     if pool is not None:
         return lfs.pool_size(seen.file_system.fsname, pool)
-    return len(lfs.targets(Path(seen.path).parent)) or None
+    try:
+        targets = lfs.targets(Path(seen.path).parent)
+        return None if any(target.flags == lfs.DOWN for target in targets) else len(targets)
+    except Unanswered:
+        return None
 
 
 def after(directory: Path, plan: Plan) -> None:

@@ -29,6 +29,10 @@ class Part(Struct, frozen=True):
 
 
 Found = tuple[Part, ...]
+# In place of flags: it does not answer.
+DOWN = "down"
+# ESRCH: the file system keeps no quotas of this kind.
+_OFF = 3
 
 
 class Target(Struct, frozen=True):
@@ -40,7 +44,7 @@ class Target(Struct, frozen=True):
 
 
 class Quota(NamedTuple):
-    """A user's bytes and files, used and allowed; 0: no limit."""
+    """A user's, group's or project's bytes and files, used and allowed; 0: no limit."""
 
     used_bytes: int
     most_bytes: int
@@ -124,12 +128,23 @@ def _part(data: dict[str, Any], end: object, source: str) -> Part:
 
 
 def targets(path: Path) -> list[Target]:
-    """The storage targets of the file system; lfs-df(1). Inactive ones are not among them."""
+    """The storage targets of the file system; lfs-df(1). Inactive ones are not among them; of one that does not answer,
+    which gives the command its exit code, there is a line with the reason.
+    """
     answer = command.ask("lfs", "df", str(path))
-    if answer.code:
-        raise command.unexplained(f"lfs df {path}", answer)
     rows = re.findall(r"^\S+_UUID +\d+ +\d+ +(\d+) .*\[OST:(\d+)\] ?([A-Z?]*)", answer.out, re.MULTILINE)
-    return [Target(int(index), flags, int(available) * 1024) for available, index, flags in rows]
+    if not rows:
+        raise command.unexplained(f"lfs df {path}", answer)
+    down = re.findall(r"^\S+-OST([0-9a-fA-F]{4})_UUID +: (?!inactive)", answer.out, re.MULTILINE)
+    there = [Target(int(index), flags, int(available) * 1024) for available, index, flags in rows]
+    return [*there, *(Target(int(number, 16), DOWN, 0) for number in down)]
+
+
+def project(folder: Path) -> str | None:
+    """The project id of a folder; None where it has none."""
+    answer = command.ask("lfs", "project", "-d", str(folder))
+    words = answer.out.split()
+    return words[0] if not answer.code and words and words[0].isdigit() and words[0] != "0" else None
 
 
 def pool_size(fsname: str, pool: str) -> int:
@@ -141,11 +156,13 @@ def pool_size(fsname: str, pool: str) -> int:
     return len([line for line in answer.lines[1:] if line.strip()])
 
 
-def quota(user: str, path: Path) -> Quota | None:
-    """None where no quotas are kept; lfs-quota(1), the row's last eight words."""
-    answer = command.ask("lfs", "quota", "-q", "-u", user, str(path))
-    if answer.code:
+def quota(whose: str, name: str, path: Path) -> Quota | None:
+    """None where no quotas are kept; lfs-quota(1), the row's last eight words. `whose`: -u, -g or -p."""
+    answer = command.ask("lfs", "quota", "-q", whose, name, str(path))
+    if answer.code == _OFF:
         return None
+    if answer.code:
+        raise command.unexplained(f"lfs quota {whose} {name} {path}", answer)
     rows = [line.split() for line in answer.lines]
     words = [word for row in rows[:2] for word in row][1:9]
     if len(words) < 8:

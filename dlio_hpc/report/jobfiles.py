@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dlio_hpc import archive, document, results, rundir
-from dlio_hpc.batch import job
+from dlio_hpc.batch import job, state
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.lustre.record import Record, read
@@ -47,7 +47,7 @@ class JobOutcome(NamedTuple):
 def load(path: Path) -> JobOutcome:
     """The job in a directory, whose state is asked for anew, or in an archive."""
     if path.is_dir():
-        (look,) = job.refresh_all([path])
+        (look,) = state.refresh_all([path])
         content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
         for file in (*path.glob(f"{rundir.RUNS}/*/*.json"), *path.glob(f"{rundir.LAYOUT}/*.yaml")):
             content[file.relative_to(path).as_posix()] = file.read_bytes()

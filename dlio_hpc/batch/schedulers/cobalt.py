@@ -130,8 +130,8 @@ def _find(name: str) -> str | None:
     return next((batch_id for batch_id, job in _table(["JobID", "JobName"], []) if job == name), None)
 
 
-def _queues() -> list[str]:
-    return [queue for _, queue in _table(["JobID", "Queue"], ["-u", common.user()])]
+def _queues() -> list[tuple[str, ...]]:
+    return [(queue,) for _, queue in _table(["JobID", "Queue"], ["-u", common.user()])]
 
 
 def _probe(plan: Plan, _script: Path) -> str:

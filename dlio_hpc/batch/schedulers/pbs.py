@@ -70,12 +70,23 @@ def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
     """All in one call; some versions print the first job only and say nothing of the others, which are asked for
     again one by one.
     """
-    ids = [job.batch_id for job in jobs]
-    found = _jobs("-x", ids)
+    found = _all("-x", [job.batch_id for job in jobs])
+    for batch_id, job in found.items():
+        if _is_hopeless(job):
+            _cancel(batch_id)  # or it would be held for ever
+    return {batch_id: _sight(job) for batch_id, job in found.items()}
+
+
+def _all(history: str, ids: Sequence[str]) -> dict[str, Any]:
+    found = _jobs(history, ids)
     if found and len(ids) > 1:
         for batch_id in set(ids) - set(found):
-            found |= _jobs("-x", [batch_id])
-    return {batch_id: _sight(job) for batch_id, job in found.items()}
+            found |= _jobs(history, [batch_id])
+    return found
+
+
+def _is_hopeless(job: dict[str, Any]) -> bool:
+    return job.get("job_state") == "H" and _number(job.get("Exit_status")) == _HOPELESS
 
 
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
@@ -109,7 +120,7 @@ def _sight(job: dict[str, Any]) -> Sight:
     """
     letter = str(job.get("job_state", ""))
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
-    if letter == "H" and status == _HOPELESS:
+    if _is_hopeless(job):
         return Sight("failed", str(job.get("comment", "held by PBS")))
     if letter not in {"F", "X"}:
         return Sight(_LIVE.get(letter, "running"), str(job.get("comment", "")))
@@ -140,11 +151,11 @@ def _find(name: str) -> str | None:
     return answer.lines[0] if answer.lines else None
 
 
-def _queues() -> list[str]:
+def _queues() -> list[tuple[str, ...]]:
     answer = common.ask("qselect", "-u", common.user())
     if answer.code:
         raise unexplained("qselect", answer)
-    return [str(job.get("queue", "")) for job in _jobs("", answer.lines).values()] if answer.lines else []
+    return [(str(job.get("queue", "")),) for job in _all("", answer.lines).values()] if answer.lines else []
 
 
 def _probe(plan: Plan, _script: Path) -> str:

@@ -39,7 +39,8 @@ class Scheduler(NamedTuple):
     command: what submit() runs, as a person would type it; the last argument holds batch ids of jobs to wait for.
     submit: the batch id of a job just handed over; ConfigError when it is refused.
     states: of the jobs that it knows, by batch id; one that is not there has been forgotten, or was never known.
-    cancel: asks it to end a job. find: the batch id of a job of that name. queues: of the user's jobs, each job's.
+    cancel: asks it to end a job. find: the batch id of a job of that name. queues: names of the queues
+    that each of the user's jobs is in.
     probe: whether it would take this plan with this script, without submitting: words for a person, ConfigError if not.
     is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
     """
@@ -52,6 +53,6 @@ class Scheduler(NamedTuple):
     states: Callable[[Sequence[Known]], dict[str, Sight]]
     cancel: Callable[[str], None]
     find: Callable[[str], str | None]
-    queues: Callable[[], list[str]]
+    queues: Callable[[], list[tuple[str, ...]]]
     probe: Callable[[Plan, Path], str]
     is_queue: bool = True

@@ -103,11 +103,12 @@ def _find(name: str) -> str | None:
     return answer.lines[0] if answer.lines else None
 
 
-def _queues() -> list[str]:
-    answer = common.ask("squeue", "-h", "-r", "-o", "%P", "-u", common.user())
+def _queues() -> list[tuple[str, ...]]:
+    """Partition and QOS: a profile's queue may be either."""
+    answer = common.ask("squeue", "-h", "-r", "-o", "%P %q", "-u", common.user())
     if answer.code:
         raise unexplained("squeue", answer)
-    return answer.lines
+    return [tuple(line.split()) for line in answer.lines]
 
 
 def _probe(_plan: Plan, script: Path) -> str:

@@ -1,0 +1,32 @@
+"""A job that is not wanted any more."""
+
+from pathlib import Path
+
+from msgspec import structs
+
+from dlio_hpc import rundir, units
+from dlio_hpc.batch.job import Job, load, require_host, save, seen
+from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.state import refresh
+from dlio_hpc.errors import InfrastructureError
+
+
+def cancel(directory: Path) -> Job:
+    """Ask the batch system to end the job, unless it has ended by itself; one that it never got is cancelled here."""
+    job = refresh(directory)
+    if job.ended:
+        return job
+    if job.batch_id is None and (directory / rundir.STDOUT).exists() and not rundir.is_locked(directory):
+        raise InfrastructureError(
+            f"job {job.job} may be running, though its submission was interrupted; look for its processes by hand"
+        )
+    with rundir.locked(directory):  # a submission under way comes first
+        job = load(directory)
+        if job.batch_id is None:
+            job = seen(job, "cancelled")
+            save(directory, job)
+            return job
+        save(directory, structs.replace(job, cancel_asked=units.utc_now()))
+    require_host(job)
+    SCHEDULERS[job.scheduler].cancel(job.batch_id)
+    return job

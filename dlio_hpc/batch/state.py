@@ -1,0 +1,209 @@
+"""What state a job is in: its own files tell first, then its batch system, whose silence tells nothing."""
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from dlio_hpc import rundir
+from dlio_hpc.batch.job import Job, host, load, require_host, save, seen
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, Known, Scheduler, Sight
+from dlio_hpc.errors import DlioError
+
+# What job.sh leaves in exit_status, beside 0 and the failures.
+_TIME_LIMIT, _CANCELLED = 124, 143
+# With which job.sh has said all: done, one of our own exit codes, or over its time. Of others, such as a signal's, only
+# the batch system knows the reason: a node, memory, somebody's cancel.
+_SAYS_ALL = {0, 2, 3, 6, _TIME_LIMIT}
+# From when on an ending without a reason is believed although the batch system does not answer.
+_STALE_S = 3600.0
+# How long a batch system may clear up after a job.
+_CLEAR_S, _LOOK_S = 60.0, 0.5
+# In job.err, of slurmstepd, srun, and PBS's cgroup hook.
+_MEMORY = re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|Cgroup mem limit exceeded")
+_TAIL_BYTES = 1 << 16
+# Before a job that the batch system has forgotten counts as lost: shared file systems show new files late.
+_LATE_S = 1.0
+
+
+class Look(NamedTuple):
+    """A job as of now. `fault`: why its state is the last one known, not today's."""
+
+    directory: Path
+    job: Job
+    fault: DlioError | None
+
+
+def refresh(directory: Path) -> Job:
+    """The job with its state as of now, recorded when it is news; raises when the batch system does not answer."""
+    (look,) = refresh_all([directory])
+    if look.fault is not None:
+        raise look.fault
+    return look.job
+
+
+def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[Look]:
+    """All jobs as of now, each batch system asked once for all of its jobs that their files do not tell about; with
+    `ask` false, what the files tell. ConfigError when one is no job's directory.
+    """
+    jobs = {directory: load(directory) for directory in directories}
+    answers = _ask({directory: job for directory, job in jobs.items() if _must_ask(directory, job)} if ask else {})
+    return [
+        Look(directory, job, None) if is_handed_over(directory, job) else _settled(directory, answers.get(directory))
+        for directory, job in jobs.items()
+    ]
+
+
+def is_handed_over(directory: Path, job: Job) -> bool:
+    """Is its submission under way just now, by another process?"""
+    return job.batch_id is None and not job.ended and rundir.is_locked(directory)
+
+
+class _Answer(NamedTuple):
+    """What the batch system said of a job: `sight` None, it does not know it; `fault`, it said nothing."""
+
+    batch_id: str | None
+    sight: Sight | None
+    fault: DlioError | None
+
+
+def _must_ask(directory: Path, job: Job) -> bool:
+    """exit_status comes first."""
+    if is_handed_over(directory, job):
+        return False
+    if job.ended and (job.state != "lost" or (job.scheduler == "local" and job.host != host())):
+        return False
+    status = exit_status(directory)
+    return status is None or (status not in _SAYS_ALL and SCHEDULERS[job.scheduler].is_queue)
+
+
+def _ask(jobs: dict[Path, Job]) -> dict[Path, _Answer]:
+    answers: dict[Path, _Answer] = {}
+    for name, scheduler in SCHEDULERS.items():
+        asked = {directory: job for directory, job in jobs.items() if job.scheduler == name}
+        answers |= _ask_one(scheduler, asked) if asked else {}
+    return answers
+
+
+def _ask_one(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _Answer]:
+    answers: dict[Path, _Answer] = {}
+    known: dict[Path, Known] = {}
+    for directory, job in jobs.items():
+        try:
+            require_host(job)
+            if batch_id := job.batch_id or scheduler.find(job.job):
+                known[directory] = Known(batch_id, directory)
+            else:
+                answers[directory] = _Answer(None, None, None)
+        except DlioError as fault:
+            answers[directory] = _Answer(None, None, fault)
+    try:
+        sights = scheduler.states(list(known.values())) if known else {}
+    except DlioError as fault:
+        return answers | {path: _Answer(one.batch_id, None, fault) for path, one in known.items()}
+    return answers | {
+        path: _Answer(one.batch_id, sights.get(one.batch_id), None) for path, one in known.items()
+    }  # fmt: skip
+
+
+def _settled(directory: Path, answer: _Answer | None) -> Look:
+    with rundir.locked(directory):
+        job = load(directory)
+        if answer and answer.batch_id and job.batch_id is None:
+            job = structs.replace(job, batch_id=answer.batch_id)  # whoever submitted it did not live to write it down
+        sight = _from_files(directory, job, answer) or _from_answer(directory, job, answer)
+        if sight is not None and sight.state == "failed" and _ran_out_of_memory(directory):
+            sight = Sight("out_of_memory", sight.words)
+        fault = answer.fault if answer and sight is None else None
+        if sight is not None and sight.state != job.state:
+            job = seen(job, sight.state, sight.words)
+            with suppress(OSError):  # somebody else's job, or one on read-only storage: looking is free
+                save(directory, job)
+    return Look(directory, job, fault)
+
+
+def _from_files(directory: Path, job: Job, answer: _Answer | None) -> Sight | None:
+    """What exit_status tells: it comes first, what was lost may turn up, a script may be run again by hand."""
+    status = exit_status(directory)
+    if status is None:
+        return None
+    if status == _TIME_LIMIT and job.cancel_asked:
+        return Sight("cancelled")  # while the job was told that its time is over
+    if status in _SAYS_ALL:
+        return Sight({0: "completed", _TIME_LIMIT: "timeout"}.get(status, "failed"))  # type: ignore[arg-type]
+    if job.ended and job.state not in {"lost", "completed"}:
+        return Sight(job.state)
+    guess = Sight("cancelled" if status == _CANCELLED else "failed")
+    return _reason(directory, answer, guess) if SCHEDULERS[job.scheduler].is_queue else guess
+
+
+def _reason(directory: Path, answer: _Answer | None, guess: Sight) -> Sight | None:
+    """Why a job ended badly, by its batch system; None as long as that is still to be told."""
+    if answer is None or (answer.fault is not None and not _is_stale(directory)):
+        return None
+    if answer.sight is None or answer.sight.state == "completed":
+        return guess
+    return answer.sight if answer.sight.state in ENDED else None  # or it still clears up
+
+
+def _ran_out_of_memory(directory: Path) -> bool:
+    """A rank that was killed for its memory is just a failed step to Slurm; its daemon tells in the job's errors."""
+    if exit_status(directory) in _SAYS_ALL:
+        return False
+    try:
+        with (directory / rundir.STDERR).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return _MEMORY.search(file.read()) is not None
+    except OSError:
+        return False
+
+
+def _is_stale(directory: Path) -> bool:
+    return time.time() - (directory / rundir.EXIT_STATUS).stat().st_mtime > _STALE_S
+
+
+def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | None:
+    """What the batch system tells of a job without exit_status; None where nothing new is known."""
+    if answer is None or answer.fault is not None or answer.batch_id is None:
+        return None
+    if answer.sight is not None:
+        return answer.sight
+    if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
+        time.sleep(_LATE_S)
+        os.listdir(directory)  # makes NFS look again
+    if (sight := _from_files(directory, job, answer)) is not None:
+        return sight
+    if job.cancel_asked:
+        return Sight("cancelled", "forgotten")
+    return Sight("timeout" if (directory / rundir.STOP).exists() else "lost", "forgotten")
+
+
+def await_release(directory: Path) -> None:
+    """Wait until the batch system is through with a job that has ended: it may still bring output, or write its log."""
+    job = load(directory)
+    scheduler = SCHEDULERS[job.scheduler]
+    if not scheduler.is_queue or job.batch_id is None:
+        return
+    known = Known(job.batch_id, directory)
+    deadline = time.monotonic() + _CLEAR_S
+    with suppress(DlioError):  # one that does not answer is not waited for
+        pause = _LOOK_S
+        while time.monotonic() < deadline:
+            sight = scheduler.states([known]).get(known.batch_id)
+            if sight is None or sight.state in ENDED:
+                return
+            time.sleep(pause)
+            pause = min(2 * pause, 10.0)
+
+
+def exit_status(directory: Path) -> int | None:
+    """What the job script ended with; None when it has not, or was killed before it could say."""
+    try:
+        return int((directory / rundir.EXIT_STATUS).read_text())
+    except (OSError, ValueError):
+        return None
