@@ -1,26 +1,30 @@
 """What a site and its queues allow, checked before anything is submitted: batch systems take much that never runs."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
 
 from dlio_hpc import units
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import Plan
 from dlio_hpc.site import Site, depth
-
-if TYPE_CHECKING:
-    from dlio_hpc.plan import Plan
 
 # Of the time limit, beyond which a person should know that computing alone takes it.
 _TIGHT = 0.8
 
 
-def faults(plan: "Plan") -> Iterator[ConfigError]:
+def check(plans: Iterable[Plan]) -> None:
+    """ConfigError with the first fault of a plan."""
+    for plan in plans:
+        for fault in faults(plan):
+            raise fault
+
+
+def faults(plan: Plan) -> Iterator[ConfigError]:
     """Everything that keeps the job from running as it is planned, each a fault of its own."""
     for check in (_node, _binding, _account, _size, _queue, _budget):
         yield from check(plan)
 
 
-def _node(plan: "Plan") -> Iterator[ConfigError]:
+def _node(plan: Plan) -> Iterator[ConfigError]:
     """Launchers tell only in the job that ranks do not fit."""
     site, ranks = plan.site, plan.ranks_per_node
     each = depth(site, ranks)
@@ -31,7 +35,7 @@ def _node(plan: "Plan") -> Iterator[ConfigError]:
         )
 
 
-def _binding(plan: "Plan") -> Iterator[ConfigError]:
+def _binding(plan: Plan) -> Iterator[ConfigError]:
     bind = plan.site.launcher.bind or ""
     if bind.startswith("list:") and bind.count(":") != plan.ranks_per_node:
         yield ConfigError(
@@ -40,20 +44,20 @@ def _binding(plan: "Plan") -> Iterator[ConfigError]:
         )
 
 
-def _account(plan: "Plan") -> Iterator[ConfigError]:
+def _account(plan: Plan) -> Iterator[ConfigError]:
     """Where a job without an account is refused, or charged to nobody knows whom."""
     if plan.site.account_required and not plan.account:
         yield ConfigError(f"site {plan.site.name} wants to know who pays: --account NAME, or DLIO_HPC_ACCOUNT=NAME")
 
 
-def _size(plan: "Plan") -> Iterator[ConfigError]:
+def _size(plan: Plan) -> Iterator[ConfigError]:
     site = plan.site
     yield from _at_most(f"site {site.name}", plan, site.limits.nodes, site.limits.walltime)
     if site.scheduler == "local" and plan.nodes > 1 and site.limits.nodes is None:
         yield ConfigError(f"--nodes {plan.nodes}: site {site.name} has no batch system, a job there has one node")
 
 
-def _queue(plan: "Plan") -> Iterator[ConfigError]:
+def _queue(plan: Plan) -> Iterator[ConfigError]:
     known = plan.site.queues.get(plan.queue or "")
     if known is None:
         return
@@ -66,7 +70,7 @@ def _queue(plan: "Plan") -> Iterator[ConfigError]:
         yield ConfigError(f"--time {units.format_walltime(plan.walltime)}: {where} wants {least} at least")
 
 
-def _at_most(where: str, plan: "Plan", nodes: int | None, walltime: int | None) -> Iterator[ConfigError]:
+def _at_most(where: str, plan: Plan, nodes: int | None, walltime: int | None) -> Iterator[ConfigError]:
     if nodes is not None and plan.nodes > nodes:
         yield ConfigError(f"--nodes {plan.nodes}: {where} has {nodes} at most for one job")
     if walltime is not None and plan.walltime > walltime:
@@ -74,7 +78,7 @@ def _at_most(where: str, plan: "Plan", nodes: int | None, walltime: int | None) 
         yield ConfigError(f"--time {asked}: {where} allows {allowed} at most for {plan.nodes} node(s)")
 
 
-def _budget(plan: "Plan") -> Iterator[ConfigError]:
+def _budget(plan: Plan) -> Iterator[ConfigError]:
     """When computing alone takes the runs past the time limit, with reading and starting for nothing."""
     least, room = computing(plan), plan.walltime - plan.notice
     if least > room:
@@ -85,7 +89,7 @@ def _budget(plan: "Plan") -> Iterator[ConfigError]:
         )
 
 
-def notes(plan: "Plan") -> Iterator[str]:
+def notes(plan: Plan) -> Iterator[str]:
     """What may come near the limits."""
     least, room = computing(plan), plan.walltime - plan.notice
     if least > _TIGHT * room:
@@ -98,7 +102,7 @@ def notes(plan: "Plan") -> Iterator[str]:
         yield f"site {site.name} does not list queue {queue}; its limits are not known here"
 
 
-def computing(plan: "Plan") -> float:
+def computing(plan: Plan) -> float:
     """Seconds that the emulated computation of all runs takes."""
     return sum(
         run.steps_per_epoch * run.workload.train.epochs * run.workload.compute.time.mean

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import __version__, document, limits, units
+from dlio_hpc import __version__, document, units
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.layout import Layout
 from dlio_hpc.site import Site, check_options
@@ -91,16 +91,8 @@ class Request(Struct, frozen=True):
 
 def study(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
     """The plans of what one submission starts, in order; with --generate first, a job that writes the dataset comes
-    before the one that reads it. ConfigError where one is beyond the limits of its site.
+    before the one that reads it. What the site allows is not looked at here.
     """
-    plans = drafts(workload, site, request)
-    for fault in (fault for made in plans for fault in limits.faults(made)):
-        raise fault
-    return plans
-
-
-def drafts(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
-    """As study(), whatever the site allows."""
     if request.generate != "first" or not workload.dataset.is_stored:
         return (_make(workload, site, structs.replace(request, generate=_alone(request.generate))),)
     name = job_name(workload.name)
@@ -155,7 +147,6 @@ def _make(workload: Workload, site: Site, request: Request, study: str | None = 
         notes=tuple(notes),
         runs=_runs(resolved(workload), site.layout, ranks, data, job, request),
     )
-    made = structs.replace(made, notes=(*made.notes, *limits.notes(made)))
     try:
         document.encode(made)
     except UnicodeEncodeError as fault:

@@ -4,7 +4,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +35,18 @@ Run = Callable[..., Outcome]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regold", action="store_true", help="record the rendered job scripts anew")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _shared_memory() -> Iterator[None]:
+    """MPICH leaves some MiB in /dev/shm for each job whose ranks are killed, as many are here."""
+    folder = Path("/dev/shm")
+    before = set(folder.glob("mpich_shm_*"))
+    yield
+    for left in set(folder.glob("mpich_shm_*")) - before:
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > 60:  # who uses it has it open by now
+                left.unlink()
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from dlio_hpc import site
 from tests.conftest import BIN, Run
 from tests.standins import batch, cobalt
 from tests.standins.login import Login, library, record, states, text, until, words, write
@@ -316,6 +317,14 @@ def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, 
         assert done.code == 2
         assert message in done.err
         assert not (tmp_path / "dlio-runs").exists()
+
+
+@pytest.mark.parametrize("queue", site.load("theta").queues)
+def test_every_queue_of_the_profile_takes_its_script(theta: Theta, small: Path, queue: str) -> None:
+    """Attributes that nobody documents are refused here, to catch typing errors."""
+    fewest = site.load("theta").queues[queue].fewest_nodes
+    directory = theta.held(small, "-q", queue, "-N", fewest, "-t", "1h", "-A", "proj")
+    assert theta("dlio-hpc", "cancel", directory).code == 0
 
 
 def test_a_user_has_so_many_jobs_in_a_queue(theta: Theta, small: Path) -> None:

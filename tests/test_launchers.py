@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import plan, site, units, workload
+from dlio_hpc import limits, plan, site, units, workload
 from dlio_hpc.batch import launchers
 from dlio_hpc.batch.shell import join
 from dlio_hpc.errors import ConfigError
@@ -111,14 +111,16 @@ def test_the_limits_of_shipped_sites(name: str, options: dict[str, Any], message
     if "walltime" in options:
         options = options | {"walltime": units.walltime(options["walltime"])}
     with pytest.raises(ConfigError) as caught:
-        plan.make(workload.load("demo"), site.load(name), Request(runs=Path("/r"), data=Path("/d"), **options))
+        limits.check(
+            [plan.make(workload.load("demo"), site.load(name), Request(Path("/r"), data=Path("/d"), **options))]
+        )
     assert message in str(caught.value)
 
 
 def test_a_queue_that_the_profile_does_not_list_is_passed_on_with_a_note() -> None:
     request = Request(runs=Path("/r"), data=Path("/d"), account="p", queue="R123456")
     made = plan.make(workload.load("demo"), site.load("polaris"), request)
-    assert "site polaris does not list queue R123456; its limits are not known here" in made.notes
+    assert "site polaris does not list queue R123456; its limits are not known here" in list(limits.notes(made))
 
 
 @pytest.mark.parametrize(

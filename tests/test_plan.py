@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, plan, shipped, site, units, workload
+from dlio_hpc import document, limits, plan, shipped, site, units, workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan, Request
 from dlio_hpc.workload import Dataset, Reader, Sample, Train, Workload
@@ -79,12 +79,12 @@ def test_the_kinds_of_runs_follow_generate(tmp_path: Path) -> None:
 
 def test_limits_are_checked_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--nodes 2: site local has 1 at most"):
-        _make(Request(runs=tmp_path, nodes=2))
+        limits.check([_make(Request(runs=tmp_path, nodes=2))])
     with pytest.raises(ConfigError, match="nothing is left to read"):
         _make(Request(runs=tmp_path), "reader.drop_last=true", "reader.batch_size=100")
     profile = replace(site.load("local"), limits=site.Limits(walltime=units.Walltime(600)))
     with pytest.raises(ConfigError, match="--time 1:00:00: site local allows 0:10:00 at most"):
-        plan.make(workload.load("demo"), profile, Request(runs=tmp_path))
+        limits.check([plan.make(workload.load("demo"), profile, Request(runs=tmp_path))])
     profile = replace(profile, data=None)
     with pytest.raises(ConfigError, match="say with --data"):
         plan.make(workload.load("demo"), profile, Request(runs=tmp_path, walltime=units.Walltime(60)))

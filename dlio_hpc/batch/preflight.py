@@ -299,7 +299,7 @@ def _smallest(made: Plan) -> Plan | None:
     wanted = max(_LAUNCH_WALLTIME, (queue.shortest if queue else None) or 0)
     launcher = made.site.launcher
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
-    return plan.drafts(
+    return plan.study(
         workload.load("null", ("train.steps=1", "name=check")),
         replace(made.site, depth=None, launcher=replace(launcher, bind=bind)),
         plan.Request(

@@ -106,9 +106,7 @@ def _ask_one(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _Answer]
         sights = scheduler.states(list(known.values())) if known else {}
     except DlioError as fault:
         return answers | {path: _Answer(one.batch_id, None, fault) for path, one in known.items()}
-    return answers | {
-        path: _Answer(one.batch_id, sights.get(one.batch_id), None) for path, one in known.items()
-    }  # fmt: skip
+    return answers | {path: _Answer(one.batch_id, sights.get(one.batch_id), None) for path, one in known.items()}
 
 
 def _settled(directory: Path, answer: _Answer | None) -> Look:

@@ -100,6 +100,10 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _notes(plan: Plan, scheduler: Scheduler) -> list[str]:
+    return [*limits.notes(plan), *_without_effect(plan, scheduler)]
+
+
+def _without_effect(plan: Plan, scheduler: Scheduler) -> list[str]:
     if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
         return [
             f"{', '.join(stray)} of this shell are not used; say it with options (--account, --queue, --job-option)"

@@ -43,7 +43,7 @@ def watch(directories: Sequence[Path]) -> Iterator[Watched]:
     known = {directory: job.load(directory) for directory in directories}
     live = list(known)
     pause, patience, due = _FIRST_S, _ASK_FIRST_S, 0.0
-    while live:
+    while True:
         asks = time.monotonic() >= due
         yield from (_gone(directory, known[directory]) for directory in live if not _is_there(directory))
         looks = _looks([directory for directory in live if _is_there(directory)], asks)
@@ -52,6 +52,8 @@ def watch(directories: Sequence[Path]) -> Iterator[Watched]:
             known[look.directory] = look.job
             yield _watched(look)
         live = [look.directory for look in looks if not look.job.ended and not _is_stray(look)]
+        if not live:
+            return
         if asks and any(look.job.scheduler != "local" for look in looks):
             due = time.monotonic() + patience
             patience = min(_ASK_LONGEST_S, patience * (2 if unanswered else 1.5))

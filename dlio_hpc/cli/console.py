@@ -115,6 +115,8 @@ def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
             if seen.progress is None or seen.job.ended:
                 rest = "the batch system does not answer" if seen.fault else ""
                 bar.update(task, description=f"{seen.job.job} {_state(seen.job)}", rest=rest)
+                if seen.job.ended:
+                    bar.update(task, total=1, completed=1)
                 continue
             if before is None or before.progress is None or seen.progress.run != before.progress.run:
                 bar.reset(task)

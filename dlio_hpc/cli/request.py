@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from dlio_hpc import plan, site, units, workload
+from dlio_hpc import limits, plan, site, units, workload
 from dlio_hpc.cli.verbs import option
 
 PATH = click.Path(path_type=Path)
@@ -97,12 +97,14 @@ def asks(function: Any) -> Any:
 
 def planned(workload_name: str, overrides: tuple[str, ...], site_name: str | None, request: plan.Request) -> Plans:
     """The plans of a submission; overrides that begin with site. are the site's."""
-    return plan.study(*_asked(workload_name, overrides, site_name), request)
+    plans = drafted(workload_name, overrides, site_name, request)
+    limits.check(plans)
+    return plans
 
 
 def drafted(workload_name: str, overrides: tuple[str, ...], site_name: str | None, request: plan.Request) -> Plans:
     """As planned(), whatever the site allows."""
-    return plan.drafts(*_asked(workload_name, overrides, site_name), request)
+    return plan.study(*_asked(workload_name, overrides, site_name), request)
 
 
 def _asked(

@@ -1,19 +1,17 @@
 """A stand-in for Lustre's lfs(1): layouts are kept in a folder, no file system is touched.
 
 Formats, checks and codes follow lustre/utils/lfs.c and liblustreapi.c of 2.12, 2.15 and 2.16. As there, a new directory
-has the default of its parent, one that is older than its parent's default keeps what it had, and one without a default
-of its own looks at the mount point's. What the stand-in does not know fails with code 70, so that no test leans on it.
+has the default of its parent, one that is older than its parent's default keeps what it had. What the stand-in does not
+know fails with code 70, so that no test leans on it.
 """
 
 import fcntl
 import getopt
-import grp
 import json
 import os
 import pwd
 import re
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -24,10 +22,9 @@ Lie = Literal["directory", "files", "wrapper"]
 
 FS = "lus"
 _USAGE, _UNKNOWN = 4, 70
-_ENOENT, _ESRCH, _EEXIST, _ENODEV, _EINVAL, _ENOTTY, _EFBIG, _EOPNOTSUPP = 2, 3, 17, 19, 22, 25, 27, 95
+_ENOENT, _ESRCH, _ENODEV, _EINVAL, _ENOTTY, _EFBIG, _EOPNOTSUPP = 2, 3, 19, 22, 25, 27, 95
 _KIB, _64KIB, _4GIB = 1024, 1 << 16, 1 << 32
 _MOST_STRIPES, _MOST_PER_TARGET, _LONGEST_POOL = 2000, 32, 15
-_WRAPPER_COUNT, _WRAPPER_POOL = 450, "capacity"
 
 _SCRIPT = """\
 #!{python} -IS
@@ -66,18 +63,12 @@ def install(
     state.mkdir(parents=True, exist_ok=True)
     members = pools if isinstance(pools, Mapping) else {name: range(osts) for name in pools}
     if lies == "wrapper":
-        members = {**members, _WRAPPER_POOL: range(osts)}
+        members = {**members, "capacity": range(osts)}
     policy = {
-        "mount": str(mount.resolve()),
-        "osts": osts,
-        "version": version,
+        "mount": str(mount.resolve()), "osts": osts, "version": version, "lies": lies, "degraded": list(degraded),
+        "inactive": list(inactive), "free_kib": free_kib, "quota": quota,
         "pools": {name: list(targets) for name, targets in members.items()},
-        "lies": lies,
-        "degraded": list(degraded),
-        "inactive": list(inactive),
-        "free_kib": free_kib,
-        "quota": quota,
-    }
+    }  # fmt: skip
     (state / "policy.json").write_text(json.dumps(policy))
     command = folder / "lfs"
     root = Path(__file__).resolve().parents[2]
@@ -111,8 +102,12 @@ class Policy:
     free_kib: int
     quota: list[int] | None
 
+    @property
+    def number(self) -> tuple[int, ...]:
+        return tuple(map(int, re.findall(r"\d+", self.version)[:2]))
+
     def before(self, *version: int) -> bool:
-        return tuple(map(int, re.findall(r"\d+", self.version)[:2])) < version
+        return self.number < version
 
     @property
     def default_size(self) -> int:
@@ -143,10 +138,6 @@ class Part:
 class Layout:
     parts: tuple[Part, ...] = (Part(),)
     composite: bool = False
-
-    @classmethod
-    def of(cls, kept: Any) -> "Layout":
-        return cls(tuple(Part(**part) for part in kept["parts"]), kept["composite"])
 
 
 @dataclass
@@ -195,37 +186,29 @@ def main(state: Path, arguments: Sequence[str] | None = None) -> int:
         with _opened(state) as store:
             return _commands(policy, store, words)
     except Refused as refused:
-        if str(refused):
-            print(refused, file=sys.stderr)
-        if refused.code == _USAGE:
-            print(f"usage: lfs {words[0]} ...", file=sys.stderr if policy.before(2, 16) else sys.stdout)
+        print(refused, file=sys.stderr)
         return refused.code
 
 
 def _commands(policy: Policy, store: Store, words: list[str]) -> int:
+    commands = {"getstripe": _getstripe, "df": _df, "pool_list": _pool_list, "quota": _quota}
     name, rest = (words[0], words[1:]) if words else ("", [])
-    if name in {"--version", "version"}:
+    if name == "--version":
         print("lfs", policy.version)
     elif name == "setstripe":
-        return Setstripe(policy, store, rest).run()
-    elif name == "getstripe":
-        _getstripe(policy, store, rest)
-    elif name in _LISTS:
-        _LISTS[name](policy, rest)
-    elif not policy.before(2, 16):
-        raise Refused(1, f"lfs: '{name}' is not a valid command. See 'lfs --list-commands'.")
+        Setstripe(policy, store, rest).run()
+    elif name in commands:
+        commands[name](policy, store, rest)
     else:
-        print(f'Try interactive use without arguments or use one of:\n"{name}"\nas argument.')
-        return 1
+        _unknown(name)
     return 0
 
 
-def _options(who: str, words: list[str], short: str, long: Sequence[str]) -> tuple[list[tuple[str, str]], list[str]]:
+def _options(who: str, words: list[str], short: str) -> tuple[list[tuple[str, str]], list[str]]:
     try:
-        return getopt.gnu_getopt(words, short, list(long))
+        return getopt.gnu_getopt(words, short)
     except getopt.GetoptError as error:
-        option = f"--{error.opt}" if len(error.opt) > 1 else f"-{error.opt}"
-        raise Refused(_USAGE, f"{who}: unrecognized option '{option}'") from error
+        raise Refused(_USAGE, f"{who}: unrecognized option '-{error.opt}'") from error
 
 
 def _unknown(what: str) -> NoReturn:
@@ -247,42 +230,36 @@ class Setstripe:
         self.who = "lfs setstripe setstripe" if policy.before(2, 15) else "lfs setstripe"
         self.layout: list[Part] = []
         self.part = Part()
-        self.composite = self.delete = False
-        short = "c:di:p:S:" + ("" if policy.before(2, 10) else "E:") + ("" if policy.before(2, 11) else "L:y:")
+        self.composite = False
+        short = "c:i:p:S:" + ("" if policy.before(2, 10) else "E:") + ("" if policy.before(2, 11) else "L:y:")
         short += "" if policy.before(2, 13) else "C:"
-        long = ["stripe-count=", "stripe-size=", "stripe-index=", "pool=", "delete"]
-        options, self.paths = _options(self.who, words, short, long)
+        options, self.paths = _options(self.who, words, short)
         for option, value in options:
-            self._take({"--delete": "-d", "--stripe-size": "-S", "--stripe-index": "-i"}.get(option, option), value)
+            self._take(option, value)
 
-    def run(self) -> int:
-        if not self.paths:
+    def run(self) -> None:
+        if len(self.paths) != 1:
             raise Refused(_USAGE, f"{self.who}: FILE must be specified")
-        if self.delete and (self.composite or self.part != Part()):
-            raise Refused(_USAGE, f"{self.who}: option -d is mutually exclusive with -s, -c, -o, -p, -I, -F and -E")
-        asked = self._finished()
-        for path in self.paths:
-            self._set(path, asked)
-        return 0
+        self._set(self.paths[0], self._finished())
 
     def _take(self, option: str, value: str) -> None:
-        if option == "-d":
-            self.delete = True
-        elif option in {"-c", "--stripe-count", "-C"}:
-            self.part = replace(self.part, count=self._count(option, value), overstripe=option == "-C")
+        if option in {"-c", "-C"}:
+            least = -_MOST_PER_TARGET if option == "-C" and not self.policy.before(2, 16) else -1
+            count = self._number(value, "stripe count", least, _MOST_STRIPES) or None
+            self.part = replace(self.part, count=count, overstripe=option == "-C")
         elif option == "-S":
             self.part = replace(self.part, size=self._size(value))
         elif option == "-i":
             index = self._number(value, "stripe offset", -1, 65503)
             self.part = replace(self.part, index=None if index == -1 else index)
-        elif option in {"-p", "--pool"}:
-            self.part = replace(self.part, pool=self._pool(value))
+        elif option == "-p":
+            if len(value) > _LONGEST_POOL:
+                raise Refused(_EINVAL, f"lfs setstripe: Invalid Poolname '{value}': Invalid argument (22)")
+            self.part = replace(self.part, pool=value or None)
         elif option == "-E":
             self._component(value)
-        elif option == "-L":
-            self._pattern(value)
         else:
-            _unknown(f"setstripe {option}")
+            self._pattern(value)
 
     def _number(self, text: str, what: str, least: int, most: int) -> int:
         try:
@@ -293,39 +270,21 @@ class Setstripe:
             raise Refused(_USAGE, f"{self.who}: invalid {what} '{text}'")
         return number
 
-    def _count(self, option: str, text: str) -> int | None:
-        least = -_MOST_PER_TARGET if option == "-C" and not self.policy.before(2, 16) else -1
-        if option == "-C" and self.part.mdt:
-            raise Refused(_USAGE, f"{self.who}: -C|--overstripe-count incompatible with DoM layout")
-        return self._number(text, "stripe count", least, _MOST_STRIPES) or None
-
     def _bytes(self, text: str, what: str) -> int:
         """llapi_parse_size(); bare numbers below 4096 are KiB from 2.15 on."""
-        ending = "" if self.policy.before(2, 15) else "[ib]?"
-        match = re.fullmatch(rf"(\d+)(?:\.(\d+))?(?:([kmgtpe]){ending})?", text, re.IGNORECASE)
+        match = re.fullmatch(r"(\d+)([kmgt]?)", text, re.IGNORECASE)
         if not match:
             raise Refused(_USAGE, f"{self.who}: invalid {what} '{text}'")
-        unit: int = _KIB ** (1 + "kmgtpe".index(match[3].lower())) if match[3] else 1
-        value: int = int(match[1]) * unit + int(match[2] or 0) * unit // 10 ** len(match[2] or "")
+        value: int = int(match[1]) * _KIB ** " kmgt".index(match[2].lower() or " ")
         return value * _KIB if value < 4096 and not self.policy.before(2, 15) else value
 
     def _size(self, text: str) -> int | None:
         size = self._bytes(text, "stripe size")
-        if size % _64KIB and self.policy.before(2, 15):
-            message = f"error: bad stripe_size {size}, must be an even multiple of 65536 bytes: Invalid argument (22)"
-            raise Refused(_EINVAL, f"lfs setstripe: {message}")
         if size % _64KIB:
             raise Refused(_USAGE, f"{self.who}: invalid stripe size '{text}'")
         if size >= _4GIB:
-            message = f"error: stripe size '{size}' over 4GB limit: Invalid argument (22)"
-            raise Refused(_EINVAL, f"lfs setstripe: {message}")
+            raise Refused(_EINVAL, f"lfs setstripe: error: stripe size '{size}' over 4GB limit: Invalid argument (22)")
         return size or None
-
-    def _pool(self, text: str) -> str | None:
-        name = text.rpartition(".")[2]
-        if len(name) > _LONGEST_POOL:
-            raise Refused(_EINVAL, f"lfs setstripe: Invalid Poolname '{name}': Invalid argument (22)")
-        return name or None
 
     def _component(self, text: str) -> None:
         if self.composite:
@@ -346,10 +305,8 @@ class Setstripe:
         self.layout.append(part)
 
     def _pattern(self, name: str) -> None:
-        if name not in {"mdt", "raid0"}:
-            raise Refused(_EINVAL, f"error: layout '{name}' is unknown, supported layouts are: 'mdt', 'raid0'")
-        if name == "mdt" and self.layout:
-            raise Refused(_EINVAL, "error: 'mdt' layout can be only the first one")
+        if name not in {"mdt", "raid0"} or (name == "mdt" and self.layout):
+            raise Refused(_EINVAL, f"error: layout '{name}' is unknown, or not of the first component")
         if name == "mdt" and self.composite and (self.part.end or _4GIB) > 1 << 30:
             raise Refused(_EFBIG, "error: 'mdt' layout size is too big")
         self.part = replace(self.part, mdt=name == "mdt")
@@ -357,103 +314,68 @@ class Setstripe:
     def _finished(self) -> Layout:
         if not self.composite:
             if self.part.mdt:
-                message = "Invalid pattern: '-L mdt', must be specified with -E: Invalid argument (22)"
-                raise Refused(_EINVAL, f"lfs setstripe: {message}")
+                raise Refused(_EINVAL, "lfs setstripe: Invalid pattern: '-L mdt', must be specified with -E")
             return Layout((self.part,))
         self._close()
         start: int | None = 0
         for part in self.layout:
             if start is None or (part.end is not None and part.end <= start):
-                print("Invalid layout: Component end is before end of previous component")
-                raise Refused(1, "")
+                raise Refused(1, "Invalid layout: Component end is before end of previous component")
             if part.end and part.size and part.end % part.size:
-                print("Invalid layout: The component end must be aligned by the stripe size")
-                raise Refused(1, "")
+                raise Refused(1, "Invalid layout: The component end must be aligned by the stripe size")
             start = part.end
         return Layout(tuple(self.layout), composite=True)
 
     def _set(self, path: str, asked: Layout) -> None:
-        target = Path(path)
-        if not target.parent.is_dir():
-            raise Refused(_ENOENT, f"lfs setstripe: unable to open '{path}': No such file or directory (2)")
-        real = os.path.realpath(path)
+        real = _real(path)
         if not self.policy.has(real):
-            self._refuse_elsewhere(target, asked)
+            raise Refused(_ENOTTY, f"lfs setstripe: setstripe error for '{path}': Inappropriate ioctl for device")
+        if not Path(path).is_dir():
+            _unknown("setstripe of files")
         self._check_targets(path, asked)
-        if target.is_dir():
-            if self.policy.lies != "directory":
-                self._default(real, asked)
-            return
-        if target.exists():
-            raise Refused(_EEXIST, f"lfs setstripe: setstripe error for '{path}': stripe already set")
-        target.touch()
-        _keep_file(self.policy, self.store, real, asked)
-
-    def _refuse_elsewhere(self, target: Path, asked: Layout) -> NoReturn:
-        """Observed beside the source: the file is made before the file system refuses its layout."""
-        if self.policy.before(2, 15) or (asked.parts[0].pool and not asked.composite):
-            message = f"'{target}' is not on a Lustre filesystem: No such device (19)"
-            raise Refused(_ENODEV, f"lfs setstripe: {message}")
-        if not target.exists():
-            target.touch()
-        if asked.composite:
-            what = "set default composite layout for" if target.is_dir() else "create composite file"
-            raise Refused(1, f"lfs setstripe: cannot {what} '{target}': Inappropriate ioctl for device")
-        message = f"setstripe error for '{target}': Inappropriate ioctl for device"
-        raise Refused(_ENOTTY, f"lfs setstripe: {message}")
+        if self.policy.lies != "directory":
+            self._default(real, self._as_the_site_does(asked))
 
     def _check_targets(self, path: str, asked: Layout) -> None:
         """2.15 takes a pool nobody knows: neither its lfs nor its lod_lov.c looks."""
         for part in asked.parts:
             if part.index is not None and part.index not in self.policy.usable(part.pool):
                 raise Refused(_EINVAL, f"lfs setstripe: setstripe error for '{path}': Invalid argument")
-            if part.pool is None or part.pool in self.policy.pools or asked.composite:
-                continue
-            if self.policy.before(2, 15):
+            known = part.pool is None or part.pool in self.policy.pools or asked.composite
+            if not known and not (2, 15) <= self.policy.number < (2, 16):
                 raise Refused(_EINVAL, f"lfs setstripe: pool '{FS}.{part.pool}' does not exist")
-            if not self.policy.before(2, 16):
-                message = f"pool '{part.pool} fsname {FS}' does not exist: No such file or directory (2)"
-                raise Refused(_EINVAL, f"lfs setstripe: {message}")
 
     def _default(self, directory: str, asked: Layout) -> None:
         """The directory's new default; what is below it already stays as it is."""
         for below, folders, files in os.walk(directory):
             for name in files:
                 _file(self.policy, self.store, f"{below}/{name}")
-            for name in folders:
-                path = f"{below}/{name}"
-                if directory != self.policy.mount and path not in self.store.directories:
+            for path in (f"{below}/{name}" for name in folders):
+                if path not in self.store.directories:
                     _keep_directory(self.store, path, _default_of(self.policy, self.store, path))
-        if asked == Layout() or self.delete:
-            _keep_directory(self.store, directory, None)
-        else:
-            _keep_directory(self.store, directory, self._as_the_site_does(asked))
+        _keep_directory(self.store, directory, asked)
 
     def _as_the_site_does(self, asked: Layout) -> Layout:
         if self.policy.lies != "wrapper":
             return asked
-        all_targets = min(_WRAPPER_COUNT, self.policy.osts)
-        forced = (
-            replace(part, count=all_targets if part.count == -1 else part.count, pool=None if part.mdt else "capacity")
-            for part in asked.parts
-        )
-        return replace(asked, parts=tuple(forced))
+        parts = [replace(part, pool=None if part.mdt else "capacity") for part in asked.parts]
+        most = min(450, self.policy.osts)
+        return replace(asked, parts=tuple(replace(part, count=most) if part.count == -1 else part for part in parts))
 
 
 def _keep_directory(store: Store, path: str, default: Layout | None) -> None:
-    kept = None if default is None else asdict(default)
-    store.directories[path] = {"inode": _inode(path), "set": time.time(), "default": kept}
+    store.directories[path] = {"inode": _inode(path), "default": default and asdict(default)}
 
 
 def _default_of(policy: Policy, store: Store, directory: str) -> Layout | None:
-    """The nearest directory upwards that has a default, or is known to have none; then the mount point's."""
+    """Of the nearest directory upwards of which it is known whether it has one."""
     for path in (directory, *map(str, Path(directory).parents)):
-        if path in store.directories and (kept := store.directories[path]["default"]):
-            return Layout.of(kept)
-        if path in store.directories or path == policy.mount:
+        if path in store.directories:
+            kept = store.directories[path]["default"]
+            return kept and Layout(tuple(Part(**part) for part in kept["parts"]), kept["composite"])
+        if path == policy.mount:
             break
-    kept = store.directories.get(policy.mount, {}).get("default")
-    return Layout.of(kept) if kept else None
+    return None
 
 
 def _file(policy: Policy, store: Store, path: str) -> Any:
@@ -462,7 +384,8 @@ def _file(policy: Policy, store: Store, path: str) -> Any:
         default = _default_of(policy, store, str(Path(path).parent)) or Layout()
         if policy.lies == "files":
             default = Layout((Part(count=1, size=default.parts[0].size),))
-        _keep_file(policy, store, path, default)
+        parts = [asdict(part) | {"objects": None} for part in default.parts]
+        store.files[path] = {"inode": _inode(path), "parts": parts, "composite": default.composite}
     kept = store.files[path]
     begin, size = 0, Path(path).lstat().st_size
     for part in kept["parts"]:
@@ -474,11 +397,6 @@ def _file(policy: Policy, store: Store, path: str) -> Any:
             part["overstripe"] = part["overstripe"] and len(set(targets)) < len(targets)
         begin = part["end"] or 0
     return kept
-
-
-def _keep_file(policy: Policy, store: Store, path: str, layout: Layout) -> None:
-    parts = [asdict(part) | {"objects": None} for part in layout.parts]
-    store.files[path] = {"inode": _inode(path), "parts": parts, "composite": layout.composite}
 
 
 def _objects(policy: Policy, store: Store, part: Part) -> list[tuple[int, int]]:
@@ -499,139 +417,75 @@ def _objects(policy: Policy, store: Store, part: Part) -> list[tuple[int, int]]:
 
 
 def _getstripe(policy: Policy, store: Store, words: list[str]) -> None:
-    short = "dq" if policy.before(2, 11) else "dqy"
-    options, paths = _options("lfs", words, short, ["directory", "quiet", *(["yaml"] if "y" in short else [])])
-    names = {option[:3].strip("-")[:1] for option, _ in options}
-    if not paths:
-        raise Refused(_USAGE, "error: getstripe: no filename|pathname")
-    if "y" not in names or len(paths) > 1:
-        _unknown("getstripe without --yaml, or of several paths")
-    (path,) = paths
-    if not Path(path).exists():
-        raise Refused(_ENOENT, f"error: getstripe failed for {path}.")
-    real = os.path.realpath(path)
+    options, paths = _options("lfs", words, "dq" if policy.before(2, 11) else "dqy")
+    names = {option for option, _ in options}
+    if "-y" not in names or len(paths) != 1:
+        _unknown("getstripe without -y, or of several paths")
+    (path,), real = paths, _real(paths[0])
     if not policy.has(real):
         message = f"lfs getstripe: cb_getstripe: '{path}' not on a Lustre fs?: Inappropriate ioctl for device (25)"
         raise Refused(_ENOTTY, f"{message}\nerror: getstripe failed for {path}.")
-    if not Path(path).is_dir():
-        _print_file(policy, _file(policy, store, real))
-        return
-    _print_directory(policy, _default_of(policy, store, real))
-    if "d" not in names:
-        for entry in sorted(Path(real).iterdir()):
-            if entry.is_file():
-                _print_file(policy, _file(policy, store, str(entry)))
+    is_file = not Path(path).is_dir()
+    if "-d" not in names and not is_file:
+        _unknown("getstripe of what is in a directory")
+    default = None if is_file else _default_of(policy, store, real)
+    kept = _file(policy, store, real) if is_file else asdict(default or Layout())
+    _print(policy, kept["parts"], kept["composite"], is_file)
 
 
-def _print_directory(policy: Policy, layout: Layout | None) -> None:
-    """lov_dump_user_lmm_header(): without a default, the file system's values and pattern 0."""
-    shown = layout or Layout()
-    _print_frame(policy, shown.composite, generation=0, count=len(shown.parts))
-    begin = 0
-    for number, part in enumerate(shown.parts):
-        prefix = _print_extent(policy, shown.composite, number, "N/A", begin, part.end, instantiated=False)
-        pattern = "mdt" if part.mdt else "raid0" + (",overstriped" if part.overstripe else "")
-        count = 0 if part.mdt else part.count or 1
-        size = (part.end if part.mdt else part.size) or policy.default_size
-        print(f"{prefix}stripe_count:  {count}\n{prefix}stripe_size:   {size}")
-        print(f"{prefix}pattern:       {pattern if layout else 0}")
-        print(f"{prefix}stripe_offset: {-1 if part.index is None else part.index}")
-        if part.pool:
-            print(f"{prefix}pool:          {part.pool}")
-        _print_gap(policy)
-        begin = part.end or 0
-
-
-def _print_file(policy: Policy, kept: Any) -> None:
-    instantiated = [part["objects"] is not None for part in kept["parts"]]
-    _print_frame(policy, kept["composite"], generation=sum(instantiated), count=len(kept["parts"]))
-    begin = 0
-    for number, part in enumerate(kept["parts"]):
-        identity = str(number + 1)
-        indent = _print_extent(policy, kept["composite"], number, identity, begin, part["end"], instantiated[number])
-        _print_stripes(policy, indent, part)
-        _print_gap(policy)
+def _print(policy: Policy, parts: Any, composite: bool, is_file: bool) -> None:
+    """Components are a mapping each before 2.16, then a list."""
+    old, begin = policy.before(2, 16), 0
+    if composite:
+        started = sum(part.get("objects") is not None for part in parts)
+        for name, value in (("lcm_layout_gen", started), ("lcm_mirror_count", 1), ("lcm_entry_count", len(parts))):
+            print(f"{'  ' * old}{name + ':':<18} {value}")
+        print("components:\n" * (not old), end="")
+    for number, part in enumerate(parts):
+        if composite:
+            print(f"  component{number}:\n    " if old else "  - ", end="")
+            print(f"lcme_id:             {number + 1 if is_file else 'N/A'}")
+            print(f"    lcme_mirror_id:      {0 if is_file else 'N/A'}")
+            print(f"    lcme_flags:          {0 if part.get('objects') is None else 'init'}")
+            print(f"    lcme_extent.e_start: {begin}\n    lcme_extent.e_end:   {part['end'] or 'EOF'}\n    sub_layout:")
+        _print_stripes(policy, part, "      " * composite, is_file)
+        print("\n" * old, end="")
         begin = part["end"] or 0
 
 
-def _print_stripes(policy: Policy, indent: str, part: Any) -> None:
-    objects = part["objects"]
-    pattern = "mdt" if part["mdt"] else "raid0" + (",overstriped" if part["overstripe"] else "")
-    asked = 0 if part["mdt"] else part["count"] or 1
-    size = (part["end"] if part["mdt"] else part["size"]) or policy.default_size
-    offset = -1 if objects is None else 0 if part["mdt"] else objects[0][0]
-    lines = [
-        f"lmm_stripe_count:  {asked if objects is None else len(objects)}",
-        f"lmm_stripe_size:   {size}",
-        f"lmm_pattern:       {pattern}",
-        "lmm_layout_gen:    0",
-        f"lmm_stripe_offset: {offset}",
-        *([f"lmm_pool:          {part['pool']}"] if part["pool"] else []),
-        *(["lmm_objects:"] if objects else []),
-    ]
-    print("\n".join(indent + line for line in lines))
+def _print_stripes(policy: Policy, part: Any, indent: str, is_file: bool) -> None:
+    """lov_dump_user_lmm_header(): without a default, a directory shows the file system's values and pattern 0."""
+    objects, mdt = part.get("objects"), part["mdt"]
+    first = part["index"] if not is_file else None if objects is None else (objects or [[0]])[0][0]
+    pattern = "mdt" if mdt else "raid0" + ",overstriped" * part["overstripe"]
+    values = {
+        "stripe_count": len(objects) if objects is not None else 0 if mdt else part["count"] or 1,
+        "stripe_size": (part["end"] if mdt else part["size"]) or policy.default_size,
+        "pattern": pattern if is_file or part != asdict(Part()) else 0,
+        **({"layout_gen": 0} if is_file else {}),
+        "stripe_offset": -1 if first is None else first,
+        **({"pool": part["pool"]} if part["pool"] else {}),
+    }
+    lmm = "lmm_" if is_file else ""
+    for name, value in values.items():
+        print(f"{indent}{lmm + name + ':':<{14 + len(lmm)}} {value}")
+    if objects:
+        print(f"{indent}lmm_objects:")
     for target, number in objects or []:
         print(f"      - l_ost_idx: {target}\n        l_fid:     {0x100000000 + (target << 16):#x}:{number:#x}:0x0")
 
 
-def _print_frame(policy: Policy, composite: bool, generation: int, count: int) -> None:
-    if not composite:
-        return
-    indent = "  " if policy.before(2, 16) else ""
-    print(f"{indent}lcm_layout_gen:    {generation}\n{indent}lcm_mirror_count:  1\n{indent}lcm_entry_count:   {count}")
-    if not policy.before(2, 16):
-        print("components:")
-
-
-def _print_extent(
-    policy: Policy, composite: bool, number: int, identity: str, begin: int, end: int | None, instantiated: bool
-) -> str:
-    """The lines before a component's stripes; answers their indent. A mapping each before 2.16, then a list."""
-    if not composite:
-        return ""
-    old = policy.before(2, 16)
-    print(
-        f"  component{number}:\n    lcme_id:             {identity}" if old else f"  - lcme_id:             {identity}"
-    )
-    print(f"    lcme_mirror_id:      {identity if identity == 'N/A' else 0}")
-    print(f"    lcme_flags:          {'init' if instantiated else 0}")
-    print(f"    lcme_extent.e_start: {begin}\n    lcme_extent.e_end:   {'EOF' if end is None else end}")
-    print("    sub_layout:")
-    return "      "
-
-
-def _print_gap(policy: Policy) -> None:
-    if policy.before(2, 16):
-        print()
-
-
-def _osts(policy: Policy, words: list[str]) -> None:
-    _, paths = _options("lfs", words, "", [])
-    if any(not policy.has(_real(path)) for path in paths):
-        return
-    print("OBDS:")
-    for target in range(policy.osts):
-        print(f"{target}: {FS}-OST{target:04x}_UUID {'IN' if target in policy.inactive else ''}ACTIVE")
-
-
-def _df(policy: Policy, words: list[str]) -> None:
-    options, paths = _options("lfs", words, "i", ["inodes"])
-    if any(not policy.has(_real(path)) for path in paths):
-        if policy.before(2, 15):
-            return
-        print(f"df:{paths[0]} Not a Lustre filesystem")
-        raise Refused(_EOPNOTSUPP, "")
-    inodes = bool(options)
-    heads = ("Inodes", "IUsed", "IFree", "IUse%") if inodes else ("1K-blocks", "Used", "Available", "Use%")
-    print("{:<20} {:>11} {:>11} {:>11} {:>4} Mounted on".format("UUID", *heads))
-    free = 10_000_000 if inodes else policy.free_kib
+def _df(policy: Policy, _store: Store, words: list[str]) -> None:
+    if len(words) != 1 or not policy.has(_real(words[0])):
+        raise Refused(_EOPNOTSUPP, f"df:{' '.join(words)} Not a Lustre filesystem")
+    print("{:<20} {:>11} {:>11} {:>11} {:>4} Mounted on".format("UUID", "1K-blocks", "Used", "Available", "Use%"))
     rows = [target for target in range(policy.osts) if target not in policy.inactive]
-    _df_row(f"{FS}-MDT0000_UUID", free, f"{policy.mount}[MDT:0]")
+    _df_row(f"{FS}-MDT0000_UUID", policy.free_kib, f"{policy.mount}[MDT:0]")
     for target in rows:
         flags = " D" if target in policy.degraded else ""
-        _df_row(f"{FS}-OST{target:04x}_UUID", free, f"{policy.mount}[OST:{target}]{flags}")
+        _df_row(f"{FS}-OST{target:04x}_UUID", policy.free_kib, f"{policy.mount}[OST:{target}]{flags}")
     print()
-    _df_row("filesystem_summary:", free * (1 if inodes else len(rows)), policy.mount)
+    _df_row("filesystem_summary:", policy.free_kib * len(rows), policy.mount)
     print()
 
 
@@ -640,15 +494,11 @@ def _df_row(name: str, free: int, where: str) -> None:
     print(f"{name:<20} {free + used:>11} {used:>11} {free:>11} {used * 100 // (free + used):>3}% {where}")
 
 
-def _pool_list(policy: Policy, words: list[str]) -> None:
-    if len(words) != 1:
-        raise Refused(_USAGE, "")
-    fs, _, pool = words[0].partition(".")
-    if "/" in words[0]:
-        fs, pool = (FS if policy.has(_real(words[0])) else ""), ""
+def _pool_list(policy: Policy, _store: Store, words: list[str]) -> None:
+    fs, _, pool = " ".join(words).partition(".")
     if fs != FS or (pool and pool not in policy.pools):
         raise Refused(
-            _ENOENT, f"lfs pool_list: Lustre filesystem '{words[0]}' not found: No such file or directory (2)"
+            _ENOENT, f"lfs pool_list: Lustre filesystem '{fs}.{pool}' not found: No such file or directory (2)"
         )
     if pool:
         print(f"Pool: {FS}.{pool}", *(f"{FS}-OST{target:04x}_UUID" for target in policy.pools[pool]), sep="\n")
@@ -656,49 +506,19 @@ def _pool_list(policy: Policy, words: list[str]) -> None:
         print(f"Pools from {FS}:", *(f"{FS}.{name}" for name in policy.pools), sep="\n")
 
 
-def _quota(policy: Policy, words: list[str]) -> None:
-    options, rest = _options("lfs quota", words, "qu:g:", [])
-    who = [(option, value) for option, value in options if option != "-q"]
-    if len(who) != 1 or len(rest) != 1:
-        raise Refused(_USAGE, "lfs quota: name and mount point must be specified")
-    ((option, name),) = who
-    kind, number = ("user", _user(name)) if option == "-u" else ("group", _group(name))
-    (path,) = rest
+def _quota(policy: Policy, _store: Store, words: list[str]) -> None:
+    options, rest = _options("lfs quota", words, "qu:")
+    if ("-q", "") not in options or len(options) != 2 or len(rest) != 1:
+        _unknown("quota but for -q -u NAME PATH")
+    name, path = dict(options)["-u"], rest[0]
+    if not name.isdigit() and name not in {entry.pw_name for entry in pwd.getpwall()}:
+        raise Refused(_USAGE, f"lfs quota: invalid id '{name}'")
     if not policy.has(_real(path)):
         raise Refused(_ENODEV, f"lfs quota: '{path}' not on a mounted Lustre filesystem")
     if policy.quota is None:
-        raise Refused(_ESRCH, f"{kind} quotas are not enabled.")
-    if ("-q", "") not in options:
-        print(f"Disk quotas for {kind} {name} ({kind[0]}id {number}):")
-        print(f"{'Filesystem':>15}  kbytes   quota   limit   grace   files   quota   limit   grace")
+        raise Refused(_ESRCH, "user quotas are not enabled.")
     limit, used = policy.quota
     star = "*" if 0 < limit <= used else " "
     if policy.before(2, 16) and len(path) > 15:
         path = f"{path}\n{'':15}"
     print(f"{path:>15} {used:>7}{star} {0:>6} {limit:>7} {'-':>7} {7:>7}  {0:>6} {0:>7} {'-':>7}")
-
-
-def _user(name: str) -> int:
-    try:
-        return int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
-    except KeyError:
-        raise Refused(_USAGE, f"lfs quota: invalid id '{name}'") from None
-
-
-def _group(name: str) -> int:
-    try:
-        return int(name) if name.isdigit() else grp.getgrnam(name).gr_gid
-    except KeyError:
-        raise Refused(_USAGE, f"lfs quota: invalid id '{name}'") from None
-
-
-def _getname(policy: Policy, words: list[str]) -> None:
-    options, paths = _options("lfs", words, "" if policy.before(2, 13) else "n", [])
-    if len(paths) != 1:
-        _unknown("getname of no path, or of several")
-    if not policy.has(_real(paths[0])):
-        raise Refused(_ENODEV, f"cannot get instance for '{paths[0]}': No such device")
-    print(FS if options else f"{FS}-ffff9a3c4d5e6800 {paths[0]}")
-
-
-_LISTS = {"df": _df, "osts": _osts, "pool_list": _pool_list, "quota": _quota, "getname": _getname}
