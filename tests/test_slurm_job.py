@@ -307,7 +307,9 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
     qos = "site.queues={mine: {jobs: 1, options: [--partition=tiny]}, tiny: {jobs: 1}}"
     third = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", qos, "-q", "tiny")
     assert third.code == 2
-    assert on_slurm("dlio-hpc", "cancel", "--all").code == 0
+    cancelled = on_slurm("dlio-hpc", "cancel", "--all")
+    assert (cancelled.code, cancelled.out.count("cancelling")) == (0, 1)
+    assert on_slurm("dlio-hpc", "cancel", "--all").out == "", "what has ended is left alone"
 
 
 def test_the_dataset_is_made_in_a_job_before_the_one_that_reads(on_slurm: Run, small: Path) -> None:

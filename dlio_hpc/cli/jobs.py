@@ -71,11 +71,14 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     """Ask the batch system to end each JOB; what it has done so far can be collected."""
     if not jobs and not everything:
         raise click.UsageError("name the jobs to cancel, or say --all")
-    records, code = console.each(_directories(jobs, runs), cancel_one)
+    directories, code = _directories(jobs, runs) if jobs else [], 0
+    if not jobs:
+        looks, code = _refreshed(jobs, runs)
+        directories = [look.directory for look in looks if not look.job.ended]
+    records, failed = console.each(directories, cancel_one)
     for record in records:
-        if jobs or not record.ended or record.batch_id is None:
-            click.echo(f"{record.job}: {_cancelled(record)}")
-    return code
+        click.echo(f"{record.job}: {_cancelled(record)}")
+    return failed or code
 
 
 @click.command(context_settings=SETTINGS)
