@@ -71,8 +71,9 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     """Ask the batch system to end each JOB; what it has done so far can be collected."""
     if not jobs and not everything:
         raise click.UsageError("name the jobs to cancel, or say --all")
-    directories, code = _directories(jobs, runs) if jobs else [], 0
-    if not jobs:
+    if jobs:
+        directories, code = _directories(jobs, runs), 0
+    else:
         looks, code = _refreshed(jobs, runs)
         directories = [look.directory for look in looks if not look.job.ended]
     records, failed = console.each(directories, cancel_one)
