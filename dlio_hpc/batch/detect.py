@@ -90,10 +90,12 @@ def _ask(*words: str) -> Answer | None:
 
 
 def batch() -> Batch:
-    """PBS and Cobalt share the names of their commands: what qsub --version says decides."""
-    slurm = _ask("sbatch", "--version")
-    if slurm is not None and slurm.out.startswith("slurm"):
-        return _slurm(slurm.out)
+    """PBS and Cobalt share the names of their commands: what qsub --version says decides. Slurm's commands may be here
+    without a Slurm, so its controller has to answer.
+    """
+    slurm, partitions = _ask("sbatch", "--version"), _ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s")
+    if slurm is not None and slurm.out.startswith("slurm") and partitions is not None and not partitions.code:
+        return _slurm(slurm.out, partitions)
     qsub = _ask("qsub", "--version")
     said = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()
     if match := re.search(r"pbs_version = (\S+)", said):
@@ -105,10 +107,9 @@ def batch() -> Batch:
     return Batch("local", "no batch system", None, [], os.cpu_count())
 
 
-def _slurm(version: str) -> Batch:
+def _slurm(version: str, partitions: Answer) -> Batch:
     """Partitions that are up; sinfo(1) marks the default one with *."""
-    answer = _ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s")
-    rows = [line.split("|") for line in answer.lines] if answer is not None and not answer.code else []
+    rows = [line.split("|") for line in partitions.lines]
     usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
     queues = [QueueFound(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _slurm_limit(row[3])) for row in usable]
     default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
