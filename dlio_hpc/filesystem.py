@@ -10,7 +10,7 @@ LUSTRE = 0x0BD00BD0
 _KINDS = {
     LUSTRE: "lustre", 0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E: "btrfs", 0x01021994: "tmpfs", 0x6969: "nfs",
     0x794C7630: "overlay", 0x65735546: "fuse", 0x47504653: "gpfs", 0x19830326: "beegfs", 0x00C36400: "ceph",
-    0x2FC12FC1: "zfs", 0xFE534D42: "smb", 0x5346414F: "afs", 0x01021997: "9p", 0x42494E4D: "binfmt", 0x9FA0: "proc",
+    0x2FC12FC1: "zfs", 0xFE534D42: "smb", 0x5346414F: "afs", 0x01021997: "9p", 0x9FA0: "proc",
 }  # fmt: skip
 
 

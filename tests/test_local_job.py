@@ -14,8 +14,8 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc import rundir
-from dlio_hpc.core import content, dataset
+from dlio_hpc import dataset, rundir
+from dlio_hpc.core import content
 from tests.conftest import BIN, Run
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
@@ -337,6 +337,22 @@ def test_a_warning_in_the_last_step_changes_nothing(run: Run, small: Path) -> No
     job = _submit(run, small, *setup, *options, "-t", "20s")
     assert job["state"] == "completed"
     assert _result(job)["summary"]["checkpoint"]["count"] == 1
+
+
+def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, tmp_path: Path) -> None:
+    """Slurm's commands may be installed here; without a controller that answers they are no Slurm."""
+    assert run("dlio-hpc", "sites", "new", "laptop", SLURM_CONF="/nowhere").code == 0
+    text = (tmp_path / "laptop.yaml").read_text()
+    assert "scheduler: local" in text
+    assert "# MPI of" in text
+    assert "MPICH Version" in text
+    assert run("dlio-submit", small, "-s", "./laptop.yaml", "-d", "data", "--wait").code == 0
+    assert run("dlio-hpc", "sites", "new", "a b").code == 2
+    again = run("dlio-hpc", "sites", "new", "laptop", SLURM_CONF="/nowhere")
+    assert again.code == 2
+    assert "laptop.yaml is there already" in again.err
+    shown = run("dlio-hpc", "sites", "new", "other", "--to", "-", SLURM_CONF="/nowhere")
+    assert shown.out.startswith("# other: written by dlio-hpc")
 
 
 def test_generating_first_needs_a_queue(run: Run, small: Path, tmp_path: Path) -> None:

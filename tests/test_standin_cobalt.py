@@ -1,9 +1,7 @@
 """The stand-in for Cobalt refuses what Cobalt refuses and ends jobs as it does."""
 
 import json
-import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -184,16 +182,6 @@ def test_qsub_answers_with_the_number_last(theta: Theta) -> None:
     assert number.isdigit()
 
 
-def test_strictness_finds_misspelt_attributes(tmp_path: Path) -> None:
-    theta = Theta(tmp_path, strict=True)
-    theta.script("true")
-    done = theta("qsub", *OPTIONS, "--attrs", "mcdarm=flat", "job.sh")
-    assert (done.code, "mcdarm" in done.err) == (1, True)
-    assert theta("qsub", *OPTIONS, "--attrs", "mcdram=flat:filesystems=home", "job.sh").code == 0
-    with pytest.raises(TypeError, match="stricct"):
-        cobalt.install(tmp_path, tmp_path, stricct=True)
-
-
 def test_qstat_forgets_what_has_ended(theta: Theta) -> None:
     number = theta.submit("sleep 30", "--jobname", "long")
     theta.until(lambda: theta.states() == {number: "running"})
@@ -267,20 +255,6 @@ def test_fifty_at_once(theta: Theta) -> None:
     assert all((theta.folder / f"{number}.ran").exists() for number in numbers)
 
 
-def test_an_unreachable_and_a_slow_queue_manager(theta: Theta) -> None:
-    (theta.state / "down").touch()
-    theta.script("true")
-    for command in (("qsub", *OPTIONS, "job.sh"), ("qstat",), ("qdel", "1"), ("cqwait", "1")):
-        done = theta(*command)
-        assert done.code == 1
-        assert "ailed to connect to queue" in done.err
-    (theta.state / "down").unlink()
-    (theta.state / "slow").write_text("0.4")
-    start = time.monotonic()
-    assert theta("qstat").code == 0
-    assert time.monotonic() - start > 0.4
-
-
 RESERVED = {"COBALT_PARTNAME": "3834-3835", "COBALT_JOBSIZE": "2"}
 
 
@@ -305,31 +279,3 @@ def test_aprun_refuses(theta: Theta, words: str, message: str) -> None:
     assert "Application" not in done.out
     assert "no reservation" in theta("aprun", "true").err
     assert json.loads((theta.state / "aprun.jsonl").read_text().splitlines()[0]) == ["aprun", *words.split()]
-
-
-@pytest.mark.mpi
-def test_aprun_starts_ranks_on_nodes_apart(theta: Theta) -> None:
-    (theta.folder / "ranks.py").write_text(
-        "from mpi4py import MPI\nimport os, sys\nworld = MPI.COMM_WORLD\n"
-        "node = world.Split_type(MPI.COMM_TYPE_SHARED)\n"
-        "mine = world.rank, world.size, node.size, os.uname().nodename, os.environ.get('A'), sys.argv[1:]\n"
-        "for one in world.gather(mine) or []: print(*one)\nsys.exit(5)\n"
-    )
-    where = ("-n", 3, "-N", 2, "-d", 32, "-j", 1, "--cc", "depth")
-    done = theta("aprun", *where, "-e", "A=b c", sys.executable, "ranks.py", "a:b", "$x", **RESERVED)
-    named = os.geteuid() == 0 and "nid03834" in done.out
-    nodes = ["nid03834", "nid03834", "nid03835"] if named else [os.uname().nodename] * 3
-    expected = [f"{rank} 3 {size} {nodes[rank]} b c ['a:b', '$x']" for rank, size in ((0, 2), (1, 2), (2, 1))]
-    *lines, last = done.out.splitlines()
-    assert lines == expected
-    assert last == "Application 9888541 resources: utime ~0s, stime ~1s, Rss ~6648, inblocks ~0, outblocks ~0"
-    assert done.code == 5
-
-
-@pytest.mark.mpi
-def test_the_time_limit_ends_ranks_too(theta: Theta) -> None:
-    number = theta.submit("aprun -n 2 -N 1 sh -c 'echo $$ >> pids; sleep 77; :'", "-t", 1, "-n", 2)
-    theta.wait(number)
-    pids = theta.text("pids").split()
-    assert len(pids) == 2
-    assert not any(Path("/proc", pid).exists() for pid in pids)

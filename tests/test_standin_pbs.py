@@ -4,7 +4,6 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -273,15 +272,6 @@ def test_queues_and_nodes(site: Site) -> None:
     assert site("qselect", "-u", "nobody").out == ""
 
 
-def test_jobs_that_never_fit_stay_queued(site: Site) -> None:
-    name = site.submit("true", "-l", "select=9:ncpus=64")
-    site.until(lambda: "comment" in site.job(name))
-    assert site.job(name)["job_state"] == "Q"
-    assert site.job(name)["comment"].startswith("Can Never Run")
-    assert site("qdel", name).code == 0
-    assert site.end(name)["substate"] == 91
-
-
 def test_placement(site: Site) -> None:
     for words, host in (
         ("select=2:ncpus=2", "n1/0*2+n1/0*2"),
@@ -308,29 +298,3 @@ def test_what_a_site_requires(tmp_path: Path) -> None:
     )
     with pytest.raises(TypeError, match="reqire"):
         pbs.install(tmp_path, tmp_path, reqire=[])
-
-
-def test_fifty_at_once(site: Site) -> None:
-    site.script('touch "$PBS_O_WORKDIR/$PBS_JOBID.ran"')
-    with ThreadPoolExecutor(50) as pool:
-        done = list(pool.map(lambda _: site("qsub", "job.sh"), range(50)))
-    names = {outcome.out.strip() for outcome in done}
-    assert len(names) == 50
-    site.until(lambda: site("qselect").out == "")
-    assert all((site.folder / f"{name}.ran").exists() for name in names)
-
-
-def test_an_unreachable_and_a_slow_server(site: Site) -> None:
-    (site.state / "down").touch()
-    site.script("true")
-    for command in (("qsub", "job.sh"), ("qstat",), ("qdel", "1"), ("qselect",)):
-        done = site(*command)
-        assert done.code != 0
-        assert done.err == f"Connection refused\n{command[0]}: cannot connect to server pbshost (errno=111)\n"
-        assert site(command[0], "--version").out == "pbs_version = 23.06.06\n"
-    (site.state / "down").unlink()
-    (site.state / "slow").write_text("0.4")
-    start = time.monotonic()
-    assert site("qselect").code == 0
-    assert time.monotonic() - start > 0.4
-    assert os.listdir(site.folder) == ["job.sh"]

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import archive, rundir
+from dlio_hpc import archive, filesystem, rundir
 from dlio_hpc.batch import job, state
 from dlio_hpc.errors import Incomplete, InfrastructureError
 
@@ -62,6 +62,4 @@ def _notes(target: Path, data: Path) -> list[str]:
 
 
 def _device(path: Path) -> int:
-    while not path.exists():
-        path = path.parent
-    return os.stat(path).st_dev
+    return os.stat(filesystem.existing(path)).st_dev

@@ -16,7 +16,7 @@ from dlio_hpc.batch.schedulers.pbs import section
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.errors import ConfigError
 
-_SHARED = {"lustre", "gpfs", "beegfs", "ceph", "nfs", "nfs4", "wekafs", "panfs", "fuse.daos", "cvmfs"}
+_SHARED = {"lustre", "gpfs", "beegfs", "ceph", "nfs", "nfs4", "wekafs", "panfs", "fuse.daos"}
 _PATIENCE_S = 20
 
 
@@ -50,8 +50,8 @@ class Launch(NamedTuple):
 
 def profile(name: str) -> str:
     """A commented site profile for this machine; ConfigError when `name` is none."""
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-        raise ConfigError(f"{name!r} is no name for a site; use letters, digits, - and _")
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ConfigError(f"{name!r} is no name for a site; use letters, digits, ., - and _")
     found, library = batch(), mpi_library()
     launch = launcher(found.scheduler, library)
     environment = jinja2.Environment(
@@ -104,7 +104,7 @@ def batch() -> Batch:
         return _cobalt(said)
     if qsub is not None:
         raise ConfigError(f"qsub is here, but of a batch system that is not known: {said[:200]!r}")
-    return Batch("local", "no batch system", None, [], os.cpu_count())
+    return Batch("local", "no batch system", None, [], None)
 
 
 def _slurm(version: str, partitions: Answer) -> Batch:
@@ -196,7 +196,8 @@ def launcher(scheduler: str, library: str) -> Launch:
         answer = _ask(str(name), "--version")
         if answer is not None and (kind := _mpiexec(answer.out + answer.err)):
             single = scheduler == "local"
-            return Launch("mpiexec" if single else kind, name.name, None, "", f"{name} is {kind}'s")
+            command_ = name.name if single else str(name)  # jobs of other batch systems have a PATH of their own
+            return Launch("mpiexec" if single else kind, command_, None, "", f"{name} is {kind}'s")
     return Launch("mpiexec" if scheduler == "local" else "hydra", "mpiexec", None, "", "no mpiexec was found")
 
 

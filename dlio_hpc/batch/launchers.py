@@ -36,7 +36,7 @@ class Spec(NamedTuple):
 
 def mpiexec(spec: Spec) -> list[str]:
     """What MPICH, Intel MPI and Open MPI have in common, on one node or where the batch system tells them the nodes."""
-    return ["-n", str(spec.ranks), *_options(spec), *_env(spec.variables)]
+    return ["-n", str(spec.ranks), *spec.launcher.options, *_env(spec.variables)]
 
 
 def hydra(spec: Spec) -> list[str]:
@@ -46,7 +46,7 @@ def hydra(spec: Spec) -> list[str]:
     nodes = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
     each = {"core": spec.cores, "hwthread": spec.depth}.get(spec.launcher.bind or "")
     bind = ["-bind-to", f"{spec.launcher.bind}:{each}" if each else spec.launcher.bind] if spec.launcher.bind else []
-    return [*nodes, "-n", str(spec.ranks), "-ppn", str(spec.ranks_per_node), *bind, *_options(spec),
+    return [*nodes, "-n", str(spec.ranks), "-ppn", str(spec.ranks_per_node), *bind, *spec.launcher.options,
             *_env(spec.variables)]  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def openmpi(spec: Spec) -> list[str]:
     """Open MPI's mpiexec(1): so many ranks a node, each with so many processing elements, which are cores."""
     each = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.cores}" if spec.cores else "")
     bind = ["--bind-to", spec.launcher.bind] if spec.launcher.bind else []
-    return ["-n", str(spec.ranks), "--map-by", each, *bind, *_options(spec), *_env(spec.variables)]
+    return ["-n", str(spec.ranks), "--map-by", each, *bind, *spec.launcher.options, *_env(spec.variables)]
 
 
 def srun(spec: Spec) -> list[str]:
@@ -66,7 +66,7 @@ def srun(spec: Spec) -> list[str]:
     words += [f"--threads-per-core={spec.hyperthreads}"] if spec.hyperthreads else []
     words += [f"--cpu-bind={spec.launcher.bind}"] if spec.launcher.bind else []
     words += [f"--mpi={spec.launcher.mpi}"] if spec.launcher.mpi else []
-    return [*words, "--kill-on-bad-exit=1", *_options(spec), *_env(spec.variables)]
+    return [*words, "--kill-on-bad-exit=1", *spec.launcher.options, *_env(spec.variables)]
 
 
 def pals(spec: Spec) -> list[str]:
@@ -75,7 +75,7 @@ def pals(spec: Spec) -> list[str]:
     listed = (spec.launcher.bind or "").startswith("list:")  # each rank's hardware threads, one by one
     words += ["--depth", str(spec.depth)] if spec.depth and not listed else []
     words += ["--cpu-bind", spec.launcher.bind] if spec.launcher.bind else []
-    return [*words, *_options(spec), *_each("--env", spec.variables)]
+    return [*words, *spec.launcher.options, *_each("--env", spec.variables)]
 
 
 def aprun(spec: Spec) -> list[str]:
@@ -86,7 +86,7 @@ def aprun(spec: Spec) -> list[str]:
     words += ["-d", str(spec.depth)] if spec.depth else []
     words += ["-j", str(spec.hyperthreads)] if spec.hyperthreads else []
     words += ["-cc", spec.launcher.bind] if spec.launcher.bind else []
-    return [*words, *_options(spec), *_each("-e", spec.variables)]
+    return [*words, *spec.launcher.options, *_each("-e", spec.variables)]
 
 
 LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
@@ -115,10 +115,6 @@ def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variable
     if preload:
         words["LD_PRELOAD"] = Shell(quote(":".join(preload)) + '"${LD_PRELOAD:+:$LD_PRELOAD}"')
     return words
-
-
-def _options(spec: Spec) -> tuple[str, ...]:
-    return spec.launcher.options
 
 
 def _env(variables: Variables) -> list[str]:

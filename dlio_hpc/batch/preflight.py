@@ -4,16 +4,17 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import filesystem, layout, limits, plan, results, rundir, units, workload
+from dlio_hpc import dataset, filesystem, layout, limits, plan, results, rundir, units, workload
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers import SCHEDULERS
+from dlio_hpc.batch.schedulers.common import user
 from dlio_hpc.batch.state import await_release
 from dlio_hpc.batch.submit import check as check_submission
 from dlio_hpc.batch.submit import submit
@@ -23,8 +24,6 @@ from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan
 
-# Headers and the file system's own, beyond the samples.
-_SPARE = 1.02
 _LAUNCH_WALLTIME, _LAUNCH_RANKS = units.Walltime(120), 2
 
 
@@ -37,12 +36,12 @@ class Finding(NamedTuple):
     exit_code: int = 0
 
 
-def look(made: Plan, patience_s: float | None) -> Iterator[Finding]:
-    """All findings about the job that `made` describes, as they come. With `patience_s` ranks are launched too, in a
-    job of their own that may wait so long.
+def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Finding]:
+    """All findings about a study, as they come. With `patience_s` ranks are launched too, in a job of their own, which
+    may wait so long.
     """
+    made = plans[0]
     checks: tuple[tuple[str, Callable[[Plan], Iterator[Finding]]], ...] = (
-        ("limits", _limits),
         ("file system", _file_system),
         ("folders", _folders),
         ("layout", _layout),
@@ -50,9 +49,10 @@ def look(made: Plan, patience_s: float | None) -> Iterator[Finding]:
         ("space", _space),
         ("quota", _quota),
         ("batch system", _batch_system),
-        ("jobs", _jobs),
         ("preload", _preload),
     )
+    yield from _limits(plans)
+    yield from _guarded("submission", lambda: _submission(plans))
     for what, check in checks:
         yield from _guarded(what, lambda check=check: check(made))  # type: ignore[misc]
     if patience_s is None:
@@ -70,23 +70,24 @@ def _guarded(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
         yield Finding("fault", what, str(fault), DlioError.exit_code)
 
 
-def _limits(made: Plan) -> Iterator[Finding]:
+def _limits(plans: Sequence[Plan]) -> Iterator[Finding]:
     """Of the site and its queue; account, time and the ranks of a node among them."""
-    faults = list(limits.faults(made))
-    for fault in faults:
-        yield Finding("fault", "limits", str(fault), fault.exit_code)
-    for note in limits.notes(made):
+    made = plans[0]
+    faults = {str(fault): fault for each in plans for fault in limits.faults(each)}
+    for words, fault in faults.items():
+        yield Finding("fault", "limits", words, fault.exit_code)
+    for note in dict.fromkeys(note for each in plans for note in limits.notes(each)):
         yield Finding("note", "limits", note)
     if not faults:
         yield Finding(
-            "ok", "limits", f"{made.nodes} node(s) for {units.format_walltime(made.walltime)} are within them"
+            "ok", "limits", f"{made.nodes} node(s) for {units.format_walltime(made.walltime)}: within the profile's"
         )
 
 
 def _file_system(made: Plan) -> Iterator[Finding]:
     found = filesystem.of(Path(made.data))
     where = f"{made.data}: {found.kind}" + (f", mounted at {found.mount} from {found.source}" if found.mount else "")
-    if found.kind in {"tmpfs", "proc", "binfmt"}:
+    if found.kind == "tmpfs":
         yield Finding("note", "file system", f"{where}; this is memory, not storage")
     else:
         yield Finding("ok", "file system", where)
@@ -131,7 +132,7 @@ def _targets(made: Plan) -> Iterator[Finding]:
     if not found.is_lustre:
         return
     targets = lfs.targets(filesystem.existing(Path(made.data)))
-    flagged = [f"{target.number} ({target.flags})" for target in targets if target.flags.strip("f")]
+    flagged = [f"{target.number} ({target.flags})" for target in targets if target.flags]
     if flagged:
         words = f"{len(flagged)} of {len(targets)} targets are flagged: {', '.join(flagged)}"
         yield Finding(
@@ -149,33 +150,12 @@ def _targets(made: Plan) -> Iterator[Finding]:
     most = max((part.stripe_count or 0 for part in (asked.components or (asked,))), default=0)
     if most > len(targets) and not asked.overstripe:
         raise ConfigError(
-            f"layout: {most} stripes, the file system has {len(targets)} targets; "
-            "files would get fewer than asked: -S site.layout.stripe_count=N"
+            f"layout: {most} stripes, the file system has {len(targets)} targets; files would get fewer than asked"
         )
 
 
 def _space(made: Plan) -> Iterator[Finding]:
-    run = made.runs[0]
-    wanted, files = _needs(run)
-    there = os.statvfs(filesystem.existing(Path(made.data)))
-    free, inodes = there.f_bavail * there.f_frsize, there.f_favail if there.f_files else None
-    if free < wanted:
-        raise ConfigError(
-            f"the dataset needs {units.format_size(wanted)}, {made.data} has {units.format_size(free)} free; choose "
-            "another --data or a smaller --dataset-size"
-        )
-    if inodes is not None and inodes < files:
-        raise ConfigError(f"the dataset needs {files} files, {made.data} has {inodes} inodes left")
-    left = "" if inodes is None else f", {files} files of {inodes} inodes"
-    yield Finding("ok", "space", f"{units.format_size(wanted)} needed, {units.format_size(free)} free{left}")
-
-
-def _needs(run: plan.Run) -> tuple[float, int]:
-    """Bytes and files that the dataset is still to take; nothing when its folder is there already."""
-    dataset = run.workload.dataset
-    if not dataset.is_stored or Path(run.dataset).exists():
-        return 0, 0
-    return dataset.size * _SPARE, dataset.files + len(dataset.side_files) + 1
+    yield Finding("ok", "space", dataset.check_space(made.runs[0], filesystem.existing(Path(made.data))))
 
 
 def _quota(made: Plan) -> Iterator[Finding]:
@@ -185,7 +165,7 @@ def _quota(made: Plan) -> Iterator[Finding]:
         yield Finding("note", "quota", f"not looked at on {found.kind}")
         return
     there = filesystem.existing(Path(made.data))
-    owners = [("-u", "user", _user()), ("-g", "group", there.group()), ("-p", "project", lfs.project(there))]
+    owners = [("-u", "user", user()), ("-g", "group", there.group()), ("-p", "project", lfs.project(there))]
     for option, what, name in owners:
         if name is not None:
             yield _one_quota(made, option, f"{what} {name}", name, there)
@@ -198,7 +178,7 @@ def _one_quota(made: Plan, option: str, what: str, name: str, there: Path) -> Fi
         return Finding("note", "quota", f"{what}: not told, {fault}")
     if kept is None:
         return Finding("ok", "quota", f"{what}: none is kept")
-    wanted, files = _needs(made.runs[0])
+    wanted, files = dataset.needs(made.runs[0])
     for need, used, most, unit in (
         (wanted, kept.used_bytes, kept.most_bytes, "bytes"),
         (files, kept.used_files, kept.most_files, "files"),
@@ -208,12 +188,6 @@ def _one_quota(made: Plan, option: str, what: str, name: str, there: Path) -> Fi
             return Finding("fault", "quota", text, ConfigError.exit_code)
     limit = units.format_size(kept.most_bytes) if kept.most_bytes else "no limit"
     return Finding("ok", "quota", f"{what}: {units.format_size(kept.used_bytes)} used, {limit}")
-
-
-def _user() -> str:
-    import getpass
-
-    return getpass.getuser()
 
 
 def _batch_system(made: Plan) -> Iterator[Finding]:
@@ -227,10 +201,9 @@ def _batch_system(made: Plan) -> Iterator[Finding]:
     yield Finding("ok", "batch system", words)
 
 
-def _jobs(made: Plan) -> Iterator[Finding]:
-    check_submission([made])
-    if SCHEDULERS[made.site.scheduler].is_queue:
-        yield Finding("ok", "jobs", "one more job of yours is within the site's limits")
+def _submission(plans: Sequence[Plan]) -> Iterator[Finding]:
+    check_submission(plans)
+    yield Finding("ok", "submission", f"{len(plans)} more job(s) of yours can be submitted from here")
 
 
 def _preload(made: Plan) -> Iterator[Finding]:
@@ -285,10 +258,13 @@ def _watched(directory: Path, deadline: float) -> job.Job:
 
 
 def _reason(directory: Path) -> str:
-    """In the ranks' own words, where they came so far."""
+    """In the ranks' own words, where they came so far, or the last ones that anybody said."""
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
         return results.decode_error(path.read_bytes(), str(path)).message
-    return f"see {directory}/{rundir.STDERR}"
+    errors = directory / rundir.STDERR
+    said = errors.read_text(errors="replace").split("\n") if errors.exists() else []
+    last = [line for line in said if line.strip()][-1:]
+    return f"{' '.join(last)} (see {errors})" if last else f"see {directory}"
 
 
 def _smallest(made: Plan) -> Plan | None:

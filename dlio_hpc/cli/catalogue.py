@@ -15,7 +15,9 @@ class _Sites(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         known = super().get_command(ctx, cmd_name)
-        return known or click.Command(cmd_name, params=[_JSON], callback=lambda as_json: _show_site(cmd_name, as_json))
+        return known or click.Command(
+            cmd_name, help="Show this profile.", params=[_JSON], callback=lambda as_json: _show_site(cmd_name, as_json)
+        )
 
 
 _JSON = click.Option(["--json", "as_json"], is_flag=True, help="One JSON document on stdout.")
@@ -57,7 +59,8 @@ def new(name: str, to: Path | None) -> None:
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{target} is there already; give another name, or another file with --to") from None
-    click.echo(f"{target}: look through it, then: dlio-hpc check -s ./{target} -d DIR")
+    path = target if target.is_absolute() else f"./{target}"
+    click.echo(f"{target}: look through it, then: dlio-hpc check -s {path} -d DIR")
 
 
 def _show_site(name: str, as_json: bool) -> None:

@@ -24,6 +24,8 @@ def check(
 ) -> int:  # fmt: skip
     """Look for what would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
 
+    WORKLOAD is demo unless named.
+
     Each finding is a line of its own; the exit code is that of the first fault.
     """
     from dlio_hpc.batch import preflight
@@ -33,13 +35,13 @@ def check(
     except ValueError as fault:
         raise click.BadParameter(str(fault), param_hint="--patience") from fault
     request = plan.Request(nodes=nodes, ranks_per_node=ppn, **options)
-    made = drafted(workload_name, overrides, site, request)[0]
+    plans = drafted(workload_name, overrides, site, request)
     findings = []
-    for finding in preflight.look(made, patience_s if launch else None):
+    for finding in preflight.look(plans, patience_s if launch else None):
         findings.append(finding)
         if not as_json:
             verdict = click.style(f"{finding.verdict:5}", fg=_COLOURS[finding.verdict])
             click.echo(f"{verdict}  {finding.what:12}  {finding.text}")
     if as_json:
-        console.print_json({"site": made.site.name, "findings": preflight.as_document(findings)})
+        console.print_json({"site": plans[0].site.name, "findings": preflight.as_document(findings)})
     return next((finding.exit_code for finding in findings if finding.verdict == "fault"), 0)

@@ -68,7 +68,7 @@ def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
     stray = [seen for seen in last.values() if not seen.job.ended]
     for seen in stray:
         say(f"dlio-hpc: {seen.fault}")
-    return [directory for directory, seen in last.items() if seen.job.ended], 7 if stray else 0
+    return [directory for directory, seen in last.items() if seen.job.ended], Incomplete.exit_code if stray else 0
 
 
 def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:

@@ -56,7 +56,7 @@ _REQUEST = (
         multiple=True,
         type=_Lines(),
         metavar="OPT",
-        help="Verbatim to the batch system.",
+        help="Verbatim to the batch system; repeatable.",
     ),
     option("-d", "--data", type=PATH, metavar="DIR", help="Where datasets go: the file system under test."),
     option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Jobs' directories."),
@@ -83,7 +83,8 @@ _REQUEST = (
         type=click.Choice(["auto", "first", "only", "never"]),
         default="auto",
         show_default=True,
-        help="Make the dataset if it is not there; in a job of its own first; make it and stop; or never.",
+        help="auto: make the dataset if it is not there; first: likewise, in a job of its own; only: likewise, and "
+        "stop; never: it has to be there.",
     ),
 )
 

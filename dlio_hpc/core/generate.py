@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from dlio_hpc.core import cache, clock, dataset, sidefiles
+from dlio_hpc import dataset
+from dlio_hpc.core import cache, clock, sidefiles
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.root import on_root

@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlio_hpc import document, rundir, units
-from dlio_hpc.core import dataset, environment, merge
+from dlio_hpc import dataset, document, rundir, units
+from dlio_hpc.core import environment, merge
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.root import on_root
@@ -100,14 +100,14 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
 
 def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
     """Seconds from the end of the job's run before this one; None for the first, or when that one left no result."""
-    before = [other for other in plan.runs if other.number == run.number - 1]
-    for other in before:
-        path = rundir.run_directory(directory, other.number, other.name) / rundir.RESULT
-        try:
-            return units.seconds_between(decode(path.read_bytes(), str(path)).ended, started)
-        except (OSError, InvalidRun):
-            return None
-    return None
+    if run.number == 0:
+        return None
+    before = plan.runs[run.number - 1]
+    path = rundir.run_directory(directory, before.number, before.name) / rundir.RESULT
+    try:
+        return units.seconds_between(decode(path.read_bytes(), str(path)).ended, started)
+    except (OSError, InvalidRun):
+        return None
 
 
 def _facts(run: Run) -> DatasetFacts:

@@ -3,7 +3,8 @@
 import os
 from typing import NamedTuple
 
-from dlio_hpc.core import content, dataset
+from dlio_hpc import dataset
+from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import File, open_file, write_all
 from dlio_hpc.core.kernel import Apart

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.core import cache, clock, dataset
+from dlio_hpc import dataset
+from dlio_hpc.core import cache, clock
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
 from dlio_hpc.core.kernel import IO, Apart, process_io

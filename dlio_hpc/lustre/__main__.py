@@ -7,9 +7,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dlio_hpc import document, filesystem, layout, rundir, units
+from dlio_hpc import dataset, document, filesystem, layout, rundir, units
 from dlio_hpc.command import Missing, Unanswered
-from dlio_hpc.core import dataset
 from dlio_hpc.errors import DlioError, InfrastructureError, InvalidRun
 from dlio_hpc.lustre import lfs, readback, record
 from dlio_hpc.lustre.record import Record
@@ -124,7 +123,7 @@ def _with_files(seen: Record, run: Run) -> Record:
     if seen.lfs is None:
         return seen
     files = run.workload.dataset.files
-    step = max(1, files // _LOOKED_AT)
+    step = -(-files // _LOOKED_AT)
     paths = [path for number in range(0, files, step) if os.path.exists(path := dataset.file_path(run, number))]
     found = {path: lfs.file_layout(path) for path in paths}
     parts = list(found.values())

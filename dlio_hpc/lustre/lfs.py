@@ -36,11 +36,12 @@ _OFF = 3
 
 
 class Target(Struct, frozen=True):
-    """An object storage target (OST). flags: letters of lfs-df(1), D degraded, R read-only, S no space, I no inodes."""
+    """An object storage target (OST). flags: letters of lfs-df(1), D degraded, R read-only, N no new
+    files, S no space, I no inodes; or DOWN.
+    """
 
     number: int
     flags: str
-    available_bytes: int
 
 
 class Quota(NamedTuple):
@@ -53,7 +54,7 @@ class Quota(NamedTuple):
 
 
 def version() -> Version:
-    """Of the client; InfrastructureError where there is no lfs."""
+    """Of the client; Missing where there is no lfs."""
     answer = command.ask("lfs", "--version")
     match = re.match(r"lfs (\d+)\.(\d+)(?:\.(\d+))?", answer.out)
     if answer.code or match is None:
@@ -132,12 +133,12 @@ def targets(path: Path) -> list[Target]:
     which gives the command its exit code, there is a line with the reason.
     """
     answer = command.ask("lfs", "df", str(path))
-    rows = re.findall(r"^\S+_UUID +\d+ +\d+ +(\d+) .*\[OST:(\d+)\] ?([A-Z?]*)", answer.out, re.MULTILINE)
+    rows = re.findall(r"^\S+_UUID +\d+ +\d+ +\d+ .*\[OST:(\d+)\] ?([A-Z?]*)", answer.out, re.MULTILINE)
     if not rows:
         raise command.unexplained(f"lfs df {path}", answer)
     down = re.findall(r"^\S+-OST([0-9a-fA-F]{4})_UUID +: (?!inactive)", answer.out, re.MULTILINE)
-    there = [Target(int(index), flags, int(available) * 1024) for available, index, flags in rows]
-    return [*there, *(Target(int(number, 16), DOWN, 0) for number in down)]
+    there = [Target(int(index), flags) for index, flags in rows]
+    return [*there, *(Target(int(number, 16), DOWN) for number in down)]
 
 
 def project(folder: Path) -> str | None:

@@ -71,7 +71,7 @@ def describe(record: Record) -> str:
     from dlio_hpc import layout
 
     if not record.file_system.is_lustre:
-        return f"{record.file_system.kind}, not Lustre: no layout"
+        return f"{record.file_system.kind}, not Lustre: the layout asked for was not set"
     asked = "left alone" if record.asked is None else f"asked for {layout.describe(record.asked)}"
     found = "; ".join(f"{kind.files} file(s) with {_parts(kind.parts)}" for kind in record.layouts) or "no files yet"
     return f"Lustre, {asked}; read back: {found}"

@@ -137,6 +137,8 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
         )
     if state in _INCOMPLETE:
         return Incomplete(f"job {outcome.job.job} ended as {state}; what it had done so far is kept")
+    if state == "failed" and outcome.job.batch_id is None:
+        return ConfigError(f"job {outcome.job.job} was not taken: {outcome.job.states[-1].words}")
     if state == "failed" or state in _INFRASTRUCTURE:
         where = outcome.directory or "its archive"
         return InfrastructureError(f"job {outcome.job.job} ended as {state}; see {rundir.STDERR} in {where}")

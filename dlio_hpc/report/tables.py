@@ -38,8 +38,8 @@ def _job(outcome: JobOutcome) -> RenderableType:
 
 
 def _layout(outcome: JobOutcome) -> list[RenderableType]:
-    """Of a dataset on Lustre; other file systems have none to tell."""
-    if outcome.layout is None or not outcome.layout.file_system.is_lustre:
+    """Of a dataset on Lustre, or where one was asked for."""
+    if outcome.layout is None or not (outcome.layout.file_system.is_lustre or outcome.layout.asked):
         return []
     return [Text(describe(outcome.layout)), *(Text(fault, "red") for fault in outcome.layout.faults)]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from dlio_hpc import rundir
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
 from dlio_hpc.batch.shell import Shell
@@ -12,7 +13,6 @@ from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
 
-LOG = "job.cobaltlog"
 _QUEUE_COLUMNS = 11
 _STATES: dict[str, State] = {
     "queued": "queued", "user_hold": "queued", "admin_hold": "queued", "dep_hold": "queued", "maxrun_hold": "queued",
@@ -51,7 +51,7 @@ def _directive(text: str) -> Shell:
 
 
 def _words(after: Sequence[str]) -> list[str]:
-    return ["qsub", *(["--dependencies", ":".join(after)] if after else []), "job.sh"]
+    return ["qsub", *(["--dependencies", ":".join(after)] if after else []), rundir.SCRIPT]
 
 
 def _command(plan: Plan, after: Sequence[str]) -> str:
@@ -86,7 +86,7 @@ def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
 
 def _logged(directory: Path) -> Sight | None:
     try:
-        log = (directory / LOG).read_text(errors="replace")
+        log = (directory / rundir.COBALT_LOG).read_text(errors="replace")
     except OSError:
         return None
     for words, state in _ENDS:

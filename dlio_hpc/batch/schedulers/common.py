@@ -40,9 +40,7 @@ def typed(plan: Plan, words: Sequence[str]) -> str:
 
 def unidentified(words: Sequence[str], answer: Answer) -> Unanswered:
     """No batch id in the answer of a submission that went well."""
-    return Unanswered(
-        f"{words[0]} took the job but gave no id that we know: {answer.out[:200]!r}; dlio-hpc status finds it by name"
-    )
+    return Unanswered(f"{words[0]} took the job but gave no id that we know: {answer.out[:200]!r}")
 
 
 def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:

@@ -18,7 +18,7 @@ from dlio_hpc.plan import Plan
 _GRACE_S = 30
 
 
-def _local_arguments(plan: Plan) -> list[str]:
+def _arguments(plan: Plan) -> list[str]:
     """The inner timeout(1) tells the script that its end is near, the outer one ends it with all that it started."""
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.notice)]
@@ -28,7 +28,7 @@ def _local_arguments(plan: Plan) -> list[str]:
 def _command(plan: Plan, _after: Sequence[str]) -> str:
     folder = Path(plan.directory)
     out, err = (shlex.quote(str(folder / name)) for name in (rundir.STDOUT, rundir.STDERR))
-    return f"setsid {shlex.join(_local_arguments(plan))} < /dev/null > {out} 2> {err} &"
+    return f"setsid {shlex.join(_arguments(plan))} < /dev/null > {out} 2> {err} &"
 
 
 def _submit(plan: Plan, after: Sequence[str]) -> str:
@@ -47,7 +47,7 @@ def _submit(plan: Plan, after: Sequence[str]) -> str:
     try:
         pid = os.posix_spawnp(
             "timeout",
-            _local_arguments(plan),
+            _arguments(plan),
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),

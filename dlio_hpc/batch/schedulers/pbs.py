@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc import units
+from dlio_hpc import rundir, units
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
 from dlio_hpc.batch.shell import Shell
@@ -50,7 +50,7 @@ def _directive(text: str) -> Shell:
 
 def _words(after: Sequence[str]) -> list[str]:
     depends = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
-    return ["qsub", *depends, "job.sh"]
+    return ["qsub", *depends, rundir.SCRIPT]
 
 
 def _command(plan: Plan, after: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc import units
+from dlio_hpc import rundir, units
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
 from dlio_hpc.batch.shell import quote
@@ -41,7 +41,7 @@ def _request(plan: Plan) -> dict[str, Any]:
 def _words(after: Sequence[str]) -> list[str]:
     """A job whose parent failed would wait for ever unless told not to."""
     depends = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"] if after else []
-    return ["sbatch", "--parsable", *depends, "job.sh"]
+    return ["sbatch", "--parsable", *depends, rundir.SCRIPT]
 
 
 def _command(plan: Plan, after: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dlio_hpc.core import dataset
+from dlio_hpc import dataset
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader

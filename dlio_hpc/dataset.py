@@ -72,7 +72,7 @@ def begin(run: Run) -> None:
     known = _fingerprint(Path(run.dataset)) is not None
     try:
         if not known:  # the rest of an interrupted generation finds its room by trying
-            _check_space(run)
+            check_space(run, Path(run.dataset))
         mark(run, complete=False)
     except OSError as fault:
         raise InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data") from fault
@@ -136,20 +136,33 @@ def require(run: Run) -> None:
     raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({there}); generate it with --generate auto")
 
 
-def _check_space(run: Run) -> None:
-    """ConfigError when the file system has no room for the dataset."""
-    there = os.statvfs(run.dataset)
+def needs(run: Run) -> tuple[float, int]:
+    """Bytes and files that the dataset is still to take; none when it lies there whole."""
+    dataset = run.workload.dataset
+    if not dataset.is_stored or not is_unwritten(run):
+        return 0, 0
+    return dataset.size * _SPARE, dataset.files + len(dataset.side_files) + 1
+
+
+def check_space(run: Run, folder: Path) -> str:
+    """What is needed and what is free on the file system of `folder`; ConfigError when there is no room."""
+    wanted, files = needs(run)
+    there = os.statvfs(folder)
     free = there.f_bavail * there.f_frsize
-    if free < run.bytes * _SPARE:
+    told = f"{units.format_size(wanted)} needed, {units.format_size(free)} free"
+    if free < wanted:
         raise ConfigError(
-            f"the dataset needs {units.format_size(run.bytes * _SPARE)}, {run.dataset} has {units.format_size(free)} "
-            "free; choose another --data or a smaller --dataset-size"
+            f"the dataset needs {units.format_size(wanted)}, {folder} has {units.format_size(free)} free; choose "
+            "another --data or a smaller --dataset-size"
         )
-    if there.f_files and there.f_favail < run.workload.dataset.files:
+    if not there.f_files:
+        return told  # a file system without a fixed number of inodes
+    if there.f_favail < files:
         raise ConfigError(
-            f"the dataset needs {run.workload.dataset.files} files, {run.dataset} has {there.f_favail} inodes left; "
-            "choose another --data or a smaller --dataset-size"
+            f"the dataset needs {files} files, {folder} has {there.f_favail} inodes left; choose another --data or a "
+            "smaller --dataset-size"
         )
+    return f"{told}, {files} files of {there.f_favail} inodes"
 
 
 def _fingerprint(folder: Path) -> Fingerprint | None:
