@@ -426,6 +426,15 @@ def test_the_preflight_on_lustre(run: Run, small: Path, tmp_path: Path) -> None:
     assert json.dumps(document_)
 
 
+def test_the_preflight_names_every_folder_that_cannot_be_written(run: Run, small: Path) -> None:
+    """Nothing can be made in /proc, by root neither."""
+    done = run("dlio-hpc", "check", small, "-s", "local", "-d", "/proc/a", "-o", "/proc/b", "--no-launch")
+    assert done.code == 6
+    faults = [line for line in done.out.splitlines() if line.startswith("fault  folders")]
+    assert [line.split()[2] for line in faults] == ["--data", "--runs", "--archive"]
+    assert "nothing can be written to /proc" in faults[0]
+
+
 def test_the_preflight_counts_quota_and_space(run: Run, small: Path, tmp_path: Path) -> None:
     machine = Machine(run, tmp_path, quota=(500, 400))
     check = ("dlio-hpc", "check", small, "-s", "local", "-d", machine.mount / "data", "--no-launch")

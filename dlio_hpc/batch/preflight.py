@@ -95,16 +95,18 @@ def _file_system(made: Plan) -> Iterator[Finding]:
 
 def _folders(made: Plan) -> Iterator[Finding]:
     """A file can be made in each, or in the nearest folder above that exists."""
+    sound = True
     for name, folder in (("data", made.data), ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
         there = filesystem.existing(Path(folder))
         try:
             with tempfile.TemporaryFile(dir=there):
                 pass
         except OSError as fault:
-            raise InfrastructureError(
-                f"--{name} {folder}: nothing can be written to {there}: {fault.strerror}"
-            ) from fault
-    yield Finding("ok", "folders", "data, runs and archive can be written")
+            sound = False
+            text = f"--{name} {folder}: nothing can be written to {there}: {fault.strerror}"
+            yield Finding("fault", "folders", text, InfrastructureError.exit_code)
+    if sound:
+        yield Finding("ok", "folders", "data, runs and archive can be written")
 
 
 def _layout(made: Plan) -> Iterator[Finding]:
