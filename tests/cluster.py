@@ -88,7 +88,10 @@ class Cluster:
                 f"Boards=1 SocketsPerBoard=1 CoresPerSocket={CPUS // 2} ThreadsPerCore=2 RealMemory=4000 Feature=cpu\n"
             )
         lines += ["PartitionName=debug Nodes=ALL Default=YES MaxTime=01:00:00 State=UP\n"]
-        lines += [f"PartitionName={name} Nodes=ALL MaxTime=INFINITE State=UP\n" for name in ("batch", "standard")]
+        lines += [
+            f"PartitionName={name} Nodes=ALL MaxTime=INFINITE State=UP\n"
+            for name in ("batch", "standard", "extended", "small")
+        ]
         lines += ["PartitionName=tiny Nodes=n1 MaxTime=00:05:00 MaxNodes=1 State=UP\n"]
         (self._state / "slurm.conf").write_text("".join(lines))
         for folder in ("saved", *(f"{kind}-{node}" for kind in ("spool", "tmp") for node in NODES)):

@@ -444,8 +444,6 @@ def test_folders_of_which_slurm_makes_something_else_are_refused(on_slurm: Run, 
 def test_slurm_takes_the_script_of_every_shipped_site(slurm: Cluster, tmp_path: Path, name: str) -> None:
     profile = site.load(name)
     for queue in profile.queues or [None]:
-        if queue in {"extended", "small"}:
-            continue  # partitions that these nodes do not have
         request = plan.Request(runs=tmp_path, data=tmp_path, nodes=2, account="proj", queue=queue)
         script = tmp_path / "job.sh"
         script.write_text(jobscript.render(plan.make(workload.load("demo"), profile, request)))
