@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -55,20 +56,24 @@ def magic(path: Path) -> int:
 
 
 def _mount(path: Path) -> tuple[str, str]:
-    """Mount point and source of `path`; proc(5), mountinfo: the longest mount point that leads to it, the last of its
-    name.
-    """
+    """Mount point and source of `path`: the longest mount point that leads to it, the last of its name."""
     best = ("", "")
-    try:
-        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
-    except OSError:
-        return best
-    for line in lines:
-        left, _, right = line.partition(" - ")
-        mount, source = _unescaped(left.split()[4]), _unescaped(right.split()[1])
+    for mount, _, source in mounts():
         if path.is_relative_to(mount) and len(mount) >= len(best[0]):
             best = (mount, source)
     return best
+
+
+def mounts() -> Iterator[tuple[str, str, str]]:
+    """Mount point, type and source of all that is mounted here; proc(5), mountinfo."""
+    try:
+        lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        left, _, right = line.partition(" - ")
+        kind, source = right.split()[:2]
+        yield _unescaped(left.split()[4]), kind, _unescaped(source)
 
 
 def _unescaped(text: str) -> str:

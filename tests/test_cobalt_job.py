@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 from dlio_hpc import site
 from tests.conftest import BIN, Run
 from tests.standins import batch, cobalt
-from tests.standins.login import Login, library, record, states, text, until, words, write
+from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
@@ -193,37 +192,11 @@ def test_the_queue_manager_cannot_be_reached(theta: Theta, small: Path) -> None:
     setup = json.dumps([f"until [ -e {go} ]; do sleep 0.05; done; exit 9"])
     directory = theta.taken(small, "-S", f"site.setup={setup}")
     assert "running" in theta("dlio-hpc", "status", directory).out
-    (theta.state / "down").touch()
-    blind = theta("dlio-hpc", "status", directory)
-    assert blind.code == 6
-    assert f"{directory.name}  running" in blind.out, "as it was last seen"
-    assert "Failed to connect to queue-manager" in blind.err
-    assert "states may be old" in blind.err
-    assert theta("dlio-hpc", "cancel", directory).code == 6
-    refused = theta.submit(small)
-    assert refused.code == 6
-    assert "Failed to connect" in refused.err
-    watcher = theta.watcher(directory)
-    assert watcher.stderr is not None
-    told = ""
-    while "asking again" not in told:
-        told = watcher.stderr.readline()
-    go.touch()
-    (theta.state / "down").unlink()
-    out, err = watcher.communicate(timeout=60)
-    assert watcher.returncode == 6, err
-    assert json.loads(out)["jobs"][0]["state"] == "failed"
-    (stray,) = (path.parent for path in directory.parent.glob("*/job.json") if path.parent != directory)
-    assert record(stray)["batch_id"] is None
-    assert "cancelled before it was submitted" in theta("dlio-hpc", "cancel", stray).out
+    outage(theta, directory, small, go, "Failed to connect to queue-manager")
 
 
 def test_a_slow_queue_manager_is_waited_for(theta: Theta, small: Path) -> None:
-    (theta.state / "slow").write_text("1")
-    directory = theta.held(small)
-    start = time.monotonic()
-    assert "queued" in theta("dlio-hpc", "status", directory).out
-    assert time.monotonic() - start > 1
+    slowness(theta, small)
 
 
 FORGOTTEN = [

@@ -4,7 +4,6 @@ import json
 import os
 import stat
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from dlio_hpc import shipped, site
 from tests.conftest import BIN, Run
 from tests.standins import batch, pbs
-from tests.standins.login import Login, library, record, states, text, until, words, write
+from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
@@ -211,37 +210,11 @@ def test_the_server_cannot_be_reached(on_pbs: Pbs, small: Path) -> None:
     go = on_pbs.folder / "go"
     directory = on_pbs.taken(small, *Pbs.setup(on_pbs.folder, f"until [ -e {go} ]; do sleep 0.05; done; exit 9"))
     until(lambda: "running" in on_pbs("dlio-hpc", "status", directory).out)
-    (on_pbs.state / "down").touch()
-    blind = on_pbs("dlio-hpc", "status", directory)
-    assert blind.code == 6
-    assert f"{directory.name}  running" in blind.out, "as it was last seen"
-    assert "cannot connect to server pbshost" in blind.err
-    assert "states may be old" in blind.err
-    assert on_pbs("dlio-hpc", "cancel", directory).code == 6
-    refused = on_pbs.submit(small)
-    assert refused.code == 6
-    assert "cannot connect to server" in refused.err
-    watcher = on_pbs.watcher(directory)
-    assert watcher.stderr is not None
-    told = ""
-    while "asking again" not in told:
-        told = watcher.stderr.readline()
-    go.touch()
-    (on_pbs.state / "down").unlink()
-    out, err = watcher.communicate(timeout=60)
-    assert watcher.returncode == 6, err
-    assert json.loads(out)["jobs"][0]["state"] == "failed"
-    (stray,) = (path.parent for path in directory.parent.glob("*/job.json") if path.parent != directory)
-    assert record(stray)["batch_id"] is None
-    assert "cancelled before it was submitted" in on_pbs("dlio-hpc", "cancel", stray).out
+    outage(on_pbs, directory, small, go, "cannot connect to server pbshost")
 
 
 def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
-    (on_pbs.state / "slow").write_text("1")
-    directory = on_pbs.held(small)
-    start = time.monotonic()
-    assert "queued" in on_pbs("dlio-hpc", "status", directory).out
-    assert time.monotonic() - start > 1
+    slowness(on_pbs, small)
 
 
 FORGOTTEN = [

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jinja2
 
-from dlio_hpc import __version__, command, shipped, units
+from dlio_hpc import __version__, command, filesystem, shipped, units
 from dlio_hpc.batch.schedulers.cobalt import queue_rows
 from dlio_hpc.batch.schedulers.pbs import section
 from dlio_hpc.command import Answer, Unanswered
@@ -220,12 +220,7 @@ def _srun(library: str) -> Launch:
 
 def places() -> list[str]:
     """Shared file systems that are mounted here."""
-    try:
-        lines = Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    rows = [line.split() for line in lines]
-    return [f"{row[1]}: {row[2]} from {row[0]}" for row in rows if len(row) > 2 and row[2] in _SHARED]
+    return [f"{mount}: {kind} from {source}" for mount, kind, source in filesystem.mounts() if kind in _SHARED]
 
 
 def darshan() -> str:

@@ -44,7 +44,7 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
 
 def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[state.Look], int]:
     """The jobs as of now, their batch systems asked once; a batch system that does not answer is said once."""
-    directories, code = console.each(_directories(jobs, runs), lambda directory: (job.load(directory), directory)[1])
+    directories, code = _sound(jobs, runs)
     looks = state.refresh_all(directories)
     faults = {str(look.fault): look.fault for look in looks if look.fault is not None}
     for words, fault in faults.items():
@@ -59,7 +59,7 @@ def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[state.Look], int
 @option("--quiet", is_flag=True, help="No progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     """Watch each JOB to its end, collect it and show what it measured."""
-    directories, code = console.each(_directories(jobs, runs), lambda directory: (job.load(directory), directory)[1])
+    directories, code = _sound(jobs, runs)
     watched, stray = console.wait(directories, quiet)
     return (finish(watched, as_json, quiet) if watched else 0) or code or stray
 
@@ -99,6 +99,11 @@ def _cancelled(record: job.Job) -> str:
     if not record.ended:
         return "cancelling"
     return "cancelled before it was submitted" if record.batch_id is None else f"had ended, {record.state}"
+
+
+def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
+    """The directories whose job can be read; the others are told, and the code of the first of them."""
+    return console.each(_directories(jobs, runs), lambda directory: (job.load(directory), directory)[1])
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:

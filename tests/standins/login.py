@@ -107,3 +107,39 @@ def library() -> str:
     name = find_library("m")
     (found, *_) = [path for folder in ("/lib", "/usr/lib") for path in Path(folder).glob(f"*-linux-gnu/{name}")]
     return str(found)
+
+
+def outage(login: Login, directory: Path, workload: Path, go: Path, words: str) -> None:
+    """The batch system is away while a job runs that ends badly once `go` is there: nothing is lost or guessed."""
+    (login.state / "down").touch()
+    blind = login("dlio-hpc", "status", directory)
+    assert blind.code == 6
+    assert f"{directory.name}  running" in blind.out, "as it was last seen"
+    assert words in blind.err
+    assert "states may be old" in blind.err
+    assert login("dlio-hpc", "cancel", directory).code == 6
+    refused = login.submit(workload)
+    assert refused.code == 6
+    assert words in refused.err
+    watcher = login.watcher(directory)
+    assert watcher.stderr is not None
+    told = ""
+    while "asking again" not in told:
+        told = watcher.stderr.readline()
+    go.touch()
+    (login.state / "down").unlink()
+    out, err = watcher.communicate(timeout=60)
+    assert watcher.returncode == 6, err
+    assert json.loads(out)["jobs"][0]["state"] == "failed"
+    (stray,) = (path.parent for path in directory.parent.glob("*/job.json") if path.parent != directory)
+    assert record(stray)["batch_id"] is None
+    assert "cancelled before it was submitted" in login("dlio-hpc", "cancel", stray).out
+
+
+def slowness(login: Login, workload: Path) -> None:
+    """The batch system takes a second for each answer."""
+    (login.state / "slow").write_text("1")
+    directory = login.held(workload)
+    start = time.monotonic()
+    assert "queued" in login("dlio-hpc", "status", directory).out
+    assert time.monotonic() - start > 1

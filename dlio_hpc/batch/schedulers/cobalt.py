@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dlio_hpc import rundir
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
-from dlio_hpc.batch.shell import Shell
 from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
@@ -46,26 +46,12 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
         yield f"--attrs {':'.join(attrs)}"
 
 
-def _directive(text: str) -> Shell:
-    return Shell(common.plain(text))
-
-
 def _words(after: Sequence[str]) -> list[str]:
     return ["qsub", *(["--dependencies", ":".join(after)] if after else []), rundir.SCRIPT]
 
 
-def _command(plan: Plan, after: Sequence[str]) -> str:
-    return common.typed(plan, _words(after))
-
-
-def _submit(plan: Plan, after: Sequence[str]) -> str:
-    """The last line that is a number: the site's filters say other things before it."""
-    words = _words(after)
-    answer = common.submit(plan, words)
-    numbers = [line.strip() for line in answer.lines if re.fullmatch("[0-9]+", line.strip())]
-    if not numbers:
-        raise common.unidentified(words, answer)
-    return numbers[-1]
+_command = partial(common.typed, _words)
+_submit = partial(common.submit, _words, re.compile("([0-9]+)"))
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
@@ -144,4 +130,4 @@ def _probe(plan: Plan, _script: Path) -> str:
     return f"queue {plan.queue or 'default'} is running; accounts are checked at submission only"
 
 
-COBALT = Scheduler("qsub", _directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)
+COBALT = Scheduler("qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)

@@ -2,9 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dlio_hpc import command
+from dlio_hpc.batch.shell import Shell
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
@@ -25,22 +26,31 @@ def ask(*words: str, cwd: str | None = None, patience_s: float | None = None) ->
     return answer
 
 
-def submit(plan: Plan, words: Sequence[str]) -> Answer:
-    """The answer of the command that takes the job in; ConfigError in the batch system's words when it is refused."""
-    answer = ask(*words, cwd=plan.directory, patience_s=_SUBMIT_S)
+Words = Callable[[Sequence[str]], list[str]]
+
+
+def submit(words: Words, batch_id: re.Pattern[str], plan: Plan, after: Sequence[str]) -> str:
+    """The id of the job that the command takes in: the first group of the last line that is `batch_id`, sites say other
+    things before it. ConfigError in the batch system's words when it is refused.
+    """
+    command_words = words(after)
+    answer = ask(*command_words, cwd=plan.directory, patience_s=_SUBMIT_S)
     if answer.code:
-        raise ConfigError(f"{words[0]} refuses the job: {answer.words}")
-    return answer
+        raise ConfigError(f"{command_words[0]} refuses the job: {answer.words}")
+    for line in reversed(answer.lines):
+        if match := batch_id.fullmatch(line.strip()):
+            return match[1]
+    raise Unanswered(f"{command_words[0]} took the job but gave no id that we know: {answer.out[:200]!r}")
 
 
-def typed(plan: Plan, words: Sequence[str]) -> str:
+def typed(words: Words, plan: Plan, after: Sequence[str]) -> str:
     """A submission as a person would type it."""
-    return f"cd {shlex.quote(plan.directory)} && {shlex.join(words)}"
+    return f"cd {shlex.quote(plan.directory)} && {shlex.join(words(after))}"
 
 
-def unidentified(words: Sequence[str], answer: Answer) -> Unanswered:
-    """No batch id in the answer of a submission that went well."""
-    return Unanswered(f"{words[0]} took the job but gave no id that we know: {answer.out[:200]!r}")
+def directive(text: str) -> Shell:
+    """A word on a line of options that knows no quotes."""
+    return Shell(plain(text))
 
 
 def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:

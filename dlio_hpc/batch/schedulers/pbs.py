@@ -3,13 +3,13 @@
 import json
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from dlio_hpc import rundir, units
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
-from dlio_hpc.batch.shell import Shell
 from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
@@ -44,26 +44,13 @@ def _select(plan: Plan) -> str:
     return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in (plan.site.chunk | chunk).items())])
 
 
-def _directive(text: str) -> Shell:
-    return Shell(common.plain(text))
-
-
 def _words(after: Sequence[str]) -> list[str]:
     depends = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
     return ["qsub", *depends, rundir.SCRIPT]
 
 
-def _command(plan: Plan, after: Sequence[str]) -> str:
-    return common.typed(plan, _words(after))
-
-
-def _submit(plan: Plan, after: Sequence[str]) -> str:
-    words = _words(after)
-    answer = common.submit(plan, words)
-    for line in reversed(answer.lines):
-        if re.fullmatch(r"\d+\.[\w.-]+", line.strip()):
-            return line.strip()
-    raise common.unidentified(words, answer)
+_command = partial(common.typed, _words)
+_submit = partial(common.submit, _words, re.compile(r"([0-9]+\.[\w.-]+)"))
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
@@ -174,4 +161,4 @@ def _probe(plan: Plan, _script: Path) -> str:
     return f"queue {plan.queue} is enabled and started; accounts are checked at submission only"
 
 
-PBS = Scheduler("qsub", _directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)
+PBS = Scheduler("qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,17 +45,8 @@ def _words(after: Sequence[str]) -> list[str]:
     return ["sbatch", "--parsable", *depends, rundir.SCRIPT]
 
 
-def _command(plan: Plan, after: Sequence[str]) -> str:
-    return common.typed(plan, _words(after))
-
-
-def _submit(plan: Plan, after: Sequence[str]) -> str:
-    words = _words(after)
-    answer = common.submit(plan, words)
-    for line in reversed(answer.lines):
-        if match := re.fullmatch(r"(\d+)(;.*)?", line.strip()):
-            return match[1]
-    raise common.unidentified(words, answer)
+_command = partial(common.typed, _words)
+_submit = partial(common.submit, _words, re.compile(r"([0-9]+)(?:;.*)?"))
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
