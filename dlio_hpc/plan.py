@@ -26,7 +26,9 @@ _MOST_STEPS = 2**26
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
-    """One execution of the core. The planned counts are of all epochs and ranks together."""
+    """One execution of the core. The planned counts are of all epochs and ranks together. `darshan`: the ranks run with
+    the site's libdarshan.
+    """
 
     number: int
     name: str
@@ -38,6 +40,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     steps_per_epoch: int
     samples: int
     bytes: int
+    darshan: bool = False
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,6 +90,7 @@ class Request(Struct, frozen=True):
     warmup: int = 0
     dataset_size: int | None = None
     generate: Generate = "auto"
+    darshan: bool | None = None
 
 
 def study(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
@@ -123,7 +127,8 @@ def _make(workload: Workload, site: Site, request: Request, study: str | None = 
     walltime = request.walltime or site.walltime
     account, queue = request.account or site.account, request.queue or site.queue
     _check_options(request.job_options)
-    notes = _notes(workload, request, ranks)
+    watched, why_not = _watched(workload, site, request)
+    notes = [*_notes(workload, request, ranks), *why_not]
     if request.dataset_size is not None:
         workload = shrunk(workload, request.dataset_size, ranks)
     data = _data_directory(site, request.data)
@@ -145,7 +150,10 @@ def _make(workload: Workload, site: Site, request: Request, study: str | None = 
         queue=queue,
         job_options=request.job_options,
         notes=tuple(notes),
-        runs=_runs(resolved(workload), site.layout, ranks, data, job, request),
+        runs=tuple(
+            structs.replace(run, darshan=watched)
+            for run in _runs(resolved(workload), site.layout, ranks, data, job, request)
+        ),
     )
     try:
         document.encode(made)
@@ -263,6 +271,25 @@ def _notes(workload: Workload, request: Request, ranks: int) -> list[str]:
     if reader.shift and request.nodes == 1:
         notes.append("reader.shift: on one node there is nothing that another one wrote")
     return notes
+
+
+def _watched(workload: Workload, site: Site, request: Request) -> tuple[bool, list[str]]:
+    """Do runs of it go under Darshan, and what is to be said if not, though there is one."""
+    if request.darshan and site.darshan is None:
+        raise ConfigError(
+            f"--darshan: site {site.name} names no libdarshan.so; name the one that was built for the ranks' MPI: "
+            "-S site.darshan=/PATH/lib/libdarshan.so"
+        )
+    if request.darshan is False or site.darshan is None:
+        return False, []
+    reader = workload.reader
+    if reader.loader == "pytorch" and reader.batches_ahead:
+        why = "worker processes read, which Darshan does not see under MPI (fork() even spoils its counters)"
+        if request.darshan:
+            raise ConfigError(f"--darshan: {why}; set reader.prefetch: 0, or leave Darshan out with --no-darshan")
+        return False, [f"Darshan is left out: {why}"]
+    has_files = workload.dataset.is_stored or workload.checkpoint is not None or workload.dataset.side_files
+    return bool(has_files), []
 
 
 def _data_directory(site: Site, asked: Path | None) -> str:

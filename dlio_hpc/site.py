@@ -75,6 +75,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """One machine. `cpus`: hardware threads of a node that ranks may use, `hyperthreads` of them a core.
     `depth`: hardware threads a rank; null: its share of the cpus. `notice`: how long before its time limit a job is
     told to end. `environment` is the script's, `rank_environment` and the `preload` libraries the ranks' alone.
+    `darshan`: libdarshan.so, built for the ranks' MPI; null: there is none.
     `job_options`: verbatim to the batch system. `chunk`: more of PBS's select. `data`: where datasets go without
     --data. `python` null: the interpreter that submits. `layout` null: left alone.
     """
@@ -103,6 +104,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     rank_environment: dict[str, str] = {}
     preload: tuple[str, ...] = ()
+    darshan: Annotated[str, Meta(min_length=1)] | None = None
     layout: Layout | None = None
 
     def __post_init__(self) -> None:
@@ -111,8 +113,12 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"environment: {variable!r} is no name of an environment variable")
         if "LD_PRELOAD" in self.environment or "LD_PRELOAD" in self.rank_environment:
             raise ValueError("LD_PRELOAD is what preload is for: it reaches the ranks alone")
-        if any(re.search(r"[\s:,]", library) for library in self.preload):
-            raise ValueError("preload: a path of a library holds no blank, colon or comma")
+        if any(re.search(r"[\s:,]", library) for library in (*self.preload, self.darshan or "")):
+            raise ValueError("preload, darshan: a path of a library holds no blank, colon or comma")
+        if any("libdarshan" in library for library in self.preload):
+            raise ValueError("preload: libdarshan.so goes into darshan, so that its logs are set up, judged and read")
+        if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
+            raise ValueError("DARSHAN_ENABLE_NONMPI makes a log a process and none of the run; leave it out")
         if self.chunk and self.scheduler != "pbs":
             raise ValueError(f"chunk is for PBS's select; scheduler {self.scheduler} has none")
         check_options("job_options", self.job_options)

@@ -93,12 +93,16 @@ def utc_now(fraction: bool = False) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + thousandths + "Z"
 
 
-def seconds_between(earlier: str, later: str) -> float:
-    """From one utc_now() to another."""
+def timestamp(text: str) -> float:
+    """Seconds since 1970 of what utc_now() wrote."""
     from datetime import datetime
 
-    begin, end = (datetime.fromisoformat(text.replace("Z", "+00:00")) for text in (earlier, later))
-    return (end - begin).total_seconds()
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def seconds_between(earlier: str, later: str) -> float:
+    """From one utc_now() to another."""
+    return timestamp(later) - timestamp(earlier)
 
 
 def format_walltime(total: int) -> str:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from dlio_hpc import plan, units
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InvalidRun
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
 
 

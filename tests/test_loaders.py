@@ -16,9 +16,9 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.places import Places
 from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.order import Order
 from dlio_hpc.units import Seconds, Size
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.core.order import Order, mix, permute
+from dlio_hpc.order import Order, mix, permute
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
 
 
@@ -80,7 +80,7 @@ def test_places_are_uniform_and_neighbours_unrelated(count: int) -> None:
 def test_a_billion_samples_take_no_memory_and_no_time_of_set_up() -> None:
     program = """
 import resource, time
-from dlio_hpc.core.order import Order
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
 keys = Reader(shuffle=Shuffle(True, True, 1))
 Order(Dataset("npz", 1, 1000, Sample(shape=(1,))), keys, 0).samples(0, 64)

@@ -146,7 +146,7 @@ from dlio_hpc import plan, site, workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.order import Order
+from dlio_hpc.order import Order
 from dlio_hpc.core.places import Places
 
 def begin(files):

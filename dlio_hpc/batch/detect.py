@@ -223,12 +223,12 @@ def places() -> list[str]:
     return [f"{mount}: {kind} from {source}" for mount, kind, source in filesystem.mounts() if kind in _SHARED]
 
 
-def darshan() -> str:
-    """Where libdarshan.so is, by the variables of its modules and its own tool."""
+def darshan() -> str | None:
+    """libdarshan.so, by the variables of its modules and its own tool."""
     folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
     if tool := shutil.which("darshan-config"):
         folders.append(Path(tool).resolve().parents[1])
     for folder in folders:
         if (library := folder / "lib" / "libdarshan.so").is_file():
-            return f"Darshan is here: [{library}]"
-    return "no libdarshan.so was found: name yours"
+            return str(library)
+    return None

@@ -16,11 +16,14 @@ from dlio_hpc.site import depth
 
 
 class Step(NamedTuple):
-    """One line of the script: a command that signals may interrupt, and what follows when it fails."""
+    """One line of the script: a command that signals may interrupt, and what follows when it fails. darshan: the folder
+    of its log, where it runs under Darshan.
+    """
 
     name: str
     command: Shell
     otherwise: Shell
+    darshan: Shell | None = None
 
 
 def render(plan: Plan) -> str:
@@ -41,27 +44,61 @@ def render(plan: Plan) -> str:
         steps=_steps(plan),
         depth=depth(plan.site, plan.ranks_per_node),
         python_path=_python_path(),
+        darshan=_darshan(plan),
         **scheduler.request(plan),
     )
 
 
 def _steps(plan: Plan) -> list[Step]:
     """Layout, dataset, layout read back, then the runs that measure."""
-    launch = launchers.command(plan)
-    runs = [_run(plan, run, launch) for run in plan.runs]
-    if not plan.runs[0].workload.dataset.is_stored:
-        return runs
     first = 1 if plan.runs[0].kind == "generate" else 0
-    return [_layout(plan, "before"), *runs[:first], _layout(plan, "after"), *runs[first:]]
-
-
-def _run(plan: Plan, run: Run, launch: list[str]) -> Step:
-    generates = run.kind == "generate"
-    return Step(
-        rundir.run_name(run.number, run.name),
-        join([*launch, *core_command(plan, run.number)]),
-        Shell("exit $?   # no data, no measurement" if generates else "status=$?"),
+    generate, measure = (
+        [step for run in runs for step in _run(plan, run)] for runs in (plan.runs[:first], plan.runs[first:])
     )
+    if not plan.runs[0].workload.dataset.is_stored:
+        return [*generate, *measure]
+    return [_layout(plan, "before"), *generate, _layout(plan, "after"), *measure]
+
+
+def _run(plan: Plan, run: Run) -> list[Step]:
+    """The run, and what its Darshan log says of it."""
+    name = rundir.run_name(run.number, run.name)
+    launch = launchers.command(plan, run.darshan)
+    step = Step(
+        name,
+        join([*launch, *core_command(plan, run.number)]),
+        Shell("exit $?   # no data, no measurement" if run.kind == "generate" else "status=$?"),
+    )
+    if not run.darshan:
+        return [step]
+    folder = quote(f"{rundir.RUNS}/{name}/{rundir.DARSHAN}")
+    judged = [*_darshan_command(plan), "judge", rundir.PLAN, "--run", str(run.number)]
+    return [step._replace(darshan=folder), Step(f"darshan {name}", join(judged), Shell("status=$?"))]
+
+
+class Darshan(NamedTuple):
+    """How the script sets Darshan up: words of the ranks while it watches and while it does not, and the command that
+    tries it with two ranks in the folder named.
+    """
+
+    on: Shell
+    off: Shell
+    folder: Shell
+    probe: Shell
+
+
+def _darshan(plan: Plan) -> Darshan | None:
+    if not any(run.darshan for run in plan.runs):
+        return None
+    on, off = (join(words) for words in launchers.darshan_words(plan))
+    ranks = [str(plan.site.python), "-m", "mpi4py", "-c", "from mpi4py import MPI"]
+    probe = [*_darshan_command(plan), "probe", rundir.PLAN, Shell('"$log"'), "--"]
+    launch = launchers.command(plan, darshan=True, few=True)
+    return Darshan(on, off, Shell(rundir.DARSHAN), join([*probe, *launch, *ranks]))
+
+
+def _darshan_command(plan: Plan) -> list[str]:
+    return [str(plan.site.python), "-m", "dlio_hpc.darshan"]
 
 
 def _layout(plan: Plan, when: str) -> Step:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dlio_hpc.batch.shell import Shell, quote
+from dlio_hpc.darshan import preload
 from dlio_hpc.plan import Plan
 from dlio_hpc.site import Launcher, depth
 
@@ -14,7 +15,9 @@ Variables = dict[str, Shell]
 
 
 class Spec(NamedTuple):
-    """What every launcher is told. variables: of the ranks alone, as shell words."""
+    """What every launcher is told. variables: of the ranks alone, as shell words. darshan: more of them come from the
+    script's array of that name.
+    """
 
     nodes: int
     ranks_per_node: int
@@ -23,6 +26,7 @@ class Spec(NamedTuple):
     launcher: Launcher
     scheduler: str
     variables: Variables
+    darshan: bool = False
 
     @property
     def ranks(self) -> int:
@@ -36,7 +40,7 @@ class Spec(NamedTuple):
 
 def mpiexec(spec: Spec) -> list[str]:
     """What MPICH, Intel MPI and Open MPI have in common, on one node or where the batch system tells them the nodes."""
-    return ["-n", str(spec.ranks), *spec.launcher.options, *_env(spec.variables)]
+    return ["-n", str(spec.ranks), *spec.launcher.options, *_env(spec)]
 
 
 def hydra(spec: Spec) -> list[str]:
@@ -47,14 +51,14 @@ def hydra(spec: Spec) -> list[str]:
     each = {"core": spec.cores, "hwthread": spec.depth}.get(spec.launcher.bind or "")
     bind = ["-bind-to", f"{spec.launcher.bind}:{each}" if each else spec.launcher.bind] if spec.launcher.bind else []
     return [*nodes, "-n", str(spec.ranks), "-ppn", str(spec.ranks_per_node), *bind, *spec.launcher.options,
-            *_env(spec.variables)]  # fmt: skip
+            *_env(spec)]  # fmt: skip
 
 
 def openmpi(spec: Spec) -> list[str]:
     """Open MPI's mpiexec(1): so many ranks a node, each with so many processing elements, which are cores."""
     each = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.cores}" if spec.cores else "")
     bind = ["--bind-to", spec.launcher.bind] if spec.launcher.bind else []
-    return ["-n", str(spec.ranks), "--map-by", each, *bind, *spec.launcher.options, *_env(spec.variables)]
+    return ["-n", str(spec.ranks), "--map-by", each, *bind, *spec.launcher.options, *_env(spec)]
 
 
 def srun(spec: Spec) -> list[str]:
@@ -66,7 +70,7 @@ def srun(spec: Spec) -> list[str]:
     words += [f"--threads-per-core={spec.hyperthreads}"] if spec.hyperthreads else []
     words += [f"--cpu-bind={spec.launcher.bind}"] if spec.launcher.bind else []
     words += [f"--mpi={spec.launcher.mpi}"] if spec.launcher.mpi else []
-    return [*words, "--kill-on-bad-exit=1", *spec.launcher.options, *_env(spec.variables)]
+    return [*words, "--kill-on-bad-exit=1", *spec.launcher.options, *_env(spec)]
 
 
 def pals(spec: Spec) -> list[str]:
@@ -75,7 +79,7 @@ def pals(spec: Spec) -> list[str]:
     listed = (spec.launcher.bind or "").startswith("list:")  # each rank's hardware threads, one by one
     words += ["--depth", str(spec.depth)] if spec.depth and not listed else []
     words += ["--cpu-bind", spec.launcher.bind] if spec.launcher.bind else []
-    return [*words, *spec.launcher.options, *_each("--env", spec.variables)]
+    return [*words, *spec.launcher.options, *_each("--env", spec)]
 
 
 def aprun(spec: Spec) -> list[str]:
@@ -86,7 +90,7 @@ def aprun(spec: Spec) -> list[str]:
     words += ["-d", str(spec.depth)] if spec.depth else []
     words += ["-j", str(spec.hyperthreads)] if spec.hyperthreads else []
     words += ["-cc", spec.launcher.bind] if spec.launcher.bind else []
-    return [*words, *spec.launcher.options, *_each("-e", spec.variables)]
+    return [*words, *spec.launcher.options, *_each("-e", spec)]
 
 
 LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
@@ -94,19 +98,39 @@ LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
 }  # fmt: skip
 
 
-def command(plan: Plan) -> list[str]:
-    """The launcher with its options, ready for the program that the ranks run."""
+def command(plan: Plan, darshan: bool = False, few: bool = False) -> list[str]:
+    """The launcher with its options, ready for the program that the ranks run. `few`: of two ranks, or as many as there
+    are, on one node where that has two.
+    """
     site = plan.site
+    nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
+    if few:
+        nodes, ranks_per_node = (1, 2) if ranks_per_node > 1 else (min(nodes, 2), 1)
     spec = Spec(
-        plan.nodes,
-        plan.ranks_per_node,
+        nodes,
+        ranks_per_node,
         depth(site, plan.ranks_per_node),
         site.hyperthreads,
         site.launcher,
         site.scheduler,
-        variables(site.rank_environment, site.preload),
+        variables(site.rank_environment, () if darshan else site.preload),
+        darshan,
     )
     return [site.launcher.command, *LAUNCHERS[site.launcher.kind](spec)]
+
+
+def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell]]:
+    """What the script's array holds while Darshan watches, and while it does not. libdarshan comes before the libraries
+    whose functions it wraps.
+    """
+    site = plan.site
+    option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])
+    settings = {name: Shell(f'"{value}"') for name, value in preload.variables().items()}
+    watching = variables({}, (*filter(None, [site.darshan]), *site.preload)) | settings
+    return tuple(  # type: ignore[return-value]
+        [Shell(word) for assignment in _assignments(words) for word in (*option, assignment)]
+        for words in (watching, variables({}, site.preload))
+    )
 
 
 def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variables:
@@ -117,13 +141,19 @@ def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variable
     return words
 
 
-def _env(variables: Variables) -> list[str]:
+def _env(spec: Spec) -> list[str]:
     """Through env(1), which every launcher starts alike."""
-    return ["env", *_assignments(variables)] if variables else []
+    words = [*_assignments(spec.variables), *_array(spec)]
+    return ["env", *words] if words else []
 
 
-def _each(option: str, variables: Variables) -> list[str]:
-    return [word for assignment in _assignments(variables) for word in (option, assignment)]
+def _each(option: str, spec: Spec) -> list[str]:
+    named = [word for assignment in _assignments(spec.variables) for word in (option, assignment)]
+    return [*named, *_array(spec)]
+
+
+def _array(spec: Spec) -> list[Shell]:
+    return [Shell('"${darshan[@]}"')] if spec.darshan else []
 
 
 def _assignments(variables: Variables) -> list[Shell]:

@@ -17,6 +17,7 @@ from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, Scheduler
 from dlio_hpc.batch.state import refresh
 from dlio_hpc.command import Unanswered
+from dlio_hpc.darshan import preload
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError
 from dlio_hpc.plan import Plan
 
@@ -100,7 +101,8 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _notes(plan: Plan, scheduler: Scheduler) -> list[str]:
-    return [*limits.notes(plan), *_without_effect(plan, scheduler)]
+    cut = [words for run in plan.runs if run.darshan and (words := preload.note(plan, run))]
+    return [*limits.notes(plan), *_without_effect(plan, scheduler), *cut]
 
 
 def _without_effect(plan: Plan, scheduler: Scheduler) -> list[str]:
@@ -122,11 +124,24 @@ def _write(directory: Path, plan: Plan, record: job.Job) -> None:
         rundir.write(directory / rundir.PLAN, document.encode(plan))
         rundir.write(directory / rundir.SCRIPT, script)
         (directory / rundir.SCRIPT).chmod(0o755)
+        _write_darshan(directory, plan)
         job.save(directory, record)
     except OSError as fault:
         raise InfrastructureError(
             f"cannot write the job's directory {directory}: {fault.strerror}; choose another --runs"
         ) from fault
+
+
+def _write_darshan(directory: Path, plan: Plan) -> None:
+    """Darshan's configuration of each run, and of the probe."""
+    watched = [run for run in plan.runs if run.darshan]
+    for run in watched:
+        folder = rundir.run_directory(directory, run.number, run.name) / rundir.DARSHAN
+        folder.mkdir(parents=True)
+        rundir.write(folder / preload.CONFIG, preload.config(plan, run).encode())
+    if watched:
+        (directory / rundir.DARSHAN).mkdir()
+        rundir.write(directory / rundir.DARSHAN / preload.CONFIG, preload.config(plan, watched[0]).encode())
 
 
 def _check_launch(plan: Plan) -> None:

@@ -86,6 +86,11 @@ _REQUEST = (
         help="auto: make the dataset if it is not there; first: likewise, in a job of its own; only: likewise, and "
         "stop; never: it has to be there.",
     ),
+    option(
+        "--darshan/--no-darshan",
+        default=None,
+        help="Runs under Darshan. Default: where the site names a libdarshan.",
+    ),
 )
 
 

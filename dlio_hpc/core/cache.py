@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlio_hpc.core.loaders.loader import STRETCH
-from dlio_hpc.core.order import Order
+from dlio_hpc.order import Order
 from dlio_hpc.plan import share
 from dlio_hpc.workload import Workload
 

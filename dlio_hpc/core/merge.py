@@ -9,6 +9,7 @@ from dlio_hpc import rundir
 from dlio_hpc.core import clock, measures
 from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.train import Recording
+from dlio_hpc.darshan import clocks
 from dlio_hpc.plan import Run
 from dlio_hpc.results import CheckpointSummary, Epoch, SideFilesSummary, SlowestRank, Summary
 from dlio_hpc.workload import Workload
@@ -27,7 +28,7 @@ class Host(NamedTuple):
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, steps of all epochs, columns) in rank 0's clock. histogram: (ranks, bins).
     totals: (ranks, 9), columns below. storage_bytes: (ranks, epochs). checkpoints: (ranks, n, 7), columns below.
-    side_files: (ranks, 6), the fields of sidefiles.Counts.
+    side_files: (ranks, 6), the fields of sidefiles.Counts. marks: (ranks, n, 2), in rank 0's clock.
     """
 
     hosts: list[Host]
@@ -38,6 +39,7 @@ class Merged(NamedTuple):
     storage_bytes: Floats
     checkpoints: Floats
     side_files: Floats
+    marks: Floats
 
 
 # Columns of Merged.totals.
@@ -46,8 +48,8 @@ _OPENS, _OVERHEAD, _REQUESTS, _PREPROCESS_S, _TIMED, _IO_S, _HIDDEN_S, _READ_S, 
 _EPOCH, _STEPS, _PAUSE_S, _WRITE_S, _FSYNC_S, _BACK_S, _SIZE = range(7)
 
 
-def gather(comm: "Intracomm", hosts: list[Host], recording: Recording) -> Merged | None:
-    """Everything on rank 0, None elsewhere."""
+def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
+    """Everything on rank 0, None elsewhere. marks: (n, 2) instants of this rank."""
     offset = clock.offset_to_root(comm, [other.boot for other in hosts])
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
@@ -64,6 +66,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording) -> Merged
         recording.storage_bytes,
         recording.checkpoints,
         np.array(recording.side_files, float),
+        marks + offset,
     )
     gathered = [_gather(comm, part) for part in parts]
     return Merged(hosts, *gathered) if comm.rank == 0 else None
@@ -196,8 +199,8 @@ def _slowest(hosts: list[Host], busy: Floats) -> SlowestRank:
     return SlowestRank(rank, hosts[rank].name, float(busy[rank]), float(busy[rank]) / median if median else 1.0)
 
 
-def write_timeline(directory: Path, merged: Merged, run: Run) -> None:
-    """timeline.h5: every step of every rank, and each rank's histogram of read latencies."""
+def write_timeline(directory: Path, merged: Merged, run: Run, marker: str) -> None:
+    """timeline.h5: every step of every rank, and each rank's histogram of read latencies. marker: path of Darshan's."""
     import h5py
 
     table = _table(merged.steps, run.steps_per_epoch)
@@ -223,10 +226,17 @@ def write_timeline(directory: Path, merged: Merged, run: Run) -> None:
         ranks["clock_offset"] = merged.offsets[:, 0]
         ranks["opens"] = merged.totals[:, _OPENS].astype(np.uint64)
         ranks["io_time"] = merged.totals[:, _IO_S]
+        ranks["bytes_read"] = merged.steps[..., BYTES].sum(axis=1).astype(np.uint64)
+        ranks["overhead_bytes"] = merged.totals[:, _OVERHEAD].astype(np.uint64)
         latency = file.create_group("read_latency")
         latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
         latency["edges"] = measures.bin_edges()
         latency.create_dataset("counts", data=merged.histogram, compression="gzip", compression_opts=1)
+        if merged.marks.size:
+            marks = file.create_group(clocks.GROUP)
+            marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
+            marks.attrs["path"] = marker
+            marks["instants"] = merged.marks - merged.steps[..., STARTED].min()
 
 
 def _table(steps: Floats, per_epoch: int) -> Floats:

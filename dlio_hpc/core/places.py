@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core.order import mix, mix_all
+from dlio_hpc.order import mix, mix_all
 from dlio_hpc.workload import Dataset
 
 Samples = npt.NDArray[np.uint64]

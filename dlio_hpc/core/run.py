@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlio_hpc import dataset, document, rundir, units
-from dlio_hpc.core import environment, merge
+from dlio_hpc.core import clock, environment, merge
 from dlio_hpc.core.generate import generate
+from dlio_hpc.core.marks import Marks
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.root import on_root
 from dlio_hpc.core.stop import Stop
@@ -59,9 +60,14 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         generated = generate(comm, run, progress, stop)
     else:
         on_root(comm, lambda: dataset.require(run))
+        marks = Marks(comm, run)
+        marks.take()
         recording = train(comm, run, plan.ranks_per_node, progress, stop)
+        marks.take()
+        clock.barrier(comm)
+        marks.close()
         hints = recording.counts.hints
-        merged = merge.gather(comm, hosts, recording)
+        merged = merge.gather(comm, hosts, recording, marks.taken)
     if comm.rank:
         return
     epochs: list[Epoch] = []
@@ -70,7 +76,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if merged is not None:
         epochs, summary = merge.epochs(merged, run), merge.summary(merged, run)
         faults = _faults(run, summary) + _placement_faults(plan, names)
-        merge.write_timeline(folder, merged, run)
+        merge.write_timeline(folder, merged, run, marks.path)
     result = Result(
         run=name,
         kind=run.kind,

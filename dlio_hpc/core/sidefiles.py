@@ -8,9 +8,9 @@ from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import File, open_file, write_all
 from dlio_hpc.core.kernel import Apart
-from dlio_hpc.core.order import mix
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.order import mix
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import SideFile
 

@@ -14,11 +14,11 @@ from dlio_hpc.core.kernel import IO, Apart, process_io
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.measures import ASKED, BYTES, COLUMNS, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, ReadLog
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.sidefiles import Counts, SideFiles
 from dlio_hpc.core.stop import Stop
 from dlio_hpc.core.tally import Tally
+from dlio_hpc.order import Order
 from dlio_hpc.plan import Run, positions
 from dlio_hpc.workload import Workload
 

@@ -13,7 +13,7 @@ from dlio_hpc.core import content
 from dlio_hpc.core.formats import FORMATS, npz, tfrecord
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.order import Order
+from dlio_hpc.order import Order
 from dlio_hpc.units import Size
 from dlio_hpc.workload import Dataset, Reader, Sample, Workload
 from tests.bench.table import compare

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.order import Order
+from dlio_hpc.order import Order
 from dlio_hpc.units import Size
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
 from tests.bench.table import ROUNDS, row, seconds
@@ -47,7 +47,7 @@ def _set_up() -> None:
 def _first_samples(files: int) -> tuple[float, float]:
     program = f"""
 import statistics, time
-from dlio_hpc.core.order import Order
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
 took = []
 for _ in range(50):

@@ -99,7 +99,7 @@ class Floor(FlatReader):
     """Lines at their offsets."""
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
-        super().__init__(workload, paths, comm, lambda number: 0)
+        super().__init__(workload, paths, comm, lambda *_: 0)
         self._line = workload.dataset.sample_bytes
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:

@@ -30,7 +30,12 @@ class FlatReader:
     """
 
     def __init__(
-        self, workload: Workload, paths: Paths, comm: "Intracomm | None", start: Callable[[int], int], gap: int = 0
+        self,
+        workload: Workload,
+        paths: Paths,
+        comm: "Intracomm | None",
+        start: Callable[[int, Tally], int],
+        gap: int = 0,
     ) -> None:
         self._dataset = workload.dataset
         self._places = Places(workload.dataset)
@@ -52,16 +57,16 @@ class FlatReader:
         memory, width = rows.reshape(-1).data, rows.shape[1]
         self.bring(
             [
-                Request(place.file, self.begin(place), [memory[number * width : number * width + place.size]])
+                Request(place.file, self.begin(place, tally), [memory[number * width : number * width + place.size]])
                 for number, place in enumerate(places)
             ],
             tally,
         )
 
-    def begin(self, place: Place) -> int:
+    def begin(self, place: Place, tally: Tally) -> int:
         """The sample's first byte in its file."""
         if self._start is None:
-            self._start = self._start_of(place.file)
+            self._start = self._start_of(place.file, tally)
         return self._start + place.within * self._gap + place.offset
 
     def bring(self, requests: list[Request], tally: Tally) -> None:

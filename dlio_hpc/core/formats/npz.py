@@ -61,7 +61,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
         return WholeFileReader(workload, paths, _load)
     if workload.dataset.compression == "gzip":
         return WholeFileReader(workload, paths, _Inflate(workload))
-    return FlatReader(workload, paths, comm, lambda number: DATA_OFFSET)
+    return FlatReader(workload, paths, comm, lambda *_: DATA_OFFSET)
 
 
 def _load(path: str, tally: Tally) -> Array:

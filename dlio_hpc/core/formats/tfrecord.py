@@ -71,7 +71,7 @@ class Floor(FlatReader):
     """Payloads alone where one request is one sample; whole records where checksums or neighbours are wanted."""
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
-        super().__init__(workload, paths, comm, lambda number: HEAD, FRAME)
+        super().__init__(workload, paths, comm, lambda *_: HEAD, FRAME)
         self._verifies = workload.reader.verifies
 
     def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
@@ -82,12 +82,12 @@ class Floor(FlatReader):
         requests = []
         for place, row, frame in zip(places, rows, frames, strict=False):
             views = [frame[:HEAD].data, row[: place.size].data, frame[HEAD:].data]
-            requests.append(Request(place.file, self.begin(place) - HEAD, views))
+            requests.append(Request(place.file, self.begin(place, tally) - HEAD, views))
         self.bring(requests, tally)
         tally.beside(frames.size)
         if self._verifies:
             for place, row, frame in zip(places, rows, frames, strict=False):
-                verify(self._paths(place.file), place, self.begin(place), row[: place.size], frame)
+                verify(self._paths(place.file), place, self.begin(place, tally), row[: place.size], frame)
 
 
 class Stream:

@@ -8,9 +8,9 @@ import numpy as np
 from dlio_hpc import units
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.loaders.loader import Batch, Loader
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Workload
 
 

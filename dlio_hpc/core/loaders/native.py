@@ -13,10 +13,10 @@ from dlio_hpc.core.compute import emulate
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Reader
 from dlio_hpc.core.loaders.loader import Batch, in_steps
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Workload
 
 

@@ -10,9 +10,9 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths, Reader
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Workload
 
 

@@ -17,9 +17,10 @@ from dlio_hpc.core import content
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
-from dlio_hpc.core.formats.hdf5.file import NAME, File, chunk_of, reason
+from dlio_hpc.core.formats.hdf5.file import NAME, File, chunk_of, looking_up, reason
 from dlio_hpc.core.formats.hdf5.library import Library
 from dlio_hpc.core.places import Places
+from dlio_hpc.core.tally import Tally
 from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset, Workload
 
 if TYPE_CHECKING:
@@ -59,15 +60,19 @@ def write(path: str, dataset: Dataset, number: int) -> None:
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+    import h5py  # noqa: F401 - here, not by the thread whose reads are counted
+
     if workload.reader.mode == "framework":
         return Library(workload, paths, comm if workload.reader.access == "collective" else None)
     if workload.dataset.is_chunked:
         return Chunked(workload, paths)
-    return FlatReader(workload, paths, comm, lambda number: _contiguous_at(paths(number), workload.dataset, number))
+    return FlatReader(
+        workload, paths, comm, lambda number, tally: _contiguous_at(paths(number), workload.dataset, number, tally)
+    )
 
 
-def _contiguous_at(path: str, dataset: Dataset, number: int) -> int:
-    with contextlib.closing(File(path, dataset, number)) as file:
+def _contiguous_at(path: str, dataset: Dataset, number: int, tally: Tally) -> int:
+    with looking_up(tally), contextlib.closing(File(path, dataset, number)) as file:
         offset: int | None = file.dataset.id.get_offset()
     if offset is None:
         raise damaged(path, "its dataset has no place in the file")

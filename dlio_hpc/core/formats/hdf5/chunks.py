@@ -10,12 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core import kernel
-from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import File as RawFile
 from dlio_hpc.core.formats.format import Paths, check, damaged
-from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, reason
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, looking_up, reason
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
@@ -50,16 +48,9 @@ class Chunked:
         self._is_plain = workload.dataset.compression == "none" and _is_run(workload.dataset)
 
     def _opened(self, number: int, tally: Tally) -> _Chunks:
-        """One pass over the file's index of chunks, counted by the kernel; InvalidRun when some were never written."""
-        before, started = kernel.thread_io(), now()
-        chunks = self._indexed(number)
-        after = kernel.thread_io()
-        tally.timed(started)
-        if before is not None and after is not None:
-            came = after.since(before)
-            tally.overhead_bytes += came.requested
-            tally.requests += came.calls
-        return chunks
+        """One pass over the file's index of chunks; InvalidRun when some were never written."""
+        with looking_up(tally):
+            return self._indexed(number)
 
     def _indexed(self, number: int) -> _Chunks:
         path = self._paths(number)

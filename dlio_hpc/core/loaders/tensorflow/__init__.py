@@ -15,10 +15,10 @@ from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.tensorflow.batches import Batches
 from dlio_hpc.core.loaders.tensorflow.records import Records
 from dlio_hpc.core.loaders.tensorflow.source import Source, Span
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.places import Places, Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Workload
 
 

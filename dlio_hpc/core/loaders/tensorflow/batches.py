@@ -10,10 +10,10 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError, InvalidRun
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Workload
 
 

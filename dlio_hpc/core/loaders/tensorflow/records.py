@@ -12,9 +12,9 @@ from dlio_hpc.core import kernel
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError, InvalidRun
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Workload
 
 Withins = npt.NDArray[np.int64]

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple, Protocol
 
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.loaders.native import preprocess
-from dlio_hpc.core.order import Order
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError
+from dlio_hpc.order import Order
 from dlio_hpc.workload import Reader, Workload
 
 

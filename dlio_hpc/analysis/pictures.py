@@ -1,0 +1,161 @@
+"""From a trace, or from what the core recorded, to what pictures are drawn from."""
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc import intervals
+from dlio_hpc.analysis import recorded as records
+from dlio_hpc.analysis.recorded import Recorded
+from dlio_hpc.analysis.requests import Requests
+from dlio_hpc.analysis.summary import Analysis
+from dlio_hpc.analysis.view import Histogram, Lane, Ranks, Series, View
+
+Floats = npt.NDArray[np.float64]
+
+_BINS, _LANES, _FINEST = 500, 8, 1500
+# Sizes: four bins an octave, to 1 TiB. Durations: eight, from 100 ns to half an hour.
+_SIZE_EDGES = 2.0 ** (np.arange(4 * 40 + 1) / 4)
+_LATENCY_EDGES = 1e-7 * 2.0 ** (np.arange(8 * 34 + 1) / 8)
+
+
+def of_trace(
+    title: str, source: str, notes: list[str], analysis: Analysis, requests: Requests, recorded: Recorded | None
+) -> View:
+    """A run of ours with its steps, or anybody's log without. Both are on the clock of `requests`."""
+    end = max(float(requests.end.max(initial=0.0)), records.ends(recorded) if recorded else analysis.job_s)
+    empty = int((requests.length == 0).sum())
+    if empty:
+        notes = [*notes, f"{empty} requests brought nothing (end of file); they are not among the sizes drawn"]
+    return View(
+        title,
+        source,
+        end,
+        notes,
+        _series(requests, end),
+        _histogram(requests.length, requests.write, _SIZE_EDGES),
+        _histogram(requests.end - requests.start, requests.write, _LATENCY_EDGES, clipped=True),
+        _ranks(analysis, recorded),
+        _lanes(analysis, requests, recorded, end),
+        records.steps(recorded) if recorded else None,
+    )
+
+
+def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
+    """A run without a trace."""
+    ranks, series = records.ranks(recorded), records.series(recorded)
+    hosts = recorded.hosts
+    lanes = [
+        Lane(
+            _label(rank, hosts[rank]), _shares(records.computing(recorded, rank), series), records.busy(recorded, rank)
+        )
+        for rank in _chosen(ranks.io_s)
+    ]
+    if not recorded.is_timed:
+        notes = [
+            *notes,
+            "TensorFlow reads by itself: single reads were not timed, bytes are shown where steps got them",
+        ]
+    return View(
+        title,
+        "the core's own record",
+        float(max(series.edges[-1], records.ends(recorded))),
+        notes,
+        series,
+        records.sizes(recorded),
+        records.latency(recorded),
+        ranks,
+        lanes,
+        records.steps(recorded),
+    )
+
+
+def of_counters(title: str, notes: list[str], analysis: Analysis, ends: Floats) -> View:
+    """A log that has no trace: sizes by Darshan's bins, and what each rank did; nothing is known over time.
+
+    ends: (bins + 1) sizes that bound the bins of its histogram.
+    """
+    nothing = np.zeros(1)
+    from dlio_hpc.analysis.summary import SIZE_BINS
+
+    counts = [
+        np.array([kind.histogram.get(name, 0) if kind else 0 for name in SIZE_BINS], np.int64)
+        for kind in (analysis.read, analysis.write)
+    ]
+    return View(
+        title,
+        "Darshan's counters (no trace)",
+        analysis.job_s,
+        notes,
+        Series(np.array([0.0, max(analysis.job_s, 1e-9)]), nothing, nothing, nothing, nothing),
+        Histogram(ends, *counts),
+        None,
+        _ranks(analysis, None),
+        [],
+        None,
+    )
+
+
+def _series(requests: Requests, end: float) -> Series:
+    begin = min(0.0, float(requests.start.min(initial=0.0)))
+    edges = np.linspace(begin, max(end, begin + 1e-9), _BINS + 1)
+    columns = []
+    for writes in (False, True):
+        chosen = requests.write == writes
+        begins, ends = requests.start[chosen], requests.end[chosen]
+        columns += [
+            intervals.binned(begins, ends, requests.length[chosen], edges),
+            intervals.binned(begins, begins, 1, edges),
+        ]
+    bytes_read, reads, bytes_written, writes_ = columns
+    return Series(edges, bytes_read, bytes_written, reads, writes_)
+
+
+def _histogram(
+    values: npt.NDArray[np.generic], write: npt.NDArray[np.bool_], edges: Floats, clipped: bool = False
+) -> Histogram:
+    if clipped:
+        values = np.clip(values, edges[0], edges[-1])  # type: ignore[type-var]
+    counts = [np.histogram(values[chosen], edges)[0].astype(np.int64) for chosen in (~write, write)]
+    return Histogram(edges, *counts)
+
+
+def _ranks(analysis: Analysis, recorded: Recorded | None) -> Ranks:
+    rows = analysis.by_rank
+    columns = [
+        np.array([getattr(row, name) for row in rows], np.int64)
+        for name in ("bytes_read", "bytes_written", "reads", "writes")
+    ]
+    hosts = recorded.hosts if recorded else [row.host for row in rows]
+    wait, compute, sync = records.phases(recorded) if recorded else (None, None, None)
+    return Ranks(hosts, *columns, np.array([row.io_s for row in rows]), wait, compute, sync)
+
+
+def _lanes(analysis: Analysis, requests: Requests, recorded: Recorded | None, end: float) -> list[Lane]:
+    lanes = []
+    for rank in _chosen(np.array([row.io_s for row in analysis.by_rank])):
+        part = requests.of_rank(rank)
+        busy = intervals.union(requests.start[part], requests.end[part])
+        compute = np.empty((0, 3))
+        if recorded:
+            knots = records.computing(recorded, rank)
+            compute = intervals.joined(knots[:, 0], knots[:, 1], end / _FINEST)
+        host = recorded.hosts[rank] if recorded else analysis.by_rank[rank].host
+        lanes.append(Lane(_label(rank, host), compute, intervals.joined(*busy, end / _FINEST)))
+    return lanes
+
+
+def _shares(knots: Floats, series: Series) -> Floats:
+    return intervals.joined(knots[:, 0], knots[:, 1], float(series.edges[-1] - series.edges[0]) / _FINEST)
+
+
+def _chosen(io_s: Floats) -> list[int]:
+    """All ranks where they are few; else the three slowest, the three fastest and two in the middle."""
+    if len(io_s) <= _LANES:
+        return list(range(len(io_s)))
+    order = np.argsort(io_s, kind="stable")
+    middle = len(order) // 2
+    return sorted({*order[:3].tolist(), *order[middle - 1 : middle + 1].tolist(), *order[-3:].tolist()})
+
+
+def _label(rank: int, host: str) -> str:
+    return f"rank {rank}" + (f" on {host}" if host else "")

@@ -1,0 +1,92 @@
+"""All requests of a log as columns, with the files and ranks they belong to."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.darshan.log import Log, Records, Trace
+
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+class Requests(NamedTuple):
+    """One entry a request, ordered by rank. file: index of `paths`. thread: 0 where Darshan does not tell. hosts: of
+    each rank, "" where nothing was traced.
+    """
+
+    rank: Integers
+    file: Integers
+    write: npt.NDArray[np.bool_]
+    length: Integers
+    start: Floats
+    end: Floats
+    thread: Integers
+    paths: list[str]
+    hosts: list[str]
+
+    def of_rank(self, rank: int) -> slice:
+        first, last = np.searchsorted(self.rank, [rank, rank + 1])
+        return slice(int(first), int(last))
+
+
+def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Floats | None) -> Requests:
+    """The trace of `module`, files with `wanted` paths alone. offset_s: of each rank, added to Darshan's times."""
+    trace = log.traced[module]
+    paths = sorted({log.names.get(int(number), str(number)) for number in trace.files["id"]})
+    index = {path: number for number, path in enumerate(paths) if wanted(path)}
+    chosen = np.array([log.names.get(number, str(number)) in index for number in trace.files["id"].tolist()], bool)
+    order = np.argsort(trace.files["rank"], kind="stable")
+    order = order[chosen[order]]
+    files, counts, first = trace.files[order], trace.counts[order], trace.first[order]
+    segments = _rows(trace, first, counts)
+    rank = np.repeat(files["rank"], counts)
+    start, end = segments["start"].astype(np.float64), segments["end"].astype(np.float64)
+    if offset_s is not None:
+        start, end = start + offset_s[rank], end + offset_s[rank]
+    number = [index[log.names.get(record, str(record))] for record in files["id"].tolist()]
+    return Requests(
+        rank,
+        np.repeat(np.array(number, np.int64), counts),
+        _is_write(files, counts),
+        np.maximum(segments["length"], 0),
+        start,
+        end,
+        segments["thread"].astype(np.int64)
+        if "thread" in (segments.dtype.names or ())
+        else np.zeros(len(rank), np.int64),
+        paths,
+        _hosts(log, trace),
+    )
+
+
+def _rows(trace: Trace, first: Integers, counts: Integers) -> Records:
+    """The segments of files in another order; as they are where that is the order they have."""
+    if len(first) == len(trace.files) and (np.diff(first) >= 0).all():
+        return trace.segments
+    total = int(counts.sum())
+    rows = np.repeat(first - np.concatenate(([0], np.cumsum(counts)[:-1])), counts) + np.arange(total)
+    picked: Records = trace.segments[rows]
+    return picked
+
+
+def _threads(segments: Records) -> Integers:
+    if "thread" not in (segments.dtype.names or ()):
+        return np.zeros(len(segments), np.int64)
+    return segments["thread"].astype(np.int64)
+
+
+def _is_write(files: Records, counts: Integers) -> npt.NDArray[np.bool_]:
+    """Writes come before reads in each file."""
+    flags = np.repeat([True, False] * len(files), np.stack([files["writes"], files["reads"]], axis=1).reshape(-1))
+    assert len(flags) == counts.sum()
+    return flags
+
+
+def _hosts(log: Log, trace: Trace) -> list[str]:
+    hosts = [""] * max(log.job.ranks, int(trace.files["rank"].max(initial=-1)) + 1)
+    for rank, host in zip(trace.files["rank"].tolist(), trace.files["host"].tolist(), strict=True):
+        hosts[rank] = host.split(b"\0", 1)[0].decode("ascii", "replace")
+    return hosts

@@ -1,0 +1,69 @@
+"""Markers for Darshan's clock: reads of a small file that both the core and Darshan see (see darshan/clocks.py)."""
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlio_hpc.core import clock
+from dlio_hpc.core.measures import Floats
+from dlio_hpc.core.root import on_root
+from dlio_hpc.darshan import clocks
+from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.plan import Run
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+# Each time; the narrowest counts.
+_READS = 5
+
+
+class Marks:
+    """`taken`: (markers, 2), this rank's instants before and after each read. Without libdarshan nothing is done."""
+
+    def __init__(self, comm: "Intracomm", run: Run) -> None:
+        self.path = clocks.marker_path(run)
+        self.taken: Floats = np.empty((0, 2))
+        self._root = comm.rank == 0
+        self._watched = is_watched()
+        if self._watched:
+            on_root(comm, self._write)
+
+    def _write(self) -> None:
+        try:
+            with open(self.path, "wb") as file:
+                file.write(bytes(clocks.BYTES))
+        except OSError as fault:
+            raise InfrastructureError(f"cannot write {self.path}: {fault.strerror}") from fault
+
+    def take(self) -> None:
+        """Read the markers."""
+        if not self._watched:
+            return
+        rows = []
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for _ in range(_READS):
+                before = clock.now()
+                os.pread(descriptor, clocks.BYTES, 0)
+                rows.append((before, clock.now()))
+        finally:
+            os.close(descriptor)
+        self.taken = np.concatenate((self.taken, np.array(rows)))
+
+    def close(self) -> None:
+        """After all ranks have taken the last."""
+        if self._watched and self._root:
+            with suppress(OSError):
+                os.unlink(self.path)
+
+
+def is_watched() -> bool:
+    """Is libdarshan in this process? LD_PRELOAD alone does not say: what cannot be loaded is passed over."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+            return any("libdarshan" in line for line in maps)
+    except OSError:
+        return False

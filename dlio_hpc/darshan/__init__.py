@@ -1,0 +1,1 @@
+"""Darshan: how it is set up for a run, its logs read, and whether to believe them."""

@@ -1,0 +1,65 @@
+"""What job.sh runs around the ranks: python -m dlio_hpc.darshan probe PLAN.json LOG -- COMMAND, or judge PLAN.json."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from dlio_hpc import document, rundir
+from dlio_hpc.darshan import preload
+from dlio_hpc.darshan.judge import judge
+from dlio_hpc.darshan.probe import probe
+from dlio_hpc.errors import DlioError, InvalidRun
+from dlio_hpc.plan import Plan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m dlio_hpc.darshan", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    probing = verbs.add_parser("probe", help="start two ranks under libdarshan; exit code 1 when they leave no log")
+    probing.add_argument("plan", type=Path, metavar="PLAN.json")
+    probing.add_argument("log", metavar="LOG", help="its name in the job's Darshan folder")
+    probing.add_argument("command", nargs="+", metavar="COMMAND")
+    judging = verbs.add_parser("judge", help="compare the log of a run with what the core and the plan say")
+    judging.add_argument("plan", type=Path, metavar="PLAN.json")
+    judging.add_argument("--run", type=int, required=True, metavar="N")
+    options = parser.parse_args()
+    try:
+        plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan))
+        directory = options.plan.resolve().parent
+        if options.verb == "probe":
+            sys.exit(_probe(directory, plan, options.log, options.command))
+        _judge(directory, plan, options.run)
+    except OSError as fault:
+        print(f"dlio-hpc: {fault}", file=sys.stderr)
+        sys.exit(DlioError.exit_code)
+    except DlioError as fault:
+        print(f"dlio-hpc: {fault}", file=sys.stderr)
+        sys.exit(fault.exit_code)
+
+
+def _probe(directory: Path, plan: Plan, log: str, command: list[str]) -> int:
+    folder = directory / rundir.DARSHAN
+    found = probe(str(plan.site.darshan), folder / log, command, min(2, plan.ranks))
+    rundir.write(folder / preload.PROBE, document.encode(found))
+    if found.why_not is None:
+        print(f"Darshan {found.version} watches the ranks ({found.library})")
+        return 0
+    print(f"Darshan is not used: {found.why_not}")
+    return 1
+
+
+def _judge(directory: Path, plan: Plan, number: int) -> None:
+    run = plan.runs[number]
+    found = judge(directory, plan, run)
+    folder = rundir.run_directory(directory, run.number, run.name) / rundir.DARSHAN
+    rundir.write(folder / preload.VERDICT, document.encode(found))
+    for fault in found.faults:
+        print(f"Darshan's log of {rundir.run_name(run.number, run.name)}: {fault.name}: {fault.text}")
+    if found.why_not is not None:
+        print(f"no Darshan log: {found.why_not}")
+    if found.differences:
+        raise InvalidRun("; ".join(found.differences))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Logs of other versions and byte orders, read by pydarshan, in a process of its own: its C library ends the process
+that gives it a damaged log, and tells of records that it could not read on stderr alone.
+"""
+
+import importlib.util
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dlio_hpc.darshan import counters
+from dlio_hpc.darshan.log import COUNTING, TRACING, Fault, Job, Log, Module, Records, Trace
+from dlio_hpc.errors import ConfigError, InvalidRun
+
+# What libdarshan-util turns all older records into, which is what pydarshan hands out.
+_TODAY = {"POSIX": 4, "MPI-IO": 3, "STDIO": 2}
+_PATIENCE_S = 600
+
+
+def load(path: Path) -> Log:
+    """As log.load; ConfigError where there is no pydarshan, InvalidRun where that cannot read it either."""
+    if importlib.util.find_spec("darshan") is None:
+        raise ConfigError(
+            f"{path} is of a log version that only pydarshan reads, which is not installed: "
+            "pip install 'dlio-hpc[darshan]'"
+        )
+    reading = [sys.executable, "-m", __name__, str(path)]
+    try:
+        done = subprocess.run(reading, capture_output=True, check=False, timeout=_PATIENCE_S)
+    except subprocess.TimeoutExpired as fault:
+        raise InvalidRun(f"{path}: pydarshan did not read it within {_PATIENCE_S} s") from fault
+    said = done.stderr.decode(errors="replace").strip().splitlines()
+    if done.returncode:
+        raise InvalidRun(f"{path}: pydarshan cannot read it ({said[-1] if said else f'exit code {done.returncode}'})")
+    log: Log = pickle.loads(done.stdout)
+    errors = [line for line in said if line.startswith("Error")]
+    return log._replace(faults=[*log.faults, *(Fault("garbled", line) for line in errors[:1])])
+
+
+def main() -> None:
+    """The other process: the log's path in, the log out."""
+    import darshan
+
+    path = Path(sys.argv[1])
+    with darshan.DarshanReport(str(path), read_all=False) as report:
+        sys.stdout.buffer.write(pickle.dumps(_log(path, report)))
+
+
+def _log(path: Path, report: Any) -> Log:
+    modules = {
+        name: Module(int(found["ver"]), 0, int(found["len"]), bool(found["partial_flag"]))
+        for name, found in report.modules.items()
+    }
+    log = Log(path, _version(report), _job(report), modules, dict(report.name_records), {}, {}, [])
+    if not log.job.ended:
+        log.faults.append(Fault("no end", "the job never ended for Darshan"))
+    for name, module in modules.items():
+        if module.partial:
+            log.faults.append(Fault("partial", f"{name} ran out of memory and dropped records"))
+        if name in COUNTING:
+            log.counted[name] = _counted(report, name)
+        elif name in TRACING:
+            log.traced[name] = _traced(report, name)
+    return log
+
+
+def _version(report: Any) -> str:
+    return str(report.metadata["job"].get("log_ver", "unknown"))
+
+
+def _job(report: Any) -> Job:
+    job, mounts = report.metadata["job"], report.mounts
+    started = job["start_time_sec"] + job["start_time_nsec"] / 1e9
+    ended = job["end_time_sec"] + job["end_time_nsec"] / 1e9
+    metadata = {str(key): str(value) for key, value in job.get("metadata", {}).items()}
+    return Job(
+        int(job["uid"]),
+        int(job["jobid"]),
+        int(job["nprocs"]),
+        float(started),
+        float(ended if job["end_time_sec"] > 0 else 0),
+        str(report.metadata["exe"]).strip(),
+        metadata.get("lib_ver", ""),
+        metadata,
+        dict(mounts),
+    )
+
+
+def _counted(report: Any, name: str) -> Records:
+    """Columns that this version does not have are -1."""
+    kind = counters.record_type(name, _TODAY[name])
+    assert kind is not None
+    report.mod_read_all_records(name, dtype="numpy")
+    found = list(report.records[name])
+    names = report.counters[name]
+    prefix = f"{name.replace('-', '')}_"
+    records = np.full(len(found), -1, kind)
+    for row, record in zip(records, found, strict=True):
+        row["id"], row["rank"] = record["id"], record["rank"]
+        for part in ("counters", "fcounters"):
+            for column, value in zip(names[part], record[part], strict=False):
+                field = column.removeprefix(prefix)
+                if field in (kind.names or ()):
+                    row[field] = value
+    return records
+
+
+def _traced(report: Any, name: str) -> Trace:
+    kind = counters.segment_type(name, 1 if name == "DXT_POSIX" else 2)
+    assert kind is not None
+    report.mod_read_all_dxt_records(name, dtype="dict")
+    files, segments = [], []
+    for record in report.records[name]:
+        writes, reads = record["write_segments"], record["read_segments"]
+        host = str(record["hostname"]).encode()
+        files.append((record["id"], record["rank"], 0, host, len(writes), len(reads)))
+        segments += [
+            (segment["offset"], segment["length"], segment["start_time"], segment["end_time"])
+            for segment in (*writes, *reads)
+        ]
+    return Trace(np.array(files, counters.TRACED), np.array(segments, kind))
+
+
+if __name__ == "__main__":
+    main()

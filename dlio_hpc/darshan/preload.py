@@ -1,0 +1,175 @@
+"""How libdarshan is set up for a run: its configuration file, the ranks' variables, memory for what the plan will do.
+
+What Darshan does with its settings (darshan-runtime's documentation and source, 3.4 to 3.5) is said where it matters.
+"""
+
+import math
+import os
+import re
+from typing import NamedTuple
+
+from dlio_hpc import rundir
+from dlio_hpc.darshan import clocks
+from dlio_hpc.plan import Plan, Run, share, steps_per_epoch
+from dlio_hpc.workload import ITEM_BYTES, Dataset
+
+CONFIG, LIVE, PROBE, VERDICT = "darshan.conf", "live", "probe.json", "verdict.json"
+# Which modules are filtered by name; HEATMAP has names of its own.
+_MODULES = "POSIX,STDIO,MPI-IO,DXT_POSIX,DXT_MPIIO"
+# Bytes of a segment (of the longer version), of what stands before a file's segments, of a record that counts.
+_SEGMENT, _HEAD, _RECORD = 40, 104, 704
+_LEAST_SEGMENTS = 64
+# Requests beside those for samples at every opening of a file: headers, ends, what libraries look up.
+_PER_OPENING = 24
+# Libraries that choose their requests themselves ask for no less at once, on the whole.
+_LIBRARYS_REQUEST = 1 << 17
+# Each rank sets aside and clears its trace's whole limit when it ends, however little there is to write.
+MOST_TRACE_MIB = 256
+_SPARE_FILES = 64
+
+
+class Memory(NamedTuple):
+    """What a rank's Darshan may use. trace_kib: of DXT; wanted_kib: what the plan needs, more where that is too much.
+    records: files a rank can have. pool_mib: for all modules but DXT, and for compressing; names_mib: for paths.
+    """
+
+    records: int
+    trace_kib: int
+    wanted_kib: int
+    pool_mib: int
+    names_mib: int
+
+
+def memory(plan: Plan, run: Run) -> Memory:
+    """Enough for the run, as far as its requests are known before."""
+    files, requests = _load(plan, run)
+    each = max(_LEAST_SEGMENTS, 1 << math.ceil(math.log2(max(2 * requests / max(files, 1), 1))))  # it doubles
+    wanted = math.ceil(files * (_HEAD + _SEGMENT * each) * 1.1 / 1024) + 1024
+    trace = min(wanted, MOST_TRACE_MIB << 10)
+    records = files + _SPARE_FILES
+    path_bytes = len(os.fsencode(run.dataset)) + len(os.fsencode(run.outputs)) + 64
+    pool = max(4, math.ceil(2 * _RECORD * records / 2**20), math.ceil(trace / 1024)) + 1
+    return Memory(records, trace, wanted, pool, math.ceil(records * path_bytes / 2**20) + 1)
+
+
+def note(plan: Plan, run: Run) -> str | None:
+    """Said at submission where the trace will be cut; the counters are whole all the same."""
+    need = memory(plan, run)
+    if need.wanted_kib <= need.trace_kib:
+        return None
+    return (
+        f"Darshan's trace of {rundir.run_name(run.number, run.name)} would need {need.wanted_kib >> 10} MiB a rank and "
+        f"gets {MOST_TRACE_MIB}: it will be cut, its counters stay whole"
+    )
+
+
+def config(plan: Plan, run: Run) -> str:
+    """darshan.conf: one setting a line, the modules last; what is not the run's own data leaves no record.
+
+    MODMEM must hold each module compressed: less than the trace has, and the whole log may be lost. NAME_INCLUDE is
+    stronger than NAME_EXCLUDE.
+    """
+    need = memory(plan, run)
+    wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [
+        f"{expression(clocks.marker_path(run))}$"
+    ]
+    included = [f"NAME_INCLUDE ^{path} {_MODULES}" for path in wanted]
+    lines = [
+        "MOD_ENABLE DXT_POSIX,DXT_MPIIO",
+        f"MAX_RECORDS {need.records} POSIX,MPI-IO,STDIO",
+        f"MAX_RECORDS {need.trace_kib} DXT_POSIX,DXT_MPIIO  # KiB of trace",
+        f"MODMEM {need.pool_mib}",
+        f"NAMEMEM {need.names_mib}",
+        f"NAME_EXCLUDE . {_MODULES}",
+        *included,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def variables() -> dict[str, str]:
+    """Of the ranks, as double-quoted words of the job script's function that knows $1, the run's Darshan folder, and
+    $2, its log. A log that is there already is not replaced, so its name is new at every attempt.
+
+    DXT_ENABLE_IO_TRACE is how libraries before 3.4 are asked for traces, which read no configuration file.
+    """
+    return {
+        "DARSHAN_LOGFILE": "$1/$2",
+        "DARSHAN_CONFIG_PATH": f"$1/{CONFIG}",
+        "DARSHAN_MMAP_LOGPATH": f"$1/{LIVE}",
+        "DARSHAN_DISABLE_SHARED_REDUCTION": "1",
+        "DXT_ENABLE_IO_TRACE": "1",
+    }
+
+
+def expression(path: str) -> str:
+    """A POSIX extended regular expression for `path`, as Darshan's configuration file takes it: no blank ends the word,
+    no comma the expression, and backslash means something else before letters.
+    """
+    return "".join(map(_letter, path))
+
+
+def _letter(letter: str) -> str:
+    if re.fullmatch(r"[A-Za-z0-9_/-]", letter) or ord(letter) > 127:
+        return letter
+    if letter in "\\^":
+        return "\\" + letter
+    return "." if letter.isspace() or letter == "," else f"[{letter}]"
+
+
+def _load(plan: Plan, run: Run) -> tuple[int, int]:
+    """Files that a rank touches, and its requests to them, at most; of all kinds together."""
+    workload = run.workload
+    extra_files, extra_requests = _beside(run)
+    if run.kind == "generate":
+        files = share(workload.dataset.files, plan.ranks, plan.ranks - 1)
+        count = files[1] - files[0]
+        each = workload.dataset.samples_per_file * _per_sample(workload.dataset, 1 << 20) + _PER_OPENING
+        return count + extra_files, count * each + extra_requests
+    files_read, openings = _files_read(plan, run)
+    samples = min(
+        steps_per_epoch(workload, plan.ranks) * workload.reader.batch_size * workload.train.epochs,
+        workload.dataset.samples * workload.train.epochs,
+    )
+    if workload.reader.load == "memory":
+        samples = -(-workload.dataset.samples // (plan.ranks if workload.reader.shard else 1))
+    requests = samples * _per_sample(workload.dataset, workload.request_size or _LIBRARYS_REQUEST)
+    return files_read + extra_files, requests + openings * _PER_OPENING + extra_requests
+
+
+def _per_sample(dataset: Dataset, request: int) -> int:
+    """Requests for one sample; a chunk each where it lies in chunks."""
+    if dataset.is_chunked:
+        chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
+        request = min(request, chunk)
+    return -(-dataset.largest // max(request, 1)) + 1
+
+
+def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
+    """By a rank: files in all epochs, and how often one is opened."""
+    workload = run.workload
+    dataset, reader, epochs = workload.dataset, workload.reader, workload.train.epochs
+    per_rank = -(-dataset.samples // (plan.ranks if reader.shard else 1))
+    if reader.shuffle.files and reader.shuffle.samples:
+        an_epoch = min(dataset.files, per_rank)
+    else:
+        an_epoch = min(dataset.files, -(-per_rank // dataset.samples_per_file) + reader.interleave)
+    epochs = 1 if reader.load == "memory" else epochs
+    changing = reader.shuffle.files and reader.shuffle.reseed
+    opened = per_rank if reader.shuffle.files and reader.shuffle.samples else an_epoch
+    return min(dataset.files, an_epoch * (epochs if changing else 1)), opened * epochs
+
+
+def _beside(run: Run) -> tuple[int, int]:
+    """Files and requests of checkpoints and side files."""
+    workload = run.workload
+    steps = run.steps_per_epoch * workload.train.epochs
+    files = requests = 0
+    if (saved := workload.checkpoint) is not None:
+        files += len(saved.sizes)
+        often = steps // saved.every_steps if saved.every_steps else workload.train.epochs
+        requests += often * sum(-(-size // _LIBRARYS_REQUEST) + 2 for size in saved.sizes)
+    times = {"start": 1, "end": 1, "epoch": workload.train.epochs, "step": max(steps, 1)}
+    for side in workload.dataset.side_files:
+        files += 1
+        requests += times[side.when] * (side.count + 2)
+    return files, requests

@@ -1,0 +1,150 @@
+"""Is a log to be believed? Each reason against it has a name; what is not named here nobody should have to look for."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.darshan.log import COUNTING, Fault, Log, Records, Trace
+
+# Counting module -> the tracing one, and the counters that hold its requests, reads and writes.
+_PAIRS = {
+    "POSIX": ("DXT_POSIX", ("READS",), ("WRITES",)),
+    "MPI-IO": (
+        "DXT_MPIIO",
+        ("INDEP_READS", "COLL_READS", "SPLIT_READS", "NB_READS"),
+        ("INDEP_WRITES", "COLL_WRITES", "SPLIT_WRITES", "NB_WRITES"),
+    ),
+}
+# A log's clock counts whole seconds where the file system's does not.
+_SLACK_S = 2.0
+_NAMED = 3
+
+# Columns of what is compared: requests and bytes of one file and rank.
+_READS, _BYTES_READ, _WRITES, _BYTES_WRITTEN = range(4)
+_NONE = np.zeros(4, np.int64)
+Table = dict[tuple[int, int], npt.NDArray[np.int64]]
+
+
+class Expected(NamedTuple):
+    """What is known of the run: how many ranks, and when (seconds since 1970); None: nobody knows."""
+
+    ranks: int | None = None
+    started: float | None = None
+    ended: float | None = None
+
+
+def judge(log: Log, expected: Expected | None = None) -> list[Fault]:
+    """Everything against the log: what was found while it was read, and what its parts say of each other.
+
+    No fault: its counters are whole, and so is its trace.
+    """
+    faults = list(log.faults)
+    if log.path.name.endswith("_partial"):
+        faults.append(Fault("no end", "Darshan died while it wrote the log (.darshan_partial)"))
+    if expected is not None:
+        faults += _against_run(log, expected)
+    for module, pair in _PAIRS.items():
+        if module in log.counted:
+            faults += _trace_faults(log, module, *pair)
+    return faults
+
+
+def has_whole_counters(faults: list[Fault]) -> bool:
+    """Do the counters hold, whatever is wrong with the trace?"""
+    about_trace = ("DXT missing", "DXT cut")
+    return all(fault.name in about_trace or fault.text.startswith("DXT_") for fault in faults)
+
+
+def _against_run(log: Log, expected: Expected) -> Iterator[Fault]:
+    job = log.job
+    if expected.ranks is not None and job.ranks != expected.ranks:
+        yield Fault(
+            "rank count",
+            f"of {job.ranks} process(es), the run had {expected.ranks} ranks: Darshan's library and the ranks' MPI do "
+            "not belong together, or DARSHAN_ENABLE_NONMPI is set",
+        )
+    if expected.started is not None and job.ended and job.ended < expected.started - _SLACK_S:
+        yield Fault("stale", f"it ended {expected.started - job.ended:.0f} s before the run began")
+    if expected.ended is not None and job.started > expected.ended + _SLACK_S:
+        yield Fault("stale", f"it began {job.started - expected.ended:.0f} s after the run ended")
+
+
+def _trace_faults(log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]) -> list[Fault]:
+    """The trace against the counters of the same files."""
+    counted = _counted(log.counted[module], reads, writes)
+    requests = int(sum(row[_READS] + row[_WRITES] for row in counted.values()))
+    unread = any(fault.text.startswith(f"{tracer} has records of version") for fault in log.faults)
+    if unread or not requests:
+        return []
+    if tracer not in log.modules or not (trace := log.traced.get(tracer)):
+        return [Fault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
+    if not len(trace.segments):
+        return [Fault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
+    traced = _traced(trace, {number for number, rank in counted if rank < 0})
+    differing = {key: (row, traced.get(key, _NONE)) for key, row in counted.items()}
+    differing = {key: (row, seen) for key, (row, seen) in differing.items() if (row != seen).any()}
+    partial = log.modules[tracer].partial or any(fault.text.startswith(tracer) for fault in log.faults)
+    short = {key: both for key, both in differing.items() if partial and (both[1] <= both[0]).all()}
+    odd = {key: both for key, both in differing.items() if key not in short}
+    faults = []
+    if short:
+        lost = sum(int((row - seen)[[_READS, _WRITES]].sum()) for row, seen in short.values())
+        faults.append(Fault("DXT cut", f"{tracer} lacks {lost} of {requests} requests: {_where(log, list(short))}"))
+    if odd:
+        row, seen = next(iter(odd.values()))
+        faults.append(
+            Fault(
+                "counters disagree",
+                f"{module} has {_words(row)} where {tracer} has {_words(seen)}: {_where(log, list(odd))}; was there a "
+                "fork() under MPI?",
+            )
+        )
+    return faults
+
+
+def _words(row: npt.NDArray[np.int64]) -> str:
+    reads, bytes_read, writes, bytes_written = row.tolist()
+    parts = [f"{reads} reads of {bytes_read} bytes"] if reads or not writes else []
+    return " and ".join([*parts, *([f"{writes} writes of {bytes_written} bytes"] if writes else [])])
+
+
+def _where(log: Log, keys: list[tuple[int, int]]) -> str:
+    places = [f"{log.names.get(number, number)} on {_rank(rank)}" for number, rank in keys[:_NAMED]]
+    return ", ".join(places) + (f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else "")
+
+
+def _rank(rank: int) -> str:
+    return f"rank {rank}" if rank >= 0 else "all ranks"
+
+
+def _counted(records: Records, reads: tuple[str, ...], writes: tuple[str, ...]) -> Table:
+    """Records that make no requests (opened only) count as well."""
+    columns = (
+        sum(records[name] for name in reads), records["BYTES_READ"],
+        sum(records[name] for name in writes), records["BYTES_WRITTEN"],
+    )  # fmt: skip
+    rows = np.stack([np.maximum(column, 0) for column in columns], axis=1).astype(np.int64)
+    return dict(zip(zip(records["id"].tolist(), records["rank"].tolist(), strict=True), rows, strict=True))
+
+
+def _traced(trace: Trace, reduced: set[int]) -> Table:
+    """Sums over each file's segments; of all ranks together where the counters were reduced so."""
+    lengths = np.maximum(trace.segments["length"], 0)
+    sums = np.concatenate(([0], np.cumsum(lengths)))
+    first, files = trace.first, trace.files
+    middle, last = first + files["writes"], first + trace.counts
+    rows = np.stack(
+        [files["reads"], sums[last] - sums[middle], files["writes"], sums[middle] - sums[first]], axis=1
+    ).astype(np.int64)
+    table: Table = {}
+    for number, rank, row in zip(files["id"].tolist(), files["rank"].tolist(), rows, strict=True):
+        key = (number, -1 if number in reduced else rank)
+        table[key] = table[key] + row if key in table else row
+    return table
+
+
+def unused(log: Log) -> list[str]:
+    """Modules with records that are not read here, for completeness' sake."""
+    return [name for name in log.modules if name not in (*COUNTING, "DXT_POSIX", "DXT_MPIIO", "HEATMAP")]
