@@ -7,7 +7,7 @@ from dlio_hpc import intervals
 from dlio_hpc.analysis import recorded as records
 from dlio_hpc.analysis.recorded import Recorded
 from dlio_hpc.analysis.requests import Requests
-from dlio_hpc.analysis.summary import Analysis
+from dlio_hpc.analysis.summary import LAST_SIZES, SIZE_BINS, Analysis
 from dlio_hpc.analysis.view import Histogram, Lane, Ranks, Series, View
 
 Floats = npt.NDArray[np.float64]
@@ -43,10 +43,10 @@ def of_trace(
 def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
     """A run without a trace."""
     ranks, series = records.ranks(recorded), records.series(recorded)
-    hosts = recorded.hosts
+    hosts, end = recorded.hosts, max(float(series.edges[-1]), records.ends(recorded))
     lanes = [
         Lane(
-            _label(rank, hosts[rank]), _shares(records.computing(recorded, rank), series), records.busy(recorded, rank)
+            _label(rank, hosts[rank]), _shares(records.computing(recorded, rank), end), records.busy(recorded, rank)
         )
         for rank in _chosen(ranks.io_s)
     ]
@@ -58,7 +58,7 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
     return View(
         title,
         "the core's own record",
-        float(max(series.edges[-1], records.ends(recorded))),
+        end,
         notes,
         series,
         records.sizes(recorded),
@@ -69,25 +69,20 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
     )
 
 
-def of_counters(title: str, notes: list[str], analysis: Analysis, ends: Floats) -> View:
-    """A log that has no trace: sizes by Darshan's bins, and what each rank did; nothing is known over time.
-
-    ends: (bins + 1) sizes that bound the bins of its histogram.
-    """
+def of_counters(title: str, notes: list[str], analysis: Analysis) -> View:
+    """A log that has no trace: sizes by Darshan's bins, and what each rank did; nothing is known over time."""
     nothing = np.zeros(1)
-    from dlio_hpc.analysis.summary import SIZE_BINS
-
-    counts = [
+    reads, writes = (
         np.array([kind.histogram.get(name, 0) if kind else 0 for name in SIZE_BINS], np.int64)
         for kind in (analysis.read, analysis.write)
-    ]
+    )
     return View(
         title,
         "Darshan's counters (no trace)",
         analysis.job_s,
         notes,
         Series(np.array([0.0, max(analysis.job_s, 1e-9)]), nothing, nothing, nothing, nothing),
-        Histogram(ends, *counts),
+        Histogram(np.array([1.0, *LAST_SIZES[:-1], 2.0**40]), reads, writes),
         None,
         _ranks(analysis, None),
         [],
@@ -114,20 +109,21 @@ def _histogram(
     values: npt.NDArray[np.generic], write: npt.NDArray[np.bool_], edges: Floats, clipped: bool = False
 ) -> Histogram:
     if clipped:
-        values = np.clip(values, edges[0], edges[-1])  # type: ignore[type-var]
+        values = np.clip(values, edges[0], edges[-1])
     counts = [np.histogram(values[chosen], edges)[0].astype(np.int64) for chosen in (~write, write)]
     return Histogram(edges, *counts)
 
 
 def _ranks(analysis: Analysis, recorded: Recorded | None) -> Ranks:
     rows = analysis.by_rank
-    columns = [
+    bytes_read, bytes_written, reads, writes = (
         np.array([getattr(row, name) for row in rows], np.int64)
         for name in ("bytes_read", "bytes_written", "reads", "writes")
-    ]
+    )
     hosts = recorded.hosts if recorded else [row.host for row in rows]
     wait, compute, sync = records.phases(recorded) if recorded else (None, None, None)
-    return Ranks(hosts, *columns, np.array([row.io_s for row in rows]), wait, compute, sync)
+    io_s = np.array([row.io_s for row in rows])
+    return Ranks(hosts, bytes_read, bytes_written, reads, writes, io_s, wait, compute, sync)
 
 
 def _lanes(analysis: Analysis, requests: Requests, recorded: Recorded | None, end: float) -> list[Lane]:
@@ -137,15 +133,14 @@ def _lanes(analysis: Analysis, requests: Requests, recorded: Recorded | None, en
         busy = intervals.union(requests.start[part], requests.end[part])
         compute = np.empty((0, 3))
         if recorded:
-            knots = records.computing(recorded, rank)
-            compute = intervals.joined(knots[:, 0], knots[:, 1], end / _FINEST)
+            compute = _shares(records.computing(recorded, rank), end)
         host = recorded.hosts[rank] if recorded else analysis.by_rank[rank].host
         lanes.append(Lane(_label(rank, host), compute, intervals.joined(*busy, end / _FINEST)))
     return lanes
 
 
-def _shares(knots: Floats, series: Series) -> Floats:
-    return intervals.joined(knots[:, 0], knots[:, 1], float(series.edges[-1] - series.edges[0]) / _FINEST)
+def _shares(knots: Floats, end: float) -> Floats:
+    return intervals.joined(knots[:, 0], knots[:, 1], end / _FINEST)
 
 
 def _chosen(io_s: Floats) -> list[int]:

@@ -48,8 +48,8 @@ def steps(recorded: Recorded) -> Steps:
     start, wait, compute, sync = (group[name][:].mean(axis=0) for name in ("start", "wait", "compute", "sync"))
     per_epoch = start.shape[1]
     done = ~np.isnan(start.reshape(-1))
-    columns = [part.reshape(-1)[done] for part in (start, wait, compute, sync)]
-    return Steps(*columns, epochs=list(range(0, int(done.sum()), per_epoch)))
+    start, wait, compute, sync = (part.reshape(-1)[done] for part in (start, wait, compute, sync))
+    return Steps(start, wait, compute, sync, list(range(0, len(start), per_epoch)))
 
 
 def computing(recorded: Recorded, rank: int) -> Floats:

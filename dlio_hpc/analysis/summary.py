@@ -22,7 +22,7 @@ Counts = npt.NDArray[np.int64]
 
 SIZE_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS")
 # The last size of each bin, as Darshan sorts them.
-_LAST = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 62)
+LAST_SIZES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 62)
 _TYPES = {
     ".h5": "HDF5", ".hdf5": "HDF5", ".nc": "NetCDF", ".nc4": "NetCDF", ".npz": "NumPy archive", ".npy": "NumPy array",
     ".tfrecord": "TFRecord", ".tfrecords": "TFRecord", ".csv": "CSV", ".json": "JSON", ".txt": "text", ".py": "Python",
@@ -294,7 +294,7 @@ def _traced(counted: Operation, requests: Requests, kind: str, ranks: int) -> Op
 
 
 def _binned(sizes: Counts, numbers: Counts) -> dict[str, int]:
-    counts = np.bincount(np.searchsorted(_LAST, sizes), numbers, len(_LAST))
+    counts = np.bincount(np.searchsorted(LAST_SIZES, sizes), numbers, len(LAST_SIZES))
     return {name: int(count) for name, count in zip(SIZE_BINS, counts, strict=True) if count}
 
 
