@@ -31,8 +31,8 @@ class Histogram(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """One entry a rank. io_s: seconds with at least one request in flight. wait_s, compute_s, sync_s: of all steps, None
-    where no steps are known.
+    """One entry a rank. io_s: seconds with at least one request in flight. wait_s, compute_s, sync_s: of all steps,
+    None where no steps are known.
     """
 
     hosts: list[str]
