@@ -104,7 +104,7 @@ def legend(axes: Axes) -> None:
     """Above the axes, beside their title: never over data."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        axes.legend(handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels))
+        axes.legend(handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), markerscale=2)
 
 
 def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], what: str) -> None:

@@ -115,7 +115,7 @@ def steps(view: View, title: str) -> tuple[Figure | str, str]:
         below = below + values
     canvas.numbers(axes)
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.15 * shown / unit or 1), ylabel=f"time of a step ({name})")
-    highest = f"step {starts[int(total.argmax())]} takes {format_seconds(most)} and is cut"
+    highest = f"highest at {starts[int(total.argmax())]:,}: {format_seconds(most)}, cut off"
     axes.set_xlabel(f"step ({highest})" if most > shown else "step")
     _mark_epochs(axes, done.epochs)
     canvas.legend(axes)

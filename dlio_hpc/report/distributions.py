@@ -33,7 +33,7 @@ def sizes(view: View, title: str) -> tuple[Figure | str, str]:
     canvas.legend(axes)
     told = [
         f"{int(counts.sum()):,} {'reads' if what == 'read' else 'writes'}, "
-        f"half of them below {format_size(_quantiles(found.edges, counts, [0.5])[0])}"
+        f"median about {format_size(_quantiles(found.edges, counts, [0.5])[0])}"
         for what, counts in kinds.items()
     ]
     return figure, f"{'; '.join(told)}."
