@@ -1,0 +1,204 @@
+"""What pictures are drawn on and with: one style, one colour for one thing, the same bytes for the same input."""
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import matplotlib.style
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import PathPatch
+from matplotlib.path import Path
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from dlio_hpc.analysis.view import Floats, View
+from dlio_hpc.units import format_size
+
+# Okabe and Ito's palette, which colour-blind people tell apart.
+COLOURS = {
+    "read": "#0072B2",
+    "written": "#D55E00",
+    "compute": "#009E73",
+    "wait": "#E69F00",
+    "sync": "#CC79A7",
+    "I/O": "#3F4A5A",
+}
+INK, GREY, RULE = "#222222", "#6A6A6A", "#E4E4E4"
+# Inches. A line of the report is one wide picture or two narrow ones.
+WIDE, NARROW = 9.2, 4.55
+NOTHING = "Nothing was read or written."
+
+# Letters stay text: small, sharp, searchable. They were measured in DejaVu; Verdana is as wide where that is not.
+_STYLE = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "dlio-hpc",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans", "Verdana"],
+    "font.size": 8.5,
+    "text.parse_math": False,
+    "text.color": INK,
+    "axes.edgecolor": GREY,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.6,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.titleweight": "bold",
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "grid.color": RULE,
+    "grid.linewidth": 0.6,
+    "xtick.color": GREY,
+    "ytick.color": GREY,
+    "xtick.labelcolor": INK,
+    "ytick.labelcolor": INK,
+    "legend.frameon": False,
+    "legend.handlelength": 1.0,
+    "legend.handleheight": 0.8,
+    "legend.columnspacing": 1.2,
+    "legend.borderaxespad": 0.3,
+}
+_SECONDS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
+_BYTES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10), ("B", 1.0))
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Whatever the user's matplotlibrc says. Letters that the font lacks are the business of who shows the SVG."""
+    with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from")
+        yield
+
+
+def sheet(
+    view: View, title: str, width: float, height: float, rows: Sequence[float] = (1,)
+) -> tuple[Figure, list[Axes]]:
+    """A figure of width x height inches with axes one below the other, `rows` their relative heights."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    axes = figure.subplots(len(rows), 1, squeeze=False, gridspec_kw={"height_ratios": list(rows)})[:, 0]
+    axes[0].set_title(title)
+    whose = printable(f"{view.title}, {view.source}", 100 if width > NARROW else 62)
+    figure.supxlabel(whose, x=0.995, ha="right", fontsize=7, color=GREY)
+    return figure, list(axes)
+
+
+def sentence(view: View, title: str, width: float, text: str) -> Figure:
+    """What stands where there is nothing to draw."""
+    figure, (axes,) = sheet(view, title, width, 1.2)
+    axes.axis("off")
+    axes.text(0, 0.6, text, transform=axes.transAxes, color=GREY, va="center")
+    return figure
+
+
+def printable(text: str, most: int) -> str:
+    """At most `most` characters, none of them one that XML forbids."""
+    clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return clean if len(clean) <= most else clean[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def legend(axes: Axes) -> None:
+    """Above the axes, beside their title: never over data."""
+    handles, labels = axes.get_legend_handles_labels()
+    if labels:
+        axes.legend(handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), markerscale=2)
+
+
+def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], what: str) -> None:
+    """Steps over bins, light enough for two to be seen through each other."""
+    colour = COLOURS[what]
+    axes.stairs(heights, edges, fill=True, facecolor=f"{colour}66", edgecolor=colour, linewidth=0.8, label=what)
+
+
+def boxes(axes: Axes, left: Floats, right: Floats, bottom: float, top: Floats | float, colour: str) -> None:
+    """Any number of filled boxes as one path: a fifth of the bytes of patches. left, right: (n)."""
+    low, high = np.full(len(left), bottom), np.broadcast_to(top, left.shape)
+    corners = [[left, low], [left, high], [right, high], [right, low], [left, low]]
+    vertices = np.moveaxis(np.array(corners), 2, 0).reshape(-1, 2)
+    codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(left))
+    axes.add_patch(PathPatch(Path(vertices, codes), facecolor=colour, linewidth=0))
+
+
+def numbers(axes: Axes, which: str = "xy") -> None:
+    """Plain numbers on linear axes, from zero, with thousands marked."""
+    for name in which:
+        axis = axes.xaxis if name == "x" else axes.yaxis
+        axis.set_major_locator(MaxNLocator(5 if name == "y" else 8, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+
+
+def count_scale(axes: Axes, counts: npt.NDArray[np.number], what: str) -> None:
+    """Linear, or, where little stands beside much, logarithmic so that both are seen."""
+    some = counts[counts > 0]
+    numbers(axes, "y")
+    axes.set_ylabel(what)
+    axes.set_ylim(0, 1.08 * float(some.max()))
+    if some.max() > 200 * some.min():
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(numticks=6))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+        axes.set_ylim(0.5, 2 * float(some.max()))
+        axes.set_ylabel(f"{what} (log scale)")
+
+
+def log_bytes(axes: Axes, least: float, most: float) -> None:
+    """Let x go from `least` to `most` bytes, at least four octaves, with ticks at powers of two."""
+    low, high = _at_least(np.log2(least), np.log2(most), 4)
+    _log_x(axes, 2, low, high)
+    step = next(step for step in (1, 2, 5, 10, 20) if (high - low) / step <= 6 or step == 20)
+    powers = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
+    axes.set_xticks(2.0**powers, [format_size(2.0**power) for power in powers])
+
+
+def log_seconds(axes: Axes, least: float, most: float) -> None:
+    """Let x go from `least` to `most` seconds, at least two decades, with ticks at powers of ten."""
+    low, high = _at_least(np.log10(least), np.log10(most), 2)
+    _log_x(axes, 10, low, high)
+    powers = np.arange(np.ceil(low), np.floor(high) + 1)
+    axes.set_xticks(
+        10.0**powers, [f"{10.0**power / scale:g} {name}" for power in powers for name, scale in [_named(power)]]
+    )
+
+
+def _named(power: float) -> tuple[str, float]:
+    return next((unit for unit in _SECONDS if 10.0**power >= 0.999 * unit[1]), _SECONDS[-1])
+
+
+def _log_x(axes: Axes, base: int, low: float, high: float) -> None:
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xlim(float(base) ** low, float(base) ** high)
+
+
+def _at_least(low: float, high: float, width: float) -> tuple[float, float]:
+    missing = max(0.0, width - (high - low)) / 2
+    return low - missing - 0.1, high + missing + 0.1
+
+
+def rate_unit(most: float) -> tuple[str, float]:
+    """Name and bytes/s of the unit for rates up to `most` bytes/s."""
+    return ("GB/s", 1e9) if most >= 2e10 else ("MB/s", 1e6)
+
+
+def seconds_unit(most: float) -> tuple[str, float]:
+    """Name and seconds of the unit in which `most` seconds are a handy number."""
+    return next((unit for unit in _SECONDS if most >= unit[1]), _SECONDS[0] if not most else _SECONDS[-1])
+
+
+def bytes_unit(most: float) -> tuple[str, float]:
+    """Name and bytes of the unit in which `most` bytes are a handy number."""
+    return next((unit for unit in _BYTES if most >= unit[1]), _BYTES[-1])
+
+
+def plain(value: float) -> str:
+    """Three digits, or all before the point: 0.0123, 12.3, 1,234."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def groups(count: int, most: int) -> npt.NDArray[np.int64]:
+    """Where each of at most `most` groups of neighbours begins; all but the last are of one size."""
+    return np.arange(0, count, max(1, -(-count // most)))

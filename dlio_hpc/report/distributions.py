@@ -1,0 +1,196 @@
+"""Pictures of how things are spread: over sizes, durations and ranks."""
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from dlio_hpc.analysis.view import Counts, Floats, Histogram, Ranks, View
+from dlio_hpc.report import canvas
+from dlio_hpc.report.canvas import COLOURS, NARROW
+from dlio_hpc.units import format_seconds, format_size
+
+# What a picture can show at its size; more is grouped, or drawn as pixels, so that files stay small.
+_SIZES, _DURATIONS, _BARS, _DOTS = 64, 300, 64, 400
+
+
+def sizes(view: View, title: str) -> tuple[Figure | str, str]:
+    found = _trimmed(view.sizes, _SIZES)
+    if found is None:
+        return canvas.NOTHING, ""
+    kinds = _kinds(found)
+    figure, (axes,) = canvas.sheet(view, title, NARROW, 3.0)
+    begin, ratio = found.edges[:-1], found.edges[1:] / found.edges[:-1]
+    for place, (what, counts) in enumerate(kinds.items()):
+        some = counts > 0
+        left = begin * ratio ** ((place + 0.06) / len(kinds))
+        right = begin * ratio ** ((place + 0.94) / len(kinds))
+        canvas.boxes(axes, left[some], right[some], 0, counts[some].astype(float), COLOURS[what])
+        axes.plot([], [], color=COLOURS[what], linewidth=5, label=what)
+    canvas.count_scale(axes, np.concatenate(list(kinds.values())), "requests")
+    canvas.log_bytes(axes, found.edges[0], found.edges[-1])
+    axes.set_xlabel("bytes of one request")
+    canvas.legend(axes)
+    told = [
+        f"{int(counts.sum()):,} {'reads' if what == 'read' else 'writes'}, "
+        f"median about {format_size(_quantiles(found.edges, counts, [0.5])[0])}"
+        for what, counts in kinds.items()
+    ]
+    return figure, f"{'; '.join(told)}."
+
+
+def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
+    ranks = view.ranks
+    active = np.flatnonzero((ranks.io_s > 0) & (ranks.bytes_read + ranks.bytes_written > 0))
+    if not len(active):
+        return canvas.NOTHING, ""
+    read, written = (values[active] / ranks.io_s[active] for values in (ranks.bytes_read, ranks.bytes_written))
+    total = read + written
+    name, unit = canvas.rate_unit(float(total.max()))
+    least, middle, most = (canvas.plain(value / unit) for value in (total.min(), np.median(total), total.max()))
+    figure, (axes,) = canvas.sheet(view, title, NARROW, 3.0)
+    canvas.numbers(axes)
+    line = axes.axhline if len(active) <= _BARS else axes.axvline
+    if len(active) <= _BARS:
+        order = np.argsort(-total, kind="stable")
+        _rank_bars(axes, active[order], read[order] / unit, written[order] / unit)
+        axes.set(xlabel=f"rank, fastest first; dashed: median {middle} {name}", ylabel=f"{name} while in I/O")
+    else:
+        counts, edges = np.histogram(total / unit, 40, (0.0, 1.02 * float(total.max() / unit)))
+        axes.stairs(counts, edges, fill=True, color=COLOURS["I/O"])
+        axes.set(xlabel=f"{name} while in I/O; dashed: median {middle} {name}", ylabel="ranks", xlim=(0, edges[-1]))
+    line(float(np.median(total)) / unit, color=canvas.INK, linewidth=0.9, linestyle="--")
+    canvas.legend(axes)
+    silent = len(ranks.hosts) - len(active)
+    return figure, f"Bytes over seconds with a request in flight: {least} to {most} {name}." + (
+        f" {silent} of {len(ranks.hosts)} ranks moved nothing." if silent else ""
+    )
+
+
+def _rank_bars(axes: Axes, numbers: npt.NDArray[np.int64], read: Floats, written: Floats) -> None:
+    """What was read, and what was written on top of it, MB/s."""
+    place = np.arange(len(numbers))
+    axes.bar(place, read, 0.8, color=COLOURS["read"], label="read")
+    if written.any():
+        axes.bar(place, written, 0.8, bottom=read, color=COLOURS["written"], label="written")
+    every = canvas.groups(len(numbers), 16)
+    axes.set_xticks(place[every], [str(number) for number in numbers[every]])
+    axes.set_xlim(-0.6, max(len(numbers), 4) - 0.4)
+
+
+def latency(view: View, title: str) -> tuple[Figure | str, str]:
+    if view.latency is None:
+        return "Single requests were not timed.", ""
+    found = _trimmed(view.latency, _DURATIONS)
+    if found is None:
+        return canvas.NOTHING, ""
+    figure, (axes,) = canvas.sheet(view, title, NARROW, 3.0)
+    kinds = _kinds(found)
+    canvas.count_scale(axes, np.concatenate(list(kinds.values())), "requests")
+    marks = []
+    told = []
+    for what, counts in kinds.items():
+        canvas.area(axes, found.edges, counts, what)
+        values = dict(zip(("p50", "p95", "p99"), _quantiles(found.edges, counts, [0.5, 0.95, 0.99]), strict=True))
+        marks += [(value, name, COLOURS[what]) for name, value in values.items()]
+        told.append(f"{what}: " + ", ".join(f"{name} {format_seconds(value)}" for name, value in values.items()))
+    least, most = float(found.edges[0]), float(found.edges[-1])
+    canvas.log_seconds(axes, least, max(most, least * (max(marks)[0] / least) ** (1 / 0.72)))
+    _mark_quantiles(axes, sorted(marks))
+    axes.set_xlabel("duration of one request (log scale)")
+    canvas.legend(axes)
+    return figure, f"{'; '.join(told)}. A quantile is the middle of its bin."
+
+
+def _mark_quantiles(axes: Axes, marks: list[tuple[float, str, str]]) -> None:
+    """marks: value, name and colour, the smallest first. Each in a row of its own above the bars: none covers another,
+    and no line crosses words.
+    """
+    low, high = axes.get_ylim()
+    room = 1 / (1 - 0.075 * len(marks))
+    axes.set_ylim(low, low * (high / low) ** room if axes.get_yscale() == "log" else high * room)
+    for row, (value, name, colour) in enumerate(marks):
+        height = 0.99 - 0.075 * row
+        axes.plot([value, value], [0, height], transform=axes.get_xaxis_transform(), color=colour, linewidth=0.9)
+        axes.annotate(f"{name} {format_seconds(value)}", (value, height), (3, 0), ("data", "axes fraction"),
+                      "offset points", va="top", fontsize=7, color=colour)  # fmt: skip
+
+
+def spread(view: View, title: str) -> tuple[Figure | str, str]:
+    ranks = view.ranks
+    if not ranks.hosts:
+        return "No rank is known.", ""
+    rows = [("I/O time", ranks.io_s, "I/O"), ("wait", ranks.wait_s, "wait")]
+    times = [(label, values, what) for label, values, what in rows if values is not None]
+    figure, axes = canvas.sheet(view, title, NARROW, 0.9 + 0.85 * (len(times) + 1), [1] * (len(times) + 1))
+    for one, (label, values, what) in zip(axes, times, strict=False):
+        name, unit = canvas.seconds_unit(float(values.max()))
+        _strip(one, values / unit, what)
+        slowest = _slowest(values)
+        one.scatter(values[slowest] / unit, slowest, 26, facecolors="none", edgecolors=canvas.INK, linewidths=0.8)
+        one.set_xlabel(f"{label} ({name}); slowest: {_named(slowest, ranks.hosts)}")
+    moved = {"read": ranks.bytes_read, "written": ranks.bytes_written}
+    name, unit = canvas.bytes_unit(float(max(values.max() for values in moved.values())))
+    for what, count in moved.items():
+        if count.any() or what == "read":
+            _strip(axes[-1], count / unit, what)
+    axes[-1].set_xlabel(f"bytes moved ({name})")
+    canvas.legend(axes[-1])
+    return figure, "One dot a rank, rank 0 at the top. Slowest: " + "; ".join(
+        f"{label} {_listed(values, ranks)}" for label, values, _ in times
+    )
+
+
+def _strip(axes: Axes, values: npt.NDArray[np.number], what: str) -> None:
+    """A dot a rank: values (ranks) along x from zero, ranks downwards."""
+    count = len(values)
+    size = 12 if count <= 64 else 4
+    axes.scatter(values, np.arange(count), size, COLOURS[what], linewidths=0, alpha=0.6, label=what,
+                 rasterized=count > _DOTS)  # fmt: skip
+    most = max(float(values.max()), axes.dataLim.x1)
+    axes.set(xlim=(0, 1.05 * most or 1.0), ylim=(count - 0.5, -0.5), yticks=[])
+    axes.spines["left"].set_visible(False)
+    canvas.numbers(axes, "x")
+
+
+def _slowest(values: Floats) -> npt.NDArray[np.int64]:
+    """Up to three ranks, the slowest first."""
+    return np.argsort(-values, kind="stable")[:3]
+
+
+def _named(ranks: npt.NDArray[np.int64], hosts: list[str]) -> str:
+    """As many of them as a narrow picture has room for."""
+    names = [f"{rank} on {canvas.printable(hosts[rank].partition('.')[0], 18)}" for rank in ranks]
+    while len(names) > 1 and sum(map(len, names)) > 38:
+        names.pop()
+    return ", ".join(names)
+
+
+def _listed(values: Floats, ranks: Ranks) -> str:
+    return ", ".join(f"rank {n} on {ranks.hosts[n]} ({format_seconds(float(values[n]))})" for n in _slowest(values))
+
+
+def _kinds(found: Histogram) -> dict[str, Counts]:
+    """Those of which there are any."""
+    return {what: counts for what, counts in (("read", found.reads), ("written", found.writes)) if counts.any()}
+
+
+def _trimmed(whole: Histogram, most: int) -> Histogram | None:
+    """From the first bin that holds something to the last, at most `most` of them; None when all are empty."""
+    some = np.flatnonzero(whole.reads + whole.writes)
+    if not len(some):
+        return None
+    first, end = int(some[0]), int(some[-1]) + 1
+    edges = whole.edges[first : end + 1].astype(float)
+    if edges[0] <= 0:
+        edges[0] = edges[1] / 2
+    starts = canvas.groups(end - first, most)
+    reads, writes = (np.add.reduceat(counts[first:end], starts) for counts in (whole.reads, whole.writes))
+    return Histogram(np.append(edges[:-1][starts], edges[-1]), reads, writes)
+
+
+def _quantiles(edges: Floats, counts: Counts, shares: list[float]) -> list[float]:
+    """At the geometric middle of their bin, as result.json has them."""
+    at = np.searchsorted(np.cumsum(counts), np.array(shares) * counts.sum())
+    quantiles: list[float] = np.sqrt(edges[:-1] * edges[1:])[at].tolist()
+    return quantiles

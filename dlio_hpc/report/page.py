@@ -1,0 +1,101 @@
+"""A report as one HTML file that needs nothing else: no network, no script, no font."""
+
+import re
+from typing import Any, Literal, NamedTuple
+
+from dlio_hpc import shipped
+
+_NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?( ?(%|x|[A-Za-z]{1,3}(/s)?))?")
+_NO_NUMBER = {"", "-", "unknown"}
+_TAG = re.compile(r"<[^<>]*>")
+_OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
+
+
+class Table(NamedTuple):
+    """rows: as many cells each as header has."""
+
+    title: str
+    header: list[str]
+    rows: list[list[str]]
+
+    @property
+    def right(self) -> list[bool]:
+        """Which columns hold numbers and are set flush right."""
+        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
+        return [any(map(_NUMBER.fullmatch, column)) and all(map(_is_number, column)) for column in columns]
+
+
+class Facts(NamedTuple):
+    """Label and value of each."""
+
+    title: str
+    rows: list[tuple[str, str]]
+
+
+class Drawing(NamedTuple):
+    """A picture: `svg` an element, trusted as it is. wide: takes a line of its own."""
+
+    stem: str
+    title: str
+    caption: str
+    svg: str
+    wide: bool
+
+
+class Section(NamedTuple):
+    """A run, or a log. notes: what a reader must know before believing its figures."""
+
+    heading: str
+    notes: list[str]
+    summary: list[Table]
+    drawings: list[Drawing]
+    tables: list[Table]
+
+
+class Page(NamedTuple):
+    """verdict: in words, whether the figures may be used; it is good or it is not."""
+
+    title: str
+    subtitle: str
+    verdict: str
+    state: Literal["ok", "bad"]
+    facts: list[Facts]
+    sections: list[Section]
+
+
+def render(page: Page) -> str:
+    """The file's text."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(shipped.root() / "templates"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        finalize=_fit,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["inline"] = _inline
+    return environment.get_template("report.html.j2").render(page=page)
+
+
+def _fit(value: Any) -> Any:
+    """What HTML forbids in text, control characters and halves of letters, as the sign for that."""
+    if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
+        return value
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in value
+    )
+
+
+def _inline(drawing: Drawing, prefix: str) -> Any:
+    """The SVG element with names of its own in this page, named to those who cannot see it."""
+    from markupsafe import Markup, escape
+
+    own = _TAG.sub(lambda tag: _OWN_NAME.sub(rf"\1{prefix}-{drawing.stem}-", tag[0]), drawing.svg)
+    return Markup(own.replace("<svg ", f'<svg role="img" aria-label="{escape(drawing.title)}" ', 1))
+
+
+def _is_number(cell: str) -> bool:
+    return cell in _NO_NUMBER or _NUMBER.fullmatch(cell) is not None
