@@ -45,9 +45,7 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
     ranks, series = records.ranks(recorded), records.series(recorded)
     hosts, end = recorded.hosts, max(float(series.edges[-1]), records.ends(recorded))
     lanes = [
-        Lane(
-            _label(rank, hosts[rank]), _shares(records.computing(recorded, rank), end), records.busy(recorded, rank)
-        )
+        Lane(_label(rank, hosts[rank]), _shares(records.computing(recorded, rank), end), records.busy(recorded, rank))
         for rank in _chosen(ranks.io_s)
     ]
     if not recorded.is_timed:

@@ -2,37 +2,78 @@
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.pictures import Pictures, gives_pictures
+from dlio_hpc.cli.verbs import SETTINGS
 from dlio_hpc.report import jobfiles
+
+if TYPE_CHECKING:
+    from dlio_hpc.analysis.examine import Examined
 
 _PATH = click.Path(path_type=Path)
 
 
 @click.command(context_settings=SETTINGS)
 @click.argument("jobs", nargs=-1, required=True, type=_PATH, metavar="DIR|ARCHIVE...")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def report(jobs: tuple[Path, ...], as_json: bool) -> int:
-    """Show what jobs measured, from their directories or archives."""
-    return show(jobs, as_json)
+@gives_pictures
+def report(jobs: tuple[Path, ...], as_json: bool, as_csv: bool, step_s: float | None, **options: Any) -> int:
+    """Show what jobs measured and what their I/O was like, from their directories or archives."""
+    from dlio_hpc.report import evidence
+
+    wanted = Pictures(**options)
+    outcomes = [jobfiles.load(path) for path in jobs]
+    examined = [evidence.examine(path, outcome, step_s) for path, outcome in zip(jobs, outcomes, strict=True)]
+    if as_json:
+        _print_json(outcomes, examined)
+    elif as_csv:
+        from dlio_hpc.report import iotables
+
+        iotables.write_csv([run for runs in examined for run in runs.values()], sys.stdout)
+    else:
+        _print(outcomes, examined)
+    if wanted.any:
+        from dlio_hpc.report import pages
+
+        wanted.write(pages.of_jobs(outcomes, examined), [run for runs in examined for run in runs.values()])
+    return console.exit_code(jobfiles.fault(outcome) for outcome in outcomes)
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
-    """Print the jobs; the exit code of the first that went wrong."""
+    """Print what the jobs measured; the exit code of the first that went wrong."""
     outcomes = [jobfiles.load(path) for path in paths]
     if as_json:
-        console.print_json(
-            {"study": outcomes[0].plan.study, "jobs": [jobfiles.as_document(outcome) for outcome in outcomes]}
-        )
+        _print_json(outcomes, [])
     else:
-        from dlio_hpc.report import tables
-
-        for outcome in outcomes:
-            tables.show(outcome, sys.stdout)
+        _print(outcomes, [])
     return console.exit_code(jobfiles.fault(outcome) for outcome in outcomes)
+
+
+def _print_json(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
+    documents = [jobfiles.as_document(outcome) for outcome in outcomes]
+    for document, runs in zip(documents, examined, strict=False):
+        for run in document["runs"]:
+            if (found := runs.get(run["name"])) is not None and found.analysis is not None:
+                import msgspec
+
+                run["analysis"] = msgspec.to_builtins(found.analysis)
+    console.print_json({"study": outcomes[0].plan.study, "jobs": documents})
+
+
+def _print(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
+    from dlio_hpc.report import tables
+
+    for number, outcome in enumerate(outcomes):
+        tables.show(outcome, sys.stdout)
+        for run in examined[number].values() if examined else ():
+            if run.analysis is not None:
+                from dlio_hpc.report import iotables
+
+                print()
+                iotables.show(run, sys.stdout)
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:

@@ -10,7 +10,7 @@ from dlio_hpc import __version__
 
 _VERBS = {
     "submit": "submit", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs", "report": "report",
-    "archive": "archive", "check": "check", "sites": "catalogue", "workloads": "catalogue",
+    "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue", "workloads": "catalogue",
 }  # fmt: skip
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

@@ -1,6 +1,9 @@
 """What a job left behind, read from its directory or from its archive alike."""
 
 import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,22 +12,29 @@ import msgspec
 from dlio_hpc import archive, document, results, rundir
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.schedulers import State
+from dlio_hpc.darshan import preload
+from dlio_hpc.darshan import verdict as verdicts
+from dlio_hpc.darshan.verdict import Verdict
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.lustre.record import Record, read
 from dlio_hpc.plan import Plan, Run
 
 _WANTED = re.compile(
-    f"{re.escape(rundir.PLAN)}|{re.escape(rundir.JOB)}|{rundir.LAYOUT}/[^/]+|{rundir.RUNS}/[^/]+/"
-    f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)})"
+    f"{re.escape(rundir.PLAN)}|{re.escape(rundir.JOB)}|{re.escape(rundir.ENVIRONMENT)}|{rundir.LAYOUT}/[^/]+|{rundir.RUNS}/[^/]+/"
+    f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)}|{rundir.DARSHAN}/{re.escape(preload.VERDICT)})"
 )
+_LONG = re.compile(f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.DARSHAN}/[^/]+[.]darshan)")
 
 
 class RunOutcome(NamedTuple):
-    """A planned run and what came of it; neither result nor error: it was not reached."""
+    """A planned run and what came of it; neither result nor error: it was not reached. `verdict`: on its Darshan log,
+    None where it had no Darshan, or the job ended before.
+    """
 
     run: Run
     result: results.Result | None
     error: results.RunError | None
+    verdict: Verdict | None
 
     @property
     def name(self) -> str:
@@ -33,7 +43,8 @@ class RunOutcome(NamedTuple):
 
 class JobOutcome(NamedTuple):
     """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone.
-    `layout`: how the dataset lies, None where that was not looked at.
+    `layout`: how the dataset lies, None where that was not looked at. `environment`: what the ranks ran on, empty
+    before they did.
     """
 
     plan: Plan
@@ -42,6 +53,7 @@ class JobOutcome(NamedTuple):
     archive: Path | None
     runs: list[RunOutcome]
     layout: Record | None
+    environment: dict[str, Any]
 
 
 def load(path: Path) -> JobOutcome:
@@ -49,7 +61,8 @@ def load(path: Path) -> JobOutcome:
     if path.is_dir():
         (look,) = state.refresh_all([path])
         content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
-        for file in (*path.glob(f"{rundir.RUNS}/*/*.json"), *path.glob(f"{rundir.LAYOUT}/*.yaml")):
+        small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
+        for file in (file for pattern in (rundir.ENVIRONMENT, *small) for file in path.glob(pattern)):
             content[file.relative_to(path).as_posix()] = file.read_bytes()
         outcome = _outcome(content, str(path))
         target = Path(outcome.plan.archive, outcome.job.job + archive.SUFFIX)
@@ -70,17 +83,75 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     runs = []
     for run in plan.runs:
         folder = f"{rundir.RUNS}/{rundir.run_name(run.number, run.name)}"
-        result, error = (content.get(f"{folder}/{name}") for name in (rundir.RESULT, rundir.ERROR))
+        judged = f"{rundir.DARSHAN}/{preload.VERDICT}"
+        result, error, verdict = (content.get(f"{folder}/{name}") for name in (rundir.RESULT, rundir.ERROR, judged))
         runs.append(
             RunOutcome(
                 run,
                 results.decode(result, f"{source}/{folder}/{rundir.RESULT}") if result else None,
                 results.decode_error(error, f"{source}/{folder}/{rundir.ERROR}") if error else None,
+                verdicts.decode(verdict, f"{source}/{folder}/{judged}") if verdict else None,
             )
         )
     after = f"{rundir.LAYOUT}/{rundir.AFTER}"
     layout = read(content[after], f"{source}/{after}") if after in content else None
-    return JobOutcome(plan, record, None, None, runs, layout)
+    environment = msgspec.json.decode(content.get(rundir.ENVIRONMENT, b"{}"))
+    return JobOutcome(plan, record, None, None, runs, layout, environment)
+
+
+class Evidence(NamedTuple):
+    """What a run recorded at length. timeline: the bytes of its timeline.h5. log: where its Darshan log lies."""
+
+    run: RunOutcome
+    timeline: bytes | None
+    log: Path | None
+
+
+@contextmanager
+def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
+    """Of each run that has a result. Logs in an archive lie unpacked while the block lasts."""
+    runs = [run for run in outcome.runs if run.result is not None]
+    if path.is_dir():
+        folders = [(run, path / rundir.RUNS / run.name) for run in runs]
+        yield [Evidence(run, _bytes(folder / rundir.TIMELINE), _log(run, folder)) for run, folder in folders]
+        return
+    with tempfile.TemporaryDirectory(prefix="dlio-hpc-") as folder:
+        content = archive.read(path, lambda name: bool(_LONG.fullmatch(name)))
+        found = []
+        for run in runs:
+            mine = f"{rundir.RUNS}/{run.name}"
+            logs = sorted(name for name in content if name.startswith(f"{mine}/{rundir.DARSHAN}/"))
+            log = next((name for name in reversed(logs) if _is_of(run, name)), None)
+            where = None
+            if log is not None:
+                where = Path(folder, f"{run.name}-{Path(log).name}")
+                where.write_bytes(content[log])
+            found.append(Evidence(run, content.get(f"{mine}/{rundir.TIMELINE}"), where))
+        yield found
+
+
+def _log(run: RunOutcome, folder: Path) -> Path | None:
+    logs = sorted((folder / rundir.DARSHAN).glob("*.darshan"), reverse=True)
+    return next((path for path in logs if _is_of(run, path.name)), None)
+
+
+def _is_of(run: RunOutcome, name: str) -> bool:
+    """The log that was judged; any where the job had no time for that."""
+    return run.verdict is None or Path(name).name == run.verdict.log
+
+
+def _bytes(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
+def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
+    """Why a run has no Darshan log; None where it has one."""
+    if run.verdict is not None:
+        return run.verdict.why_not
+    if not run.run.darshan:
+        named = outcome.plan.site.darshan is not None
+        return "left out of this run" if named else f"site {outcome.plan.site.name} names no libdarshan"
+    return "the job ended before its log was judged"
 
 
 def as_document(outcome: JobOutcome) -> dict[str, Any]:
@@ -97,6 +168,7 @@ def as_document(outcome: JobOutcome) -> dict[str, Any]:
                 "kind": run.run.kind,
                 "result": msgspec.to_builtins(run.result),
                 **({"error": msgspec.to_builtins(run.error)} if run.error else {}),
+                **({"darshan": msgspec.to_builtins(run.verdict)} if run.verdict else {}),
             }
             for run in outcome.runs
             if run.result or run.error
@@ -124,6 +196,8 @@ def _found_fault(outcome: JobOutcome) -> DlioError | None:
             return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
         if run.result is not None and run.result.faults:
             return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")
+        if run.verdict is not None and run.verdict.differences:
+            return InvalidRun(f"{run.name} is invalid: {'; '.join(run.verdict.differences)}")
     return None
 
 

@@ -1,0 +1,117 @@
+"""One run, or anybody's Darshan log, looked at as a whole: judged, summed up, and made ready for pictures."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc import dataset
+from dlio_hpc.analysis import pictures, recorded
+from dlio_hpc.analysis.requests import Requests, of_log
+from dlio_hpc.analysis.summary import Analysis, summarise
+from dlio_hpc.analysis.view import View
+from dlio_hpc.darshan import clocks, log, trust
+from dlio_hpc.darshan.log import Fault, Log
+from dlio_hpc.plan import Run
+
+
+class Examined(NamedTuple):
+    """log, analysis: None where there is no log that could be read. requests: of its trace, on the clock of timeline,
+    the bytes of the run's timeline.h5; that is None for logs of others. view None: nothing was recorded.
+    """
+
+    title: str
+    log: Log | None
+    faults: list[Fault]
+    analysis: Analysis | None
+    requests: Requests | None
+    timeline: bytes | None
+    view: View | None
+
+    @property
+    def is_sound(self) -> bool:
+        """May the figures be used? What a trace lacks is told, and only leaves gaps."""
+        return self.log is None or trust.has_whole_counters(self.faults)
+
+
+def log_file(path: Path, only: str | None = None, step_s: float | None = None) -> Examined:
+    """Anybody's log. only: a regular expression; files whose path it is not found in are left out."""
+    found = log.load(path)
+    faults = trust.judge(found)
+    wanted = _matching(only)
+    requests = _requests(found, faults, wanted, None)
+    analysis = summarise(found, requests, wanted, step_s=step_s)
+    notes = [str(fault) for fault in faults]
+    if requests is None:
+        view = pictures.of_counters(path.name, notes, analysis)
+    else:
+        view = pictures.of_trace(path.name, "Darshan's trace (DXT)", notes, analysis, requests, None)
+    return Examined(path.name, found, faults, analysis, requests, None, view)
+
+
+def run(
+    made: Run, title: str, path: Path | None, expected: trust.Expected, timeline: bytes | None,
+    step_s: float | None = None, notes: tuple[str, ...] = (),
+) -> Examined:  # fmt: skip
+    """A run of ours, from its log and its timeline.h5, each of which may be missing."""
+    if path is None:
+        return _without_log(title, timeline, list(notes))
+    found = log.load(path)
+    faults = trust.judge(found, expected)
+    if timeline is None:
+        return _examined(made, title, found, faults, None, step_s, notes, None)
+    with recorded.opened(timeline) as record:
+        examined = _examined(made, title, found, faults, record, step_s, notes, timeline)
+        if examined.view is not None and examined.requests is not None:
+            return examined
+        return examined._replace(view=pictures.of_core(title, [*notes, *map(str, faults)], record))
+
+
+def _without_log(title: str, timeline: bytes | None, notes: list[str]) -> Examined:
+    if timeline is None:
+        return Examined(title, None, [], None, None, None, None)
+    with recorded.opened(timeline) as record:
+        return Examined(title, None, [], None, None, timeline, pictures.of_core(title, notes, record))
+
+
+def _examined(
+    made: Run, title: str, found: Log, faults: list[Fault], record: recorded.Recorded | None, step_s: float | None,
+    notes: tuple[str, ...], timeline: bytes | None,
+) -> Examined:  # fmt: skip
+    aligned = clocks.align(found, record.marks) if record else None
+    wanted = _data_of(made)
+    requests = _requests(found, faults, wanted, aligned)
+    computing = None
+    if record is not None and requests is not None and aligned is not None:
+        computing = {rank: recorded.computing(record, rank) for rank in range(len(record.hosts))}
+    analysis = summarise(found, requests, wanted, computing, step_s)
+    said = [*notes, *map(str, faults)]
+    view = None
+    if requests is not None and (record is None or aligned is not None):
+        source = "Darshan's trace (DXT)" + (" and the core's steps" if record else "")
+        view = pictures.of_trace(title, source, said, analysis, requests, record)
+    return Examined(title, found, faults, analysis, requests, timeline, view)
+
+
+def _requests(
+    found: Log, faults: list[Fault], wanted: Callable[[str], bool], aligned: clocks.Alignment | None
+) -> Requests | None:
+    """None where there is no trace, or it says other things than the counters. One that is cut is used, and named."""
+    trace = found.traced.get("DXT_POSIX")
+    if trace is None or not len(trace.segments) or any(fault.name == "counters disagree" for fault in faults):
+        return None
+    return of_log(found, "DXT_POSIX", wanted, None if aligned is None else aligned.offset_s)
+
+
+def _matching(only: str | None) -> Callable[[str], bool]:
+    if only is None:
+        return lambda path: True
+    expression = re.compile(only)
+    return lambda path: expression.search(path) is not None
+
+
+def _data_of(made: Run) -> Callable[[str], bool]:
+    """Not the marker of the clocks, nor what says which dataset lies there."""
+    own = {clocks.marker_path(made), os.path.join(made.dataset, dataset.FINGERPRINT_FILE)}
+    return lambda path: path not in own and ".tmp" not in path

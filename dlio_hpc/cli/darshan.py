@@ -1,0 +1,72 @@
+"""dlio-hpc darshan: anybody's Darshan logs, judged and read."""
+
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from dlio_hpc.cli import console
+from dlio_hpc.cli.pictures import Pictures, gives_pictures
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import DlioError, InvalidRun
+
+_PATH = click.Path(path_type=Path)
+
+
+def _expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    try:
+        re.compile(value or "")
+    except re.error as fault:
+        raise click.BadParameter(f"{value!r} is no regular expression: {fault}", ctx, param) from fault
+    return value
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("logs", nargs=-1, required=True, type=_PATH, metavar="LOG...")
+@option("--only", metavar="REGEX", callback=_expression, help="Files whose path it is found in: --only '[.]h5$'.")
+@gives_pictures
+def darshan(
+    logs: tuple[Path, ...], only: str | None, as_json: bool, as_csv: bool, step_s: float | None, **options: Any
+) -> int:
+    """Read Darshan logs of any program: is the log whole, and what was the I/O like?
+
+    Logs of Darshan 3.4 and 3.5 with their extended traces (DXT); those of other versions are read by pydarshan, if it
+    is installed. Exit code 3: a log is not whole.
+    """
+    from dlio_hpc.analysis import examine
+
+    wanted = Pictures(**options)
+    examined, code = console.each(logs, lambda path: examine.log_file(path, only, step_s))
+    if as_json:
+        console.print_json({"logs": [_document(path, each) for path, each in zip(logs, examined, strict=False)]})
+    elif as_csv:
+        from dlio_hpc.report import iotables
+
+        iotables.write_csv(examined, sys.stdout)
+    else:
+        from dlio_hpc.report import iotables
+
+        for each in examined:
+            iotables.show(each, sys.stdout)
+    if wanted.any and examined:
+        from dlio_hpc.report import pages
+
+        wanted.write(pages.of_logs(examined), examined)
+    faults: list[DlioError | None] = [
+        None if each.is_sound else InvalidRun(f"{each.title} is not whole: {each.faults[0]}") for each in examined
+    ]
+    return code or console.exit_code(faults)
+
+
+def _document(path: Path, examined: Any) -> dict[str, Any]:
+    import msgspec
+
+    return {
+        "log": str(path),
+        "whole": examined.is_sound,
+        "faults": [{"name": fault.name, "text": fault.text} for fault in examined.faults],
+        "job": examined.log.job._asdict(),
+        "analysis": msgspec.to_builtins(examined.analysis),
+    }

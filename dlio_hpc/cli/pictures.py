@@ -1,0 +1,97 @@
+"""What commands that show I/O can write beside their tables."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from dlio_hpc import rundir, units
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import option
+from dlio_hpc.errors import InfrastructureError
+
+if TYPE_CHECKING:
+    from dlio_hpc.analysis.examine import Examined
+    from dlio_hpc.report.page import Page
+
+_PATH = click.Path(path_type=Path)
+
+
+def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        found = units.seconds(value)
+    except ValueError as fault:
+        raise click.BadParameter(str(fault), ctx, param) from fault
+    if found <= 0:
+        raise click.BadParameter("a step takes some time: 1s, 100 ms", ctx, param)
+    return float(found)
+
+
+_OPTIONS = (
+    option("--html", type=_PATH, metavar="FILE", help="A report as one page, with all pictures in it."),
+    option("--figures", type=_PATH, metavar="DIR", help="The pictures as SVG and PNG files."),
+    option(
+        "--perfetto", type=_PATH, metavar="FILE", help="A trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."
+    ),
+    option(
+        "--step",
+        "step_s",
+        metavar="TIME",
+        callback=_seconds,
+        help="Of the timeline in --json and --csv. Default: 200 steps.",
+    ),
+    option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+    option("--csv", "as_csv", is_flag=True, help="All figures as CSV on stdout, one a row."),
+)
+
+
+def gives_pictures(function: Any) -> Any:
+    """The options of such a command."""
+    for add in reversed(_OPTIONS):
+        function = add(function)
+    return function
+
+
+class Pictures(NamedTuple):
+    """What was asked for."""
+
+    html: Path | None
+    figures: Path | None
+    perfetto: Path | None
+
+    @property
+    def any(self) -> bool:
+        return any(path is not None for path in self)
+
+    def write(self, page: "Page", examined: Sequence["Examined"]) -> None:
+        """All of it; each file is named on stderr."""
+        try:
+            if self.html is not None:
+                from dlio_hpc.report.page import render
+
+                self.html.parent.mkdir(parents=True, exist_ok=True)
+                rundir.write(self.html, render(page).encode("utf-8"))
+                console.say(f"report: {self.html}")
+            if self.figures is not None:
+                self._save_figures(self.figures, examined)
+            if self.perfetto is not None:
+                from dlio_hpc.report import perfetto
+
+                self.perfetto.parent.mkdir(parents=True, exist_ok=True)
+                events = perfetto.write(self.perfetto, examined)
+                console.say(f"trace: {self.perfetto}, {events} events")
+        except OSError as fault:
+            raise InfrastructureError(f"cannot write {fault.filename or 'the report'}: {fault.strerror}") from fault
+
+    def _save_figures(self, folder: Path, examined: Sequence["Examined"]) -> None:
+        from dlio_hpc.report import figures
+
+        drawn = [each for each in examined if each.view is not None]
+        for each in drawn:
+            assert each.view is not None
+            into = folder if len(drawn) == 1 else folder / each.title.replace("/", "_")
+            figures.save(figures.draw(each.view), into)
+            console.say(f"figures: {into}")

@@ -1,0 +1,40 @@
+"""A job's runs examined: each with its Darshan log and timeline, as far as it has them."""
+
+from pathlib import Path
+
+from dlio_hpc import results, units
+from dlio_hpc.analysis import examine as examining
+from dlio_hpc.analysis.examine import Examined
+from dlio_hpc.darshan.trust import Expected
+from dlio_hpc.errors import InvalidRun
+from dlio_hpc.report import jobfiles
+from dlio_hpc.report.jobfiles import Evidence, JobOutcome
+
+
+def examine(path: Path, outcome: JobOutcome, step_s: float | None) -> dict[str, Examined]:
+    """By the run's name, in their order."""
+    with jobfiles.evidence(path, outcome) as found:
+        return {each.run.name: _examined(outcome, each, step_s) for each in found}
+
+
+def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None) -> Examined:
+    run, result = each.run, each.run.result
+    assert result is not None
+    notes = []
+    if (why := jobfiles.without_log(outcome, run)) is not None and each.timeline is not None:
+        notes.append(f"no Darshan log ({why}): pictures are drawn from the core's own record")
+    if result.kind == "warmup":
+        notes.append("warm-up: not part of any measurement")
+    try:
+        return examining.run(
+            run.run, run.name, each.log, _expected(outcome, result), each.timeline, step_s, tuple(notes)
+        )
+    except InvalidRun as fault:  # a log that is none
+        notes.append(f"{fault}: pictures are drawn from the core's own record")
+        expected = _expected(outcome, result)
+        return examining.run(run.run, run.name, None, expected, each.timeline, step_s, tuple(notes))
+
+
+def _expected(outcome: JobOutcome, result: results.Result) -> Expected:
+    started, ended = units.timestamp(result.started), units.timestamp(result.ended)
+    return Expected(outcome.plan.ranks, started, ended)

@@ -1,0 +1,181 @@
+"""The report of jobs, or of Darshan logs, as a page: summary first, then each run with its pictures."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from dlio_hpc.analysis.examine import Examined
+from dlio_hpc.darshan.verdict import Bytes
+from dlio_hpc.report import figures, iotables, jobfiles, rows
+from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
+from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
+from dlio_hpc.units import format_seconds, format_size
+
+_SHOWN = 10
+
+
+def of_logs(examined: Sequence[Examined]) -> Page:
+    """Anybody's Darshan logs."""
+    broken = [each for each in examined if not each.is_sound]
+    verdict = (
+        f"{broken[0].title} is not whole: {broken[0].faults[0]}. Do not use its figures."
+        if broken
+        else "Counters are whole." + _traces(examined)
+    )
+    return Page(
+        title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
+        subtitle=" · ".join(dict.fromkeys(each.analysis.program for each in examined if each.analysis)),
+        verdict=verdict,
+        state="bad" if broken else "ok",
+        facts=[_log_facts(each) for each in examined if each.log is not None],
+        sections=[_section(each.title, each, [], []) for each in examined],
+    )
+
+
+def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examined]]) -> Page:
+    """Jobs, each with its runs."""
+    faults = [fault for outcome in outcomes if (fault := jobfiles.fault(outcome)) is not None]
+    first = outcomes[0]
+    return Page(
+        title=first.job.job if len(outcomes) == 1 else first.plan.study,
+        subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
+        verdict=f"Not to be used: {faults[0]}" if faults else "Samples and bytes are those that were planned.",
+        state="bad" if faults else "ok",
+        facts=[facts for outcome in outcomes for facts in _job_facts(outcome)],
+        sections=[
+            _run(outcome, run, runs[run.name])
+            for outcome, runs in zip(outcomes, examined, strict=True)
+            for run in outcome.runs
+            if run.name in runs and run.result is not None
+        ],
+    )
+
+
+def _traces(examined: Sequence[Examined]) -> str:
+    untraced = sum(1 for each in examined if each.requests is None)
+    return f" {untraced} without a trace that can be used." if untraced else ""
+
+
+def _log_facts(each: Examined) -> Facts:
+    assert each.log is not None
+    job = each.log.job
+    told = [
+        ("Program", job.program),
+        ("Processes", str(job.ranks)),
+        ("Started", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.started))),
+        ("Took", format_seconds(job.seconds)),
+        ("Job", str(job.id)),
+        ("Darshan", f"{job.library or 'unknown version'}, log format {each.log.version}"),
+        ("Modules", ", ".join(each.log.modules)),
+    ]
+    return Facts(each.title, told)
+
+
+def _job_facts(outcome: JobOutcome) -> list[Facts]:
+    plan, versions = outcome.plan, outcome.environment.get("versions", {})
+    lines = rows.workload(outcome).splitlines()
+    job = [
+        ("State", outcome.job.state),
+        ("Batch id", str(outcome.job.batch_id or "-")),
+        ("Workload", " · ".join(lines)),
+        ("Data", plan.runs[0].dataset),
+        ("Archive", str(outcome.archive or "-")),
+        *(("Note", note) for note in plan.notes),
+    ]
+    nodes = outcome.environment.get("nodes", [])
+    on = [(name, str(version)) for name, version in sorted(versions.items())]
+    if nodes:
+        on = [
+            ("nodes", ", ".join(node["host"] for node in nodes)),
+            ("processor", f"{nodes[0]['cpu']}, {nodes[0]['cores']} threads"),
+            ("memory", format_size(nodes[0]["memory_bytes"])),
+            ("kernel", nodes[0]["kernel"]),
+            *on,
+        ]
+    return [Facts(outcome.job.job, job), *([Facts("Environment", on)] if on else []), *_layout(outcome)]
+
+
+def _layout(outcome: JobOutcome) -> list[Facts]:
+    found = outcome.layout
+    if found is None:
+        return []
+    system = found.file_system
+    told = [
+        ("File system", f"{system.kind} at {system.mount} from {system.source}" if system.mount else system.kind),
+        ("Layout", rows.layout(outcome) or "not Lustre: there is none to set"),
+        *(("Not as asked", fault) for fault in found.faults),
+    ]
+    if found.stripes:
+        told.append(("Stripes on targets", ", ".join(f"{target}: {count}" for target, count in found.stripes.items())))
+    return [Facts("Where the data lie", told)]
+
+
+def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined) -> Section:
+    assert run.result is not None
+    before: list[Table] = []
+    after: list[Table] = []
+    if (summary := run.result.summary) is not None:
+        epochs = Table("Epochs", list(rows.EPOCHS), rows.epochs(run.result, summary))
+        takes = Table("", list(rows.TAKES), rows.takes(run, summary))
+        before = [epochs, takes, Table("", ["", ""], [list(pair) for pair in rows.facts(run, summary)])]
+    elif run.result.generated is not None:
+        before = [Table("", ["generated"], [[rows.generated(run.result.generated)]])]
+    if run.verdict is not None and (seen := run.verdict.bytes) is not None:
+        before.append(_bytes(seen, "read" if run.result.summary else "written"))
+    if run is outcome.runs[-1] and (variables := outcome.environment.get("variables")):
+        after = [
+            Table("Environment variables", ["name", "value"], [[name, str(variables[name])] for name in variables])
+        ]
+    section = _section(run.name, examined, before, after)
+    return section._replace(notes=[*(f"INVALID: {text}" for text in rows.invalid(run)), *section.notes])
+
+
+def _bytes(seen: Bytes, done: str) -> Table:
+    planned = "-" if seen.planned is None else str(seen.planned)
+    return Table(
+        "",
+        [f"bytes {done}", "by Darshan", "by the core", "planned"],
+        [["", str(seen.darshan), str(seen.core), planned]],
+    )
+
+
+def _section(heading: str, examined: Examined, before: list[Table], after: list[Table]) -> Section:
+    found = examined.analysis
+    summary, lists = list(before), []
+    if found is not None:
+        summary.append(Table("I/O", ["", ""], [list(pair) for pair in iotables.facts(found)]))
+        kinds = [(name, kind) for name, kind in (("reads", found.read), ("writes", found.write)) if kind]
+        told = [[name, *iotables.operation_row(kind)] for name, kind in kinds]
+        summary.append(Table("", ["", *iotables.OPERATION], told))
+        sizes = [
+            [iotables.size_words(name), *(str(kind.histogram.get(name, 0)) for _, kind in kinds)]
+            for name in iotables.size_names(found)
+        ]
+        lists.append(Table("Sizes of requests", ["bytes", *(name for name, _ in kinds)], sizes))
+        header = ["rank", "host", "I/O time", "read", "written", "requests", "MB/s"]
+        lists.append(Table("Slowest ranks", header, iotables.slowest(found, _SHOWN)))
+        if len(found.by_node) > 1:
+            lists.append(_nodes(found))
+        header = ["file", "type", "size", "read", "written", "requests", "ranks", "I/O time"]
+        title = f"Busiest of {len(found.files)} files" if len(found.files) > _SHOWN else "Files"
+        lists.append(Table(title, header, iotables.busiest(found, _SHOWN)))
+    notes = examined.view.notes if examined.view else [str(fault) for fault in examined.faults]
+    return Section(heading, notes, summary, _drawings(examined), [*lists, *after])
+
+
+def _nodes(found: Any) -> Table:
+    slowest = sorted(found.by_node, key=lambda node: -node.io_s)[:_SHOWN]
+    told = [
+        [
+            node.host,
+            str(node.ranks),
+            format_seconds(node.io_s),
+            *map(format_size, (node.bytes_read, node.bytes_written)),
+        ]
+        for node in slowest
+    ]
+    return Table("Slowest nodes", ["host", "ranks", "I/O time a rank", "read", "written"], told)
+
+
+def _drawings(examined: Examined) -> list[Drawing]:
+    return [] if examined.view is None else [figures.inline(picture) for picture in figures.draw(examined.view)]

@@ -1,0 +1,149 @@
+"""Requests, steps and TensorFlow's own events as one trace, in the JSON that Perfetto and chrome://tracing open.
+
+Trace Event Format: a process a rank, a thread a row; complete events ("X") with microseconds.
+"""
+
+import gzip
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc import rundir
+from dlio_hpc.analysis import recorded
+from dlio_hpc.analysis.examine import Examined
+
+Floats = npt.NDArray[np.float64]
+_STEPS, _FIRST_ROW = 1, 10
+
+
+class Row(NamedTuple):
+    """Events of one thread of one rank. start, duration: seconds; names and arguments of each."""
+
+    rank: int
+    thread: int
+    title: str
+    start: Floats
+    duration: Floats
+    names: Sequence[str]
+    arguments: Sequence[dict[str, Any]] | None
+
+
+def write(path: Path, examined: Iterable[Examined]) -> int:
+    """All of it; how many events there are. A name that ends with .gz is compressed."""
+    count = 0
+    with rundir.replacing(path) as temporary:
+        opened: Any = gzip.open if path.name.endswith(".gz") else open
+        with opened(temporary, "wt", encoding="utf-8") as file:
+            file.write('{"displayTimeUnit":"ms","traceEvents":[')
+            separator = "\n"
+            for number, each in enumerate(examined):
+                for line in _lines(each, number):
+                    file.write(separator + line)
+                    separator = ",\n"
+                    count += line.startswith('{"ph":"X"')
+            file.write("\n]}\n")
+    return count
+
+
+def _lines(examined: Examined, number: int) -> Iterator[str]:
+    """Ranks of different runs are different processes."""
+    named: set[int] = set()
+    for row in _rows(examined):
+        process = number * 1_000_000 + row.rank
+        if process not in named:
+            named.add(process)
+            yield _dump(_name("process_name", process, 0, f"{examined.title} rank {row.rank}"))
+            yield _dump({"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}})
+        yield _dump(_name("thread_name", process, row.thread, row.title))
+        starts, durations = row.start * 1e6, np.maximum(row.duration, 0) * 1e6
+        for at, name in enumerate(row.names):
+            event: dict[str, Any] = {"ph": "X", "name": name, "pid": process, "tid": row.thread}
+            event["ts"], event["dur"] = round(float(starts[at]), 3), round(float(durations[at]), 3)
+            if row.arguments is not None:
+                event["args"] = row.arguments[at]
+            yield _dump(event)
+
+
+def _rows(examined: Examined) -> Iterator[Row]:
+    if examined.timeline is not None:
+        with recorded.opened(examined.timeline) as record:
+            for rank in range(len(record.hosts)):
+                yield _steps(record, rank)
+            yield from _tensorflow(record)
+    if examined.requests is not None:
+        yield from _requests(examined)
+
+
+def _steps(record: recorded.Recorded, rank: int) -> Row:
+    group = record.file["steps"]
+    start, *phases = (group[name][rank].reshape(-1) for name in ("start", "wait", "compute", "sync"))
+    done = ~np.isnan(start)
+    durations = np.stack([phase[done] for phase in phases], axis=1)
+    begins = start[done][:, None] + np.cumsum(durations, axis=1) - durations
+    kinds = ["wait", "compute", "sync"] * len(durations)
+    return Row(rank, _STEPS, "steps", begins.reshape(-1), durations.reshape(-1), kinds, None)
+
+
+def _tensorflow(record: recorded.Recorded) -> Iterator[Row]:
+    if "tf_profile" not in record.file:
+        return
+    group = record.file["tf_profile"]
+    names = [_text(name) for name in group["names"][:]]
+    threads = [_text(name) for name in group["threads"][:]]
+    ranks, rows, which = group["rank"][:], group["thread"][:], group["name"][:]
+    for thread, title in enumerate(threads):
+        chosen = rows == thread
+        if chosen.any():
+            called = [names[number] for number in which[chosen].tolist()]
+            rank = int(ranks[chosen][0])
+            row = 1000 + thread
+            yield Row(rank, row, f"TensorFlow {title}", group["start"][chosen], group["duration"][chosen], called, None)
+
+
+def _text(value: object) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def _requests(examined: Examined) -> Iterator[Row]:
+    """By the thread that made them where Darshan tells; else as many rows as requests were in flight at once."""
+    requests = examined.requests
+    assert requests is not None
+    for rank in np.unique(requests.rank).tolist():
+        part = requests.of_rank(rank)
+        start, end = requests.start[part], requests.end[part]
+        order = np.argsort(start, kind="stable")
+        lanes = _lanes(start[order], end[order])
+        for lane in range(int(lanes.max(initial=-1)) + 1):
+            chosen = np.arange(part.start, part.stop)[order][lanes == lane]
+            kinds = np.where(requests.write[chosen], "write", "read").tolist()
+            arguments = [
+                {"file": requests.paths[file], "bytes": size}
+                for file, size in zip(requests.file[chosen].tolist(), requests.length[chosen].tolist(), strict=True)
+            ]
+            duration = requests.end[chosen] - requests.start[chosen]
+            yield Row(rank, _FIRST_ROW + lane, f"I/O {lane + 1}", requests.start[chosen], duration, kinds, arguments)
+
+
+def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:
+    """For requests in order of their start: the first row that is free then."""
+    free: list[float] = []
+    lanes = np.zeros(len(start), np.int64)
+    if (start[1:] >= end[:-1]).all():
+        return lanes
+    for number, (begin, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+        lane = next((lane for lane, until in enumerate(free) if until <= begin), len(free))
+        free[lane : lane + 1] = [stop]
+        lanes[number] = lane
+    return lanes
+
+
+def _name(what: str, process: int, thread: int, text: str) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": text}}
+
+
+def _dump(event: dict[str, Any]) -> str:
+    return json.dumps(event, separators=(",", ":"))
