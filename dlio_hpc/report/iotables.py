@@ -1,8 +1,8 @@
 """What a program's I/O was like, as tables for a terminal; and all figures as rows of a CSV file."""
 
 import csv
-import os
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 import msgspec
@@ -48,7 +48,7 @@ def analysis_parts(found: Analysis) -> Iterator[RenderableType]:
         yield Text()
         yield _ranks(found)
     yield Text()
-    yield _files(found)
+    yield from _files(found)
     yield Text()
 
 
@@ -158,16 +158,21 @@ def slowest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
     ]
 
 
-def _files(found: Analysis) -> RenderableType:
+def _files(found: Analysis) -> Iterator[RenderableType]:
     """Their paths below the folder that all have in common."""
-    common = os.path.dirname(os.path.commonprefix([file.path for file in found.files])) + "/"
-    count = f"busiest of {len(found.files)} files" if len(found.files) > _SHOWN else "files"
-    grid = table("type", "size", "read", "written", "requests", "I/O", f"{count} in {common}")
+    if not found.files:
+        return
+    folders = [file.path.split("/")[:-1] for file in found.files]
+    ends = zip(min(folders), max(folders), strict=False)
+    common = "".join(f"{first}/" for first, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
+    shown = f", the busiest {_SHOWN}" if len(found.files) > _SHOWN else ""
+    yield Text(f"{len(found.files)} file(s){shown}, in {common or 'several places'}")
+    grid = table("type", "size", "read", "written", "requests", "I/O", "file")
     grid.columns[0].justify = grid.columns[-1].justify = "left"
     grid.columns[-1].no_wrap, grid.columns[-1].overflow = False, "fold"
     for path, *row, _ranks, time in busiest(found):
         grid.add_row(*row, time, path.removeprefix(common))
-    return grid
+    yield grid
 
 
 def busiest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
