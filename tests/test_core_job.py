@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 
 from dlio_hpc.core.cache import drop
@@ -39,11 +41,43 @@ def _shared(measured: Any, *overrides: str) -> Any:
     return measured(*keys, *overrides)
 
 
+def _timeline(tmp_path: Path) -> h5py.File:
+    (path,) = (tmp_path / "dlio-runs").glob("*/runs/01-measure/timeline.h5")
+    return h5py.File(path)
+
+
+def _check_activity(tmp_path: Path, result: Any) -> None:
+    """What was read over time adds up to what the result says, whoever read it."""
+    summary = result["summary"]
+    with _timeline(tmp_path) as file:
+        group, ranks = file["activity"], file["ranks"]
+        arrived, requests, busy = (group[name][...] for name in ("bytes", "requests", "busy"))
+        assert arrived.shape == requests.shape == busy.shape
+        assert ranks["requests"][...].sum() == summary["reads"]
+        assert ranks["bytes_read"][...].sum() == summary["bytes_read"]
+        assert ranks["overhead_bytes"][...].sum() == summary["overhead_bytes_read"]
+        assert file["request_sizes/counts"][...].sum() <= summary["reads"]
+        if summary["io_time_s"] is None:
+            assert not group.attrs["timed"]
+            assert not arrived.any()
+            return
+        assert group.attrs["timed"]
+        assert arrived.sum(axis=1) == pytest.approx(ranks["bytes_read"][...] + ranks["overhead_bytes"][...])
+        assert requests.sum(axis=1) == pytest.approx(ranks["requests"][...])
+        assert busy.sum() == pytest.approx(summary["io_time_s"] * result["ranks"])
+        width, start = group.attrs["width"], group.attrs["start"]
+        assert busy.max() <= width * 1.000001
+        edges = start + np.arange(arrived.shape[1] + 1) * width
+        assert edges[-2] < summary["wall_s"], "reading ends with the run"
+        assert edges[-1] > 0
+        assert arrived.shape[1] <= 512
+
+
 @pytest.mark.parametrize(
     ("kind", "prefetch", "batch"),
     [("npz", 0, 7), ("npz", 3, 2), ("tfrecord", 3, 7), ("hdf5", 0, 2), ("csv", 3, 7)],
 )
-def test_one_file_is_read_collectively(measured: Any, kind: str, prefetch: int, batch: int) -> None:
+def test_one_file_is_read_collectively(measured: Any, tmp_path: Path, kind: str, prefetch: int, batch: int) -> None:
     """4 ranks with shares of 7 and 8 samples: the last batches are short, and the last step is empty for some."""
     keys = ("reader.access=collective", f"dataset.format={kind}", f"reader.prefetch={prefetch}")
     hints = ("reader.hints={romio_cb_read: enable}", "reader.transfer_size=64KiB", f"reader.batch_size={batch}")
@@ -55,6 +89,7 @@ def test_one_file_is_read_collectively(measured: Any, kind: str, prefetch: int, 
     assert summary["reads"] == summary["steps"] * 4, "a call a step and rank"
     assert result["hints"]["romio_cb_read"] == "enable"
     assert result["hints"]["cb_buffer_size"] == "65536"
+    _check_activity(tmp_path, result)
 
 
 def test_an_mpi_whose_collective_reads_abort_is_refused() -> None:
@@ -69,8 +104,6 @@ def test_an_mpi_whose_collective_reads_abort_is_refused() -> None:
 
 
 def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Path) -> None:
-    import h5py
-
     keys = ("reader.access=collective", "reader.mode=framework", "dataset.format=hdf5", "reader.read_threads=1")
     options = [word for key in keys for word in ("-S", key)]
     done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *_SHARED, *options, "--wait", "--json")
@@ -101,8 +134,9 @@ def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Pat
     ],
     ids=",".join,
 )  # fmt: skip
-def test_each_way_to_read_runs_as_a_job(measured: Any, keys: tuple[str, ...]) -> None:
+def test_each_way_to_read_runs_as_a_job(measured: Any, tmp_path: Path, keys: tuple[str, ...]) -> None:
     result = measured(*keys)
+    _check_activity(tmp_path, result)
     summary, dataset = result["summary"], result["dataset"]
     epochs = len(result["epochs"])
     assert summary["samples"] == 30 * epochs
@@ -112,6 +146,20 @@ def test_each_way_to_read_runs_as_a_job(measured: Any, keys: tuple[str, ...]) ->
         assert summary["bytes_read"] >= dataset["bytes"] * (1 if "reader.load=memory" in keys else epochs)
     if "reader.preprocess_time=2ms" in keys:
         assert summary["preprocess_s"] >= 30 * epochs / 2 * 0.002
+
+
+def test_request_sizes_and_activity_of_a_job_that_reads_in_parts(measured: Any, tmp_path: Path) -> None:
+    """Samples of 12,000 bytes in requests of 4096: two whole ones, and one of 3808."""
+    result = measured("reader.transfer_size=4KiB", "checkpoint={every_steps: 2, files: [1000]}")
+    with _timeline(tmp_path) as file:
+        edges, counts = file["request_sizes/edges"][...], file["request_sizes/counts"][...]
+        assert file["ranks/checkpoint_bytes"][...].tolist() == [4000, 0], "root alone writes"
+    assert counts.shape == (2, len(edges) - 1)
+    used = np.flatnonzero(counts.sum(axis=0))
+    assert edges[used].tolist() == [pytest.approx(2**11.75), 4096]
+    assert counts[:, used].tolist() == [[30, 60], [30, 60]]
+    assert counts.sum() == result["summary"]["reads"]
+    _check_activity(tmp_path, result)
 
 
 def test_every_rank_may_read_everything(measured: Any) -> None:
@@ -135,6 +183,12 @@ def test_side_files_are_counted_apart(measured: Any, tmp_path: Path) -> None:
     assert told["opens"] == 2 * 3 + 1, "read files once a rank, the list by root, JSON once a rank"
     assert told["time_s"] > 0
     assert result["summary"]["bytes_read"] == 30 * SAMPLE * 2, "none of it is samples"
+    with _timeline(tmp_path) as file:
+        ranks = {name: file["ranks"][name][...].tolist() for name in ("side_reads", "side_bytes_read")}
+        assert file["ranks/side_bytes_written"][...].tolist() == [4 << 20, 4 << 20]
+        assert file["activity/bytes"][...].sum() == pytest.approx(30 * SAMPLE * 2)
+    assert ranks["side_reads"] == [3 * steps + 52, 3 * steps + 50], "the list is read by root, once an epoch"
+    assert sum(ranks["side_bytes_read"]) == told["bytes_read"]
     (folder,) = (path.parent for path in (tmp_path / "dlio-data").glob("*/dlio-dataset.json"))
     sizes = {path.name: path.stat().st_size for path in folder.glob("side-*")}
     assert sizes == {"side-metadata": 4000, "side-stats": 25_000, "side-list": 1024}
@@ -305,8 +359,6 @@ def test_a_cut_file_is_found_by_collective_reads_too(run: Run, small: Path, tmp_
 @pytest.mark.parametrize("keys", [("dataset.format=tfrecord", "reader.mode=framework"), ("dataset.format=npz",)])
 def test_no_step_has_fewer_bytes_than_none(measured: Any, tmp_path: Path, keys: tuple[str, ...]) -> None:
     """Blocks of TFRecord come with one batch and serve the next, which then reads nothing."""
-    import h5py
-
     small_samples = ("dataset.sample={bytes: 1000}", "dataset.files=4", "dataset.samples_per_file=64")
     result = measured(*keys, *small_samples, "reader.shuffle.samples=false")
     (timeline,) = (tmp_path / "dlio-runs").glob("*/runs/01-measure/timeline.h5")

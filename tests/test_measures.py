@@ -8,8 +8,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dlio_hpc.core import measures, merge
+from dlio_hpc.core.activity import BUSY, LEAST_S, Activity, Lattice, common, spread
+from dlio_hpc.core.measures import Counts, Floats
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.run import _placement_faults
+from dlio_hpc.core.tally import UNKNOWN, Tally
 from dlio_hpc.plan import Request, Run, make
 from dlio_hpc.site import load as load_site
 from dlio_hpc.workload import load
@@ -26,7 +29,9 @@ def test_overlap_is_what_counting_tick_by_tick_gives(reads: list[tuple[int, int]
         at += gap + length
     busy = {tick for a, length in reads for tick in range(a, a + length)}
     computing = {tick for row in steps[0] for tick in range(int(row[1]), int(row[2]))}
-    assert measures.overlap(intervals, steps[0]) == pytest.approx((len(busy), len(busy & computing)))
+    covered = measures.union(intervals)
+    assert (covered[1] - covered[0]).sum() == pytest.approx(len(busy))
+    assert measures.hidden(covered, steps[0]) == pytest.approx(len(busy & computing))
 
 
 @given(st.lists(st.floats(2e-7, 500), min_size=1, max_size=300), st.integers(1, 5))
@@ -46,12 +51,23 @@ def test_histograms_add_up_and_keep_quantiles(latencies: list[float], parts: int
 
 def test_nothing_read_has_no_latency() -> None:
     assert measures.of_histogram(measures.histogram(np.array([])), 0.0, 0.0) is None
-    assert measures.overlap(np.zeros((2, 0)), np.zeros((1, 6))) == (0.0, 0.0)
+    assert measures.hidden(measures.union(np.zeros((2, 0))), np.zeros((1, 6))) == 0
 
 
 def _run_of(steps_per_epoch: int) -> Run:
     run = make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1]
     return replace(run, steps_per_epoch=steps_per_epoch)
+
+
+def _merged(
+    hosts: list[Host], steps: Floats, histogram: Counts, totals: Floats, fetched: Floats, saved: Floats
+) -> Merged:
+    ranks = len(hosts)
+    sizes, activity = np.zeros((ranks, 160), np.int64), np.zeros((ranks, 3, 1))
+    offsets, sides = np.zeros((ranks, 1)), np.zeros((ranks, 6))
+    return Merged(
+        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, fetched, saved, sides, sizes, activity
+    )  # fmt: skip
 
 
 def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
@@ -61,7 +77,7 @@ def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
         steps[0, number] = [10 * number, 10 * number + 1, 10 * number + 9, 10 * number + 10, 2, 20, 8]
     none = np.zeros((1, 272), np.int64)
     fetched, saved = np.zeros((1, 2)), np.zeros((1, 0, 7))
-    merged = Merged([Host("a", "1")], np.zeros((1, 1)), steps, none, np.zeros((1, 9)), fetched, saved, np.zeros((1, 6)))
+    merged = _merged([Host("a", "1")], steps, none, np.zeros((1, 9)), fetched, saved)
     run = _run_of(3)
     first, second = merge.epochs(merged, run)
     assert (first.steps, first.wall_s, second.steps, second.wall_s, second.samples) == (3, 30, 1, 10, 2)
@@ -82,7 +98,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
     histogram = np.array([measures.histogram(np.full(4, 0.5)), measures.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
     fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 7))
-    merged = Merged(hosts, np.zeros((2, 1)), steps, histogram, totals, fetched, saved, np.zeros((2, 6)))
+    merged = _merged(hosts, steps, histogram, totals, fetched, saved)
     run = _run_of(2)
     told = merge.summary(merged, run)
     assert (told.samples, told.steps, told.bytes_read, told.opens, told.reads) == (32, 4, 320, 7, 8)
@@ -113,7 +129,7 @@ def test_checkpoints_with_known_figures() -> None:
     saved[0] = [[0, 1, 2.5, 1, 1, 0, 4e6], [0, 2, 2.5, 1, 1, 0, 4e6]]
     saved[1] = [[0, 1, 2.5, 0, 0, 0, 0], [0, 2, 2.5, 0, 0, 0, 0]]
     hosts, none = [Host("a", "1"), Host("a", "1")], np.zeros((2, 272), np.int64)
-    merged = Merged(hosts, np.zeros((2, 1)), steps, none, np.zeros((2, 9)), np.zeros((2, 1)), saved, np.zeros((2, 6)))
+    merged = _merged(hosts, steps, none, np.zeros((2, 9)), np.zeros((2, 1)), saved)
     (epoch,) = merge.epochs(merged, _run_of(2))
     assert (epoch.wall_s, epoch.checkpoint_s) == (10.5, 5)
     assert epoch.wait_s + epoch.compute_s + epoch.sync_s + epoch.checkpoint_s == epoch.wall_s
@@ -124,6 +140,15 @@ def test_checkpoints_with_known_figures() -> None:
     assert (told.checkpoint.pause_s.mean, told.checkpoint.write_s.mean, told.checkpoint.fsync_s.max) == (2.5, 1, 1)
     assert told.checkpoint.read_s is None
     assert told.checkpoint.read_MBps is None
+
+
+def _tally(starts: Floats, ends: Floats, size: int = 1000) -> Tally:
+    """A batch whose reads all brought `size` bytes."""
+    tally = Tally()
+    tally.starts, tally.ends = array("d", starts), array("d", ends)
+    tally.sizes = array("q", [size]) * len(starts)
+    tally.requests, tally.bytes_read = len(starts), size * len(starts)
+    return tally
 
 
 def test_folding_often_gives_what_folding_once_gives() -> None:
@@ -138,7 +163,7 @@ def test_folding_often_gives_what_folding_once_gives() -> None:
         starts = np.sort(random.uniform(max(0, done - 8), done + 0.3, 20))
         ends = np.minimum(starts + random.uniform(0, 0.3, 20), done + 0.3)
         for log in (once, often):
-            log.add(array("d", starts), array("d", ends))
+            log.add(_tally(starts, ends))
         often.fold(steps[:done], max(0.0, done + 1 - 8))
     for log in (once, often):
         log.fold(steps)
@@ -148,15 +173,19 @@ def test_folding_often_gives_what_folding_once_gives() -> None:
     assert often.io_s == pytest.approx(once.io_s, rel=1e-9)
     assert often.hidden_s == pytest.approx(once.hidden_s, rel=1e-9)
     assert 0 < once.hidden_s < once.io_s
+    assert often.activity.lattice == once.activity.lattice
+    assert often.activity.amounts == pytest.approx(once.activity.amounts, rel=1e-6, abs=1e-6)
+    assert once.activity.amounts[BUSY].sum() == pytest.approx(once.io_s, rel=1e-9)
+    assert often.sizes.sum() == once.sizes.sum() == 199 * 20
 
 
 def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:
     log = measures.ReadLog()
-    many = array("d", [0.0]) * (1 << 17)
-    assert not log.add(many, many)
-    assert log.add(many, many)
+    many = _tally(np.zeros(1 << 17), np.zeros(1 << 17))
+    assert not log.add(many)
+    assert log.add(many)
     log.fold(np.zeros((1, measures.COLUMNS)), 1.0)
-    assert not log.add(many, many)
+    assert not log.add(many)
 
 
 def test_ranks_that_are_not_where_they_should_be(tmp_path: Path) -> None:
@@ -164,3 +193,94 @@ def test_ranks_that_are_not_where_they_should_be(tmp_path: Path) -> None:
     assert _placement_faults(plan, ["a"] * 4) == []
     (fault,) = _placement_faults(plan, ["a", "a", "a", "b"])
     assert fault == "1 node(s) x 4 ranks were planned, there were 3 on a, 1 on b"
+
+
+_READS = st.lists(st.tuples(st.floats(0, 3000), st.floats(0, 500), st.integers(0, 2**40)), min_size=1, max_size=30)
+
+
+@given(st.lists(_READS, min_size=1, max_size=4), st.floats(-1e6, 1e6), st.integers(1, 70_000))
+def test_activity_keeps_every_byte_however_its_bins_grow_and_move(
+    folds: list[list[tuple[float, float, int]]], offset: float, ranks: int
+) -> None:
+    kept, total = Activity(), 0
+    for reads in folds:
+        begins, lengths, sizes = np.array(reads).T
+        intervals = np.array([begins, begins + lengths])
+        kept.add(BUSY, intervals, sizes[np.newaxis])
+        total += sum(size for _, _, size in reads)
+        assert 1 <= kept.lattice.bins <= 512
+        assert kept.lattice.start <= begins.min()
+        assert kept.lattice.end > intervals[1].max()
+        assert kept.amounts.shape == (3, kept.lattice.bins)
+        assert kept.amounts[BUSY].sum() == pytest.approx(total, rel=1e-9)
+    lattice = common(kept.lattice.width, kept.lattice.start + offset, kept.lattice.end + offset, ranks)
+    assert lattice.bins <= (512 if ranks <= 2048 else max(64, 2**20 // ranks))
+    assert np.log2(lattice.width / LEAST_S) % 1 == 0
+    moved = kept.by(offset, lattice)
+    assert moved.shape == (3, lattice.bins)
+    assert (moved >= 0).all()
+    assert moved.sum() == pytest.approx(total, rel=1e-6)  # of very long runs under clocks that are days apart
+
+
+@given(_READS, st.integers(0, 6), st.integers(-40, 40))
+def test_ranks_with_one_clock_merge_as_if_they_had_recorded_so(
+    reads: list[tuple[float, float, int]], doublings: int, ahead: int
+) -> None:
+    """Bins of several widths come to lie whole in those of the common one."""
+    begins, lengths, sizes = np.array(reads).T
+    intervals, amounts = np.array([begins, begins + lengths]), sizes[np.newaxis]
+    kept = Activity()
+    kept.add(BUSY, intervals, amounts)
+    width = kept.lattice.width * 2**doublings
+    first = int(kept.lattice.start // width) - max(ahead, 0)
+    lattice = Lattice(width, first, int(kept.lattice.end // width) + 1 - first)
+    assert kept.by(0.0, lattice)[BUSY] == pytest.approx(spread(intervals, amounts, lattice), rel=1e-9, abs=1e-3)
+
+
+@given(_INTERVALS)
+def test_reads_are_spread_as_counting_tick_by_tick_says(reads: list[tuple[int, int]]) -> None:
+    intervals = np.array([[a for a, _ in reads], [a + length for a, length in reads]], float)
+    ticks = np.zeros(232)
+    for begin, length in reads:
+        for tick in range(begin, begin + max(length, 1)):
+            ticks[tick] += 12.0 / max(length, 1)
+    for width in (1, 4, 8):
+        found = spread(intervals, np.full((1, len(reads)), 12.0), Lattice(width, 0, 232 // width))
+        assert found[0] == pytest.approx(ticks.reshape(-1, width).sum(axis=1))
+
+
+@given(st.lists(st.lists(st.tuples(st.booleans(), st.integers(0, 10**9), st.floats(0, 1)), max_size=5), max_size=6))
+def test_what_a_librarys_calls_brought_is_shared_out_within_their_batch(
+    batches: list[list[tuple[bool, int, float]]],
+) -> None:
+    """Known requests keep what they brought; a batch's sum is what its tally says."""
+    flat = [read for batch in batches for read in batch]
+    latencies = np.array([latency for _, _, latency in flat], float)
+    sizes = np.array([size if known else UNKNOWN for known, size, _ in flat], np.int64)
+    told = np.array([[len(batch), sum(size for _, size, _ in batch) + 7, len(batch) + 3] for batch in batches])
+    amounts = measures.shared_out(latencies, sizes, told.reshape(-1, 3).astype(np.int64))
+    at = 0
+    for batch, (reads, brought, requests) in zip(batches, told.tolist(), strict=True):
+        mine = amounts[:, at : at + reads]
+        if batch:
+            assert mine.sum(axis=1) == pytest.approx([brought, requests])
+        if any(not known for known, _, _ in batch):
+            assert [mine[0, n] for n, (known, _, _) in enumerate(batch) if known] == [s for k, s, _ in batch if k]
+        at += reads
+
+
+@given(st.lists(st.integers(1, 2**45), max_size=50))
+def test_request_sizes_lie_between_their_bins_edges(sizes: list[int]) -> None:
+    edges = measures.size_edges()
+    assert len(edges) == 161
+    assert (edges[0], edges[-1]) == (1, 2**40)
+    expected = np.zeros(160, int)
+    for size in sizes:
+        expected[max(n for n in range(160) if edges[n] <= size)] += 1
+    assert (measures.size_histogram(np.array(sizes, np.int64)) == expected).all()
+
+
+def test_powers_of_two_begin_a_bin_of_request_sizes() -> None:
+    sizes = 2 ** np.arange(40)
+    assert (np.flatnonzero(measures.size_histogram(sizes)) == 4 * np.arange(40)).all()
+    assert not measures.size_histogram(np.array([0, UNKNOWN])).any()

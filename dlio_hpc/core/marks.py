@@ -24,7 +24,7 @@ class Marks:
     """`taken`: (markers, 2), this rank's instants before and after each read. Without libdarshan nothing is done."""
 
     def __init__(self, comm: "Intracomm", run: Run) -> None:
-        self.path = clocks.marker_path(run)
+        self._path = clocks.marker_path(run)
         self.taken: Floats = np.empty((0, 2))
         self._root = comm.rank == 0
         self._watched = is_watched()
@@ -33,17 +33,17 @@ class Marks:
 
     def _write(self) -> None:
         try:
-            with open(self.path, "wb") as file:
+            with open(self._path, "wb") as file:
                 file.write(bytes(clocks.BYTES))
         except OSError as fault:
-            raise InfrastructureError(f"cannot write {self.path}: {fault.strerror}") from fault
+            raise InfrastructureError(f"cannot write {self._path}: {fault.strerror}") from fault
 
     def take(self) -> None:
         """Read the markers."""
         if not self._watched:
             return
         rows = []
-        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             for _ in range(_READS):
                 before = clock.now()
@@ -57,7 +57,7 @@ class Marks:
         """After all ranks have taken the last."""
         if self._watched and self._root:
             with suppress(OSError):
-                os.unlink(self.path)
+                os.unlink(self._path)
 
 
 def is_watched() -> bool:

@@ -5,6 +5,8 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.core.activity import BUSY, BYTES_AND_REQUESTS, Activity
+from dlio_hpc.core.tally import Tally
 from dlio_hpc.results import Distribution
 
 Floats = npt.NDArray[np.float64]
@@ -16,7 +18,9 @@ COLUMNS = 7
 
 # Read latencies: 8 bins an octave from 100 ns up, 34 octaves to half an hour. Ranks' counts add up to the job's.
 _BINS_PER_OCTAVE, _LEAST_S, _BINS = 8, 1e-7, 8 * 34
-# Reads that wait to be folded: 4 MiB of instants.
+# Request sizes: 4 bins an octave from 1 B to 1 TiB; each bin has its lower edge in it, and powers of two are edges.
+_SIZES_PER_OCTAVE, _SIZE_BINS = 4, 4 * 40
+# Reads that wait to be folded: 6 MiB of instants and sizes.
 _FOLD = 1 << 18
 
 
@@ -30,6 +34,18 @@ def histogram(latencies: Floats) -> Counts:
     """Counts of `latencies`; what is shorter or longer than the bins goes to the first or last."""
     bins = np.log2(np.maximum(latencies, _LEAST_S) / _LEAST_S) * _BINS_PER_OCTAVE
     return np.bincount(np.minimum(bins.astype(np.int64), _BINS - 1), minlength=_BINS)
+
+
+def size_edges() -> Floats:
+    """Bytes; one more than there are bins."""
+    edges: Floats = 2.0 ** (np.arange(_SIZE_BINS + 1) / _SIZES_PER_OCTAVE)
+    return edges
+
+
+def size_histogram(sizes: Counts) -> Counts:
+    """Counts of `sizes`, in bytes; what is larger than the bins goes to the last, what brought nothing to none."""
+    bins = np.searchsorted(size_edges(), sizes[sizes > 0], side="right") - 1
+    return np.bincount(np.minimum(bins, _SIZE_BINS - 1), minlength=_SIZE_BINS)
 
 
 def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution | None:
@@ -53,55 +69,84 @@ def of_values(values: Floats) -> Distribution:
 class ReadLog:
     """All reads of a rank, folded into a few numbers before they grow to many.
 
-    io_s: time with at least one read in flight; hidden_s: the part of it within compute; both in seconds.
+    io_s: time with at least one read in flight; hidden_s: the part of it within compute; both in seconds. activity: all
+    bytes and requests of the batches' tallies, and io_s, over time. sizes: of requests whose size is known.
     """
 
     def __init__(self) -> None:
         self.histogram: Counts = np.zeros(_BINS, np.int64)
+        self.sizes: Counts = np.zeros(_SIZE_BINS, np.int64)
+        self.activity = Activity()
         self.io_s = self.hidden_s = self.total_s = self.longest_s = 0.0
-        self._starts, self._ends = array("d"), array("d")
+        self._starts, self._ends, self._sizes = array("d"), array("d"), array("q")
+        self._batches = array("q")
         self._pending: Floats = np.empty((2, 0))
 
-    def add(self, starts: "array[float]", ends: "array[float]") -> bool:
-        """Note reads; true when it is time to fold."""
-        self._starts.extend(starts)
-        self._ends.extend(ends)
-        return len(self._starts) >= _FOLD
+    def add(self, tally: Tally) -> bool:
+        """Note a batch's reads; true when it is time to fold."""
+        self._starts.extend(tally.starts)
+        self._ends.extend(tally.ends)
+        self._sizes.extend(tally.sizes)
+        self._batches.extend((len(tally.starts), tally.bytes_read + tally.overhead_bytes, tally.requests))
+        return len(self._starts) >= _FOLD or len(self._batches) >= _FOLD
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
         """Take in what was noted. `steps` (n, columns): those done, in order of time. No read that will be noted later
         began before `until`: time up to there is settled, what reaches beyond waits for the next fold.
         """
         reads = np.array([self._starts, self._ends])
-        del self._starts[:], self._ends[:]
         latencies = reads[1] - reads[0]
         self.histogram += histogram(latencies)
         self.total_s += float(latencies.sum())
         self.longest_s = max(self.longest_s, float(latencies.max(initial=0.0)))
+        sizes, batches = np.array(self._sizes, np.int64), np.array(self._batches, np.int64).reshape(-1, 3)
+        del self._starts[:], self._ends[:], self._sizes[:], self._batches[:]
+        self.sizes += size_histogram(sizes)
+        self.activity.add(BYTES_AND_REQUESTS, reads, shared_out(latencies, sizes, batches))
         reads = np.concatenate((self._pending, reads), axis=1)
-        io_s, hidden_s = overlap(np.minimum(reads[:, reads[0] < until], until), steps)
-        self.io_s, self.hidden_s = self.io_s + io_s, self.hidden_s + hidden_s
+        covered = union(np.minimum(reads[:, reads[0] < until], until))
+        lengths = covered[1] - covered[0]
+        self.activity.add(BUSY, covered, lengths[np.newaxis])
+        self.io_s, self.hidden_s = self.io_s + float(lengths.sum()), self.hidden_s + hidden(covered, steps)
         self._pending = np.maximum(reads[:, reads[1] > until], until)
 
 
-def overlap(reads: Floats, steps: Floats) -> tuple[float, float]:
-    """Seconds with at least one of `reads` (2, n) in flight, and the part of them within the compute of `steps`."""
-    begins, ends = union(reads)
-    if not len(begins):
-        return 0.0, 0.0
+def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:
+    """Bytes and requests (2, reads) of each read. `batches` (n, 3): how many reads each batch has, its bytes and its
+    requests. What a batch has beyond its reads of known size is shared out among the others, or among all where there
+    are no others, in proportion to their time; what batches without a read have belongs to nobody.
+    """
+    of_batch = np.repeat(np.arange(len(batches)), batches[:, 0])
+    known = sizes >= 0
+    amounts = np.array([np.where(known, sizes, 0), known], np.float64)
+    left = batches[:, 1:].T - np.array([np.bincount(of_batch, row, len(batches)) for row in amounts])
+    if not left[:, batches[:, 0] > 0].any():
+        return amounts
+    all_known = np.bincount(of_batch, ~known, len(batches)) == 0
+    weights = np.where(known & ~all_known[of_batch], 0.0, np.maximum(latencies, _LEAST_S))
+    shares = weights / np.bincount(of_batch, weights, len(batches))[of_batch]
+    amounts += left[:, of_batch] * shares
+    return amounts
+
+
+def hidden(covered: Floats, steps: Floats) -> float:
+    """Seconds of the disjoint intervals `covered` (2, n) that lie within the compute of `steps`."""
+    if not covered.size:
+        return 0.0
     knots = steps[:, [READY, COMPUTED]]
     computed = np.zeros(knots.shape)
     computed[:, 1] = np.cumsum(knots[:, 1] - knots[:, 0])
     computed[1:, 0] = computed[:-1, 1]
-    times, values = knots.reshape(-1), computed.reshape(-1)
-    hidden = np.interp(ends, times, values) - np.interp(begins, times, values)
-    return float((ends - begins).sum()), float(hidden.sum())
+    before, after = np.interp(covered, knots.reshape(-1), computed.reshape(-1))
+    return float((after - before).sum())
 
 
-def union(intervals: Floats) -> tuple[Floats, Floats]:
-    """Begins and ends of the disjoint intervals that cover the same time as `intervals` (2, n), in order."""
+def union(intervals: Floats) -> Floats:
+    """The disjoint intervals, in order, that cover the same time as `intervals` (2, n)."""
+    if not intervals.size:
+        return intervals
     begins, ends = intervals[:, np.argsort(intervals[0], kind="stable")]
     reach = np.maximum.accumulate(ends)
-    fresh = np.flatnonzero(np.concatenate(([True], begins[1:] > reach[:-1]))) if len(begins) else np.arange(0)
-    last = np.concatenate((fresh[1:] - 1, [len(begins) - 1])) if len(begins) else fresh
-    return begins[fresh], reach[last]
+    fresh = np.flatnonzero(np.concatenate(([True], begins[1:] > reach[:-1])))
+    last = np.concatenate((fresh[1:] - 1, [len(begins) - 1]))
+    return np.array([begins[fresh], reach[last]])

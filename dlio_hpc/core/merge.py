@@ -1,15 +1,14 @@
 """The ranks' recordings put together: memory and time grow with ranks x steps, not with samples."""
 
-from pathlib import Path
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dlio_hpc import rundir
 from dlio_hpc.core import clock, measures
+from dlio_hpc.core.activity import Activity, Lattice, common
 from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.train import Recording
-from dlio_hpc.darshan import clocks
 from dlio_hpc.plan import Run
 from dlio_hpc.results import CheckpointSummary, Epoch, SideFilesSummary, SlowestRank, Summary
 from dlio_hpc.workload import Workload
@@ -28,10 +27,12 @@ class Host(NamedTuple):
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, steps of all epochs, columns) in rank 0's clock. histogram: (ranks, bins).
     totals: (ranks, 9), columns below. storage_bytes: (ranks, epochs). checkpoints: (ranks, n, 7), columns below.
-    side_files: (ranks, 6), the fields of sidefiles.Counts. marks: (ranks, n, 2), in rank 0's clock.
+    side_files: (ranks, 6), the fields of sidefiles.Counts. sizes: (ranks, bins). activity: (ranks, 3, bins), rows as in
+    core.activity, over the bins of `lattice` in rank 0's clock. marks: (ranks, n, 2), in rank 0's clock.
     """
 
     hosts: list[Host]
+    lattice: Lattice
     offsets: Floats
     steps: Floats
     histogram: measures.Counts
@@ -39,13 +40,15 @@ class Merged(NamedTuple):
     storage_bytes: Floats
     checkpoints: Floats
     side_files: Floats
+    sizes: measures.Counts
+    activity: Floats
     marks: Floats
 
 
 # Columns of Merged.totals.
-_OPENS, _OVERHEAD, _REQUESTS, _PREPROCESS_S, _TIMED, _IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(9)
+OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(9)
 # Columns of Merged.checkpoints.
-_EPOCH, _STEPS, _PAUSE_S, _WRITE_S, _FSYNC_S, _BACK_S, _SIZE = range(7)
+_EPOCH, _STEPS, _PAUSE_S, _WRITE_S, _FSYNC_S, _BACK_S, SIZE = range(7)
 
 
 def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
@@ -58,6 +61,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         counts.opens, counts.overhead_bytes, counts.requests, counts.preprocess_s, reads.histogram.sum(),
         reads.io_s, reads.hidden_s, reads.total_s, reads.longest_s,
     ]  # fmt: skip
+    lattice = _lattice(comm, reads.activity, offset)
     parts = (
         np.array([offset]),
         steps,
@@ -66,10 +70,22 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         recording.storage_bytes,
         recording.checkpoints,
         np.array(recording.side_files, float),
+        reads.sizes,
+        reads.activity.by(offset, lattice),
         marks + offset,
     )
     gathered = [_gather(comm, part) for part in parts]
-    return Merged(hosts, *gathered) if comm.rank == 0 else None
+    return Merged(hosts, lattice, *gathered) if comm.rank == 0 else None
+
+
+def _lattice(comm: "Intracomm", own: Activity, offset: float) -> Lattice:
+    """What all ranks' activity fits into, by rank 0's clock; one bin when no rank timed a read."""
+    from mpi4py import MPI
+
+    span = (own.lattice.start + offset, own.lattice.end + offset) if own.lattice.bins else (math.inf, -math.inf)
+    begin, end = comm.allreduce(span[0], MPI.MIN), comm.allreduce(span[1], MPI.MAX)
+    width = comm.allreduce(own.lattice.width, MPI.MAX)
+    return common(width, begin, end, comm.size) if begin < end else Lattice(width, 0, 1)
 
 
 def _gather(comm: "Intracomm", part: Any) -> Any:
@@ -89,7 +105,7 @@ def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
 
 
 def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
-    wait, compute, sync = (part.sum(axis=1).mean() for part in _phases(steps))
+    wait, compute, sync = (part.sum(axis=1).mean() for part in phases(steps))
     fetched = merged.storage_bytes[:, number]
     saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
     after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # the last step's checkpoint is the epoch's too
@@ -110,11 +126,11 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
 def summary(merged: Merged, run: Run) -> Summary:
     """The figures of the whole run."""
     steps, totals = merged.steps, merged.totals
-    wait, compute, sync = _phases(steps)
+    wait, compute, sync = phases(steps)
     wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
     samples, bytes_read = int(steps[..., SAMPLES].sum()), int(steps[..., BYTES].sum())
     busy = float(compute.sum() + wait.sum())
-    io_s = float(totals[:, _IO_S].sum())
+    io_s = float(totals[:, IO_S].sum())
     counts = merged.histogram.sum(axis=0)
     known = bool((merged.storage_bytes >= 0).all())
     return Summary(
@@ -123,17 +139,17 @@ def summary(merged: Merged, run: Run) -> Summary:
         steps=steps.shape[1],
         steps_planned=run.steps_per_epoch * run.workload.train.epochs,
         bytes_read=bytes_read,
-        overhead_bytes_read=int(totals[:, _OVERHEAD].sum()),
+        overhead_bytes_read=int(totals[:, OVERHEAD].sum()),
         storage_bytes_read=int(merged.storage_bytes.sum()) if known else None,
         wall_s=wall_s,
         samples_per_s=samples / wall_s,
         read_MBps=bytes_read / wall_s / 1e6,
         au=float(compute.sum()) / busy if busy else None,
         au_mlperf=_au_mlperf(_by_epoch(steps, run.steps_per_epoch)),
-        io_time_s=io_s / len(steps) if totals[:, _TIMED].any() or not samples else None,
+        io_time_s=io_s / len(steps) if totals[:, TIMED].any() or not samples else None,
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
-        opens=int(totals[:, _OPENS].sum()),
-        reads=int(totals[:, _REQUESTS].sum()),
+        opens=int(totals[:, OPENS].sum()),
+        reads=int(totals[:, REQUESTS].sum()),
         wait_s=measures.of_values(wait),
         compute_s=measures.of_values(compute),
         sync_s=measures.of_values(sync),
@@ -159,8 +175,8 @@ def _side_files(counts: Floats) -> SideFilesSummary:
 
 
 def _checkpoint(saved: Floats) -> CheckpointSummary:
-    writers = saved[saved[:, 0, _SIZE] > 0]
-    size = int(writers[..., _SIZE].sum())
+    writers = saved[saved[:, 0, SIZE] > 0]
+    size = int(writers[..., SIZE].sum())
     slowest_write = (writers[..., _WRITE_S] + writers[..., _FSYNC_S]).max(axis=0).sum()
     slowest_read = writers[..., _BACK_S].max(axis=0).sum()
     return CheckpointSummary(
@@ -175,7 +191,7 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
     )
 
 
-def _phases(steps: Floats) -> tuple[Floats, Floats, Floats]:
+def phases(steps: Floats) -> tuple[Floats, Floats, Floats]:
     """wait, compute and sync of every step."""
     return (
         steps[..., READY] - steps[..., STARTED],
@@ -197,52 +213,3 @@ def _slowest(hosts: list[Host], busy: Floats) -> SlowestRank:
     rank = int(busy.argmax())
     median = float(np.median(busy))
     return SlowestRank(rank, hosts[rank].name, float(busy[rank]), float(busy[rank]) / median if median else 1.0)
-
-
-def write_timeline(directory: Path, merged: Merged, run: Run, marker: str) -> None:
-    """timeline.h5: every step of every rank, and each rank's histogram of read latencies. marker: path of Darshan's."""
-    import h5py
-
-    table = _table(merged.steps, run.steps_per_epoch)
-    wait, compute, sync = _phases(table)
-    columns = {
-        "start": table[..., STARTED] - merged.steps[..., STARTED].min(),
-        "wait": wait,
-        "compute": compute,
-        "sync": sync,
-        "asked": table[..., ASKED],
-        "samples": np.nan_to_num(table[..., SAMPLES]).astype(np.uint32),
-        "bytes": np.nan_to_num(table[..., BYTES]).astype(np.uint64),
-    }
-    with rundir.replacing(directory / rundir.TIMELINE) as path, h5py.File(path, "w") as file:
-        file.attrs["schema"] = 1
-        steps = file.create_group("steps")
-        steps.attrs["about"] = "axes: rank, epoch, step; seconds, start counts from the run's first step; NaN: no time"
-        for name, column in columns.items():
-            steps.create_dataset(name, data=column, compression="gzip", compression_opts=1, shuffle=True)
-        ranks = file.create_group("ranks")
-        ranks.attrs["about"] = "a row a rank; clock_offset: seconds added to the rank's clock to get rank 0's"
-        ranks["host"] = np.array([host.name for host in merged.hosts], dtype=h5py.string_dtype())
-        ranks["clock_offset"] = merged.offsets[:, 0]
-        ranks["opens"] = merged.totals[:, _OPENS].astype(np.uint64)
-        ranks["io_time"] = merged.totals[:, _IO_S]
-        ranks["bytes_read"] = merged.steps[..., BYTES].sum(axis=1).astype(np.uint64)
-        ranks["overhead_bytes"] = merged.totals[:, _OVERHEAD].astype(np.uint64)
-        latency = file.create_group("read_latency")
-        latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
-        latency["edges"] = measures.bin_edges()
-        latency.create_dataset("counts", data=merged.histogram, compression="gzip", compression_opts=1)
-        if merged.marks.size:
-            marks = file.create_group(clocks.GROUP)
-            marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
-            marks.attrs["path"] = marker
-            marks["instants"] = merged.marks - merged.steps[..., STARTED].min()
-
-
-def _table(steps: Floats, per_epoch: int) -> Floats:
-    """(ranks, epochs, steps, columns), with NaN for the steps of the last epoch that there was no time for."""
-    ranks, done, columns = steps.shape
-    epochs = -(-done // per_epoch)
-    padded = np.full((ranks, epochs * per_epoch, columns), np.nan)
-    padded[:, :done] = steps
-    return padded.reshape(ranks, epochs, per_epoch, columns)

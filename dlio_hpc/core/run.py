@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlio_hpc import dataset, document, rundir, units
-from dlio_hpc.core import clock, environment, merge
+from dlio_hpc.core import clock, environment, merge, timeline
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.marks import Marks
 from dlio_hpc.core.progress import Progress
@@ -76,7 +76,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if merged is not None:
         epochs, summary = merge.epochs(merged, run), merge.summary(merged, run)
         faults = _faults(run, summary) + _placement_faults(plan, names)
-        merge.write_timeline(folder, merged, run, marks.path)
+        timeline.write(folder, merged, run)
     result = Result(
         run=name,
         kind=run.kind,

@@ -4,16 +4,28 @@ from array import array
 
 from dlio_hpc.core.clock import now
 
+UNKNOWN = -1
+
 
 class Tally:
     """The reads of one batch, made by one thread or process; nothing here is shared.
 
     bytes_read: of samples. overhead_bytes: what came beside them. requests: to the system. starts, ends: of what was
-    timed, which is every request, or every call of a library that makes its requests by itself. hints: what MPI-IO
-    works with.
+    timed, which is every request, or every call of a library that makes its requests by itself. sizes: bytes that each
+    of those brought, UNKNOWN for a library's call. hints: what MPI-IO works with.
     """
 
-    __slots__ = ("bytes_read", "ends", "hints", "opens", "overhead_bytes", "preprocess_s", "requests", "starts")
+    __slots__ = (
+        "bytes_read",
+        "ends",
+        "hints",
+        "opens",
+        "overhead_bytes",
+        "preprocess_s",
+        "requests",
+        "sizes",
+        "starts",
+    )
 
     def __init__(self) -> None:
         self.bytes_read = 0
@@ -24,17 +36,21 @@ class Tally:
         self.hints: dict[str, str] = {}
         self.starts = array("d")
         self.ends = array("d")
+        self.sizes = array("q")
 
     def add(self, started: float, count: int) -> None:
         """One request that began at `started`, has just ended and brought `count` bytes of samples."""
-        self.timed(started)
+        self.ends.append(now())
+        self.starts.append(started)
+        self.sizes.append(count)
         self.requests += 1
         self.bytes_read += count
 
     def timed(self, started: float) -> None:
         """A call that began at `started` and has just ended; its requests and bytes are counted elsewhere."""
-        self.starts.append(started)
         self.ends.append(now())
+        self.starts.append(started)
+        self.sizes.append(UNKNOWN)
 
     def beside(self, count: int) -> None:
         """So many of the bytes that were read are none of samples."""
@@ -55,3 +71,4 @@ class Tally:
         self.count(other)
         self.starts.extend(other.starts)
         self.ends.extend(other.ends)
+        self.sizes.extend(other.sizes)

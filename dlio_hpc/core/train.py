@@ -157,7 +157,7 @@ class _Recorder:
         row[SAMPLES], row[BYTES] = len(batch.rows), batch.tally.bytes_read
         self._counts.count(batch.tally)
         self._done += 1
-        if self._reads.add(batch.tally.starts, batch.tally.ends):
+        if self._reads.add(batch.tally):
             # A batch that is still being read was asked for `ahead` steps ago at the earliest.
             asked = self._rows()[-max(self._ahead, 1) :]
             self._reads.fold(self._rows(), float(asked[0, STARTED]))

@@ -1,0 +1,118 @@
+"""timeline.h5: every step of every rank, and what each rank read when; grows with ranks x steps, not with reads."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dlio_hpc import rundir
+from dlio_hpc.core import measures, merge
+from dlio_hpc.core.measures import ASKED, BYTES, SAMPLES, STARTED, Floats
+from dlio_hpc.core.merge import Merged
+from dlio_hpc.darshan import clocks
+from dlio_hpc.plan import Run
+
+if TYPE_CHECKING:
+    import h5py
+
+_PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
+
+
+def write(directory: Path, merged: Merged, run: Run) -> None:
+    """All groups; each says in its attribute `about` what it holds."""
+    import h5py
+
+    with rundir.replacing(directory / rundir.TIMELINE) as path, h5py.File(path, "w") as file:
+        file.attrs["schema"] = 1
+        _steps(file.create_group("steps"), merged, run)
+        _ranks(file.create_group("ranks"), merged)
+        latency = file.create_group("read_latency")
+        latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
+        latency["edges"] = measures.bin_edges()
+        latency.create_dataset("counts", data=merged.histogram, **_PACKED)
+        sizes = file.create_group("request_sizes")
+        sizes.attrs["about"] = (
+            "requests of each rank (axis 0) by the bytes they brought; edges in bytes, a bin has its lower edge in it. "
+            "Left out: requests that brought nothing, and those that a library made by itself"
+        )
+        sizes["edges"] = measures.size_edges()
+        sizes.create_dataset("counts", data=merged.sizes, **_PACKED)
+        _activity(file.create_group("activity"), merged)
+        if merged.marks.size:
+            marks = file.create_group(clocks.GROUP)
+            marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
+            marks.attrs["path"] = clocks.marker_path(run)
+            marks["instants"] = merged.marks - first_step(merged)
+
+
+def first_step(merged: Merged) -> float:
+    """When the run's first step began, by rank 0's clock."""
+    return float(merged.steps[..., STARTED].min())
+
+
+def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
+    group.attrs["about"] = "axes: rank, epoch, step; seconds, start counts from the run's first step; NaN: no time"
+    table = _table(merged.steps, run.steps_per_epoch)
+    wait, compute, sync = merge.phases(table)
+    columns = {
+        "start": table[..., STARTED] - first_step(merged),
+        "wait": wait,
+        "compute": compute,
+        "sync": sync,
+        "asked": table[..., ASKED],
+        "samples": np.nan_to_num(table[..., SAMPLES]).astype(np.uint32),
+        "bytes": np.nan_to_num(table[..., BYTES]).astype(np.uint64),
+    }
+    for name, column in columns.items():
+        group.create_dataset(name, data=column, **_PACKED)
+
+
+def _table(steps: Floats, per_epoch: int) -> Floats:
+    """(ranks, epochs, steps, columns), with NaN for the steps of the last epoch that there was no time for."""
+    ranks, done, columns = steps.shape
+    epochs = -(-done // per_epoch)
+    padded = np.full((ranks, epochs * per_epoch, columns), np.nan)
+    padded[:, :done] = steps
+    return padded.reshape(ranks, epochs, per_epoch, columns)
+
+
+def _ranks(group: "h5py.Group", merged: Merged) -> None:
+    import h5py
+
+    group.attrs["about"] = (
+        "a row a rank; clock_offset: seconds added to the rank's clock to get rank 0's. bytes_read: of samples, "
+        "overhead_bytes: read beside them; side_*: of side files, which are in none of the others"
+    )
+    group["host"] = np.array([host.name for host in merged.hosts], dtype=h5py.string_dtype())
+    group["clock_offset"] = merged.offsets[:, 0]
+    group["io_time"] = merged.totals[:, merge.IO_S]
+    _, side_reads, _, side_bytes_read, side_bytes_written, _ = merged.side_files.T
+    counts = {
+        "opens": merged.totals[:, merge.OPENS],
+        "bytes_read": merged.steps[..., BYTES].sum(axis=1),
+        "overhead_bytes": merged.totals[:, merge.OVERHEAD],
+        "requests": merged.totals[:, merge.REQUESTS],
+        "side_reads": side_reads,
+        "side_bytes_read": side_bytes_read,
+        "side_bytes_written": side_bytes_written,
+        "checkpoint_bytes": merged.checkpoints[..., merge.SIZE].sum(axis=1),
+    }
+    for name, column in counts.items():
+        group[name] = column.astype(np.uint64)
+
+
+def _activity(group: "h5py.Group", merged: Merged) -> None:
+    group.attrs["about"] = (
+        "axes: rank, bin; bytes (of samples and beside them), requests, and seconds with at least one read in flight, "
+        "in each bin of `width` seconds; a read that spans several is shared out among them. Bin 0 begins at `start`, "
+        "in seconds since the run's first step. timed: false where nobody knows when reads were, and all is zero. Side "
+        "files and checkpoints are left out"
+    )
+    timed = bool(merged.totals[:, merge.TIMED].any())
+    group.attrs["timed"] = timed
+    group.attrs["width"] = merged.lattice.width
+    group.attrs["start"] = merged.lattice.start - first_step(merged) if timed else 0.0
+    arrived, requests, busy = merged.activity.transpose(1, 0, 2)
+    group.create_dataset("bytes", data=arrived, **_PACKED)
+    group.create_dataset("requests", data=requests, **_PACKED)
+    group.create_dataset("busy", data=busy.astype(np.float32), **_PACKED)
