@@ -16,7 +16,7 @@ from dlio_hpc.batch.shell import join
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan, Request
 
-_PRELOAD = 'LD_PRELOAD=/opt/libdarshan.so:/opt/libhdf5.so"${LD_PRELOAD:+:$LD_PRELOAD}"'
+_PRELOAD = 'LD_PRELOAD=/opt/libother.so:/opt/libhdf5.so"${LD_PRELOAD:+:$LD_PRELOAD}"'
 
 
 def _plan(kind: str, scheduler: str = "slurm", bind: str | None = None, **changes: Any) -> Plan:
@@ -28,7 +28,7 @@ def _plan(kind: str, scheduler: str = "slurm", bind: str | None = None, **change
         cpus=64,
         hyperthreads=2,
         rank_environment={"OMP_NUM_THREADS": "16"},
-        preload=("/opt/libdarshan.so", "/opt/libhdf5.so"),
+        preload=("/opt/libother.so", "/opt/libhdf5.so"),
         **changes,
     )
     return plan.make(workload.load("demo"), profile, Request(runs=Path("/r"), data=Path("/d"), nodes=2))
@@ -74,16 +74,16 @@ def test_what_is_not_given_is_not_said() -> None:
 
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40))
 def test_a_variable_of_the_ranks_is_one_word_whatever_is_in_it(value: str) -> None:
-    words = shlex.split(join(launchers._env(launchers.variables({"NAME": value}, ()))))
-    assert words == ["env", f"NAME={value}"]
+    words = shlex.split(join(launchers._assignments(launchers.variables({"NAME": value}, ()))))
+    assert words == [f"NAME={value}"]
 
 
 def test_theta_is_what_the_paper_ran() -> None:
     request = Request(runs=Path("/r"), data=Path("/d"), nodes=512, walltime=units.walltime("3h"))
     made = plan.make(workload.load("demo"), site.load("theta"), request)
-    assert join(launchers.command(made)).startswith(
-        "aprun -n 2048 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 -e DXT"
-    )
+    assert join(launchers.command(made)) == "aprun -n 2048 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32"
+    assert made.site.darshan is not None
+    assert all(run.darshan for run in made.runs)
     assert made.site.layout is not None
     assert (made.site.layout.stripe_count, made.site.layout.stripe_size) == (48, 1 << 20)
 
@@ -127,6 +127,10 @@ def test_a_queue_that_the_profile_does_not_list_is_passed_on_with_a_note() -> No
     ("override", "message"),
     [
         ("preload=['a b']", "a path of a library holds no blank, colon or comma"),
+        ("darshan=/a,b.so", "a path of a library holds no blank, colon or comma"),
+        ("preload=[/x/libdarshan.so]", "libdarshan.so goes into darshan"),
+        ("environment={DARSHAN_ENABLE_NONMPI: '1'}", "a log a process and none of the run"),
+        ("rank_environment={DARSHAN_ENABLE_NONMPI: '1'}", "a log a process and none of the run"),
         ("environment={LD_PRELOAD: x}", "LD_PRELOAD is what preload is for"),
         ("rank_environment={LD_PRELOAD: x}", "LD_PRELOAD is what preload is for"),
         ("job_options=['exclusive']", "is no option on one line"),

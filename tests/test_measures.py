@@ -64,9 +64,9 @@ def _merged(
 ) -> Merged:
     ranks = len(hosts)
     sizes, activity = np.zeros((ranks, 160), np.int64), np.zeros((ranks, 3, 1))
-    offsets, sides = np.zeros((ranks, 1)), np.zeros((ranks, 6))
+    offsets, sides, marks = np.zeros((ranks, 1)), np.zeros((ranks, 6)), np.zeros((ranks, 0, 2))
     return Merged(
-        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, fetched, saved, sides, sizes, activity
+        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, fetched, saved, sides, sizes, activity, marks
     )  # fmt: skip
 
 

@@ -30,7 +30,8 @@ _MAGIC = 6567223
 _SLOTS = 64
 _HEADER = struct.Struct(f"<8sqB7xQ2Q{2 * _SLOTS}Q{_SLOTS}I")
 _JOB = struct.Struct("<7q1024s")
-_NO_COMPRESSION = 2
+# How a log is compressed; not at all, where a process still writes it.
+_LIVE = 2
 _CHUNK = 1 << 16
 COUNTING = ("POSIX", "MPI-IO", "STDIO")
 TRACING = ("DXT_POSIX", "DXT_MPIIO")
@@ -116,7 +117,6 @@ class _Broken(Exception):
 
 
 class _Header(NamedTuple):
-    compressed: bool
     names: tuple[int, int]
     modules: dict[str, Module]
 
@@ -152,9 +152,11 @@ def _load(file: IO[bytes], path: Path, trace: bool) -> Log:
     size = os.fstat(file.fileno()).st_size
     header = _header(file, path)
     faults = _region_faults(header, size)
-    job = _job(_whole(file, header, _HEADER.size, header.names[0] - _HEADER.size), path, faults)
-    names = _names(_whole(file, header, *header.names), faults)
+    job = _job(_whole(file, _HEADER.size, header.names[0] - _HEADER.size), path, faults)
+    names = _names(_whole(file, *header.names), faults)
     log = Log(path, VERSION, job, header.modules, names, {}, {}, faults)
+    if any(fault.name == "garbled" for fault in faults):
+        return log  # nobody knows what lies where
     for name, module in header.modules.items():
         if module.partial:
             faults.append(Fault("partial", f"{name} ran out of memory and dropped records"))
@@ -171,7 +173,12 @@ def _header(file: IO[bytes], path: Path) -> _Header:
     if len(raw) < _HEADER.size:
         raise InvalidRun(f"{path} is cut short: {len(raw)} bytes, the header alone has {_HEADER.size}")
     _, _, compression, partial, *rest = _HEADER.unpack(raw)
-    if compression not in (0, _NO_COMPRESSION):
+    if compression == _LIVE:
+        raise InvalidRun(
+            f"{path} is no log but the live record of a process that was killed, without traces; darshan-merge makes a "
+            "log of those of all ranks"
+        )
+    if compression:
         raise InvalidRun(f"{path} is compressed in a way ({compression}) that cannot be read here")
     maps, versions = rest[2 : 2 + 2 * _SLOTS], rest[2 + 2 * _SLOTS :]
     modules = {
@@ -181,7 +188,7 @@ def _header(file: IO[bytes], path: Path) -> _Header:
         for slot in range(_SLOTS)
         if maps[2 * slot + 1] or partial >> slot & 1
     }
-    return _Header(compression == 0, (rest[0], rest[1]), modules)
+    return _Header((rest[0], rest[1]), modules)
 
 
 def _region_faults(header: _Header, size: int) -> list[Fault]:
@@ -197,8 +204,10 @@ def _region_faults(header: _Header, size: int) -> list[Fault]:
     return []
 
 
-def _pieces(file: IO[bytes], header: _Header, offset: int, length: int) -> Iterator[bytes]:
-    """A region's content, piece by piece; _Broken where it ends too soon or fails zlib's checksum."""
+def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, bool]]:
+    """A region's content, piece by piece, and whether a stream ends there whose checksum is right; _Broken where it
+    ends too soon or the checksum is wrong.
+    """
     if offset > os.fstat(file.fileno()).st_size:
         raise _Broken("truncated", "it begins beyond the file's end")
     file.seek(offset)
@@ -208,33 +217,32 @@ def _pieces(file: IO[bytes], header: _Header, offset: int, length: int) -> Itera
         if not data:
             raise _Broken("truncated", "the file ends in the middle of it")
         length -= len(data)
-        if not header.compressed:
-            yield data
-            continue
         while data:
             try:
-                yield stream.decompress(data)
+                piece = stream.decompress(data)
             except zlib.error as fault:
                 raise _Broken("garbled", str(fault)) from fault
+            yield piece, stream.eof
             fresh, data = stream.eof, stream.unused_data
             if stream.eof:
                 stream = zlib.decompressobj()
-    if header.compressed and not fresh:
+    if not fresh:
         raise _Broken("truncated", "its last stream has no end")
 
 
-def _whole(file: IO[bytes], header: _Header, offset: int, length: int) -> "_Content":
-    content = bytearray()
+def _whole(file: IO[bytes], offset: int, length: int) -> "_Content":
+    content, sound = bytearray(), 0
     try:
-        for piece in _pieces(file, header, offset, max(length, 0)):
+        for piece, is_end in _pieces(file, offset, max(length, 0)):
             content += piece
+            sound = len(content) if is_end else sound
     except _Broken as broken:
-        return _Content(content, broken.fault)
+        return _Content(content[:sound], broken.fault)
     return _Content(content, None)
 
 
 class _Content(NamedTuple):
-    """Of a region, as far as it could be read."""
+    """Of a region, as far as its checksums hold."""
 
     data: bytearray
     fault: Fault | None
@@ -286,7 +294,7 @@ def _count(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
     if kind is None:
         log.faults.append(Fault("unknown version", f"{name} has records of version {module.version}"))
         return
-    content = _whole(file, header, module.offset, module.length)
+    content = _whole(file, module.offset, module.length)
     whole = len(content.data) // kind.itemsize
     log.counted[name] = np.frombuffer(content.data, kind, whole)
     if content.fault:
@@ -303,8 +311,8 @@ def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
         return
     reading = _Segments(kind.itemsize)
     try:
-        for piece in _pieces(file, header, module.offset, module.length):
-            reading.take(piece)
+        for piece, is_end in _pieces(file, module.offset, module.length):
+            reading.take(piece, is_end)
         reading.end()
     except _Broken as broken:
         log.faults.append(Fault(broken.fault.name, f"{name}: {broken.fault.text}"))
@@ -318,8 +326,10 @@ class _Segments:
         self._size = size
         self._heads, self._body, self._rest = bytearray(), bytearray(), bytearray()
         self._missing = 0
+        self._sound = 0, 0
 
-    def take(self, piece: bytes) -> None:
+    def take(self, piece: bytes, is_end: bool) -> None:
+        """`is_end`: with it a stream ends whose checksum is right."""
         self._rest += piece
         at, head = 0, counters.TRACED.itemsize
         while True:
@@ -337,15 +347,17 @@ class _Segments:
             self._missing = (writes + reads) * self._size
             at += head
         del self._rest[:at]
+        if is_end:
+            self._sound = len(self._heads), len(self._body)
 
     def end(self) -> None:
         if self._missing or self._rest:
             raise _Broken("garbled", "its records do not end where it ends")
 
     def trace(self, kind: "np.dtype[np.void]") -> Trace:
-        """All that came; a file whose segments did not all come is left out with them."""
-        files = np.frombuffer(self._heads, counters.TRACED)
-        if self._missing:
-            files = files[:-1]
-        count = int((files["writes"] + files["reads"]).sum())
-        return Trace(files, np.frombuffer(self._body, kind, count))
+        """All that came with a right checksum, in whole files."""
+        heads, body = self._sound
+        files = np.frombuffer(self._heads, counters.TRACED, heads // counters.TRACED.itemsize)
+        whole = np.cumsum(files["writes"] + files["reads"]) * self._size <= body
+        files = files[: int(whole.sum())]
+        return Trace(files, np.frombuffer(self._body, kind, int((files["writes"] + files["reads"]).sum())))

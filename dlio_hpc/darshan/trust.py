@@ -74,7 +74,7 @@ def _against_run(log: Log, expected: Expected) -> Iterator[Fault]:
 def _trace_faults(log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]) -> list[Fault]:
     """The trace against the counters of the same files."""
     counted = _counted(log.counted[module], reads, writes)
-    requests = int(sum(row[_READS] + row[_WRITES] for row in counted.values()))
+    requests = sum(int(row[_READS]) + int(row[_WRITES]) for row in counted.values())
     unread = any(fault.text.startswith(f"{tracer} has records of version") for fault in log.faults)
     if unread or not requests:
         return []

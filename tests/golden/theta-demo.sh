@@ -15,6 +15,7 @@
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
 rm -f exit_status stop runs/*/result.json runs/*/error.json layout/*.yaml
+rm -rf darshan/*.darshan darshan/*.json runs/*/darshan/*.darshan runs/*/darshan/*.json {darshan,runs/*/darshan}/live
 # exit_status tells how the job ended, also when the batch system has forgotten it.
 trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
 # USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
@@ -42,14 +43,32 @@ run() {
   return "$code"
 }
 
+for name in "${!DARSHAN_@}"; do unset "$name"; done   # what modules or users set would get the better of ours
 cd "$job" || exit 6
 status=0
 
+# Darshan's settings for the ranks of the next run, whose log goes to the folder $1; none where the two ranks of the
+# probe left no log of two. A log that is there already would not be replaced: each attempt has its own.
+log=$(date +%Y%m%d-%H%M%S)-$$.darshan
+watched() {
+  mkdir -p "$1/live"
+  set -- "$job/$1" "$log"
+  darshan=(-e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" -e DARSHAN_LOGFILE="$1/$2" -e DARSHAN_CONFIG_PATH="$1/darshan.conf" -e DARSHAN_MMAP_LOGPATH="$1/live" -e DARSHAN_DISABLE_SHARED_REDUCTION="1" -e DXT_ENABLE_IO_TRACE="1")
+}
+watched darshan
+run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- aprun -n 2 -N 2 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || watched() { darshan=(); }
+
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
-run 00-generate aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 -e DXT_ENABLE_IO_TRACE=1 -e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+watched runs/00-generate/darshan
+run 00-generate aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+run 'darshan 00-generate' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 0 || status=$?
 run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
-run 01-measure-1 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 -e DXT_ENABLE_IO_TRACE=1 -e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
-run 02-measure-2 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 -e DXT_ENABLE_IO_TRACE=1 -e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
+watched runs/01-measure-1/darshan
+run 01-measure-1 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 'darshan 01-measure-1' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 1 || status=$?
+watched runs/02-measure-2/darshan
+run 02-measure-2 aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
+run 'darshan 02-measure-2' /opt/python/bin/python3 -m dlio_hpc.darshan judge plan.json --run 2 || status=$?
 
 grep -qs "steps" stop && exit 124
 exit "$status"
