@@ -230,6 +230,14 @@ def test_the_timeline_covers_the_time_that_ranks_were_busy(segments: int) -> Non
         assert len(bars) <= 400
 
 
+def test_what_is_always_so_is_one_bar() -> None:
+    times = np.linspace(0, 60, 5001)
+    even = Lane("rank 0", np.empty((0, 3)), np.column_stack((times[:-1], times[1:], np.full(5000, 0.6))))
+    bars = _boxes(_drawn(_view()._replace(lanes=[even]))["timeline"].figure)
+    assert list(bars) == [COLOURS["I/O"]]
+    assert bars[COLOURS["I/O"]][:, :2].tolist() == [[0, 60]]
+
+
 @pytest.mark.parametrize("steps", [1, 30, 20_000])
 def test_steps_are_stacked_and_hold_all_time(steps: int) -> None:
     view = _view(steps=steps)
@@ -282,7 +290,7 @@ def test_the_same_view_gives_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     code = "from tests.test_pictures import _view; from pathlib import Path; from dlio_hpc.report import figures as f;"
     code += f"f.save(f.draw(_view()), Path({str(tmp_path / 'c')!r}))"
-    (tmp_path / "matplotlibrc").write_text("font.size: 20\naxes.grid: False\nsvg.fonttype: path\n")
+    (tmp_path / "matplotlibrc").write_text("font.size: 20\nxtick.direction: in\nfigure.facecolor: black\n")
     root = Path(__file__).parents[1]
     environment = {"MPLCONFIGDIR": str(tmp_path), "PATH": "/usr/bin", "PYTHONPATH": str(root)}
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, check=True)
