@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import PathPatch, StepPatch
@@ -236,6 +236,24 @@ def test_what_is_always_so_is_one_bar() -> None:
     bars = _boxes(_drawn(_view()._replace(lanes=[even]))["timeline"].figure)
     assert list(bars) == [COLOURS["I/O"]]
     assert bars[COLOURS["I/O"]][:, :2].tolist() == [[0, 60]]
+
+
+def test_many_short_requests_are_paler_and_stand_where_they_were() -> None:
+    begin = np.linspace(15, 45, 6001)[:-1]
+    brief = Lane("rank 0", np.column_stack((begin, begin + 0.0039, np.ones(6000))), np.empty((0, 3)))
+    figure = _drawn(_view()._replace(lanes=[brief]))["timeline"].figure
+    bars = _boxes(figure)[COLOURS["compute"]]
+    assert (bars[:, 0].min(), bars[:, 1].max()) == pytest.approx((15, 45))
+    shades = {to_rgba(patch.get_facecolor())[3] for patch in figure.axes[0].patches}
+    assert list(shades) == pytest.approx([0.15 + 0.85 * 0.8], abs=0.01), "0.0039 of 0.005 s each: four shades of five"
+
+
+def test_every_rank_has_its_dot_within_the_axes() -> None:
+    for axes in _drawn(_view(ranks=50))["spread"].figure.axes:
+        for dots in axes.collections:
+            places = np.asarray(dots.get_offsets())
+            assert places[:, 0].max() < axes.get_xlim()[1]
+        assert len(np.asarray(axes.collections[0].get_offsets())) == 50
 
 
 @pytest.mark.parametrize("steps", [1, 30, 20_000])

@@ -147,8 +147,7 @@ def _strip(axes: Axes, values: npt.NDArray[np.number], what: str) -> None:
     size = 12 if count <= 64 else 4
     axes.scatter(values, np.arange(count), size, COLOURS[what], linewidths=0, alpha=0.6, label=what,
                  rasterized=count > _DOTS)  # fmt: skip
-    most = max(float(values.max()), axes.dataLim.x1)
-    axes.set(xlim=(0, 1.05 * most or 1.0), ylim=(count - 0.5, -0.5), yticks=[])
+    axes.set(xlim=(0, 1.05 * axes.dataLim.x1 or 1.0), ylim=(count - 0.5, -0.5), yticks=[])
     axes.spines["left"].set_visible(False)
     canvas.numbers(axes, "x")
 
