@@ -13,7 +13,7 @@ from typing import Any
 import jinja2
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
+from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 from matplotlib.patches import PathPatch, StepPatch
@@ -230,6 +230,32 @@ def test_the_timeline_covers_the_time_that_ranks_were_busy(segments: int) -> Non
         assert len(bars) <= 400
 
 
+def test_what_is_always_so_is_one_bar() -> None:
+    times = np.linspace(0, 60, 5001)
+    even = Lane("rank 0", np.empty((0, 3)), np.column_stack((times[:-1], times[1:], np.full(5000, 0.6))))
+    bars = _boxes(_drawn(_view()._replace(lanes=[even]))["timeline"].figure)
+    assert list(bars) == [COLOURS["I/O"]]
+    assert bars[COLOURS["I/O"]][:, :2].tolist() == [[0, 60]]
+
+
+def test_many_short_requests_are_paler_and_stand_where_they_were() -> None:
+    begin = np.linspace(15, 45, 6001)[:-1]
+    brief = Lane("rank 0", np.column_stack((begin, begin + 0.0039, np.ones(6000))), np.empty((0, 3)))
+    figure = _drawn(_view()._replace(lanes=[brief]))["timeline"].figure
+    bars = _boxes(figure)[COLOURS["compute"]]
+    assert (bars[:, 0].min(), bars[:, 1].max()) == pytest.approx((15, 45))
+    shades = {to_rgba(patch.get_facecolor())[3] for patch in figure.axes[0].patches}
+    assert list(shades) == pytest.approx([0.15 + 0.85 * 0.8], abs=0.01), "0.0039 of 0.005 s each: four shades of five"
+
+
+def test_every_rank_has_its_dot_within_the_axes() -> None:
+    for axes in _drawn(_view(ranks=50))["spread"].figure.axes:
+        for dots in axes.collections:
+            places = np.asarray(dots.get_offsets())
+            assert places[:, 0].max() < axes.get_xlim()[1]
+        assert len(np.asarray(axes.collections[0].get_offsets())) == 50
+
+
 @pytest.mark.parametrize("steps", [1, 30, 20_000])
 def test_steps_are_stacked_and_hold_all_time(steps: int) -> None:
     view = _view(steps=steps)
@@ -282,7 +308,7 @@ def test_the_same_view_gives_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     code = "from tests.test_pictures import _view; from pathlib import Path; from dlio_hpc.report import figures as f;"
     code += f"f.save(f.draw(_view()), Path({str(tmp_path / 'c')!r}))"
-    (tmp_path / "matplotlibrc").write_text("font.size: 20\naxes.grid: False\nsvg.fonttype: path\n")
+    (tmp_path / "matplotlibrc").write_text("font.size: 20\nxtick.direction: in\nfigure.facecolor: black\n")
     root = Path(__file__).parents[1]
     environment = {"MPLCONFIGDIR": str(tmp_path), "PATH": "/usr/bin", "PYTHONPATH": str(root)}
     subprocess.run([sys.executable, "-c", code], env=environment, cwd=root, check=True)

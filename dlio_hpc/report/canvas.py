@@ -122,18 +122,19 @@ def boxes(axes: Axes, left: Floats, right: Floats, bottom: float, top: Floats | 
     axes.add_patch(PathPatch(Path(vertices, codes), facecolor=colour, linewidth=0))
 
 
-def numbers(axes: Axes, which: str = "xy") -> None:
-    """Plain numbers on linear axes, from zero, with thousands marked."""
+def numbers(axes: Axes, which: str = "xy", whole: bool = False) -> None:
+    """Plain numbers on linear axes, with thousands marked. whole: where there is nothing between 1 and 2."""
+    steps = [1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10]
     for name in which:
         axis = axes.xaxis if name == "x" else axes.yaxis
-        axis.set_major_locator(MaxNLocator(5 if name == "y" else 8, steps=[1, 2, 2.5, 5, 10]))
+        axis.set_major_locator(MaxNLocator(5 if name == "y" else 8, steps=steps, integer=whole))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
 def count_scale(axes: Axes, counts: npt.NDArray[np.number], what: str) -> None:
     """Linear, or, where little stands beside much, logarithmic so that both are seen."""
     some = counts[counts > 0]
-    numbers(axes, "y")
+    numbers(axes, "y", whole=True)
     axes.set_ylabel(what)
     axes.set_ylim(0, 1.08 * float(some.max()))
     if some.max() > 200 * some.min():
@@ -150,7 +151,7 @@ def log_bytes(axes: Axes, least: float, most: float) -> None:
     low, high = _at_least(np.log2(least), np.log2(most), 4)
     _log_x(axes, 2, low, high)
     step = next(step for step in (1, 2, 5, 10, 20) if (high - low) / step <= 6 or step == 20)
-    powers = np.arange(np.ceil(low / step), np.floor(high / step) + 1) * step
+    powers = np.arange(max(0, np.ceil(low / step)), np.floor(high / step) + 1) * step
     axes.set_xticks(2.0**powers, [format_size(2.0**power) for power in powers])
 
 
@@ -159,13 +160,10 @@ def log_seconds(axes: Axes, least: float, most: float) -> None:
     low, high = _at_least(np.log10(least), np.log10(most), 2)
     _log_x(axes, 10, low, high)
     powers = np.arange(np.ceil(low), np.floor(high) + 1)
+    units = [seconds_unit(1.001 * 10.0**power) for power in powers]
     axes.set_xticks(
-        10.0**powers, [f"{10.0**power / scale:g} {name}" for power in powers for name, scale in [_named(power)]]
+        10.0**powers, [f"{10.0**power / unit:.0f} {name}" for power, (name, unit) in zip(powers, units, strict=True)]
     )
-
-
-def _named(power: float) -> tuple[str, float]:
-    return next((unit for unit in _SECONDS if 10.0**power >= 0.999 * unit[1]), _SECONDS[-1])
 
 
 def _log_x(axes: Axes, base: int, low: float, high: float) -> None:

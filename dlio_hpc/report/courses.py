@@ -1,6 +1,7 @@
 """Pictures over time: of all ranks together, of single ones, of steps."""
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -72,7 +73,7 @@ def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -
     """segments: (n, 3) as in Lane. Shares are drawn in a few shades, each of them one path."""
     if len(segments) > _LANE_BINS:
         segments = _binned(segments, until, _LANE_BINS)
-    shades = np.ceil(np.clip(segments[:, 2], 0, 1) * _SHADES).astype(int)
+    shades = _shades(segments[:, 2])
     for shade in range(1, _SHADES + 1):
         begin, end = segments[shades == shade, :2].T
         if len(begin):
@@ -88,10 +89,14 @@ def _binned(segments: Floats, until: float, bins: int) -> Floats:
     done = np.concatenate(([0.0], np.cumsum(shares[:-1] * np.diff(times[order]))))
     edges = np.linspace(0.0, until, bins + 1)
     share = np.diff(np.interp(edges, times[order], done)) / (until / bins)
-    share[share < 0.5 / _SHADES / bins] = 0.0
-    shade = np.ceil(np.clip(share, 0, 1) * _SHADES)
+    shade = _shades(share)
     first = np.flatnonzero(np.append(True, np.diff(shade) != 0))
     return np.stack((edges[first], edges[np.append(first[1:], bins)], shade[first] / _SHADES), axis=1)
+
+
+def _shades(shares: Floats) -> npt.NDArray[np.int64]:
+    """0: nothing, _SHADES: all the time. What rounding left over is nothing."""
+    return np.ceil(np.clip(shares, 0, 1) * _SHADES - 1e-6).astype(np.int64)
 
 
 def steps(view: View, title: str) -> tuple[Figure | str, str]:
@@ -113,7 +118,8 @@ def steps(view: View, title: str) -> tuple[Figure | str, str]:
     for what, values in means.items():
         axes.stairs((below + values) / unit, edges, baseline=below / unit, fill=True, color=COLOURS[what], label=what)
         below = below + values
-    canvas.numbers(axes)
+    canvas.numbers(axes, "x", whole=True)
+    canvas.numbers(axes, "y")
     axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.15 * shown / unit or 1), ylabel=f"time of a step ({name})")
     highest = f"highest at {starts[int(total.argmax())]:,}: {format_seconds(most)}, cut off"
     axes.set_xlabel(f"step ({highest})" if most > shown else "step")
@@ -130,7 +136,7 @@ def _steps_caption(steps: Steps, each: int) -> str:
     parts = {what: float(values.sum()) for what, values in _parts(steps).items()}
     whole = sum(parts.values()) or 1.0
     told = ", ".join(f"{what} {100 * value / whole:.1f} %" for what, value in parts.items())
-    return f"Means over ranks of {len(steps.wait):,} steps: {told}." + (
+    return f"Means over ranks; of all time in steps {told}." + (
         f" Each bar is the mean of {each} steps." if each > 1 else ""
     )
 

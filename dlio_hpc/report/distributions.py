@@ -32,11 +32,10 @@ def sizes(view: View, title: str) -> tuple[Figure | str, str]:
     axes.set_xlabel("bytes of one request")
     canvas.legend(axes)
     told = [
-        f"{int(counts.sum()):,} {'reads' if what == 'read' else 'writes'}, "
-        f"median about {format_size(_quantiles(found.edges, counts, [0.5])[0])}"
+        f"{int(counts.sum()):,} {what}, median about {format_size(_quantiles(found.edges, counts, [0.5])[0])}"
         for what, counts in kinds.items()
     ]
-    return figure, f"{'; '.join(told)}."
+    return figure, f"Requests: {'; '.join(told)}."
 
 
 def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
@@ -49,7 +48,8 @@ def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
     name, unit = canvas.rate_unit(float(total.max()))
     least, middle, most = (canvas.plain(value / unit) for value in (total.min(), np.median(total), total.max()))
     figure, (axes,) = canvas.sheet(view, title, NARROW, 3.0)
-    canvas.numbers(axes)
+    canvas.numbers(axes, "x")
+    canvas.numbers(axes, "y", whole=len(active) > _BARS)
     line = axes.axhline if len(active) <= _BARS else axes.axvline
     if len(active) <= _BARS:
         order = np.argsort(-total, kind="stable")
@@ -147,8 +147,7 @@ def _strip(axes: Axes, values: npt.NDArray[np.number], what: str) -> None:
     size = 12 if count <= 64 else 4
     axes.scatter(values, np.arange(count), size, COLOURS[what], linewidths=0, alpha=0.6, label=what,
                  rasterized=count > _DOTS)  # fmt: skip
-    most = max(float(values.max()), axes.dataLim.x1)
-    axes.set(xlim=(0, 1.05 * most or 1.0), ylim=(count - 0.5, -0.5), yticks=[])
+    axes.set(xlim=(0, 1.05 * axes.dataLim.x1 or 1.0), ylim=(count - 0.5, -0.5), yticks=[])
     axes.spines["left"].set_visible(False)
     canvas.numbers(axes, "x")
 

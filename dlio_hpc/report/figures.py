@@ -18,8 +18,7 @@ try:
 except ModuleNotFoundError as fault:
     if not (fault.name or "").startswith("matplotlib"):
         raise
-    message = "pictures need matplotlib, which is not installed: pip install 'dlio-hpc[report]'"
-    raise ConfigError(message) from None
+    raise ConfigError("pictures need matplotlib, which is not installed: pip install 'dlio-hpc[report]'") from None
 
 # What draws a view under a title: the figure, or in words why there is none; and what to say below it.
 _Painter = Callable[[View, str], tuple[Figure | str, str]]
