@@ -26,7 +26,9 @@ _MOST_STEPS = 2**26
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
-    """One execution of the core. The planned counts are of all epochs and ranks together."""
+    """One execution of the core. The planned counts are of all epochs and ranks together. tf_profile: TensorFlow's
+    profiler runs in the first ranks.
+    """
 
     number: int
     name: str
@@ -38,6 +40,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     steps_per_epoch: int
     samples: int
     bytes: int
+    tf_profile: bool = False
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
@@ -87,6 +90,7 @@ class Request(Struct, frozen=True):
     warmup: int = 0
     dataset_size: int | None = None
     generate: Generate = "auto"
+    tf_profile: bool = False
 
 
 def study(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
@@ -123,6 +127,11 @@ def _make(workload: Workload, site: Site, request: Request, study: str | None = 
     walltime = request.walltime or site.walltime
     account, queue = request.account or site.account, request.queue or site.queue
     _check_options(request.job_options)
+    if request.tf_profile and workload.reader.loader != "tensorflow":
+        raise ConfigError(
+            f"--tf-profile: TensorFlow has no part in reader.loader: {workload.reader.loader}; add -S "
+            "reader.loader=tensorflow, or leave it out"
+        )
     notes = _notes(workload, request, ranks)
     if request.dataset_size is not None:
         workload = shrunk(workload, request.dataset_size, ranks)
@@ -298,7 +307,8 @@ def _runs(
         fingerprint(workload.dataset, layout),
         os.path.join(data, f"outputs-{job}"),
     )
-    return tuple(_run(number, kind, name, workload, ranks, where) for number, (kind, name) in enumerate(kinds))
+    runs = (_run(number, kind, name, workload, ranks, where) for number, (kind, name) in enumerate(kinds))
+    return tuple(structs.replace(run, tf_profile=request.tf_profile and run.kind != "generate") for run in runs)
 
 
 class _Where(NamedTuple):
