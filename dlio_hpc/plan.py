@@ -26,8 +26,8 @@ _MOST_STEPS = 2**26
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
-    """One execution of the core. The planned counts are of all epochs and ranks together. `darshan`: the ranks run with
-    the site's libdarshan.
+    """One execution of the core. The planned counts are of all epochs and ranks together. darshan: the ranks run with
+    the site's libdarshan. tf_profile: TensorFlow's profiler runs in the first ranks.
     """
 
     number: int
@@ -41,6 +41,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
     samples: int
     bytes: int
     darshan: bool = False
+    tf_profile: bool = False
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
@@ -91,6 +92,7 @@ class Request(Struct, frozen=True):
     dataset_size: int | None = None
     generate: Generate = "auto"
     darshan: bool | None = None
+    tf_profile: bool = False
 
 
 def study(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
@@ -127,6 +129,7 @@ def _make(workload: Workload, site: Site, request: Request, study: str | None = 
     walltime = request.walltime or site.walltime
     account, queue = request.account or site.account, request.queue or site.queue
     _check_options(request.job_options)
+    _check_profile(workload, request)
     watched, why_not = _watched(workload, site, request)
     notes = [*_notes(workload, request, ranks), *why_not]
     if request.dataset_size is not None:
@@ -273,6 +276,14 @@ def _notes(workload: Workload, request: Request, ranks: int) -> list[str]:
     return notes
 
 
+def _check_profile(workload: Workload, request: Request) -> None:
+    if request.tf_profile and workload.reader.loader != "tensorflow":
+        raise ConfigError(
+            f"--tf-profile: TensorFlow has no part in reader.loader: {workload.reader.loader}; add -S "
+            "reader.loader=tensorflow, or leave it out"
+        )
+
+
 def _watched(workload: Workload, site: Site, request: Request) -> tuple[bool, list[str]]:
     """Do runs of it go under Darshan, and what is to be said if not, though there is one."""
     if request.darshan and site.darshan is None:
@@ -325,7 +336,8 @@ def _runs(
         fingerprint(workload.dataset, layout),
         os.path.join(data, f"outputs-{job}"),
     )
-    return tuple(_run(number, kind, name, workload, ranks, where) for number, (kind, name) in enumerate(kinds))
+    runs = (_run(number, kind, name, workload, ranks, where) for number, (kind, name) in enumerate(kinds))
+    return tuple(structs.replace(run, tf_profile=request.tf_profile and run.kind != "generate") for run in runs)
 
 
 class _Where(NamedTuple):

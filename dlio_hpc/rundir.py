@@ -23,6 +23,7 @@ RUNS = "runs"
 RESULT = "result.json"
 TIMELINE = "timeline.h5"
 ERROR = "error.json"
+TF_PROFILE = "tf-profile"
 
 
 def run_name(number: int, name: str) -> str:
@@ -32,6 +33,11 @@ def run_name(number: int, name: str) -> str:
 
 def run_directory(job: Path, number: int, name: str) -> Path:
     return job / RUNS / run_name(number, name)
+
+
+def xplane_name(rank: int) -> str:
+    """What TensorFlow's profiler saw of a rank, in the folder TF_PROFILE of the run."""
+    return f"rank-{rank}.xplane.pb"
 
 
 @contextmanager

@@ -81,6 +81,10 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
             "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, csv, null",
         ),
         (("dlio-submit", "demo", "-S", "reader.batchsize=3"), "did you mean 'batch_size'?"),
+        (
+            ("dlio-submit", "demo", "-s", "local", "--tf-profile", "-S", "reader.loader=pytorch"),
+            "--tf-profile: TensorFlow has no part in reader.loader: pytorch; add -S reader.loader=tensorflow",
+        ),
         (("dlio-submit", "demo", "--generate", "perhaps"), "'auto', 'first', 'only', 'never'"),
         (("dlio-hpc", "nonsense"), "No such command 'nonsense'"),
         (("dlio-hpc", "report", "absent"), "absent is not there; give a job's directory or archive"),

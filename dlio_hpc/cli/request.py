@@ -91,6 +91,11 @@ _REQUEST = (
         default=None,
         help="Runs under Darshan. Default: where the site names a libdarshan.",
     ),
+    option(
+        "--tf-profile",
+        is_flag=True,
+        help="With loader tensorflow: keep what its profiler sees of ranks 0 to 7 in each run's first 30 s.",
+    ),
 )
 
 

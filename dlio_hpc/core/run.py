@@ -1,7 +1,9 @@
 """One run of a plan, from its first barrier to result.json."""
 
 import hashlib
+import shutil
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,6 +21,9 @@ from dlio_hpc.results import DatasetFacts, Epoch, Generated, Result, Summary, de
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
+
+    from dlio_hpc.core.loaders.tensorflow.profile import Profiler
+    from dlio_hpc.core.loaders.tensorflow.xplane import Profile
 
 
 def load(path: Path, number: int) -> tuple[Plan, Run, str]:
@@ -49,6 +54,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if comm.rank == 0:
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
+        shutil.rmtree(folder / rundir.TF_PROFILE, ignore_errors=True)
     environment.write(comm, directory)
     hosts = comm.allgather(environment.host())
     names = [host.name for host in hosts]
@@ -56,17 +62,21 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     generated: Generated | None = None
     merged: merge.Merged | None = None
     hints: dict[str, str] = {}
+    profiles: list[Profile | None] = []
     if run.kind == "generate":
         generated = generate(comm, run, progress, stop)
     else:
         on_root(comm, lambda: dataset.require(run))
+        profiler = _profiler(folder, comm.rank) if run.tf_profile else None
         marks = Marks(comm, run)
         marks.take()
-        recording = train(comm, run, plan.ranks_per_node, progress, stop)
+        recording = train(comm, run, plan.ranks_per_node, progress, stop, profiler or nullcontext())
         marks.take()
         clock.barrier(comm)
         marks.close()
         hints = recording.counts.hints
+        if run.tf_profile:
+            profiles = comm.gather(profiler.profile() if profiler else None) or []
         merged = merge.gather(comm, hosts, recording, marks.taken)
     if comm.rank:
         return
@@ -76,7 +86,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if merged is not None:
         epochs, summary = merge.epochs(merged, run), merge.summary(merged, run)
         faults = _faults(run, summary) + _placement_faults(plan, names)
-        timeline.write(folder, merged, run)
+        timeline.write(folder, merged, run, profiles)
     result = Result(
         run=name,
         kind=run.kind,
@@ -102,6 +112,13 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
             stopped.write(f"{name}: {summary.steps} of {summary.steps_planned} steps\n")
     if faults:
         raise InvalidRun("; ".join(faults))
+
+
+def _profiler(folder: Path, rank: int) -> "Profiler | None":
+    """TensorFlow's; None on ranks that are not looked at."""
+    from dlio_hpc.core.loaders.tensorflow.profile import RANKS, Profiler
+
+    return Profiler(folder, rank) if rank < RANKS else None
 
 
 def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:

@@ -15,11 +15,13 @@ from dlio_hpc.plan import Run
 if TYPE_CHECKING:
     import h5py
 
+    from dlio_hpc.core.loaders.tensorflow.xplane import Profile
+
 _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
 
 
-def write(directory: Path, merged: Merged, run: Run) -> None:
-    """All groups; each says in its attribute `about` what it holds."""
+def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | None]") -> None:
+    """All groups; each says in its attribute `about` what it holds. profiles: of the first ranks, if there are any."""
     import h5py
 
     with rundir.replacing(directory / rundir.TIMELINE) as path, h5py.File(path, "w") as file:
@@ -43,6 +45,9 @@ def write(directory: Path, merged: Merged, run: Run) -> None:
             marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
             marks.attrs["path"] = clocks.marker_path(run)
             marks["instants"] = merged.marks - first_step(merged)
+        seen = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
+        if seen:
+            _tf_profile(file.create_group("tf_profile"), merged, seen)
 
 
 def first_step(merged: Merged) -> float:
@@ -116,3 +121,35 @@ def _activity(group: "h5py.Group", merged: Merged) -> None:
     group.create_dataset("bytes", data=arrived, **_PACKED)
     group.create_dataset("requests", data=requests, **_PACKED)
     group.create_dataset("busy", data=busy.astype(np.float32), **_PACKED)
+
+
+def _tf_profile(group: "h5py.Group", merged: Merged, seen: "dict[int, Profile]") -> None:
+    import h5py
+
+    group.attrs["about"] = (
+        "events of threads of the profiled ranks, by TensorFlow's profiler; name and thread are numbers in names and "
+        "threads, start counts from the run's first step, start and duration are in seconds. Attributes have a value a "
+        "rank of `ranks`: left_out: shorter events that are not here; clock_error: how far off start may be; until: "
+        "when the profiler was stopped"
+    )
+    names = sorted({name for profile in seen.values() for name in profile.names})
+    columns: dict[str, list[Any]] = {"rank": [], "thread": [], "name": [], "start": [], "duration": []}
+    threads: list[tuple[int, str]] = []
+    first = first_step(merged)
+    for rank, profile in seen.items():
+        columns["rank"].append(np.full(len(profile.start), rank, np.uint32))
+        columns["thread"].append((profile.thread + len(threads)).astype(np.uint32))
+        columns["name"].append(np.searchsorted(names, profile.names)[profile.name].astype(np.uint32))
+        columns["start"].append(profile.start + merged.offsets[rank, 0] - first)
+        columns["duration"].append(profile.duration)
+        threads += [(rank, name) for name in profile.threads]
+    for column, parts in columns.items():
+        group.create_dataset(column, data=np.concatenate(parts), **_PACKED)
+    group["names"] = np.array(names, dtype=h5py.string_dtype())
+    group["threads"] = np.array([name for _, name in threads], dtype=h5py.string_dtype())
+    group["thread_ranks"] = np.array([rank for rank, _ in threads], np.uint32)
+    ranks = list(seen)
+    group.attrs["ranks"] = np.array(ranks, np.uint32)
+    group.attrs["left_out"] = np.array([profile.left_out for profile in seen.values()], np.uint64)
+    group.attrs["clock_error"] = np.array([profile.clock_error for profile in seen.values()])
+    group.attrs["until"] = np.array([seen[rank].until for rank in ranks]) + merged.offsets[ranks, 0] - first

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -40,8 +41,17 @@ class Recording(NamedTuple):
     side_files: Counts
 
 
-def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress, stop: Stop) -> Recording:
-    """All epochs of a run on this rank, or as many steps as there is time for."""
+def train(
+    comm: "Intracomm",
+    run: Run,
+    ranks_on_node: int,
+    progress: Progress,
+    stop: Stop,
+    around: AbstractContextManager[None],
+) -> Recording:
+    """All epochs of a run on this rank, or as many steps as there is time for. around: entered before the first epoch,
+    when all is open, and left after the last.
+    """
     workload = run.workload
     check_cores(workload, ranks_on_node)
     first, last = positions(workload, comm.size, comm.rank, ranks_on_node)
@@ -60,18 +70,19 @@ def train(comm: "Intracomm", run: Run, ranks_on_node: int, progress: Progress, s
     loop.side_files.due("start")
     apart.taken()
     try:
-        for epoch in range(workload.train.epochs):
-            order = Order(workload.dataset, workload.reader, epoch, comm.rank)
-            if forget:
-                forget(order, first, last)
+        with around:
+            for epoch in range(workload.train.epochs):
+                order = Order(workload.dataset, workload.reader, epoch, comm.rank)
+                if forget:
+                    forget(order, first, last)
+                clock.barrier(comm)
+                fetched = process_io()
+                stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
+                loop.record.fetched(fetched, process_io(), apart.taken())
+                if stopped:
+                    break
+            loop.side_files.due("end")
             clock.barrier(comm)
-            fetched = process_io()
-            stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
-            loop.record.fetched(fetched, process_io(), apart.taken())
-            if stopped:
-                break
-        loop.side_files.due("end")
-        clock.barrier(comm)
     finally:
         loop.side_files.close()
         loader.close()

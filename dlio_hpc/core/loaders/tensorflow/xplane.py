@@ -1,0 +1,106 @@
+"""What TensorFlow's profiler writes: a protobuf of planes (devices), lines (threads) and events."""
+
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.int64]
+Marks = dict[str, tuple[float, float]]
+
+# Where TensorFlow has the classes of these files: since release 2.12, and before.
+_CLASSES = ("tensorflow.tsl.profiler.protobuf.xplane_pb2", "tensorflow.core.profiler.protobuf.xplane_pb2")
+_HOST = "/host:CPU"
+# Events that are told of a rank: more than a picture shows.
+MOST = 20_000
+# Columns of events: numbers of thread and name, nanoseconds of the profiler's clock, picoseconds.
+_THREAD, _NAME, _START_NS, _DURATION_PS = range(4)
+
+
+class Profile(NamedTuple):
+    """One rank's events in order of time, the longest if there are many. thread, name: of each event, as numbers in
+    `threads` and `names`. start: seconds of the rank's clock, off by clock_error at most; duration: seconds. left_out:
+    how many events there are besides. until: when the profiler was stopped, by the rank's clock.
+    """
+
+    threads: list[str]
+    names: list[str]
+    thread: Numbers
+    name: Numbers
+    start: Floats
+    duration: Floats
+    left_out: int
+    clock_error: float
+    until: float
+
+
+def read(content: bytes, marks: Marks, until: float) -> Profile:
+    """The host's events. `marks`: between which instants of the rank's clock the events of these names were, whole."""
+    space = _classes().XSpace.FromString(content)
+    threads: list[str] = []
+    names: dict[str, int] = {}
+    parts: list[Numbers] = [np.empty((0, 4), np.int64)]
+    for plane in space.planes:
+        if plane.name.startswith(_HOST):
+            known = {number: names.setdefault(one.name, len(names)) for number, one in plane.event_metadata.items()}
+            for line in plane.lines:
+                parts.append(_events(line, len(threads), known))
+                threads.append(line.name.partition("/")[0])
+    events = np.concatenate(parts)
+    is_mark = np.isin(events[:, _NAME], [names[name] for name in marks if name in names])
+    told = list(names)
+    origin, shift, error = _clock([(marks[told[row[_NAME]]], row) for row in events[is_mark]])
+    kept = _longest(events[~is_mark])
+    used_threads, thread = np.unique(kept[:, _THREAD], return_inverse=True)
+    used_names, name = np.unique(kept[:, _NAME], return_inverse=True)
+    return Profile(
+        threads=[threads[number] for number in used_threads],
+        names=[told[number] for number in used_names],
+        thread=thread,
+        name=name,
+        start=(kept[:, _START_NS] - origin) / 1e9 + shift,
+        duration=kept[:, _DURATION_PS] / 1e12,
+        left_out=int((~is_mark).sum()) - len(kept),
+        clock_error=error,
+        until=until,
+    )
+
+
+def _classes() -> Any:
+    for name in _CLASSES[:-1]:
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    return import_module(_CLASSES[-1])
+
+
+def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
+    """(n, 4) columns as above."""
+    flat = (value for event in line.events for value in (names[event.metadata_id], event.offset_ps, event.duration_ps))
+    name, offset, duration = np.fromiter(flat, np.int64, 3 * len(line.events)).reshape(-1, 3).T
+    return np.stack((np.full(len(name), thread), name, line.timestamp_ns + offset // 1000, duration), axis=1)
+
+
+def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
+    """An instant of the profiler's clock in nanoseconds, the same by the rank's in seconds, and how far off it may be:
+    each mark's event lies within its bracket, which leaves so much room; less than none where the clocks drift apart.
+    """
+    if not marks:
+        raise ValueError("none of the events that tell the profiler's clock are in its file")
+    origin = int(marks[0][1][_START_NS])
+    starts = [(row[_START_NS] - origin) / 1e9 for _, row in marks]
+    earliest = max(began - start for ((began, _), _), start in zip(marks, starts, strict=True))
+    latest = min(
+        ended - start - row[_DURATION_PS] / 1e12 for ((_, ended), row), start in zip(marks, starts, strict=True)
+    )
+    return origin, float(earliest + latest) / 2, float(abs(latest - earliest)) / 2
+
+
+def _longest(events: Numbers) -> Numbers:
+    """At most `MOST` of `events`, by their begin."""
+    if len(events) > MOST:
+        events = events[np.argpartition(events[:, _DURATION_PS], -MOST)[-MOST:]]
+    return events[np.argsort(events[:, _START_NS], kind="stable")]
