@@ -11,7 +11,7 @@ from dlio_hpc.analysis import pictures, recorded
 from dlio_hpc.analysis.requests import Requests, of_log
 from dlio_hpc.analysis.summary import Analysis, summarise
 from dlio_hpc.analysis.view import View
-from dlio_hpc.darshan import clocks, log, trust
+from dlio_hpc.darshan import clocks, log, preload, trust
 from dlio_hpc.darshan.log import Fault, Log
 from dlio_hpc.plan import Run
 
@@ -113,5 +113,5 @@ def _matching(only: str | None) -> Callable[[str], bool]:
 
 def _data_of(made: Run) -> Callable[[str], bool]:
     """Not the marker of the clocks, nor what says which dataset lies there."""
-    own = {clocks.marker_path(made), os.path.join(made.dataset, dataset.FINGERPRINT_FILE)}
+    own = {preload.marker_path(made), os.path.join(made.dataset, dataset.FINGERPRINT_FILE)}
     return lambda path: path not in own and ".tmp" not in path

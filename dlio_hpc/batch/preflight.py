@@ -20,6 +20,8 @@ from dlio_hpc.batch.submit import check as check_submission
 from dlio_hpc.batch.submit import submit
 from dlio_hpc.batch.watch import watch
 from dlio_hpc.command import Missing, Unanswered
+from dlio_hpc.darshan import preload as darshan
+from dlio_hpc.darshan import verdict
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan
@@ -210,18 +212,19 @@ def _submission(plans: Sequence[Plan]) -> Iterator[Finding]:
 
 def _preload(made: Plan) -> Iterator[Finding]:
     """Libraries for the ranks must be there on this node too, as far as it shares its software with theirs."""
-    for library in made.site.preload:
-        what = "Darshan" if "darshan" in library else "preload"
+    for what, library in [*(("preload", each) for each in made.site.preload), ("Darshan", made.site.darshan)]:
+        if library is None:
+            yield Finding("note", "Darshan", "the site names no libdarshan.so (darshan): there will be no logs")
+            continue
         try:
             with open(library, "rb") as file:
                 sound = file.read(4) == b"\x7fELF"
         except OSError as fault:
-            raise InfrastructureError(f"preload: {library}: {fault.strerror} on {os.uname().nodename}") from fault
+            text = f"{what.lower()}: {library}: {fault.strerror} on {os.uname().nodename}"
+            raise InfrastructureError(text) from fault
         if not sound:
-            raise InfrastructureError(f"preload: {library} is no library")
+            raise InfrastructureError(f"{what.lower()}: {library} is no library")
         yield Finding("ok", what, f"{library} is there")
-    if not any("darshan" in library for library in made.site.preload):
-        yield Finding("note", "Darshan", "none is preloaded: name libdarshan.so in the site's preload to have logs")
 
 
 def _launch(made: Plan, patience_s: float) -> Iterator[Finding]:
@@ -246,8 +249,15 @@ def _launch(made: Plan, patience_s: float) -> Iterator[Finding]:
         raise InfrastructureError(f"{_LAUNCH_RANKS} ranks did not run ({record.state}): {_reason(directory)}")
     took = time.monotonic() - started
     await_release(directory)
+    probe = directory / rundir.DARSHAN / darshan.PROBE
+    found = verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     shutil.rmtree(directory, ignore_errors=True)
     yield Finding("ok", "launch", f"{_LAUNCH_RANKS} ranks met through {made.site.launcher.kind}, {took:.0f} s in all")
+    if found is not None and found.why_not is None:
+        text = f"{_LAUNCH_RANKS} ranks left a log of {_LAUNCH_RANKS}; version {found.version}"
+        yield Finding("ok", "Darshan", text)
+    elif found is not None:
+        yield Finding("note", "Darshan", f"runs will do without: {found.why_not}")
 
 
 def _watched(directory: Path, deadline: float) -> job.Job:
@@ -277,7 +287,7 @@ def _smallest(made: Plan) -> Plan | None:
     wanted = max(_LAUNCH_WALLTIME, (queue.shortest if queue else None) or 0)
     launcher = made.site.launcher
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
-    return plan.study(
+    smallest = plan.study(
         workload.load("null", ("train.steps=1", "name=check")),
         replace(made.site, depth=None, launcher=replace(launcher, bind=bind)),
         plan.Request(
@@ -290,6 +300,8 @@ def _smallest(made: Plan) -> Plan | None:
             job_options=made.job_options,
         ),
     )[0]
+    watched = any(run.darshan for run in made.runs)  # what reads nothing would do without
+    return replace(smallest, runs=tuple(replace(run, darshan=watched) for run in smallest.runs))
 
 
 def as_document(findings: list[Finding]) -> list[dict[str, object]]:

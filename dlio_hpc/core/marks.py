@@ -9,7 +9,7 @@ import numpy as np
 from dlio_hpc.core import clock
 from dlio_hpc.core.measures import Floats
 from dlio_hpc.core.root import on_root
-from dlio_hpc.darshan import clocks
+from dlio_hpc.darshan import preload
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.plan import Run
 
@@ -24,7 +24,7 @@ class Marks:
     """`taken`: (markers, 2), this rank's instants before and after each read. Without libdarshan nothing is done."""
 
     def __init__(self, comm: "Intracomm", run: Run) -> None:
-        self._path = clocks.marker_path(run)
+        self._path = preload.marker_path(run)
         self.taken: Floats = np.empty((0, 2))
         self._root = comm.rank == 0
         self._watched = is_watched()
@@ -34,7 +34,7 @@ class Marks:
     def _write(self) -> None:
         try:
             with open(self._path, "wb") as file:
-                file.write(bytes(clocks.BYTES))
+                file.write(bytes(preload.MARKER_BYTES))
         except OSError as fault:
             raise InfrastructureError(f"cannot write {self._path}: {fault.strerror}") from fault
 
@@ -47,7 +47,7 @@ class Marks:
         try:
             for _ in range(_READS):
                 before = clock.now()
-                os.pread(descriptor, clocks.BYTES, 0)
+                os.pread(descriptor, preload.MARKER_BYTES, 0)
                 rows.append((before, clock.now()))
         finally:
             os.close(descriptor)

@@ -9,7 +9,7 @@ from dlio_hpc import rundir
 from dlio_hpc.core import measures, merge
 from dlio_hpc.core.measures import ASKED, BYTES, SAMPLES, STARTED, Floats
 from dlio_hpc.core.merge import Merged
-from dlio_hpc.darshan import clocks
+from dlio_hpc.darshan import clocks, preload
 from dlio_hpc.plan import Run
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | N
         if merged.marks.size:
             marks = file.create_group(clocks.GROUP)
             marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
-            marks.attrs["path"] = clocks.marker_path(run)
+            marks.attrs["path"] = preload.marker_path(run)
             marks["instants"] = merged.marks - first_step(merged)
         seen = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
         if seen:

@@ -10,11 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.darshan import preload
 from dlio_hpc.darshan.log import Log
-from dlio_hpc.plan import Run
 
-# Of each marker; no other read of that file has so many.
-BYTES = 1777
 GROUP = "darshan_clock"
 Floats = npt.NDArray[np.float64]
 
@@ -31,11 +29,6 @@ class Alignment(NamedTuple):
 
     offset_s: Floats
     error_s: Floats
-
-
-def marker_path(run: Run) -> str:
-    """Beside the run's outputs."""
-    return f"{run.outputs}.clock"
 
 
 def read(file: Any) -> Marks | None:
@@ -58,7 +51,7 @@ def align(log: Log, marks: Marks | None) -> Alignment | None:
             continue
         rank, begin = int(file["rank"]), first + int(file["writes"])
         segments = trace.segments[begin : begin + int(file["reads"])]
-        segments = np.sort(segments[segments["length"] == BYTES], order="start")
+        segments = np.sort(segments[segments["length"] == preload.MARKER_BYTES], order="start")
         if len(segments) != marks.instants.shape[1]:
             return None
         least = (marks.instants[rank, :, 0] - segments["start"]).max()

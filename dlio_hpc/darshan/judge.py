@@ -166,7 +166,8 @@ def _short_files(seen: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iter
     """Files of which a rank read less than the plan says."""
     workload = run.workload
     layout, epochs = workload.dataset, workload.train.epochs
-    if layout.compression != "none" or layout.sample.stdev is not None or workload.reader.access == "collective":
+    unknown = layout.compression != "none" or layout.sample.stdev is not None or layout.format == "null"
+    if unknown or workload.reader.access == "collective":
         return
     if layout.samples * epochs * (1 if workload.reader.shard else plan.ranks) > _MOST_SAMPLES:
         return

@@ -9,10 +9,11 @@ import re
 from typing import NamedTuple
 
 from dlio_hpc import rundir
-from dlio_hpc.darshan import clocks
 from dlio_hpc.plan import Plan, Run, share, steps_per_epoch
 from dlio_hpc.workload import ITEM_BYTES, Dataset
 
+# Of each read of the markers' file; no other has so many.
+MARKER_BYTES = 1777
 CONFIG, LIVE, PROBE, VERDICT = "darshan.conf", "live", "probe.json", "verdict.json"
 # Which modules are filtered by name; HEATMAP has names of its own.
 _MODULES = "POSIX,STDIO,MPI-IO,DXT_POSIX,DXT_MPIIO"
@@ -26,6 +27,11 @@ _LIBRARYS_REQUEST = 1 << 17
 # Each rank sets aside and clears its trace's whole limit when it ends, however little there is to write.
 MOST_TRACE_MIB = 256
 _SPARE_FILES = 64
+
+
+def marker_path(run: Run) -> str:
+    """Of the small file that core and Darshan both see read; see clocks. Beside the run's outputs."""
+    return f"{run.outputs}.clock"
 
 
 class Memory(NamedTuple):
@@ -70,9 +76,7 @@ def config(plan: Plan, run: Run) -> str:
     stronger than NAME_EXCLUDE.
     """
     need = memory(plan, run)
-    wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [
-        f"{expression(clocks.marker_path(run))}$"
-    ]
+    wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [f"{expression(marker_path(run))}$"]
     included = [f"NAME_INCLUDE ^{path} {_MODULES}" for path in wanted]
     lines = [
         "MOD_ENABLE DXT_POSIX,DXT_MPIIO",

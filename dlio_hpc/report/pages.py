@@ -12,6 +12,7 @@ from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
 _SHOWN = 10
+_ORDER = {"measure": 0, "warmup": 1, "generate": 2}
 
 
 def of_logs(examined: Sequence[Examined]) -> Page:
@@ -28,27 +29,31 @@ def of_logs(examined: Sequence[Examined]) -> Page:
         verdict=verdict,
         state="bad" if broken else "ok",
         facts=[_log_facts(each) for each in examined if each.log is not None],
-        sections=[_section(each.title, each, [], []) for each in examined],
+        sections=[_section(each.title, each, []) for each in examined],
     )
 
 
 def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examined]]) -> Page:
-    """Jobs, each with its runs."""
+    """Jobs, each with its runs: what was measured first, what was written for it last."""
     faults = [fault for outcome in outcomes if (fault := jobfiles.fault(outcome)) is not None]
     first = outcomes[0]
+    sections = []
+    for outcome, runs in zip(outcomes, examined, strict=True):
+        shown = sorted((run for run in outcome.runs if run.name in runs), key=lambda run: _ORDER[run.run.kind])
+        sections += [_run(outcome, run, runs[run.name]) for run in shown]
     return Page(
         title=first.job.job if len(outcomes) == 1 else first.plan.study,
         subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
         verdict=f"Not to be used: {faults[0]}" if faults else "Samples and bytes are those that were planned.",
         state="bad" if faults else "ok",
         facts=[facts for outcome in outcomes for facts in _job_facts(outcome)],
-        sections=[
-            _run(outcome, run, runs[run.name])
-            for outcome, runs in zip(outcomes, examined, strict=True)
-            for run in outcome.runs
-            if run.name in runs and run.result is not None
-        ],
+        sections=[*sections, *(_variables(outcome) for outcome in outcomes if outcome.environment)],
     )
+
+
+def _variables(outcome: JobOutcome) -> Section:
+    told = [[name, str(value)] for name, value in outcome.environment.get("variables", {}).items()]
+    return Section(f"Environment of {outcome.job.job}", [], [], [], [Table("Variables", ["name", "value"], told)])
 
 
 def _traces(examined: Sequence[Examined]) -> str:
@@ -92,7 +97,26 @@ def _job_facts(outcome: JobOutcome) -> list[Facts]:
             ("kernel", nodes[0]["kernel"]),
             *on,
         ]
-    return [Facts(outcome.job.job, job), *([Facts("Environment", on)] if on else []), *_layout(outcome)]
+    return [
+        *_results(outcome),
+        Facts(outcome.job.job, job),
+        *_layout(outcome),
+        *([Facts("Environment", on)] if on else []),
+    ]
+
+
+def _results(outcome: JobOutcome) -> list[Facts]:
+    """What matters most, a line a measured run."""
+    measured = [run.result for run in outcome.runs if run.run.kind == "measure" and run.result is not None]
+    told = [
+        (
+            result.run,
+            f"{found.samples_per_s:.1f} samples/s, {found.read_MBps:.1f} MB/s, AU {rows.share(found.au)}",
+        )
+        for result in measured
+        if (found := result.summary) is not None
+    ]
+    return [Facts("Measured", told)] if told else []
 
 
 def _layout(outcome: JobOutcome) -> list[Facts]:
@@ -113,7 +137,6 @@ def _layout(outcome: JobOutcome) -> list[Facts]:
 def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined) -> Section:
     assert run.result is not None
     before: list[Table] = []
-    after: list[Table] = []
     if (summary := run.result.summary) is not None:
         epochs = Table("Epochs", list(rows.EPOCHS), rows.epochs(run.result, summary))
         takes = Table("", list(rows.TAKES), rows.takes(run, summary))
@@ -122,11 +145,7 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined) -> Section:
         before = [Table("", ["generated"], [[rows.generated(run.result.generated)]])]
     if run.verdict is not None and (seen := run.verdict.bytes) is not None:
         before.append(_bytes(seen, "read" if run.result.summary else "written"))
-    if run is outcome.runs[-1] and (variables := outcome.environment.get("variables")):
-        after = [
-            Table("Environment variables", ["name", "value"], [[name, str(variables[name])] for name in variables])
-        ]
-    section = _section(run.name, examined, before, after)
+    section = _section(run.name, examined, before)
     return section._replace(notes=[*(f"INVALID: {text}" for text in rows.invalid(run)), *section.notes])
 
 
@@ -139,7 +158,7 @@ def _bytes(seen: Bytes, done: str) -> Table:
     )
 
 
-def _section(heading: str, examined: Examined, before: list[Table], after: list[Table]) -> Section:
+def _section(heading: str, examined: Examined, before: list[Table]) -> Section:
     found = examined.analysis
     summary, lists = list(before), []
     if found is not None:
@@ -160,7 +179,7 @@ def _section(heading: str, examined: Examined, before: list[Table], after: list[
         title = f"Busiest of {len(found.files)} files" if len(found.files) > _SHOWN else "Files"
         lists.append(Table(title, header, iotables.busiest(found, _SHOWN)))
     notes = examined.view.notes if examined.view else [str(fault) for fault in examined.faults]
-    return Section(heading, notes, summary, _drawings(examined), [*lists, *after])
+    return Section(heading, notes, summary, _drawings(examined), lists)
 
 
 def _nodes(found: Any) -> Table:
