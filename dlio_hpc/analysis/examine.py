@@ -44,7 +44,8 @@ def log_file(path: Path, only: str | None = None, step_s: float | None = None) -
     analysis = summarise(found, requests, wanted, step_s=step_s)
     notes = [str(fault) for fault in faults]
     if requests is None:
-        view = pictures.of_counters(path.name, notes, analysis)
+        heat = [] if only else [found.heat[name] for name in ("POSIX", "STDIO") if name in found.heat]
+        view = pictures.of_counters(path.name, notes, analysis, heat)
     else:
         view = pictures.of_trace(path.name, "Darshan's trace (DXT)", notes, analysis, requests, None)
     return Examined(path.name, found, faults, analysis, requests, None, view)
