@@ -46,7 +46,7 @@ def binned(begins: Floats, ends: Floats, weights: Any, edges: Floats) -> Floats:
     first = np.clip(((begins - edges[0]) / width).astype(np.int64), 0, count - 1)
     last = np.clip(((ends - edges[0]) / width).astype(np.int64), first, count - 1)
     inside = first == last
-    total = np.bincount(first[inside], weights[inside], count)
+    total = np.bincount(first[inside], weights[inside], count).astype(np.float64)  # integers where there are none
     begins, ends, weights, first, last = (part[~inside] for part in (begins, ends, weights, first, last))
     if len(begins):
         rate = weights / (ends - begins)
@@ -54,7 +54,7 @@ def binned(begins: Floats, ends: Floats, weights: Any, edges: Floats) -> Floats:
         total += np.bincount(last, rate * (ends - edges[last]), count)
         change = np.bincount(first + 1, rate * width, count + 1) - np.bincount(last, rate * width, count + 1)
         total += np.cumsum(change)[:count]
-    return np.asarray(total, np.float64)
+    return total
 
 
 def joined(begins: Floats, ends: Floats, gap: float) -> Floats:

@@ -17,18 +17,18 @@ class Requests(NamedTuple):
     each rank, "" where nothing was traced.
     """
 
-    rank: Integers
-    file: Integers
+    rank: npt.NDArray[np.int32]
+    file: npt.NDArray[np.int32]
     write: npt.NDArray[np.bool_]
     length: Integers
     start: Floats
     end: Floats
-    thread: Integers
+    thread: npt.NDArray[np.uint64]
     paths: list[str]
     hosts: list[str]
 
     def of_rank(self, rank: int) -> slice:
-        first, last = np.searchsorted(self.rank, [rank, rank + 1])
+        first, last = np.searchsorted(self.rank, np.array([rank, rank + 1], self.rank.dtype))
         return slice(int(first), int(last))
 
 
@@ -42,21 +42,19 @@ def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Float
     order = order[chosen[order]]
     files, counts, first = trace.files[order], trace.counts[order], trace.first[order]
     segments = _rows(trace, first, counts)
-    rank = np.repeat(files["rank"], counts)
-    start, end = segments["start"].astype(np.float64), segments["end"].astype(np.float64)
+    rank = np.repeat(files["rank"].astype(np.int32), counts)
+    start, end = segments["start"], segments["end"]
     if offset_s is not None:
         start, end = start + offset_s[rank], end + offset_s[rank]
     number = [index[log.names.get(record, str(record))] for record in files["id"].tolist()]
     return Requests(
         rank,
-        np.repeat(np.array(number, np.int64), counts),
+        np.repeat(np.array(number, np.int32), counts),
         _is_write(files, counts),
-        np.maximum(segments["length"], 0),
+        segments["length"],
         start,
         end,
-        segments["thread"].astype(np.int64)
-        if "thread" in (segments.dtype.names or ())
-        else np.zeros(len(rank), np.int64),
+        _threads(segments),
         paths,
         _hosts(log, trace),
     )
@@ -72,10 +70,11 @@ def _rows(trace: Trace, first: Integers, counts: Integers) -> Records:
     return picked
 
 
-def _threads(segments: Records) -> Integers:
+def _threads(segments: Records) -> npt.NDArray[np.uint64]:
     if "thread" not in (segments.dtype.names or ()):
-        return np.zeros(len(segments), np.int64)
-    return segments["thread"].astype(np.int64)
+        return np.broadcast_to(np.uint64(0), len(segments))
+    numbers: npt.NDArray[np.uint64] = segments["thread"]
+    return numbers
 
 
 def _is_write(files: Records, counts: Integers) -> npt.NDArray[np.bool_]:

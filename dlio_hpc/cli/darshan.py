@@ -40,7 +40,7 @@ def darshan(
     wanted = Pictures(**options)
     examined, code = console.each(logs, lambda path: examine.log_file(path, only, step_s))
     if as_json:
-        console.print_json({"logs": [_document(path, each) for path, each in zip(logs, examined, strict=False)]})
+        console.print_json({"logs": [_document(each) for each in examined]})
     elif as_csv:
         from dlio_hpc.report import iotables
 
@@ -60,11 +60,11 @@ def darshan(
     return code or console.exit_code(faults)
 
 
-def _document(path: Path, examined: Any) -> dict[str, Any]:
+def _document(examined: Any) -> dict[str, Any]:
     import msgspec
 
     return {
-        "log": str(path),
+        "log": str(examined.log.path),
         "whole": examined.is_sound,
         "faults": [{"name": fault.name, "text": fault.text} for fault in examined.faults],
         "job": examined.log.job._asdict(),

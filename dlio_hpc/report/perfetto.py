@@ -116,7 +116,9 @@ def _requests(examined: Examined) -> Iterator[Row]:
         part = requests.of_rank(rank)
         start, end = requests.start[part], requests.end[part]
         order = np.argsort(start, kind="stable")
-        lanes = _lanes(start[order], end[order])
+        threads, lanes = np.unique(requests.thread[part][order], return_inverse=True)
+        if not threads.any():
+            lanes = _lanes(start[order], end[order])
         for lane in range(int(lanes.max(initial=-1)) + 1):
             chosen = np.arange(part.start, part.stop)[order][lanes == lane]
             kinds = np.where(requests.write[chosen], "write", "read").tolist()
@@ -125,7 +127,8 @@ def _requests(examined: Examined) -> Iterator[Row]:
                 for file, size in zip(requests.file[chosen].tolist(), requests.length[chosen].tolist(), strict=True)
             ]
             duration = requests.end[chosen] - requests.start[chosen]
-            yield Row(rank, _FIRST_ROW + lane, f"I/O {lane + 1}", requests.start[chosen], duration, kinds, arguments)
+            title = f"I/O of thread {threads[lane]}" if threads.any() else f"I/O {lane + 1}"
+            yield Row(rank, _FIRST_ROW + lane, title, requests.start[chosen], duration, kinds, arguments)
 
 
 def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:

@@ -1,0 +1,272 @@
+"""What a log says of a program's I/O: figures with known truth, real logs, the command."""
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dlio_hpc.analysis import examine, requests, summary
+from dlio_hpc.analysis.summary import Analysis, Operation
+from dlio_hpc.darshan import log
+from dlio_hpc.errors import InvalidRun
+from tests.conftest import Run
+from tests.standins import darshanlog
+from tests.standins.darshanlog import Traced
+
+LOGS = Path(__file__).parent / "logs"
+KIB = 1 << 10
+
+
+def _everything(path: str) -> bool:
+    return True
+
+
+def _analysis(path: Path, **options: Any) -> Analysis:
+    found = log.load(path)
+    traced = requests.of_log(found, "DXT_POSIX", _everything, None) if "DXT_POSIX" in found.traced else None
+    return summary.summarise(found, traced, _everything, **options)
+
+
+@pytest.fixture
+def known(tmp_path: Path) -> Path:
+    """Two ranks. Rank 0 reads 4 x 1000 bytes in 1 s each, the second and third at once; rank 1 reads 2 x 4 KiB in 2 s
+    each, one after the other, and writes 100 bytes in half a second.
+    """
+    path = tmp_path / "known.darshan"
+    four = [(0, 1000, 0.0, 1.0), (1000, 1000, 1.0, 2.0), (2000, 1000, 1.5, 2.5), (3000, 1000, 5.0, 6.0)]
+    two = [(0, 4 * KIB, 0.0, 2.0), (4 * KIB, 4 * KIB, 2.0, 4.0)]
+    traces = [
+        Traced("/data/a.npz", 0, reads=four, host="n1"),
+        Traced("/data/b.h5", 1, reads=two, host="n2"),
+        Traced("/out/model.ckpt", 1, writes=[(0, 100, 6.0, 6.5)], host="n2"),
+    ]
+    rows = darshanlog.counters_of(traces)
+    rows[0][2].update({"SEQ_READS": 3, "CONSEC_READS": 2, "OPENS": 1, "F_META_TIME": 0.5, "MAX_BYTE_READ": 3999})
+    rows[1][2].update({"SEQ_READS": 1, "CONSEC_READS": 1, "OPENS": 2, "F_META_TIME": 0.25, "MAX_BYTE_READ": 8191})
+    darshanlog.write(path, 2, traces, counted=rows)
+    return path
+
+
+def test_the_figures_of_a_log_with_known_truth(known: Path) -> None:
+    found = _analysis(known)
+    assert (found.ranks, found.job_s, found.traced) == (2, 10.0, True)
+    assert [rank.io_s for rank in found.by_rank] == [3.5, 4.5]
+    assert (found.io_s, found.io_share, found.io_any_s) == (4.0, 0.4, 5.5)
+    assert (found.bytes_read, found.bytes_written) == (4000 + 8 * KIB, 100)
+    read, write = found.read, found.write
+    assert isinstance(read, Operation)
+    assert isinstance(write, Operation)
+    assert (read.requests, write.requests) == (6, 1)
+    assert (read.size, write.size) == (
+        summary.Spread(1000, 4096, (4000 + 8192) / 6, 1000), summary.Spread(100, 100, 100, 100),
+    )  # fmt: skip
+    assert read.histogram == {"100_1K": 4, "1K_10K": 2}
+    assert write.histogram == {"0_100": 1}
+    assert read.common == [(1000, 4), (4096, 2)]
+    assert read.time_s == (3.5 + 4.0) / 2
+    assert read.MBps == pytest.approx((4000 + 8192) / 5.0 / 1e6)
+    assert read.bandwidth_MBps is not None
+    assert read.bandwidth_MBps.median == pytest.approx(0.001)
+    assert (read.sequential, read.consecutive) == (4 / 6, 3 / 6)
+    assert found.metadata.opens == 3
+    assert found.metadata.share == pytest.approx(0.75 / (0.75 + 8 + 0.5))
+    assert [(node.host, node.ranks, node.io_s) for node in found.by_node] == [("n1", 1, 3.5), ("n2", 1, 4.5)]
+
+
+def test_files_with_sizes_and_types_the_busiest_first(known: Path) -> None:
+    files = _analysis(known).files
+    assert [(file.path, file.type, file.size, file.bytes_read) for file in files] == [
+        ("/data/b.h5", "HDF5", 8192, 8192),
+        ("/data/a.npz", "NumPy archive", 4000, 4000),
+        ("/out/model.ckpt", "checkpoint", 1, 0),
+    ]
+
+
+def test_a_timeline_at_any_step(known: Path) -> None:
+    line = _analysis(known, step_s=1.0).timeline
+    assert line is not None
+    assert (line.start_s, line.step_s, len(line.reads)) == (0.0, 1.0, 7)
+    assert line.bytes_read == pytest.approx([1000 + 2048, 1500 + 2048, 500 + 2048, 2048, 0, 1000, 0])
+    assert line.reads == [2, 2, 1, 0, 0, 1, 0]
+    assert line.bytes_written == pytest.approx([0, 0, 0, 0, 0, 0, 100])
+
+
+def test_io_within_computing(known: Path) -> None:
+    """Rank 0 computes from 0.5 to 2, rank 1 never."""
+    found = _analysis(known, computing={0: np.array([[0.5, 2.0]]), 1: np.empty((0, 2))})
+    assert (found.hidden_s, found.hidden_share) == (0.75, 0.75 / 4)
+    assert [rank.hidden_s for rank in found.by_rank] == [1.5, 0.0]
+
+
+def test_counters_alone_say_less_and_say_so(known: Path) -> None:
+    found = log.load(known, trace=False)
+    told = summary.summarise(found, None, _everything)
+    assert (told.traced, told.timeline, told.io_any_s, told.hidden_s) == (False, None, None, None)
+    assert told.read is not None
+    assert (told.read.size, told.read.bandwidth_MBps, told.read.MBps) == (None, None, None)
+    assert (told.read.requests, told.read.bytes) == (6, 4000 + 8192)
+    assert [rank.io_s for rank in told.by_rank] == [4.0, 4.5], "Darshan's sums: what overlaps counts twice"
+
+
+def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
+    """A file that all ranks opened has one record in the counters; the trace tells the ranks apart."""
+    path = tmp_path / "a.darshan"
+    traces = [Traced("/d/shared", rank, reads=[(0, 10 + rank, 0.0, 1.0)]) for rank in range(3)]
+    darshanlog.write(path, 3, traces, counted=[("/d/shared", -1, {"READS": 3.0, "BYTES_READ": 33.0, "OPENS": 3.0})])
+    found = _analysis(path)
+    assert [(rank.reads, rank.bytes_read) for rank in found.by_rank] == [(1, 10), (1, 11), (1, 12)]
+    assert found.files[0].ranks == -1
+
+
+@pytest.mark.parametrize("name", ["mpi4_npz", "mpi4_tfrecord", "mpi4_h5shared_noreduction", "main_dxtv2_npz"])
+def test_the_trace_of_a_real_log_falls_into_darshans_own_bins(name: str) -> None:
+    found, counted = (
+        _analysis(LOGS / f"{name}.darshan"),
+        summary.summarise(log.load(LOGS / f"{name}.darshan", trace=False), None, _everything),
+    )
+    assert found.read is not None
+    assert counted.read is not None
+    assert found.read.histogram == counted.read.histogram
+    size, count = next((size, count) for size, count in found.read.common if size)
+    assert dict(counted.read.common)[size] == count, "Darshan keeps the most frequent that are not empty"
+    assert found.read.bytes == counted.read.bytes == sum(rank.bytes_read for rank in found.by_rank)
+    assert found.io_s <= counted.io_s * 1.2
+    assert found.timeline is not None
+    assert sum(found.timeline.bytes_read) == pytest.approx(found.bytes_read)
+
+
+def test_only_the_files_that_are_asked_for() -> None:
+    whole, one = (examine.log_file(LOGS / "mpi4_npz.darshan", only).analysis for only in (None, r"f3[.]npz$"))
+    assert whole is not None
+    assert one is not None
+    assert (len(whole.files), len(one.files)) == (8, 1)
+    assert one.bytes_read * 8 == whole.bytes_read
+
+
+def test_a_trace_that_says_otherwise_than_the_counters_is_not_drawn_from() -> None:
+    found = examine.log_file(LOGS / "mpi4_forkcorrupt.darshan")
+    assert found.requests is None
+    assert not found.is_sound
+    cut = examine.log_file(LOGS / "mpi4_dxtpartial.darshan")
+    assert cut.requests is not None
+    assert cut.is_sound, "its counters are whole"
+    assert cut.view is not None
+    assert any(note.startswith("DXT cut") for note in cut.view.notes)
+
+
+def test_the_command_shows_a_log(run: Run) -> None:
+    done = run("dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan")
+    assert done.code == 0
+    assert "4 rank(s), 297 ms, job 4242, Darshan 3.5.0" in done.out
+    assert "POSIX      3.075 MiB in 144 reads" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+
+
+def test_json_is_one_document_with_everything(run: Run) -> None:
+    done = run(
+        "dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan", LOGS / "mpi4_tfrecord.darshan", "--json", "--step", "1s"
+    )
+    assert done.code == 0
+    first, second = done.json["logs"]
+    assert (first["whole"], first["faults"], first["job"]["ranks"]) == (True, [], 4)
+    assert first["analysis"]["bytes_read"] == 3_224_160
+    assert second["analysis"]["timeline"]["step_s"] == 1.0
+
+
+def test_csv_holds_a_figure_a_row(run: Run) -> None:
+    done = run("dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan", "--csv")
+    rows = list(csv.DictReader(io.StringIO(done.out)))
+    assert set(rows[0]) == {"log", "of", "which", "figure", "value"}
+    bytes_of_ranks = [float(row["value"]) for row in rows if (row["of"], row["figure"]) == ("rank", "bytes_read")]
+    assert (len(bytes_of_ranks), sum(bytes_of_ranks)) == (4, 3_224_160)
+    assert ("job", "", "read.size.median") in {(row["of"], row["which"], row["figure"]) for row in rows}
+    assert sum(float(row["value"]) for row in rows if (row["of"], row["figure"]) == ("time", "reads")) == 144
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "words"),
+    [
+        ("mpi4_npz_truncated", 3, "truncated: 2000 bytes, its header speaks of 4201"),
+        ("mpi4_forkcorrupt", 3, "counters disagree: POSIX has 33 reads of 1773568 bytes"),
+        ("mpi4_dxtpartial", 0, "DXT cut: DXT_POSIX lacks 160004 of 320008 requests"),
+    ],
+)
+def test_the_exit_code_says_whether_a_log_holds(run: Run, name: str, code: int, words: str) -> None:
+    done = run("dlio-hpc", "darshan", LOGS / f"{name}.darshan")
+    assert done.code == code
+    assert words in done.out.replace("\n", " ")
+    assert ("do not use its figures" in done.out) == (code == 3)
+
+
+def test_what_cannot_be_read_stops_no_other_log(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"no log at all, but long enough to be one")
+    done = run("dlio-hpc", "darshan", tmp_path / "x", tmp_path / "gone", LOGS / "mpi4_npz.darshan", "--json")
+    assert done.code == 3
+    assert "is no Darshan log" in done.err
+    assert "cannot read" in done.err
+    assert [each["log"] for each in done.json["logs"]] == [str(LOGS / "mpi4_npz.darshan")]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--only", "("), "is no regular expression"),
+        (("--step", "soon"), "soon"),
+        (("--step", "0"), "a step takes some time"),
+    ],
+)
+def test_options_that_make_no_sense(run: Run, options: tuple[str, ...], words: str) -> None:
+    done = run("dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan", *options)
+    assert done.code == 2
+    assert words in done.err
+
+
+def test_pictures_pages_and_traces_of_a_log(run: Run, tmp_path: Path) -> None:
+    done = run(
+        "dlio-hpc",
+        "darshan",
+        LOGS / "main_dxtv2_npz.darshan",
+        "--html",
+        "out/r.html",
+        "--figures",
+        "f",
+        "--perfetto",
+        "p.json",
+    )
+    assert done.code == 0
+    page = (tmp_path / "out" / "r.html").read_text()
+    assert page.count("<svg") == 6
+    assert "://" not in page.replace("http://www.w3.org/", "")
+    stems = {"bandwidth", "sizes", "ranks_bandwidth", "timeline", "latency", "spread"}
+    assert {path.name for path in (tmp_path / "f").iterdir()} == {
+        f"{s}.{kind}" for s in stems for kind in ("svg", "png")
+    }
+    events = json.loads((tmp_path / "p.json").read_text())["traceEvents"]
+    reads = [event for event in events if event["ph"] == "X"]
+    assert len(reads) == 144
+    assert sum(event["args"]["bytes"] for event in reads) == 3_224_160
+    named = {event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert named == {f"main_dxtv2_npz.darshan rank {rank}" for rank in range(4)}
+
+
+def test_requests_at_once_lie_in_rows_of_their_own(known: Path, tmp_path: Path) -> None:
+    from dlio_hpc.report import perfetto
+
+    assert perfetto.write(tmp_path / "p.json.gz", [examine.log_file(known)]) == 7
+    import gzip
+
+    events = json.loads(gzip.decompress((tmp_path / "p.json.gz").read_bytes()))["traceEvents"]
+    of_rank_0 = [event for event in events if event["ph"] == "X" and event["pid"] == 0]
+    assert [(event["tid"], event["ts"], event["dur"]) for event in sorted(of_rank_0, key=lambda each: each["ts"])] == [
+        (10, 0, 1e6), (10, 1e6, 1e6), (11, 1.5e6, 1e6), (10, 5e6, 1e6),
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_no_log_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(bytes(2000))
+    with pytest.raises(InvalidRun, match="is no Darshan log"):
+        examine.log_file(tmp_path / "x")
