@@ -162,6 +162,13 @@ def test_request_sizes_and_activity_of_a_job_that_reads_in_parts(measured: Any, 
     _check_activity(tmp_path, result)
 
 
+def test_ranks_that_read_nothing_have_no_activity(measured: Any, tmp_path: Path) -> None:
+    result = measured("dataset.files=1", "dataset.samples_per_file=2", "reader.batch_size=1", ppn=3)
+    with _timeline(tmp_path) as file:
+        assert file["activity/bytes"][...].sum(axis=1).tolist() == pytest.approx([0, 2 * SAMPLE, 2 * SAMPLE])
+    _check_activity(tmp_path, result)
+
+
 def test_every_rank_may_read_everything(measured: Any) -> None:
     result = measured("reader.shard=false", ppn=3)
     assert result["summary"]["samples"] == 3 * 30 * 2

@@ -222,6 +222,13 @@ def test_activity_keeps_every_byte_however_its_bins_grow_and_move(
     assert moved.sum() == pytest.approx(total, rel=1e-6)  # of very long runs under clocks that are days apart
 
 
+def test_a_rank_that_read_nothing_sends_as_much_as_others() -> None:
+    moved = Activity().by(0.5, Lattice(LEAST_S, 7, 9))
+    assert moved.shape == (3, 9)
+    assert moved.dtype == np.float64
+    assert not moved.any()
+
+
 @given(_READS, st.integers(0, 6), st.integers(-40, 40))
 def test_ranks_with_one_clock_merge_as_if_they_had_recorded_so(
     reads: list[tuple[float, float, int]], doublings: int, ahead: int

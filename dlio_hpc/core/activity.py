@@ -106,4 +106,4 @@ def spread(intervals: Floats, amounts: Floats, lattice: Lattice) -> Floats:
     shares = (np.minimum(ends[which], bins + 1) - np.maximum(begins[which], bins)) / (ends - begins)[which]
     where = np.concatenate((first[alone], bins))
     pieces = np.concatenate((amounts[:, alone], amounts[:, which] * shares), axis=1)
-    return np.array([np.bincount(where, row, lattice.bins) for row in pieces])
+    return np.array([np.bincount(where, row, lattice.bins) for row in pieces], np.float64)  # of nothing it counts ints

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench import peer, reading, starting
+from tests.bench import peer, reading, starting, tracing
 from tests.bench.table import ROUNDS, heading
 
 
@@ -25,6 +25,7 @@ def main() -> None:
     starting.bench()
     with tempfile.TemporaryDirectory() as name:
         reading.bench(Path(name))
+        tracing.bench(Path(name))
     program = peer.found()
     if program is None or importlib.util.find_spec("torch") is None:
         print("\ndlio_benchmark: not compared; it, or PyTorch, is not installed (DLIO_BENCHMARK names the program)")
