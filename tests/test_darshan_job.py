@@ -6,13 +6,16 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from tests.conftest import Outcome, Run, runner
-from tests.standins import libdarshan
+from dlio_hpc.darshan import log
+from tests.conftest import BIN, Outcome, Run, runner
+from tests.standins import darshanlog, libdarshan
+from tests.standins.darshanlog import Traced
 from tests.standins.login import library as harmless_library
 
 RANKS, EPOCHS, FILES, SAMPLES, SAMPLE_BYTES = 2, 2, 6, 30, 256 << 10
@@ -41,15 +44,17 @@ class Darshan(NamedTuple):
     folder: Path
     run: Run
 
-    def submit(self, *options: object, faults: str = "", workload: str = WORKLOAD, **environment: str) -> Outcome:
-        """A job of two ranks, waited for. faults: of the stand-in."""
+    def submit(
+        self, *options: object, faults: str = "", workload: str = WORKLOAD, environment: dict[str, str] | None = None
+    ) -> Outcome:
+        """A job of two ranks, waited for. faults: of the stand-in. environment: of the user's shell."""
         (self.folder / "workload.yaml").write_text(workload)
         path = f"{Path(libdarshan.__file__).parent}:{Path(__file__).parents[1]}"
         ranks = f"{{PYTHONPATH: '{path}', LIBDARSHAN_FAULTS: '{faults}'}}"
         standin = () if self.is_real else ("-S", f"site.rank_environment={ranks}")
         return self.run(
             "dlio-submit", "workload.yaml", "-s", "local", "--ppn", RANKS, "-d", "data", "--wait", "--json",
-            "-S", f"site.darshan={self.library}", *standin, *options, **environment,
+            "-S", f"site.darshan={self.library}", *standin, *options, **(environment or {}),
         )  # fmt: skip
 
     def generate(self, *options: object, workload: str = WORKLOAD) -> None:
@@ -57,9 +62,9 @@ class Darshan(NamedTuple):
         done = self.submit("--generate", "only", "--no-darshan", *options, workload=workload)
         assert done.code == 0, done.err
 
-    def measure(self, *options: object, code: int = 0, **settings: str) -> Any:
-        """A job's only run that measures."""
-        done = self.submit(*options, **settings)
+    def measure(self, *options: object, code: int = 0, faults: str = "", workload: str = WORKLOAD) -> Any:
+        """A job that ends with exit code `code`."""
+        done = self.submit(*options, faults=faults, workload=workload)
         assert done.code == code, done.err
         return done.job
 
@@ -108,8 +113,8 @@ def _log(folder: Path) -> Path:
 
 
 def _line(text: str) -> str:
-    """What the table says of the measured run's log."""
-    return re.findall(r"^Darshan +(.*(?:\n .*)*)", text, re.MULTILINE)[-1]
+    """What the table says of the measured run's log, first."""
+    return str(re.findall(r"^Darshan   (.*)", text, re.MULTILINE)[-1])
 
 
 def test_darshan_the_core_and_the_plan_count_the_same_bytes(darshan: Darshan, done: Any) -> None:
@@ -156,3 +161,221 @@ def test_a_second_run_by_hand_has_a_log_of_its_own(darshan: Darshan) -> None:
     assert second != first
     run = _measured(darshan.run("dlio-hpc", "report", job["directory"], "--json").job)
     assert (run["darshan"]["log"], run["darshan"]["faults"]) == (second, [])
+
+
+def _said(done: Outcome) -> str:
+    """Without the ends of lines that a terminal made."""
+    return " ".join((done.out + done.err).split())
+
+
+def test_reads_that_one_rank_hides_make_the_run_invalid(standin: Darshan, tmp_path: Path) -> None:
+    """Not Darshan's error, for all we know: bytes that the core counted may have come from elsewhere."""
+    options = ("-S", "reader.shuffle={}")
+    done = standin.submit(*options, faults="hide=1:00000004.npz")
+    assert done.code == 3
+    assert done.job["state"] == "failed"
+    hidden = 5 * SAMPLE_BYTES * EPOCHS
+    words = (
+        f"01-measure is invalid: rank 1: Darshan saw {READ // 2 - hidden} bytes, the core {READ // 2}; "
+        f"Darshan saw 0 bytes of 00000004.npz, {hidden} were planned"
+    )
+    assert words in _said(done)
+    alone = shutil.copy(done.job["archive"], tmp_path / "alone.tar.zst")
+    report = runner(tmp_path)("dlio-hpc", "report", alone)
+    assert report.code == 3
+    assert words in _said(report)
+    assert "as the core" not in report.out
+
+
+@pytest.fixture
+def copy(done: Any, tmp_path: Path) -> Path:
+    """The good job's folder, to be spoilt."""
+    return Path(shutil.copytree(done["directory"], tmp_path / "copy"))
+
+
+def _judged(directory: Path) -> Outcome:
+    """The report after the script's own step was done again."""
+    command: list[str | Path] = [BIN / "python", "-m", "dlio_hpc.darshan", "judge", directory / "plan.json"]
+    judged = subprocess.run([*command, "--run", "1"], capture_output=True, text=True, check=False)
+    assert "Traceback" not in judged.stderr
+    report = runner(directory)("dlio-hpc", "report", directory)
+    assert judged.returncode == report.code
+    return report
+
+
+def _rewritten(path: Path, keep: Callable[[Traced], Traced | None] = lambda each: each, **changes: Any) -> None:
+    """The log anew, with some of its traces changed or left out; counters are those of all traces that are kept."""
+    found = log.load(path)
+    trace, traces = found.traced["DXT_POSIX"], []
+    for file, first in zip(trace.files, trace.first.tolist(), strict=True):
+        writes, reads = int(file["writes"]), int(file["reads"])
+        rows = [list(row)[:4] for row in trace.segments[first : first + writes + reads].tolist()]
+        traces.append(Traced(found.names[int(file["id"])], int(file["rank"]), rows[writes:], rows[:writes]))
+    kept = [each for each in traces if keep(each) is not None]
+    settings = {"ranks": RANKS, "started": found.job.started, "seconds": found.job.seconds, **changes}
+    if "partial" in changes:
+        settings["counted"] = darshanlog.counters_of(kept)
+        kept = [each._replace(reads=each.reads[:2]) for each in kept]
+    darshanlog.write(path, traces=kept, **settings)
+
+
+def test_a_log_written_anew_is_as_good(done: Any, copy: Path) -> None:
+    _rewritten(_log(copy / "runs/01-measure/darshan"))
+    assert _line(_judged(copy).out).startswith("15 MiB, as the core and the plan; clocks within")
+
+
+def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
+    """Half of its samples, and on one rank alone."""
+    path = _log(copy / "runs/01-measure/darshan")
+    lost = next(
+        (log.load(path).names[int(file["id"])], int(file["rank"]), int(file["reads"]))
+        for file in log.load(path).traced["DXT_POSIX"].files
+        if int(file["rank"]) == 1 and log.load(path).names[int(file["id"])].endswith(".npz")
+    )
+    _rewritten(path, lambda each: None if (each.path, each.rank) == lost[:2] else each)
+    report = _judged(copy)
+    assert report.code == 3
+    saw = READ // 2 - lost[2] * SAMPLE_BYTES
+    assert f"rank 1: Darshan saw {saw} bytes, the core {READ // 2}" in _said(report)
+    assert f"Darshan saw 0 bytes of {os.path.basename(lost[0])}, {lost[2] * SAMPLE_BYTES} were planned" in _said(report)
+
+
+def _cut(path: Path) -> None:
+    path.chmod(0o644)
+    os.truncate(path, path.stat().st_size * 2 // 3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_cut, "truncated: "),
+        (lambda path: _rewritten(path, ranks=1), "rank count: of 1 process(es), the run had 2 ranks"),
+        (lambda path: _rewritten(path, started=1_700_000_000.5), "s before the run began"),
+        (lambda path: _rewritten(path, partial=("DXT_POSIX",)), "DXT cut: DXT_POSIX lacks"),
+        (lambda path: path.write_bytes(b"no log at all"), "is no Darshan log"),
+        (lambda path: path.write_bytes(b""), "is no Darshan log"),
+    ],
+    ids=["cut", "of one process", "of another day", "with a part of the trace", "no log", "empty"],
+)
+def test_what_is_wrong_with_a_log_is_said_and_harms_no_run(
+    copy: Path, damage: Callable[[Path], None], words: str
+) -> None:
+    path = _log(copy / "runs/01-measure/darshan")
+    path.chmod(0o644)
+    damage(path)
+    report = _judged(copy)
+    assert report.code == 0, report.err
+    assert words in _said(report)
+    (verdict,) = [run["darshan"] for run in runner(copy)("dlio-hpc", "report", copy, "--json").job["runs"][1:]]
+    assert verdict["faults"]
+    assert verdict["differences"] == []
+    assert (verdict["bytes"] is None) == ("DXT cut" not in words), "its counters hold even where its trace does not"
+
+
+def _unwatched(job: Any) -> str:
+    """Why the run that measured has no log, of a job that went well without."""
+    assert job["state"] == "completed"
+    run = _measured(job)
+    assert run["result"]["summary"]["bytes_read"] == READ
+    verdict = run["darshan"]
+    assert (verdict["log"], verdict["bytes"], verdict["faults"], verdict["differences"]) == (None, None, [], [])
+    variables = json.loads((Path(job["directory"]) / "environment.json").read_bytes())["variables"]
+    assert "LD_PRELOAD" not in variables
+    assert not [name for name in variables if name.startswith("DARSHAN")]
+    return str(verdict["why_not"])
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ("mpi", "2 rank(s) under it ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object file"),
+        ("alone", "its log is of 1 process(es), not of 2 ranks: it was built for another MPI"),
+    ],
+)
+def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, words: str, tmp_path: Path) -> None:
+    job = standin.measure(faults=faults)
+    assert _unwatched(job).startswith(words)
+    assert f"Darshan is not used: {words}" in (Path(job["directory"]) / "job.out").read_text()
+    page = tmp_path / "page.html"
+    report = standin.run("dlio-hpc", "report", job["archive"], "--html", page)
+    assert report.code == 0
+    assert f"Darshan no log: {words}" in _said(report)
+    assert "pictures are drawn from the core&#39;s own record" in page.read_text()
+    assert page.read_text().count("<svg") > 2
+
+
+def test_a_library_that_is_not_there_is_left_out(standin: Darshan) -> None:
+    job = standin.measure("-S", "site.darshan=/nowhere/libdarshan.so")
+    assert _unwatched(job) == "/nowhere/libdarshan.so: No such file or directory on this node"
+
+
+def test_a_library_that_does_nothing_is_left_out(standin: Darshan) -> None:
+    """Preloaded, and nobody writes a log."""
+    assert _unwatched(standin.measure("-S", "site.rank_environment={}")).startswith("2 rank(s) under it left no log")
+
+
+def test_without_darshan_there_is_nothing_of_it(standin: Darshan) -> None:
+    job = standin.measure("--no-darshan")
+    assert "darshan" not in _measured(job)
+    directory = Path(job["directory"])
+    assert not list(directory.rglob("*arshan*"))
+    script = (directory / "job.sh").read_text()
+    assert "arshan" not in script.replace(str(Path(libdarshan.__file__).parent), "").replace("LIBDARSHAN", "").lower()
+    variables = json.loads((directory / "environment.json").read_bytes())["variables"]
+    assert not [name for name in variables if "DARSHAN" in name or name == "LD_PRELOAD"]
+    assert "Darshan no log: left out of this run" in _said(standin.run("dlio-hpc", "report", job["archive"]))
+
+
+def test_asking_for_darshan_where_there_is_none(run: Run, small: Path) -> None:
+    asked = run("dlio-submit", small, "-s", "local", "--darshan", "--dry-run")
+    assert asked.code == 2
+    assert "site local names no libdarshan.so" in asked.err
+    assert "-S site.darshan=/PATH/lib/libdarshan.so" in asked.err
+    assert run("dlio-submit", small, "-s", "local", "--dry-run").code == 0
+
+
+def test_worker_processes_are_not_watched(standin: Darshan) -> None:
+    pytorch = ("-S", "reader.loader=pytorch", "-S", "reader.mode=framework")
+    left_out = standin.submit(*pytorch, "--generate", "only")
+    assert left_out.code == 0, left_out.err
+    assert "note: Darshan is left out: worker processes read" in left_out.err
+    assert not list(Path(left_out.job["directory"]).rglob("darshan*"))
+    refused = standin.submit(*pytorch, "--darshan")
+    assert refused.code == 2
+    assert "set reader.prefetch: 0, or leave Darshan out with --no-darshan" in refused.err
+    alone = standin.submit(*pytorch, "--dry-run", "-S", "reader.prefetch=0")
+    assert f"LD_PRELOAD={standin.library}" in alone.job["script"]
+
+
+@pytest.mark.parametrize("where", ["the user's shell", "the site's modules"])
+def test_settings_of_others_do_not_get_the_better_of_ours(darshan: Darshan, where: str) -> None:
+    others = {"DARSHAN_ENABLE_NONMPI": "1", "DARSHAN_MOD_DISABLE": "*", "DARSHAN_DISABLE": "1", "DARSHAN_MODMEM": "1"}
+    lines = [f"export {name}='{value}'" for name, value in others.items()]
+    is_shell = where == "the user's shell"
+    options = () if is_shell else ("-S", f"site.setup={json.dumps(lines)}")
+    job = darshan.submit(*options, environment=others if is_shell else {}).job
+    assert _measured(job)["darshan"]["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+    variables = json.loads((Path(job["directory"]) / "environment.json").read_bytes())["variables"]
+    assert not variables.keys() & others.keys()
+
+
+def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, tmp_path: Path) -> None:
+    darshan.generate("-d", tmp_path / "spoilt")
+    (spoilt,) = tmp_path.glob("spoilt/*/00000002.npz")
+    os.truncate(spoilt, 5000)
+    job = darshan.measure("-d", tmp_path / "spoilt", code=3)
+    assert job["state"] == "failed"
+    run = job["runs"][-1]
+    assert "00000002.npz ends at byte 5000" in run["error"]["message"]
+    why = "the ranks ended without MPI_Finalize; 2 of their live records are kept, without traces"
+    assert run["darshan"]["why_not"] == why
+    assert f"no Darshan log: {why}" in (Path(job["directory"]) / "job.out").read_text()
+    assert len(list((_folder(job) / "live").iterdir())) == RANKS
+    for where in (job["directory"], job["archive"]):
+        report = darshan.run("dlio-hpc", "report", where)
+        assert report.code == 3
+        assert "00000002.npz ends at byte 5000" in _said(report)
+    listed = darshan.run("dlio-hpc", "archive", "list", job["archive"]).out
+    assert listed.count("/runs/01-measure/darshan/live/") >= RANKS
+    record = next((_folder(job) / "live").iterdir())
+    assert "live record of a process that was killed" in darshan.run("dlio-hpc", "darshan", record).err

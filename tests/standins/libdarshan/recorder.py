@@ -23,31 +23,25 @@ _HEAD, _SEGMENT, _LEAST_SEGMENTS = 104, 32, 64
 
 class Faults(NamedTuple):
     """LIBDARSHAN_FAULTS, several joined with semicolons. hide=RANK:NAME: reads of that file on that rank leave no
-    trace of any kind. ranks=N: the log of a run, not the probe's, is said to be of so many. mpi: built for another MPI.
+    trace of any kind. alone: as with DARSHAN_ENABLE_NONMPI. mpi: built for another MPI.
     """
 
     hide: tuple[int, str] | None = None
-    ranks: int | None = None
+    alone: bool = False
     mpi: bool = False
 
     @classmethod
     def of_environment(cls) -> "Faults":
-        found = cls()
-        for name, _, value in (part.partition("=") for part in os.environ.get("LIBDARSHAN_FAULTS", "").split(";")):
-            if name == "hide":
-                rank, _, file = value.partition(":")
-                found = found._replace(hide=(int(rank), file))
-            elif name == "ranks" and "/runs/" in os.environ["DARSHAN_LOGFILE"]:
-                found = found._replace(ranks=int(value))
-            elif name == "mpi":
-                found = found._replace(mpi=True)
-        return found
+        parts = [part.partition("=") for part in os.environ.get("LIBDARSHAN_FAULTS", "").split(";")]
+        named = {name: value for name, _, value in parts}
+        rank, _, file = named.get("hide", "").partition(":")
+        return cls((int(rank), file) if rank else None, "alone" in named, "mpi" in named)
 
 
 def install() -> None:
     """MPI_Init, which importing mpi4py.MPI is, begins the record; DARSHAN_ENABLE_NONMPI begins it now, without MPI."""
     faults = Faults.of_environment()
-    if "DARSHAN_ENABLE_NONMPI" in os.environ:
+    if faults.alone or "DARSHAN_ENABLE_NONMPI" in os.environ:
         _Recorder(faults, None).begin()
     else:
         sys.meta_path.insert(0, _BeginsWithMPI(faults))
@@ -213,7 +207,7 @@ class _Recorder:
             return
         darshanlog.write(
             path,
-            self._faults.ranks or len(ranks),
+            len(ranks),
             [
                 darshanlog.Traced(name, rank, reads, writes, os.uname().nodename)
                 for rank, mine in enumerate(ranks)
