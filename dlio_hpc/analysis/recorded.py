@@ -93,15 +93,16 @@ def ranks(recorded: Recorded) -> Ranks:
 
 
 def series(recorded: Recorded) -> Series:
-    """All ranks together, from the record of reads over time, or, where single reads were not timed, by the steps whose
-    samples came.
+    """All ranks together, to the end of the last step: from the record of reads over time, or, where single reads were
+    not timed, by the steps whose samples came.
     """
     file = recorded.file
     if recorded.is_timed:
         group = file["activity"]
-        count = group["bytes"].shape[1]
-        edges = float(group.attrs["start"]) + float(group.attrs["width"]) * np.arange(count + 1)
-        bytes_read, reads = group["bytes"][:].sum(axis=0), group["requests"][:].sum(axis=0)
+        start, width, count = float(group.attrs["start"]), float(group.attrs["width"]), group["bytes"].shape[1]
+        more = max(0, int(np.ceil((ends(recorded) - start) / width)) - count)
+        edges = start + width * np.arange(count + more + 1)
+        bytes_read, reads = (np.pad(group[name][:].sum(axis=0), (0, more)) for name in ("bytes", "requests"))
     else:
         edges, bytes_read, reads = _of_steps(file["steps"], ends(recorded))
     nothing = np.zeros(len(edges) - 1)

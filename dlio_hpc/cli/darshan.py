@@ -2,6 +2,7 @@
 
 import re
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +45,7 @@ def darshan(
     elif as_csv:
         from dlio_hpc.report import iotables
 
-        iotables.write_csv(examined, sys.stdout)
+        iotables.write_csv(chain.from_iterable(map(iotables.figures_of_log, examined)), sys.stdout)
     else:
         from dlio_hpc.report import iotables
 

@@ -1,6 +1,7 @@
 """dlio-hpc report, and the end of every command that has a job to show."""
 
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,7 @@ def report(jobs: tuple[Path, ...], as_json: bool, as_csv: bool, step_s: float | 
     if as_json:
         _print_json(outcomes, examined)
     elif as_csv:
-        from dlio_hpc.report import iotables
-
-        iotables.write_csv([run for runs in examined for run in runs.values()], sys.stdout)
+        _print_csv(outcomes, examined)
     else:
         _print(outcomes, examined)
     if wanted.any:
@@ -61,6 +60,16 @@ def _print_json(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, E
 
                 run["analysis"] = msgspec.to_builtins(found.analysis)
     console.print_json({"study": outcomes[0].plan.study, "jobs": documents})
+
+
+def _print_csv(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
+    from dlio_hpc.report import iotables
+
+    measured = [
+        iotables.figures_of_result(run.result) for job in outcomes for run in job.runs if run.result is not None
+    ]
+    logs = [iotables.figures_of_log(run) for runs in examined for run in runs.values()]
+    iotables.write_csv(chain.from_iterable([*measured, *logs]), sys.stdout)
 
 
 def _print(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> None:

@@ -1,7 +1,7 @@
 """What a program's I/O was like, as tables for a terminal; and all figures as rows of a CSV file."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import Any
 
@@ -12,9 +12,11 @@ from rich.text import Text
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.analysis.summary import SIZE_BINS, Analysis, Operation
 from dlio_hpc.report.tables import console, table
+from dlio_hpc.results import Result
 from dlio_hpc.units import format_seconds, format_size
 
 _SHOWN = 5
+Figure = tuple[str, str, str, str, Any]
 
 
 def show(examined: Examined, file: Any) -> None:
@@ -192,15 +194,26 @@ def busiest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
     ]
 
 
-def write_csv(examined: list[Examined], file: Any) -> None:
-    """One figure a row: of what it is, its name, its value; lists are not in it but for those over ranks, files, nodes
-    and time.
-    """
+def write_csv(figures: Iterable[Figure], file: Any) -> None:
+    """One figure a row: of which log or run, of what in it, its name, its value."""
     out = csv.writer(file, lineterminator="\n")
     out.writerow(["log", "of", "which", "figure", "value"])
-    for each in examined:
-        for row in _rows(each):
-            out.writerow([each.title, *row])
+    out.writerows(figures)
+
+
+def figures_of_result(result: Result) -> Iterator[Figure]:
+    """What the core measured."""
+    content = msgspec.to_builtins(result)
+    for epoch in content.pop("epochs"):
+        number = str(epoch.pop("epoch"))
+        yield from ((result.run, "epoch", number, *pair) for pair in epoch.items())
+    for name in ("summary", "generated"):
+        yield from ((result.run, "run", "", *pair) for pair in _flat(content[name] or {}, ""))
+
+
+def figures_of_log(examined: Examined) -> Iterator[Figure]:
+    """What a Darshan log says."""
+    yield from ((examined.title, *row) for row in _rows(examined))
 
 
 def _rows(examined: Examined) -> Iterator[tuple[str, str, str, Any]]:
