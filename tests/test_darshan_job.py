@@ -343,7 +343,7 @@ def test_worker_processes_are_not_watched(standin: Darshan) -> None:
     refused = standin.submit(*pytorch, "--darshan")
     assert refused.code == 2
     assert "set reader.prefetch: 0, or leave Darshan out with --no-darshan" in refused.err
-    alone = standin.submit(*pytorch, "--dry-run", "-S", "reader.prefetch=0")
+    alone = standin.submit(*pytorch, "--dry-run", "-S", "reader.prefetch=0", "-S", "reader.read_threads=1")
     assert f"LD_PRELOAD={standin.library}" in alone.job["script"]
 
 
@@ -379,3 +379,101 @@ def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, t
     assert listed.count("/runs/01-measure/darshan/live/") >= RANKS
     record = next((_folder(job) / "live").iterdir())
     assert "live record of a process that was killed" in darshan.run("dlio-hpc", "darshan", record).err
+
+
+def _stops(seconds: float) -> tuple[str, str]:
+    """The time limit comes near so long after the run has begun."""
+    late = f"(while [ ! -e runs/01-measure/darshan/live/* ]; do sleep 0.05; done; sleep {seconds}; echo late > stop) &"
+    return "-S", f"site.setup={json.dumps([late])}"
+
+
+def test_a_warning_in_the_last_step_leaves_a_log_that_is_judged(darshan: Darshan) -> None:
+    job = darshan.measure(*_stops(1), "-S", "train={epochs: 1, steps: 1}", "-S", "compute.time=2s")
+    assert job["state"] == "completed"
+    assert _measured(job)["darshan"]["bytes"] == dict.fromkeys(("darshan", "core", "planned"), 8 * SAMPLE_BYTES)
+
+
+def test_a_run_that_was_stopped_has_a_log_of_what_it_did(darshan: Darshan) -> None:
+    """What was read ahead and never trained with is in the log alone."""
+    done = darshan.submit(*_stops(1), "-S", "train.epochs=100", "-S", "compute.time=100ms")
+    assert done.code == 7, done.err
+    run = _measured(done.job)
+    assert (done.job["state"], run["darshan"]["why_not"], run["darshan"]["differences"]) == ("timeout", None, [])
+    seen = run["darshan"]["bytes"]
+    assert seen["core"] == run["result"]["summary"]["bytes_read"] < seen["darshan"] < READ * 10
+    assert seen["planned"] is None
+    report = darshan.run("dlio-hpc", "report", done.job["archive"])
+    assert report.code == 7
+    assert re.match(r"[0-9.]+ MiB, [0-9.]+ MiB by the core; clocks within", _line(report.out))
+
+
+def test_ranks_that_are_ended_at_the_limit_leave_their_live_records(darshan: Darshan) -> None:
+    done = darshan.submit("-t", "6s", "-S", "reader.preprocess_time=30", "-S", "reader.prefetch=0")
+    assert done.code == 7, done.err
+    assert done.job["state"] == "timeout"
+    assert len(list((_folder(done.job) / "live").iterdir())) == RANKS
+    for where in (done.job["directory"], done.job["archive"]):
+        assert darshan.run("dlio-hpc", "report", where).code == 7
+
+
+BASE = """\
+name: small
+dataset: {format: npz, files: 4, samples_per_file: 6, sample: {shape: [20, 50], dtype: float32}}
+reader: {batch_size: 3, read_threads: 2}
+train: {epochs: 2}
+"""
+_HDF5, _TFRECORD, _CSV = "dataset.format=hdf5", "dataset.format=tfrecord", "dataset.format=csv"
+_FRAMEWORK, _SHARED = "reader.mode=framework", "dataset.layout=shared"
+_COLLECTIVE = (_SHARED, "dataset.files=1", "reader.access=collective", "reader.read_threads=1")
+WAYS = {
+    "npz": (),
+    "npz by numpy": (_FRAMEWORK,),
+    "npz packed": ("dataset.compression=gzip", "dataset.random_bits=2"),
+    "npz shuffled": ("reader.shuffle={files: true, samples: true}",),
+    "npz files shuffled": ("reader.shuffle={files: true, seed: 3}",),
+    "npz in small requests": ("reader.transfer_size=512", "reader.read_threads=4", "reader.batch_size=5"),
+    "npz direct": ("reader.direct=true", "reader.transfer_size=4096"),
+    "npz in memory": ("reader.load=memory",),
+    "npz in memory, all of it": ("reader.load=memory", "reader.shard=false"),
+    "npz shared": (_SHARED, "dataset.files=1"),
+    "npz, sizes spread": ("dataset.sample={bytes: 4000, stdev: 900}",),
+    "npz, some steps": ("train.steps=2",),
+    "npz, all ranks all": ("reader.shard=false",),
+    "npz in turn": ("reader.interleave=3",),
+    "npz, cache dropped": ("reader.drop_cache=true",),
+    "npz, collective": _COLLECTIVE,
+    "hdf5": (_HDF5,),
+    "hdf5 by h5py": (_HDF5, _FRAMEWORK),
+    "hdf5 chunked": (_HDF5, "dataset.chunk={bytes: 1500}"),
+    "hdf5 chunked by h5py": (_HDF5, _FRAMEWORK, "dataset.chunk={bytes: 1500}"),
+    "hdf5 packed": (_HDF5, "dataset.compression=gzip", "dataset.random_bits=2"),
+    "hdf5 packed by h5py": (_HDF5, _FRAMEWORK, "dataset.compression=lzf", "dataset.random_bits=2"),
+    "hdf5 shared by h5py": (_HDF5, _FRAMEWORK, _SHARED, "dataset.files=1"),
+    "hdf5 in memory": (_HDF5, "reader.load=memory"),
+    "tfrecord": (_TFRECORD,),
+    "tfrecord by the framework's way": (_TFRECORD, _FRAMEWORK),
+    "tfrecord shuffled": (_TFRECORD, "reader.shuffle={files: true, samples: true}"),
+    "tfrecord, sizes spread": (_TFRECORD, "dataset.sample={bytes: 4000, stdev: 900}"),
+    "csv": (_CSV,),
+    "csv by pandas": (_CSV, _FRAMEWORK),
+    "checkpoints": ("checkpoint={every_steps: 2, files: [3000, 70000], by: all, read_back: true}",),
+    "side files": ("dataset.side_files=[{name: norm, bytes: 100, count: 3}, {name: log, bytes: 70, access: write, "
+                   "when: step}]",),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=REAL)
+def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Darshan:
+    return _darshan(request.param, tmp_path_factory.mktemp("real"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_reading_is_the_same_to_darshan(real: Darshan, way: str) -> None:
+    options = [word for setting in WAYS[way] for word in ("-S", setting)]
+    job = real.measure(*options, "-d", f"of-{way}", workload=BASE)
+    generated, measured = (run["darshan"] for run in job["runs"])
+    for verdict in (generated, measured):
+        assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert measured["bytes"]["darshan"] == measured["bytes"]["core"] > 0
+    assert generated["bytes"]["darshan"] >= generated["bytes"]["planned"] or "packed" in way
+    assert measured["clock_error_s"] < 5e-6
