@@ -49,11 +49,10 @@ def _shared_memory() -> Iterator[None]:
                 left.unlink()
 
 
-@pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """A command of ours by name, with arguments, in tmp_path; no traceback is ever fine."""
+def runner(folder: Path) -> Run:
+    """A command of ours by name, with arguments, in `folder`; no traceback is ever fine."""
 
-    def call(*arguments: object, cwd: Path = tmp_path, **environment: str) -> Outcome:
+    def call(*arguments: object, cwd: Path = folder, **environment: str) -> Outcome:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DLIO_HPC_")}
         done = subprocess.run(
             [BIN / str(arguments[0]), *map(str, arguments[1:])],
@@ -69,6 +68,12 @@ def run(tmp_path: Path) -> Run:
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Commands in tmp_path."""
+    return runner(tmp_path)
 
 
 @pytest.fixture

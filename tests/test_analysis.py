@@ -147,6 +147,12 @@ def test_only_the_files_that_are_asked_for() -> None:
     assert one.bytes_read * 8 == whole.bytes_read
 
 
+def test_files_that_nobody_asked_for_leave_nothing() -> None:
+    examined = examine.log_file(LOGS / "mpi4_npz.darshan", "nowhere")
+    assert examined.analysis is not None
+    assert (examined.analysis.read, examined.analysis.files, examined.analysis.io_s) == (None, [], 0)
+
+
 def test_a_trace_that_says_otherwise_than_the_counters_is_not_drawn_from() -> None:
     found = examine.log_file(LOGS / "mpi4_forkcorrupt.darshan")
     assert found.requests is None

@@ -83,7 +83,8 @@ def _threads(segments: Records) -> npt.NDArray[np.uint64]:
 
 def _is_write(files: Records, counts: Integers) -> npt.NDArray[np.bool_]:
     """Writes come before reads in each file."""
-    flags = np.repeat([True, False] * len(files), np.stack([files["writes"], files["reads"]], axis=1).reshape(-1))
+    kinds = np.array([True, False] * len(files), bool)
+    flags = np.repeat(kinds, np.stack([files["writes"], files["reads"]], axis=1).reshape(-1))
     assert len(flags) == counts.sum()
     return flags
 

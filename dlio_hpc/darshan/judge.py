@@ -140,7 +140,8 @@ def _differences(seen: dict[tuple[int, int], int], core: Counts, plan: Plan, run
     by_rank = np.zeros(len(core), np.int64)
     for (rank, _), count in seen.items():
         by_rank[rank] += count
-    odd = np.flatnonzero(abs(by_rank - core) > _tolerance(run, core))
+    unseen = core - by_rank  # a run that was stopped had read ahead, more than it took
+    odd = np.flatnonzero((abs(unseen) if whole else unseen) > _tolerance(run, core))
     missing = list(_short_files(seen, plan, run)) if whole else []
     for rank in odd[:_NAMED].tolist():
         words = f"rank {rank}: Darshan saw {by_rank[rank]} bytes, the core {core[rank]}"

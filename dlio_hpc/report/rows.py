@@ -173,10 +173,12 @@ def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
     assert run.verdict is not None
     lines = []
     if (seen := run.verdict.bytes) is not None and not run.verdict.differences:
-        agreed = "as the core" + (" and the plan" if seen.planned == seen.darshan else "")
+        own, core = format_size(seen.darshan), format_size(seen.core)
+        agreed = "as the core" if own == core else f"{core} by the core"
+        agreed += " and the plan" if seen.planned == seen.darshan else ""
         clock = run.verdict.clock_error_s
         aligned = "" if clock is None else f"; clocks within {format_seconds(clock)}"
-        lines.append(f"{format_size(seen.darshan)}, {agreed}{aligned}")
+        lines.append(f"{own}, {agreed}{aligned}")
     return [*lines, *(f"{fault.name}: {fault.text}" for fault in run.verdict.faults)]
 
 

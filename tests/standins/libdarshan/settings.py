@@ -1,0 +1,101 @@
+"""darshan.conf as libdarshan 3.5 reads it; the expressions are regcomp(3)'s own."""
+
+import ctypes
+import os
+import sys
+from typing import Any, NamedTuple
+
+_EXTENDED, _NO_MATCHES = 1, 8
+_MODULES = {"POSIX", "MPI-IO", "STDIO", "DXT_POSIX", "DXT_MPIIO"}
+_KEYS = {"MOD_ENABLE", "MOD_DISABLE", "MAX_RECORDS", "MODMEM", "NAMEMEM", "NAME_EXCLUDE", "NAME_INCLUDE"}
+
+
+class Expression:
+    """A POSIX extended regular expression; ValueError when it is none."""
+
+    def __init__(self, text: str) -> None:
+        self._libc = ctypes.CDLL(None)
+        self._compiled = ctypes.create_string_buffer(256)
+        if self._libc.regcomp(self._compiled, os.fsencode(text), _EXTENDED | _NO_MATCHES):
+            raise ValueError(text)
+
+    def finds(self, path: str) -> bool:
+        return not self._libc.regexec(self._compiled, os.fsencode(path), 0, None, 0)
+
+
+class Settings(NamedTuple):
+    """records: files of POSIX; trace_bytes: of DXT. excluded, included: by name."""
+
+    traces: bool = "DXT_ENABLE_IO_TRACE" in os.environ
+    records: int = 1024
+    trace_bytes: int = 2 << 20
+    pool_bytes: int = 4 << 20
+    name_bytes: int = 1 << 20
+    excluded: tuple[Expression, ...] = ()
+    included: tuple[Expression, ...] = ()
+
+    def records_name(self, path: str) -> bool:
+        """NAME_INCLUDE is stronger than NAME_EXCLUDE."""
+        return any(each.finds(path) for each in self.included) or not any(each.finds(path) for each in self.excluded)
+
+
+def warn(words: str) -> None:
+    print(f"darshan library warning: {words}", file=sys.stderr, flush=True)
+
+
+def load() -> Settings:
+    path = os.environ.get("DARSHAN_CONFIG_PATH")
+    settings = Settings()
+    if path is None:
+        return settings
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            lines = file.read().split("\n")
+    except OSError:
+        warn(f"unable to open Darshan config at path {path}")
+        return settings
+    for line in lines:
+        words = line.split("#")[0].split()
+        if words and words[0] not in _KEYS:
+            warn(f"invalid Darshan config setting {words[0]}")
+        elif words:
+            settings = _with(settings, words)
+    return settings
+
+
+def _with(settings: Settings, words: list[str]) -> Settings:
+    key, value, modules = words[0], words[1], _modules(words[2:])
+    changed: dict[str, Any] = {}
+    if key == "MOD_ENABLE":
+        changed["traces"] = settings.traces or "DXT_POSIX" in _modules([value])
+    elif key == "MODMEM":
+        changed["pool_bytes"] = int(value) << 20
+    elif key == "NAMEMEM":
+        changed["name_bytes"] = int(value) << 20
+    elif key == "MAX_RECORDS":
+        changed |= {"records": int(value)} if "POSIX" in modules else {}
+        changed |= {"trace_bytes": int(value) << 10} if "DXT_POSIX" in modules else {}
+    elif key == "NAME_EXCLUDE" and "POSIX" in modules:
+        changed["excluded"] = (*settings.excluded, *_expressions(key, value))
+    elif key == "NAME_INCLUDE" and "POSIX" in modules:
+        changed["included"] = (*settings.included, *_expressions(key, value))
+    return settings._replace(**changed)
+
+
+def _modules(words: list[str]) -> set[str]:
+    """One list without blanks; what follows it is dropped."""
+    named = set(words[0].split(",")) if words else set()
+    for unknown in named - _MODULES:
+        warn(f'unknown module "{unknown}" in Darshan config module csv')
+    return named & _MODULES
+
+
+def _expressions(key: str, value: str) -> list[Expression]:
+    """Commas part them, wherever they stand."""
+    found = []
+    for text in value.split(","):
+        try:
+            found.append(Expression(text))
+        except ValueError:
+            warn(f"unable to compile Darshan config {key} regex {text}")
+    return found

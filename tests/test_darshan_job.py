@@ -1,0 +1,479 @@
+"""Jobs under Darshan: under a stand-in that keeps its rules, and under the real libraries of DLIO_HPC_LIBDARSHAN."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from dlio_hpc.darshan import log
+from tests.conftest import BIN, Outcome, Run, runner
+from tests.standins import darshanlog, libdarshan
+from tests.standins.darshanlog import Traced
+from tests.standins.login import library as harmless_library
+
+RANKS, EPOCHS, FILES, SAMPLES, SAMPLE_BYTES = 2, 2, 6, 30, 256 << 10
+READ = SAMPLES * SAMPLE_BYTES * EPOCHS
+WORKLOAD = """\
+name: watched
+dataset: {format: npz, files: 6, samples_per_file: 5, sample: {shape: [256, 256], dtype: float32}}
+reader: {batch_size: 4, read_threads: 2, shuffle: {files: true, samples: true, seed: 7}}
+compute: {time: 3 ms}
+train: {epochs: 2}
+"""
+
+_WHY_NOT = "no libdarshan: name one built for the ranks' MPI in DLIO_HPC_LIBDARSHAN"
+_FOUND = [Path(path) for path in os.environ.get("DLIO_HPC_LIBDARSHAN", "").split(os.pathsep) if path]
+REAL = [
+    pytest.param(path, id=str(path).strip("/").replace("/", "-"), marks=pytest.mark.darshan) for path in _FOUND
+] or [pytest.param(None, id="real", marks=[pytest.mark.darshan, pytest.mark.skip(reason=_WHY_NOT)])]
+STANDIN = pytest.param(None, id="stand-in")
+
+
+class Darshan(NamedTuple):
+    """A libdarshan, in a folder that has `workload` and its dataset."""
+
+    library: Path
+    is_real: bool
+    folder: Path
+    run: Run
+
+    def submit(
+        self, *options: object, faults: str = "", workload: str = WORKLOAD, environment: dict[str, str] | None = None
+    ) -> Outcome:
+        """A job of two ranks, waited for. faults: of the stand-in. environment: of the user's shell."""
+        (self.folder / "workload.yaml").write_text(workload)
+        path = f"{Path(libdarshan.__file__).parent}:{Path(__file__).parents[1]}"
+        ranks = f"{{PYTHONPATH: '{path}', LIBDARSHAN_FAULTS: '{faults}'}}"
+        standin = () if self.is_real else ("-S", f"site.rank_environment={ranks}")
+        return self.run(
+            "dlio-submit", "workload.yaml", "-s", "local", "--ppn", RANKS, "-d", "data", "--wait", "--json",
+            "-S", f"site.darshan={self.library}", *standin, *options, **(environment or {}),
+        )  # fmt: skip
+
+    def generate(self, *options: object, workload: str = WORKLOAD) -> None:
+        """The stand-in does not see what Python's own files write."""
+        done = self.submit("--generate", "only", "--no-darshan", *options, workload=workload)
+        assert done.code == 0, done.err
+
+    def measure(self, *options: object, code: int = 0, faults: str = "", workload: str = WORKLOAD) -> Any:
+        """A job that ends with exit code `code`."""
+        done = self.submit(*options, faults=faults, workload=workload)
+        assert done.code == code, done.err
+        return done.job
+
+
+def _darshan(library: Path | None, folder: Path) -> Darshan:
+    if library is not None:
+        return Darshan(library, True, folder, runner(folder))
+    copy = folder / "lib" / "libdarshan.so"
+    copy.parent.mkdir()
+    shutil.copy(harmless_library(), copy)
+    return Darshan(copy, False, folder, runner(folder))
+
+
+@pytest.fixture(scope="module", params=[STANDIN, *REAL])
+def darshan(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Darshan:
+    """Each, with its dataset."""
+    found = _darshan(request.param, tmp_path_factory.mktemp("darshan"))
+    found.generate()
+    return found
+
+
+@pytest.fixture(scope="module")
+def standin(tmp_path_factory: pytest.TempPathFactory) -> Darshan:
+    found = _darshan(None, tmp_path_factory.mktemp("standin"))
+    found.generate()
+    return found
+
+
+@pytest.fixture(scope="module")
+def done(darshan: Darshan) -> Any:
+    """A job that went well; nobody changes its folder."""
+    return darshan.measure()
+
+
+def _measured(job: Any) -> Any:
+    return next(entry for entry in job["runs"] if entry["kind"] == "measure")
+
+
+def _folder(job: Any, name: str = "01-measure") -> Path:
+    return Path(job["directory"]) / "runs" / name / "darshan"
+
+
+def _log(folder: Path) -> Path:
+    (found,) = folder.glob("*.darshan")
+    return found
+
+
+def _line(text: str) -> str:
+    """What the table says of the measured run's log, first."""
+    return str(re.findall(r"^Darshan   (.*)", text, re.MULTILINE)[-1])
+
+
+def test_darshan_the_core_and_the_plan_count_the_same_bytes(darshan: Darshan, done: Any) -> None:
+    verdict = _measured(done)["darshan"]
+    assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert verdict["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+    assert 0 < verdict["clock_error_s"] < (5e-6 if darshan.is_real else 50e-6)
+    assert verdict["log"] == _log(_folder(done)).name
+    text = darshan.run("dlio-hpc", "report", done["directory"]).out
+    assert re.fullmatch(r"15 MiB, as the core and the plan; clocks within [0-9.]+ [nu]s", _line(text))
+    assert not list((_folder(done) / "live").iterdir()), "whoever ends well leaves no live record"
+
+
+def test_the_trace_tells_of_the_same_time_as_the_core(darshan: Darshan, done: Any) -> None:
+    run = _measured(darshan.run("dlio-hpc", "report", done["directory"], "--json").job)
+    analysis, summary = run["analysis"], run["result"]["summary"]
+    assert (analysis["ranks"], analysis["traced"], analysis["bytes_read"]) == (RANKS, True, READ)
+    assert analysis["read"]["requests"] == summary["reads"] == SAMPLES * EPOCHS
+    assert 0.5 * summary["io_time_s"] < analysis["io_s"] < 1.01 * summary["io_time_s"], "calls lie within ours"
+    assert analysis["hidden_share"] == pytest.approx(summary["io_hidden_fraction"], abs=0.2)
+    assert [rank["bytes_read"] for rank in analysis["by_rank"]] == [READ // RANKS] * RANKS
+    assert len(analysis["files"]) == FILES, "neither the clocks' marker nor the dataset's description"
+
+
+def test_the_archive_alone_tells_the_same_as_the_directory(darshan: Darshan, done: Any, tmp_path: Path) -> None:
+    shown = []
+    for name, where in (("directory", done["directory"]), ("archive", done["archive"])):
+        trace = tmp_path / f"{name}.json.gz"
+        found = darshan.run("dlio-hpc", "report", where, "--json", "--perfetto", trace)
+        assert found.code == 0, found.err
+        shown.append((found.job["runs"], json.loads(gzip.decompress(trace.read_bytes()))))
+    assert shown[0] == shown[1]
+    assert "analysis" in shown[1][0][-1]
+    elsewhere = tmp_path / "alone.tar.zst"
+    shutil.copy(done["archive"], elsewhere)
+    assert _line(runner(tmp_path)("dlio-hpc", "report", elsewhere).out).startswith("15 MiB, as the core and the plan")
+
+
+def test_a_second_run_by_hand_has_a_log_of_its_own(darshan: Darshan) -> None:
+    job = darshan.measure()
+    first = _log(_folder(job)).name
+    subprocess.run(["bash", Path(job["directory"]) / "job.sh"], capture_output=True, check=True)
+    second = _log(_folder(job)).name
+    assert second != first
+    run = _measured(darshan.run("dlio-hpc", "report", job["directory"], "--json").job)
+    assert (run["darshan"]["log"], run["darshan"]["faults"]) == (second, [])
+
+
+def _said(done: Outcome) -> str:
+    """Without the ends of lines that a terminal made."""
+    return " ".join((done.out + done.err).split())
+
+
+def test_reads_that_one_rank_hides_make_the_run_invalid(standin: Darshan, tmp_path: Path) -> None:
+    """Not Darshan's error, for all we know: bytes that the core counted may have come from elsewhere."""
+    options = ("-S", "reader.shuffle={}")
+    done = standin.submit(*options, faults="hide=1:00000004.npz")
+    assert done.code == 3
+    assert done.job["state"] == "failed"
+    hidden = 5 * SAMPLE_BYTES * EPOCHS
+    words = (
+        f"01-measure is invalid: rank 1: Darshan saw {READ // 2 - hidden} bytes, the core {READ // 2}; "
+        f"Darshan saw 0 bytes of 00000004.npz, {hidden} were planned"
+    )
+    assert words in _said(done)
+    alone = shutil.copy(done.job["archive"], tmp_path / "alone.tar.zst")
+    report = runner(tmp_path)("dlio-hpc", "report", alone)
+    assert report.code == 3
+    assert words in _said(report)
+    assert "as the core" not in report.out
+
+
+@pytest.fixture
+def copy(done: Any, tmp_path: Path) -> Path:
+    """The good job's folder, to be spoilt."""
+    return Path(shutil.copytree(done["directory"], tmp_path / "copy"))
+
+
+def _judged(directory: Path) -> Outcome:
+    """The report after the script's own step was done again."""
+    command: list[str | Path] = [BIN / "python", "-m", "dlio_hpc.darshan", "judge", directory / "plan.json"]
+    judged = subprocess.run([*command, "--run", "1"], capture_output=True, text=True, check=False)
+    assert "Traceback" not in judged.stderr
+    report = runner(directory)("dlio-hpc", "report", directory)
+    assert judged.returncode == report.code
+    return report
+
+
+def _rewritten(path: Path, keep: Callable[[Traced], Traced | None] = lambda each: each, **changes: Any) -> None:
+    """The log anew, with some of its traces changed or left out; counters are those of all traces that are kept."""
+    found = log.load(path)
+    trace, traces = found.traced["DXT_POSIX"], []
+    for file, first in zip(trace.files, trace.first.tolist(), strict=True):
+        writes, reads = int(file["writes"]), int(file["reads"])
+        rows = [list(row)[:4] for row in trace.segments[first : first + writes + reads].tolist()]
+        traces.append(Traced(found.names[int(file["id"])], int(file["rank"]), rows[writes:], rows[:writes]))
+    kept = [each for each in traces if keep(each) is not None]
+    settings = {"ranks": RANKS, "started": found.job.started, "seconds": found.job.seconds, **changes}
+    if "partial" in changes:
+        settings["counted"] = darshanlog.counters_of(kept)
+        kept = [each._replace(reads=each.reads[:2]) for each in kept]
+    darshanlog.write(path, traces=kept, **settings)
+
+
+def test_a_log_written_anew_is_as_good(done: Any, copy: Path) -> None:
+    _rewritten(_log(copy / "runs/01-measure/darshan"))
+    assert _line(_judged(copy).out).startswith("15 MiB, as the core and the plan; clocks within")
+
+
+def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
+    """Half of its samples, and on one rank alone."""
+    path = _log(copy / "runs/01-measure/darshan")
+    lost = next(
+        (log.load(path).names[int(file["id"])], int(file["rank"]), int(file["reads"]))
+        for file in log.load(path).traced["DXT_POSIX"].files
+        if int(file["rank"]) == 1 and log.load(path).names[int(file["id"])].endswith(".npz")
+    )
+    _rewritten(path, lambda each: None if (each.path, each.rank) == lost[:2] else each)
+    report = _judged(copy)
+    assert report.code == 3
+    saw = READ // 2 - lost[2] * SAMPLE_BYTES
+    assert f"rank 1: Darshan saw {saw} bytes, the core {READ // 2}" in _said(report)
+    assert f"Darshan saw 0 bytes of {os.path.basename(lost[0])}, {lost[2] * SAMPLE_BYTES} were planned" in _said(report)
+
+
+def _cut(path: Path) -> None:
+    path.chmod(0o644)
+    os.truncate(path, path.stat().st_size * 2 // 3)
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (_cut, "truncated: "),
+        (lambda path: _rewritten(path, ranks=1), "rank count: of 1 process(es), the run had 2 ranks"),
+        (lambda path: _rewritten(path, started=1_700_000_000.5), "s before the run began"),
+        (lambda path: _rewritten(path, partial=("DXT_POSIX",)), "DXT cut: DXT_POSIX lacks"),
+        (lambda path: path.write_bytes(b"no log at all"), "is no Darshan log"),
+        (lambda path: path.write_bytes(b""), "is no Darshan log"),
+    ],
+    ids=["cut", "of one process", "of another day", "with a part of the trace", "no log", "empty"],
+)
+def test_what_is_wrong_with_a_log_is_said_and_harms_no_run(
+    copy: Path, damage: Callable[[Path], None], words: str
+) -> None:
+    path = _log(copy / "runs/01-measure/darshan")
+    path.chmod(0o644)
+    damage(path)
+    report = _judged(copy)
+    assert report.code == 0, report.err
+    assert words in _said(report)
+    (verdict,) = [run["darshan"] for run in runner(copy)("dlio-hpc", "report", copy, "--json").job["runs"][1:]]
+    assert verdict["faults"]
+    assert verdict["differences"] == []
+    assert (verdict["bytes"] is None) == ("DXT cut" not in words), "its counters hold even where its trace does not"
+
+
+def _unwatched(job: Any) -> str:
+    """Why the run that measured has no log, of a job that went well without."""
+    assert job["state"] == "completed"
+    run = _measured(job)
+    assert run["result"]["summary"]["bytes_read"] == READ
+    verdict = run["darshan"]
+    assert (verdict["log"], verdict["bytes"], verdict["faults"], verdict["differences"]) == (None, None, [], [])
+    variables = json.loads((Path(job["directory"]) / "environment.json").read_bytes())["variables"]
+    assert "LD_PRELOAD" not in variables
+    assert not [name for name in variables if name.startswith("DARSHAN")]
+    return str(verdict["why_not"])
+
+
+@pytest.mark.parametrize(
+    ("faults", "words"),
+    [
+        ("mpi", "2 rank(s) under it ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object file"),
+        ("alone", "its log is of 1 process(es), not of 2 ranks: it was built for another MPI"),
+    ],
+)
+def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, words: str, tmp_path: Path) -> None:
+    job = standin.measure(faults=faults)
+    assert _unwatched(job).startswith(words)
+    assert f"Darshan is not used: {words}" in (Path(job["directory"]) / "job.out").read_text()
+    page = tmp_path / "page.html"
+    report = standin.run("dlio-hpc", "report", job["archive"], "--html", page)
+    assert report.code == 0
+    assert f"Darshan no log: {words}" in _said(report)
+    assert "pictures are drawn from the core&#39;s own record" in page.read_text()
+    assert page.read_text().count("<svg") > 2
+
+
+def test_a_library_that_is_not_there_is_left_out(standin: Darshan) -> None:
+    job = standin.measure("-S", "site.darshan=/nowhere/libdarshan.so")
+    assert _unwatched(job) == "/nowhere/libdarshan.so: No such file or directory on this node"
+
+
+def test_a_library_that_does_nothing_is_left_out(standin: Darshan) -> None:
+    """Preloaded, and nobody writes a log."""
+    assert _unwatched(standin.measure("-S", "site.rank_environment={}")).startswith("2 rank(s) under it left no log")
+
+
+def test_without_darshan_there_is_nothing_of_it(standin: Darshan) -> None:
+    job = standin.measure("--no-darshan")
+    assert "darshan" not in _measured(job)
+    directory = Path(job["directory"])
+    assert not list(directory.rglob("*arshan*"))
+    script = (directory / "job.sh").read_text()
+    assert "arshan" not in script.replace(str(Path(libdarshan.__file__).parent), "").replace("LIBDARSHAN", "").lower()
+    variables = json.loads((directory / "environment.json").read_bytes())["variables"]
+    assert not [name for name in variables if "DARSHAN" in name or name == "LD_PRELOAD"]
+    assert "Darshan no log: left out of this run" in _said(standin.run("dlio-hpc", "report", job["archive"]))
+
+
+def test_asking_for_darshan_where_there_is_none(run: Run, small: Path) -> None:
+    asked = run("dlio-submit", small, "-s", "local", "--darshan", "--dry-run")
+    assert asked.code == 2
+    assert "site local names no libdarshan.so" in asked.err
+    assert "-S site.darshan=/PATH/lib/libdarshan.so" in asked.err
+    assert run("dlio-submit", small, "-s", "local", "--dry-run").code == 0
+
+
+def test_worker_processes_are_not_watched(standin: Darshan) -> None:
+    pytorch = ("-S", "reader.loader=pytorch", "-S", "reader.mode=framework")
+    left_out = standin.submit(*pytorch, "--generate", "only")
+    assert left_out.code == 0, left_out.err
+    assert "note: Darshan is left out: worker processes read" in left_out.err
+    assert not list(Path(left_out.job["directory"]).rglob("darshan*"))
+    refused = standin.submit(*pytorch, "--darshan")
+    assert refused.code == 2
+    assert "set reader.prefetch: 0, or leave Darshan out with --no-darshan" in refused.err
+    alone = standin.submit(*pytorch, "--dry-run", "-S", "reader.prefetch=0", "-S", "reader.read_threads=1")
+    assert f"LD_PRELOAD={standin.library}" in alone.job["script"]
+
+
+@pytest.mark.parametrize("where", ["the user's shell", "the site's modules"])
+def test_settings_of_others_do_not_get_the_better_of_ours(darshan: Darshan, where: str) -> None:
+    others = {"DARSHAN_ENABLE_NONMPI": "1", "DARSHAN_MOD_DISABLE": "*", "DARSHAN_DISABLE": "1", "DARSHAN_MODMEM": "1"}
+    lines = [f"export {name}='{value}'" for name, value in others.items()]
+    is_shell = where == "the user's shell"
+    options = () if is_shell else ("-S", f"site.setup={json.dumps(lines)}")
+    job = darshan.submit(*options, environment=others if is_shell else {}).job
+    assert _measured(job)["darshan"]["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+    variables = json.loads((Path(job["directory"]) / "environment.json").read_bytes())["variables"]
+    assert not variables.keys() & others.keys()
+
+
+def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, tmp_path: Path) -> None:
+    darshan.generate("-d", tmp_path / "spoilt")
+    (spoilt,) = tmp_path.glob("spoilt/*/00000002.npz")
+    os.truncate(spoilt, 5000)
+    job = darshan.measure("-d", tmp_path / "spoilt", code=3)
+    assert job["state"] == "failed"
+    run = job["runs"][-1]
+    assert "00000002.npz ends at byte 5000" in run["error"]["message"]
+    why = "the ranks ended without MPI_Finalize; 2 of their live records are kept, without traces"
+    assert run["darshan"]["why_not"] == why
+    assert f"no Darshan log: {why}" in (Path(job["directory"]) / "job.out").read_text()
+    assert len(list((_folder(job) / "live").iterdir())) == RANKS
+    for where in (job["directory"], job["archive"]):
+        report = darshan.run("dlio-hpc", "report", where)
+        assert report.code == 3
+        assert "00000002.npz ends at byte 5000" in _said(report)
+    listed = darshan.run("dlio-hpc", "archive", "list", job["archive"]).out
+    assert listed.count("/runs/01-measure/darshan/live/") >= RANKS
+    record = next((_folder(job) / "live").iterdir())
+    assert "live record of a process that was killed" in darshan.run("dlio-hpc", "darshan", record).err
+
+
+def _stops(seconds: float) -> tuple[str, str]:
+    """The time limit comes near so long after the run has begun."""
+    late = f"(while [ ! -e runs/01-measure/darshan/live/* ]; do sleep 0.05; done; sleep {seconds}; echo late > stop) &"
+    return "-S", f"site.setup={json.dumps([late])}"
+
+
+def test_a_warning_in_the_last_step_leaves_a_log_that_is_judged(darshan: Darshan) -> None:
+    job = darshan.measure(*_stops(1), "-S", "train={epochs: 1, steps: 1}", "-S", "compute.time=2s")
+    assert job["state"] == "completed"
+    assert _measured(job)["darshan"]["bytes"] == dict.fromkeys(("darshan", "core", "planned"), 8 * SAMPLE_BYTES)
+
+
+def test_a_run_that_was_stopped_has_a_log_of_what_it_did(darshan: Darshan) -> None:
+    """What was read ahead and never trained with is in the log alone."""
+    done = darshan.submit(*_stops(1), "-S", "train.epochs=100", "-S", "compute.time=100ms")
+    assert done.code == 7, done.err
+    run = _measured(done.job)
+    assert (done.job["state"], run["darshan"]["why_not"], run["darshan"]["differences"]) == ("timeout", None, [])
+    seen = run["darshan"]["bytes"]
+    assert seen["core"] == run["result"]["summary"]["bytes_read"] < seen["darshan"] < READ * 10
+    assert seen["planned"] is None
+    report = darshan.run("dlio-hpc", "report", done.job["archive"])
+    assert report.code == 7
+    assert re.match(r"[0-9.]+ MiB, [0-9.]+ MiB by the core; clocks within", _line(report.out))
+
+
+def test_ranks_that_are_ended_at_the_limit_leave_their_live_records(darshan: Darshan) -> None:
+    done = darshan.submit("-t", "6s", "-S", "reader.preprocess_time=30", "-S", "reader.prefetch=0")
+    assert done.code == 7, done.err
+    assert done.job["state"] == "timeout"
+    assert len(list((_folder(done.job) / "live").iterdir())) == RANKS
+    for where in (done.job["directory"], done.job["archive"]):
+        assert darshan.run("dlio-hpc", "report", where).code == 7
+
+
+BASE = """\
+name: small
+dataset: {format: npz, files: 4, samples_per_file: 6, sample: {shape: [20, 50], dtype: float32}}
+reader: {batch_size: 3, read_threads: 2}
+train: {epochs: 2}
+"""
+_HDF5, _TFRECORD, _CSV = "dataset.format=hdf5", "dataset.format=tfrecord", "dataset.format=csv"
+_FRAMEWORK, _SHARED = "reader.mode=framework", "dataset.layout=shared"
+_COLLECTIVE = (_SHARED, "dataset.files=1", "reader.access=collective", "reader.read_threads=1")
+WAYS = {
+    "npz": (),
+    "npz by numpy": (_FRAMEWORK,),
+    "npz packed": ("dataset.compression=gzip", "dataset.random_bits=2"),
+    "npz shuffled": ("reader.shuffle={files: true, samples: true}",),
+    "npz files shuffled": ("reader.shuffle={files: true, seed: 3}",),
+    "npz in small requests": ("reader.transfer_size=512", "reader.read_threads=4", "reader.batch_size=5"),
+    "npz direct": ("reader.direct=true", "reader.transfer_size=4096"),
+    "npz in memory": ("reader.load=memory",),
+    "npz in memory, all of it": ("reader.load=memory", "reader.shard=false"),
+    "npz shared": (_SHARED, "dataset.files=1"),
+    "npz, sizes spread": ("dataset.sample={bytes: 4000, stdev: 900}",),
+    "npz, some steps": ("train.steps=2",),
+    "npz, all ranks all": ("reader.shard=false",),
+    "npz in turn": ("reader.interleave=3",),
+    "npz, cache dropped": ("reader.drop_cache=true",),
+    "npz, collective": _COLLECTIVE,
+    "hdf5": (_HDF5,),
+    "hdf5 by h5py": (_HDF5, _FRAMEWORK),
+    "hdf5 chunked": (_HDF5, "dataset.chunk={bytes: 1500}"),
+    "hdf5 chunked by h5py": (_HDF5, _FRAMEWORK, "dataset.chunk={bytes: 1500}"),
+    "hdf5 packed": (_HDF5, "dataset.compression=gzip", "dataset.random_bits=2"),
+    "hdf5 packed by h5py": (_HDF5, _FRAMEWORK, "dataset.compression=lzf", "dataset.random_bits=2"),
+    "hdf5 shared by h5py": (_HDF5, _FRAMEWORK, _SHARED, "dataset.files=1"),
+    "hdf5 in memory": (_HDF5, "reader.load=memory"),
+    "tfrecord": (_TFRECORD,),
+    "tfrecord by the framework's way": (_TFRECORD, _FRAMEWORK),
+    "tfrecord shuffled": (_TFRECORD, "reader.shuffle={files: true, samples: true}"),
+    "tfrecord, sizes spread": (_TFRECORD, "dataset.sample={bytes: 4000, stdev: 900}"),
+    "csv": (_CSV,),
+    "csv by pandas": (_CSV, _FRAMEWORK),
+    "checkpoints": ("checkpoint={every_steps: 2, files: [3000, 70000], by: all, read_back: true}",),
+    "side files": ("dataset.side_files=[{name: norm, bytes: 100, count: 3}, {name: log, bytes: 70, access: write, "
+                   "when: step}]",),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=REAL)
+def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Darshan:
+    return _darshan(request.param, tmp_path_factory.mktemp("real"))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_of_reading_is_the_same_to_darshan(real: Darshan, way: str) -> None:
+    options = [word for setting in WAYS[way] for word in ("-S", setting)]
+    job = real.measure(*options, "-d", f"of-{way}", workload=BASE)
+    generated, measured = (run["darshan"] for run in job["runs"])
+    for verdict in (generated, measured):
+        assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert measured["bytes"]["darshan"] == measured["bytes"]["core"] > 0
+    assert generated["bytes"]["darshan"] >= generated["bytes"]["planned"] or "packed" in way
+    assert measured["clock_error_s"] < 5e-6
