@@ -120,6 +120,10 @@ def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
     found = _analysis(path)
     assert [(rank.reads, rank.bytes_read) for rank in found.by_rank] == [(1, 10), (1, 11), (1, 12)]
     assert found.files[0].ranks == -1
+    alone = summary.summarise(log.load(path, trace=False), None, _everything)
+    assert alone.by_rank == [], "without a trace nobody knows"
+    assert alone.read is not None
+    assert alone.read.bytes == 33
 
 
 @pytest.mark.parametrize("name", ["mpi4_npz", "mpi4_tfrecord", "mpi4_h5shared_noreduction", "main_dxtv2_npz"])

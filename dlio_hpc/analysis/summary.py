@@ -347,12 +347,16 @@ def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, Interface]
 
 
 def _by_rank(log: Log, requests: Requests | None, posix: Records, stdio: Records, io: _IO) -> list[Rank]:
-    """From the trace where files of all ranks were added up; those have no rank in the counters."""
+    """From the trace where files of all ranks were added up; those have no rank in the counters. Nothing where there is
+    no trace either.
+    """
     count = len(io.busy)
     columns: dict[str, Any] = {
         name: np.zeros(count) for name in ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "F_META_TIME")
     }
     reduced = bool((posix["rank"] < 0).any())
+    if reduced and requests is None:
+        return []
     for records in (posix, stdio):
         own = (records["rank"] >= 0) & (records["rank"] < count)
         for name, column in columns.items():

@@ -106,9 +106,9 @@ class Heat(NamedTuple):
 
 
 class Log(NamedTuple):
-    """counted: module -> records (counters.record_type); traced: module -> Trace; heat: interface -> Heat. A module that
-    could not be read, or whose records cannot be trusted to be whole, is among the faults; what could be read of it is
-    kept.
+    """counted: module -> records (counters.record_type); traced: module -> Trace; heat: interface -> Heat. A module
+    that could not be read, or whose records cannot be trusted to be whole, is among the faults; what could be read of
+    it is kept.
     """
 
     path: Path
