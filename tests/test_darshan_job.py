@@ -11,11 +11,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
-from dlio_hpc.darshan import log
+from dlio_hpc import plan, site, workload
+from dlio_hpc.darshan import judge, log, preload
 from tests.conftest import BIN, Outcome, Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
+from tests.standins.libdarshan.settings import Expression
 from tests.standins.login import library as harmless_library
 
 RANKS, EPOCHS, FILES, SAMPLES, SAMPLE_BYTES = 2, 2, 6, 30, 256 << 10
@@ -44,17 +48,20 @@ class Darshan(NamedTuple):
     folder: Path
     run: Run
 
+    def site(self, faults: str = "") -> list[str]:
+        """As options of a command. faults: of the stand-in."""
+        path = f"{Path(libdarshan.__file__).parent}:{Path(__file__).parents[1]}"
+        ranks = f"site.rank_environment={{PYTHONPATH: '{path}', LIBDARSHAN_FAULTS: '{faults}'}}"
+        return ["-s", "local", "-S", f"site.darshan={self.library}", *(() if self.is_real else ("-S", ranks))]
+
     def submit(
         self, *options: object, faults: str = "", workload: str = WORKLOAD, environment: dict[str, str] | None = None
     ) -> Outcome:
         """A job of two ranks, waited for. faults: of the stand-in. environment: of the user's shell."""
         (self.folder / "workload.yaml").write_text(workload)
-        path = f"{Path(libdarshan.__file__).parent}:{Path(__file__).parents[1]}"
-        ranks = f"{{PYTHONPATH: '{path}', LIBDARSHAN_FAULTS: '{faults}'}}"
-        standin = () if self.is_real else ("-S", f"site.rank_environment={ranks}")
         return self.run(
-            "dlio-submit", "workload.yaml", "-s", "local", "--ppn", RANKS, "-d", "data", "--wait", "--json",
-            "-S", f"site.darshan={self.library}", *standin, *options, **(environment or {}),
+            "dlio-submit", "workload.yaml", *self.site(faults), "--ppn", RANKS, "-d", "data", "--wait", "--json",
+            *options, **(environment or {}),
         )  # fmt: skip
 
     def generate(self, *options: object, workload: str = WORKLOAD) -> None:
@@ -212,11 +219,11 @@ def _rewritten(path: Path, keep: Callable[[Traced], Traced | None] = lambda each
         rows = [list(row)[:4] for row in trace.segments[first : first + writes + reads].tolist()]
         traces.append(Traced(found.names[int(file["id"])], int(file["rank"]), rows[writes:], rows[:writes]))
     kept = [each for each in traces if keep(each) is not None]
-    settings = {"ranks": RANKS, "started": found.job.started, "seconds": found.job.seconds, **changes}
+    facts = {"ranks": RANKS, "started": found.job.started, "seconds": found.job.seconds, **changes}
     if "partial" in changes:
-        settings["counted"] = darshanlog.counters_of(kept)
+        facts["counted"] = darshanlog.counters_of(kept)
         kept = [each._replace(reads=each.reads[:2]) for each in kept]
-    darshanlog.write(path, traces=kept, **settings)
+    darshanlog.write(path, traces=kept, **facts)
 
 
 def test_a_log_written_anew_is_as_good(done: Any, copy: Path) -> None:
@@ -416,12 +423,120 @@ def test_ranks_that_are_ended_at_the_limit_leave_their_live_records(darshan: Dar
         assert darshan.run("dlio-hpc", "report", where).code == 7
 
 
+ODD = "a b, c.d+e(f)[g]{h}^i$j|k*l?m#n\\o'p\"q~\N{SNOWMAN}"
+
+
+def test_any_path_is_recorded(darshan: Darshan) -> None:
+    folder = darshan.folder / ODD
+    darshan.generate("-d", folder / "data", "-o", folder / "runs")
+    job = darshan.measure("-d", folder / "data", "-o", folder / "runs")
+    verdict = _measured(job)["darshan"]
+    assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert verdict["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+    assert verdict["clock_error_s"] is not None
+    analysis = _measured(darshan.run("dlio-hpc", "report", job["directory"], "--json").job)["analysis"]
+    assert all(file["path"].startswith(f"{folder}/data/") for file in analysis["files"])
+
+
+def test_a_path_through_links_and_dots_is_recorded(darshan: Darshan) -> None:
+    (darshan.folder / "link").symlink_to(darshan.folder / "data")
+    job = darshan.measure("-d", f"{darshan.folder}//./data/../link/")
+    assert _measured(job)["darshan"]["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+
+
+_LETTERS = " \t,.+*?()[]{}^$|\\#'`<>&~=-_/abcXYZ019\N{SNOWMAN}\N{LATIN SMALL LETTER U WITH DIAERESIS}"
+_NAMES = st.text(st.sampled_from(_LETTERS))
+
+
+@example(path="a]b", other="a]b")
+@example(path="[[^", other="[[x")
+@given(path=_NAMES, other=_NAMES)
+def test_expressions_find_their_paths_and_no_others(path: str, other: str) -> None:
+    text = preload.expression(path)
+    assert not set(text) & set(" \t,")
+    found = Expression(f"^{text}$")
+    assert found.finds(path)
+    assert found.finds(other) == (len(other) == len(path) and all(map(_alike, path, other)))
+
+
+def _alike(letter: str, other: str) -> bool:
+    """What cannot be written is any letter."""
+    return letter == other or letter in " \t,"
+
+
+def test_the_preflight_tries_it(darshan: Darshan) -> None:
+    done = darshan.run("dlio-hpc", "check", "demo", *darshan.site(), "-d", "data")
+    assert done.code == 0, done.out
+    lines = [line.split(maxsplit=2) for line in done.out.splitlines() if " Darshan " in line]
+    assert lines == [
+        ["ok", "Darshan", f"{darshan.library} is there"],
+        ["ok", "Darshan", "2 ranks left a log of 2; version 3.5.0"],
+    ]
+    assert not list((darshan.folder / "dlio-runs").glob("check*")), "it leaves nothing behind"
+
+
+@pytest.mark.parametrize(("faults", "words"), [("mpi", "ended with exit code 1"), ("alone", "is of 1 process(es)")])
+def test_the_preflight_notes_what_does_not_fit(standin: Darshan, faults: str, words: str) -> None:
+    done = standin.run("dlio-hpc", "check", "demo", *standin.site(faults), "-d", "data")
+    assert done.code == 0, "runs can do without"
+    (note,) = [line for line in done.out.splitlines() if "runs will do without" in line]
+    assert note.startswith("note")
+    assert words in _said(done)
+
+
+def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: Path, tmp_path: Path) -> None:
+    (tmp_path / "libdarshan.so").write_text("no library")
+    for path, words in ((tmp_path / "libdarshan.so", "is no library"), (tmp_path / "nowhere.so", "No such file")):
+        done = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch", "-S", f"site.darshan={path}")
+        assert done.code == 6
+        assert re.search(rf"^fault +preload +darshan: {path}.* {words}", done.out, re.MULTILINE)
+    without = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch")
+    assert without.code == 0
+    assert re.search(r"^note +Darshan +the site names no libdarshan.so", without.out, re.MULTILINE)
+
+
+_KIB = 1 << 10
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    files=st.integers(1, 5000), per_file=st.integers(1, 40), size=st.integers(1, 20_000),
+    transfer=st.none() | st.integers(50, 30_000), batch=st.integers(1, 16), ranks=st.integers(1, 5),
+    epochs=st.integers(1, 3), shuffle=st.sampled_from(["{}", "{files: true}", "{samples: true}",
+    "{files: true, samples: true}", "{files: true, reseed: false}"]), shard=st.booleans(),
+)  # fmt: skip
+def test_a_trace_has_room_for_all_that_is_planned(
+    files: int, per_file: int, size: int, transfer: int | None, batch: int, ranks: int, epochs: int, shuffle: str,
+    shard: bool,
+) -> None:  # fmt: skip
+    """Darshan sets 64 requests of a file and rank aside and doubles that; what it does not use is lost."""
+    text = (
+        f"dataset={{format: npz, files: {files}, samples_per_file: {per_file}, sample: {{bytes: {size}}}}}",
+        f"reader={{batch_size: {batch}, transfer_size: {transfer or 'null'}, shuffle: {shuffle}, shard: {json.dumps(shard)}}}",
+        f"train={{epochs: {epochs}}}",
+    )
+    request = plan.Request(runs=Path("/r"), data=Path("/d"), ranks_per_node=ranks, generate="never")
+    (made,) = plan.study(workload.load("demo", text), site.load("local"), request)
+    (run,) = made.runs
+    need = preload.memory(made, run)
+    for rank in range(ranks):
+        requests = judge.samples_of_files(made, run, rank) * -(-size // (transfer or size))
+        touched = requests[requests > 0].tolist()
+        kept = sum(104 + 40 * max(64, 1 << (count - 1).bit_length()) for count in [10, *touched])
+        assert kept <= need.wanted_kib * _KIB
+        assert len(touched) + 2 <= need.records
+        assert (len(touched) + 2) * (len(f"{run.dataset}/00000000.npz") + 9) <= need.names_mib << 20
+    assert need.pool_mib << 10 >= need.trace_kib
+    assert need.trace_kib == min(need.wanted_kib, 256 << 10)
+
+
 BASE = """\
 name: small
 dataset: {format: npz, files: 4, samples_per_file: 6, sample: {shape: [20, 50], dtype: float32}}
 reader: {batch_size: 3, read_threads: 2}
 train: {epochs: 2}
 """
+BASE_BYTES = 4 * 6 * 4000 * 2
 _HDF5, _TFRECORD, _CSV = "dataset.format=hdf5", "dataset.format=tfrecord", "dataset.format=csv"
 _FRAMEWORK, _SHARED = "reader.mode=framework", "dataset.layout=shared"
 _COLLECTIVE = (_SHARED, "dataset.files=1", "reader.access=collective", "reader.read_threads=1")
@@ -475,5 +590,21 @@ def test_every_way_of_reading_is_the_same_to_darshan(real: Darshan, way: str) ->
     for verdict in (generated, measured):
         assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
     assert measured["bytes"]["darshan"] == measured["bytes"]["core"] > 0
-    assert generated["bytes"]["darshan"] >= generated["bytes"]["planned"] or "packed" in way
+    written = generated["bytes"]
+    assert (written["planned"] is None) == ("packed" in way)
+    assert written["darshan"] >= (written["planned"] or 1)
     assert measured["clock_error_s"] < 5e-6
+
+
+@pytest.mark.parametrize("mode", ["floor", "framework"])
+def test_tensorflow_reads_the_same_to_darshan(real: Darshan, mode: str) -> None:
+    """By itself it is counted by the kernel, to whom its libraries' reads are the same as those of data."""
+    pytest.importorskip("tensorflow")
+    tensorflow = ("-S", "reader.loader=tensorflow", "-S", "reader.interleave=2", "-S", f"reader.mode={mode}")
+    job = real.measure("-S", _TFRECORD, *tensorflow, "-d", "of-tensorflow", workload=BASE)
+    verdict = _measured(job)["darshan"]
+    assert (verdict["faults"], verdict["differences"]) == ([], [])
+    seen = verdict["bytes"]
+    assert seen["darshan"] >= seen["planned"] == BASE_BYTES
+    assert abs(seen["darshan"] - seen["core"]) <= (1 << 20 if mode == "framework" else 0)
+    assert verdict["clock_error_s"] < 5e-6

@@ -173,7 +173,7 @@ def _short_files(seen: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iter
     if layout.samples * epochs * (1 if workload.reader.shard else plan.ranks) > _MOST_SAMPLES:
         return
     for rank in range(plan.ranks):
-        wanted = _samples_of_files(plan, run, rank) * layout.sample_bytes
+        wanted = samples_of_files(plan, run, rank) * layout.sample_bytes
         for number in np.flatnonzero(wanted).tolist():
             count = seen.get((rank, number), 0)
             if count < wanted[number]:
@@ -181,7 +181,7 @@ def _short_files(seen: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iter
                 yield rank, f"Darshan saw {count} bytes of {name}, {wanted[number]} were planned"
 
 
-def _samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:
+def samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:
     """How many samples of each file the rank takes from storage in the whole run."""
     workload = run.workload
     reader, per_file = workload.reader, np.uint64(workload.dataset.samples_per_file)

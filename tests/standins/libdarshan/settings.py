@@ -3,6 +3,7 @@
 import ctypes
 import os
 import sys
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 _EXTENDED, _NO_MATCHES = 1, 8
@@ -55,7 +56,7 @@ def load() -> Settings:
         warn(f"unable to open Darshan config at path {path}")
         return settings
     for line in lines:
-        words = line.split("#")[0].split()
+        words = list(takewhile(lambda word: not word.startswith("#"), line.split()))
         if words and words[0] not in _KEYS:
             warn(f"invalid Darshan config setting {words[0]}")
         elif words:
