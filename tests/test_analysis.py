@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlio_hpc.analysis import examine, pictures, requests, summary
-from dlio_hpc.analysis.summary import Analysis, Operation
-from dlio_hpc.darshan import log
+from dlio_hpc.analysis import examine, findings, pictures, requests, summary
+from dlio_hpc.analysis.findings import Analysis, Operation
+from dlio_hpc.darshan import reader
 from dlio_hpc.errors import InvalidRun
 from tests.conftest import Run
 from tests.standins import darshanlog
@@ -26,7 +26,7 @@ def _everything(path: str) -> bool:
 
 
 def _analysis(path: Path, **options: Any) -> Analysis:
-    found = log.load(path)
+    found = reader.load(path)
     traced = requests.of_log(found, "DXT_POSIX", _everything, None) if "DXT_POSIX" in found.traced else None
     return summary.summarise(found, traced, _everything, **options)
 
@@ -62,7 +62,7 @@ def test_the_figures_of_a_log_with_known_truth(known: Path) -> None:
     assert isinstance(write, Operation)
     assert (read.requests, write.requests) == (6, 1)
     assert (read.size, write.size) == (
-        summary.Spread(1000, 4096, (4000 + 8192) / 6, 1000), summary.Spread(100, 100, 100, 100),
+        findings.Spread(1000, 4096, (4000 + 8192) / 6, 1000), findings.Spread(100, 100, 100, 100),
     )  # fmt: skip
     assert read.histogram == {"100_1K": 4, "1K_10K": 2}
     assert write.histogram == {"0_100": 1}
@@ -103,7 +103,7 @@ def test_io_within_computing(known: Path) -> None:
 
 
 def test_counters_alone_say_less_and_say_so(known: Path) -> None:
-    found = log.load(known, trace=False)
+    found = reader.load(known, trace=False)
     told = summary.summarise(found, None, _everything)
     assert (told.traced, told.timeline, told.io_any_s, told.hidden_s) == (False, None, None, None)
     assert told.read is not None
@@ -120,7 +120,7 @@ def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
     found = _analysis(path)
     assert [(rank.reads, rank.bytes_read) for rank in found.by_rank] == [(1, 10), (1, 11), (1, 12)]
     assert found.files[0].ranks == -1
-    alone = summary.summarise(log.load(path, trace=False), None, _everything)
+    alone = summary.summarise(reader.load(path, trace=False), None, _everything)
     assert alone.by_rank == [], "without a trace nobody knows"
     assert alone.read is not None
     assert alone.read.bytes == 33
@@ -130,7 +130,7 @@ def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
 def test_the_trace_of_a_real_log_falls_into_darshans_own_bins(name: str) -> None:
     found, counted = (
         _analysis(LOGS / f"{name}.darshan"),
-        summary.summarise(log.load(LOGS / f"{name}.darshan", trace=False), None, _everything),
+        summary.summarise(reader.load(LOGS / f"{name}.darshan", trace=False), None, _everything),
     )
     assert found.read is not None
     assert counted.read is not None
@@ -284,7 +284,7 @@ def test_a_file_that_is_no_log_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mpi4_npz", "mpi4_tfrecord", "main_dxtv2_npz"])
 def test_without_a_trace_heat_maps_tell_the_bandwidth_over_time(name: str) -> None:
-    found = log.load(LOGS / f"{name}.darshan", trace=False)
+    found = reader.load(LOGS / f"{name}.darshan", trace=False)
     heat = found.heat["POSIX"]
     counters = found.counted["POSIX"]
     for rank, read in zip(heat.ranks.tolist(), heat.read.sum(axis=1).tolist(), strict=True):

@@ -15,7 +15,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc import plan, site, workload
-from dlio_hpc.darshan import judge, log, preload
+from dlio_hpc.darshan import judge, preload, reader
 from tests.conftest import BIN, Outcome, Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
@@ -212,7 +212,7 @@ def _judged(directory: Path) -> Outcome:
 
 def _rewritten(path: Path, keep: Callable[[Traced], Traced | None] = lambda each: each, **changes: Any) -> None:
     """The log anew, with some of its traces changed or left out; counters are those of all traces that are kept."""
-    found = log.load(path)
+    found = reader.load(path)
     trace, traces = found.traced["DXT_POSIX"], []
     for file, first in zip(trace.files, trace.first.tolist(), strict=True):
         writes, reads = int(file["writes"]), int(file["reads"])
@@ -235,9 +235,9 @@ def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
     """Half of its samples, and on one rank alone."""
     path = _log(copy / "runs/01-measure/darshan")
     lost = next(
-        (log.load(path).names[int(file["id"])], int(file["rank"]), int(file["reads"]))
-        for file in log.load(path).traced["DXT_POSIX"].files
-        if int(file["rank"]) == 1 and log.load(path).names[int(file["id"])].endswith(".npz")
+        (reader.load(path).names[int(file["id"])], int(file["rank"]), int(file["reads"]))
+        for file in reader.load(path).traced["DXT_POSIX"].files
+        if int(file["rank"]) == 1 and reader.load(path).names[int(file["id"])].endswith(".npz")
     )
     _rewritten(path, lambda each: None if (each.path, each.rank) == lost[:2] else each)
     report = _judged(copy)
@@ -510,9 +510,10 @@ def test_a_trace_has_room_for_all_that_is_planned(
     shard: bool,
 ) -> None:  # fmt: skip
     """Darshan sets 64 requests of a file and rank aside and doubles that; what it does not use is lost."""
+    sharded = json.dumps(shard)
     text = (
         f"dataset={{format: npz, files: {files}, samples_per_file: {per_file}, sample: {{bytes: {size}}}}}",
-        f"reader={{batch_size: {batch}, transfer_size: {transfer or 'null'}, shuffle: {shuffle}, shard: {json.dumps(shard)}}}",
+        f"reader={{batch_size: {batch}, transfer_size: {transfer or 'null'}, shuffle: {shuffle}, shard: {sharded}}}",
         f"train={{epochs: {epochs}}}",
     )
     request = plan.Request(runs=Path("/r"), data=Path("/d"), ranks_per_node=ranks, generate="never")

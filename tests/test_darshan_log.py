@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.analysis import examine
-from dlio_hpc.darshan import counters, log, trust
+from dlio_hpc.darshan import counters, reader, trust
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError, InvalidRun
 from tests.standins import darshanlog
@@ -24,7 +24,7 @@ READABLE = (*WHOLE, "mpi4_dxtpartial", "mpi4_forkcorrupt")
 
 
 def _load(name: str) -> Log:
-    return log.load(LOGS / f"{name}.darshan")
+    return reader.load(LOGS / f"{name}.darshan")
 
 
 def _names(found: Log) -> list[str]:
@@ -104,18 +104,18 @@ def test_a_log_of_another_run_is_known(expected: trust.Expected, name: str) -> N
 def test_a_job_that_never_ended_and_a_log_that_was_being_written(tmp_path: Path) -> None:
     path = tmp_path / "a.darshan_partial"
     darshanlog.write(path, 2, [Traced("/d/a", 0, reads=[(0, 10, 0.1, 0.2)])], seconds=-1_700_000_000.25)
-    assert _names(log.load(path)) == ["no end", "no end"]
+    assert _names(reader.load(path)) == ["no end", "no end"]
 
 
 def test_unknown_versions_of_a_module_are_named_and_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.darshan"
     traces = [Traced("/d/a", 0, reads=[(0, 10, 0.1, 0.2)])]
     darshanlog.write(path, 1, traces, versions={"DXT_POSIX": 7})
-    found = log.load(path)
+    found = reader.load(path)
     assert _names(found) == ["unknown version"]
     assert not found.traced
     darshanlog.write(path, 1, traces, versions={"POSIX": 9})
-    assert _names(log.load(path)) == ["unknown version"]
+    assert _names(reader.load(path)) == ["unknown version"]
 
 
 def test_a_trace_of_mpi_io_is_compared_with_its_own_counters(tmp_path: Path) -> None:
@@ -123,12 +123,12 @@ def test_a_trace_of_mpi_io_is_compared_with_its_own_counters(tmp_path: Path) -> 
     traces = [Traced("/d/a", rank, reads=[(0, 10, 0.1, 0.2), (10, 10, 0.2, 0.3)]) for rank in range(2)]
     for version in (2, 3):
         darshanlog.write(path, 2, traces, module="MPI-IO", versions={"DXT_MPIIO": version})
-        assert _names(log.load(path)) == []
+        assert _names(reader.load(path)) == []
     counted = [
         (name, rank, {**values, "COLL_READS": 1}) for name, rank, values in darshanlog.counters_of(traces, "MPI-IO")
     ]
     darshanlog.write(path, 2, traces, module="MPI-IO", counted=counted)
-    assert _names(log.load(path)) == ["counters disagree"]
+    assert _names(reader.load(path)) == ["counters disagree"]
 
 
 def test_counters_of_all_ranks_together_are_compared_with_the_sum_of_their_traces(tmp_path: Path) -> None:
@@ -136,23 +136,23 @@ def test_counters_of_all_ranks_together_are_compared_with_the_sum_of_their_trace
     traces = [Traced("/d/shared", rank, reads=[(rank * 10, 10, 0.1, 0.2)]) for rank in range(3)]
     together = [("/d/shared", -1, {"READS": 3.0, "BYTES_READ": 30.0})]
     darshanlog.write(path, 3, traces, counted=together)
-    assert _names(log.load(path)) == []
+    assert _names(reader.load(path)) == []
     darshanlog.write(path, 3, traces[:2], counted=together)
-    assert _names(log.load(path)) == ["counters disagree"]
+    assert _names(reader.load(path)) == ["counters disagree"]
     darshanlog.write(path, 3, traces[:2], counted=together, partial=("DXT_POSIX",))
-    assert _names(log.load(path)) == ["partial", "DXT cut"]
+    assert _names(reader.load(path)) == ["partial", "DXT cut"]
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:
     for content in (b"", b"\0" * 5000, b"PK\x03\x04" * 400, os.urandom(3000)):
         (tmp_path / "x").write_bytes(content)
         with pytest.raises(InvalidRun, match="is no Darshan log"):
-            log.load(tmp_path / "x")
+            reader.load(tmp_path / "x")
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere"):
-        log.load(tmp_path / "nowhere")
+        reader.load(tmp_path / "nowhere")
     (tmp_path / "x").write_bytes((LOGS / "mpi4_npz.darshan").read_bytes()[:900])
     with pytest.raises(InvalidRun, match="cut short: 900 bytes, the header alone has 1328"):
-        log.load(tmp_path / "x")
+        reader.load(tmp_path / "x")
 
 
 def test_the_live_record_of_a_killed_process_is_no_log(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_the_live_record_of_a_killed_process_is_no_log(tmp_path: Path) -> None:
     content[16] = 2
     (tmp_path / "live").write_bytes(content)
     with pytest.raises(InvalidRun, match="live record of a process that was killed"):
-        log.load(tmp_path / "live")
+        reader.load(tmp_path / "live")
 
 
 def _same(one: Log, other: Log) -> bool:
@@ -179,7 +179,7 @@ def _same(one: Log, other: Log) -> bool:
 def _used_silently(path: Path, original: Log) -> bool:
     """Was a damaged log taken for a whole one that says something else?"""
     try:
-        found = log.load(path)
+        found = reader.load(path)
         faults = trust.judge(found)
     except (InvalidRun, ConfigError):
         return False
@@ -232,7 +232,7 @@ _TRACED = st.builds(
 def test_what_was_written_is_read(tmp_path: Path, traces: list[Traced], version: int) -> None:
     path = tmp_path / "a.darshan"
     darshanlog.write(path, 4, traces, versions={"DXT_POSIX": version})
-    found = log.load(path)
+    found = reader.load(path)
     assert _names(found) == []
     if not traces:
         assert not found.traced
@@ -251,7 +251,7 @@ def test_traces_come_through_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "a.darshan"
     rows = np.arange(400_000.0).reshape(-1, 4)
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=rows), Traced("/d/b", 0, reads=rows[:7])])
-    trace = log.load(path).traced["DXT_POSIX"]
+    trace = reader.load(path).traced["DXT_POSIX"]
     assert (trace.segments["offset"][:100_000] == rows[:, 0]).all()
     assert trace.counts.tolist() == [100_000, 7]
 
@@ -290,7 +290,7 @@ def _pydarshan(
 def test_pydarshan_reads_the_same(name: str) -> None:
     path = LOGS / f"{name}.darshan"
     integers, floats, segments = _pydarshan(path, "POSIX")
-    found = log.load(path)
+    found = reader.load(path)
     records = found.counted["POSIX"]
     names = [each for each in records.dtype.names or () if not each.startswith("F_")]
     assert [tuple(int(row[each]) for each in names) for row in records] == integers
@@ -314,7 +314,7 @@ def _examples() -> list[Path]:
 
 @pytest.mark.parametrize("path", _examples(), ids=lambda path: path.name[:30])
 def test_older_logs_are_read_by_pydarshan(path: Path) -> None:
-    found = log.load(path)
+    found = reader.load(path)
     assert found.version in {"3.10", "3.21"}
     assert found.job.ranks >= 1
     assert not {"garbled", "truncated"} & set(_names(found))
@@ -334,7 +334,7 @@ def test_a_damaged_older_log_harms_nobody(share: float, tmp_path: Path) -> None:
     content = examples[0].read_bytes()
     path = tmp_path / "cut.darshan"
     path.write_bytes(content[: int(len(content) * share)])
-    assert not _used_silently(path, log.load(examples[0]))
+    assert not _used_silently(path, reader.load(examples[0]))
 
 
 def test_without_pydarshan_older_logs_are_refused_with_what_would_do(
@@ -346,14 +346,14 @@ def test_without_pydarshan_older_logs_are_refused_with_what_would_do(
     path.write_bytes(content)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"only pydarshan reads.*pip install 'dlio-hpc\[darshan\]'"):
-        log.load(path)
+        reader.load(path)
 
 
 def test_streams_with_garbage_between_them_are_told(tmp_path: Path) -> None:
     content = (LOGS / "mpi4_npz.darshan").read_bytes()
     path = tmp_path / "a.darshan"
     path.write_bytes(content + zlib.compress(b"more"))
-    assert _names(log.load(path)) == ["garbled"]
+    assert _names(reader.load(path)) == ["garbled"]
 
 
 def test_counters_have_the_names_and_the_number_that_darshan_has() -> None:
@@ -377,7 +377,7 @@ def test_a_trace_of_impossible_requests_is_not_used(tmp_path: Path, segment: tup
     path = tmp_path / "a.darshan"
     counted = [("/d/a", 0, {"READS": 2.0, "BYTES_READ": 20.0})]
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 10, 0.0, 1.0), segment])], counted=counted)
-    faults = trust.judge(log.load(path))
+    faults = trust.judge(reader.load(path))
     assert "1 requests and 0 files are impossible" in str(faults)
     examined = examine.log_file(path)
     assert examined.requests is None

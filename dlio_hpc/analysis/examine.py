@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from dlio_hpc import dataset
 from dlio_hpc.analysis import pictures, recorded
+from dlio_hpc.analysis.findings import Analysis
 from dlio_hpc.analysis.requests import Requests, of_log
-from dlio_hpc.analysis.summary import Analysis, summarise
+from dlio_hpc.analysis.summary import summarise
 from dlio_hpc.analysis.view import View
-from dlio_hpc.darshan import clocks, log, trust
+from dlio_hpc.darshan import clocks, reader, trust
 from dlio_hpc.darshan.log import Fault, Log
 from dlio_hpc.plan import Run
 
@@ -37,7 +38,7 @@ class Examined(NamedTuple):
 
 def log_file(path: Path, only: str | None = None, step_s: float | None = None) -> Examined:
     """Anybody's log. only: a regular expression; files whose path it is not found in are left out."""
-    found = log.load(path)
+    found = reader.load(path)
     faults = trust.judge(found)
     wanted = _matching(only)
     if not _is_possible(found, faults):
@@ -60,7 +61,7 @@ def run(
     """A run of ours, from its log and its timeline.h5, each of which may be missing."""
     if path is None:
         return _without_log(title, timeline, list(notes))
-    found = log.load(path)
+    found = reader.load(path)
     faults = trust.judge(found, expected)
     if timeline is None:
         return _examined(made, title, found, faults, None, step_s, notes, None)

@@ -5,9 +5,9 @@ import numpy.typing as npt
 
 from dlio_hpc import intervals
 from dlio_hpc.analysis import recorded as records
+from dlio_hpc.analysis.findings import LAST_SIZES, SIZE_BINS, Analysis
 from dlio_hpc.analysis.recorded import Recorded
 from dlio_hpc.analysis.requests import Requests
-from dlio_hpc.analysis.summary import LAST_SIZES, SIZE_BINS, Analysis
 from dlio_hpc.analysis.view import Histogram, Lane, Ranks, Series, View
 from dlio_hpc.darshan.log import Heat
 

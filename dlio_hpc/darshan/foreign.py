@@ -21,7 +21,7 @@ _PATIENCE_S = 600
 
 
 def load(path: Path) -> Log:
-    """As log.load; ConfigError where there is no pydarshan, InvalidRun where that cannot read it either."""
+    """As reader.load; ConfigError where there is no pydarshan, InvalidRun where that cannot read it either."""
     if importlib.util.find_spec("darshan") is None:
         raise ConfigError(
             f"{path} is of a log version that only pydarshan reads, which is not installed: "

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc import dataset, results, rundir, units
-from dlio_hpc.darshan import clocks, log, preload, trust
+from dlio_hpc.darshan import clocks, preload, reader, trust
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.verdict import Bytes, Reason, Verdict, decode_probe
 from dlio_hpc.errors import DlioError
@@ -38,7 +38,7 @@ def judge(directory: Path, plan: Plan, run: Run) -> Verdict:
         return Verdict(None, _no_log(directory, folder))
     path = logs[-1]
     try:
-        found = log.load(path)
+        found = reader.load(path)
     except DlioError as fault:
         return Verdict(path.name, faults=(Reason("unreadable", str(fault)),))
     result = _result(folder)

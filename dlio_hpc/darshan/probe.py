@@ -4,7 +4,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from dlio_hpc.darshan import log
+from dlio_hpc.darshan import reader
 from dlio_hpc.darshan.verdict import Probe
 from dlio_hpc.errors import DlioError
 
@@ -40,7 +40,7 @@ def _tried(path: Path, command: list[str], ranks: int) -> tuple[str, str | None]
     if not path.exists():
         return "", f"{ranks} rank(s) under it left no log: {_last(said)}"
     try:
-        found = log.load(path, trace=False)
+        found = reader.load(path, trace=False)
     except DlioError as fault:
         return "", str(fault)
     if found.job.ranks != ranks:

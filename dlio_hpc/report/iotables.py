@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from dlio_hpc.analysis.examine import Examined
-from dlio_hpc.analysis.summary import SIZE_BINS, Analysis, Operation
+from dlio_hpc.analysis.findings import SIZE_BINS, Analysis, Operation
 from dlio_hpc.report.tables import console, table
 from dlio_hpc.results import Result
 from dlio_hpc.units import format_seconds, format_size
