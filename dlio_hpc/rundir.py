@@ -42,7 +42,12 @@ def xplane_name(rank: int) -> str:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to, which becomes `path` whole, on disk, or not at all."""
+    """A temporary name to write to, which becomes `path` whole, on disk, or not at all; `path` itself where that is a
+    device or a pipe.
+    """
+    if path.exists() and not path.is_file():
+        yield path
+        return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary

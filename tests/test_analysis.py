@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from dlio_hpc.analysis import examine, findings, pictures, requests, summary
 from dlio_hpc.analysis.findings import Analysis, Operation
 from dlio_hpc.darshan import reader
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import ConfigError, InvalidRun
 from tests.conftest import Run
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced
@@ -294,3 +295,32 @@ def test_without_a_trace_heat_maps_tell_the_bandwidth_over_time(name: str) -> No
     assert series.bytes_read.sum() == told.bytes_read
     assert series.reads is None
     assert series.edges[-1] >= found.job.seconds - heat.width_s
+
+
+def test_where_nothing_can_be_written_the_place_is_named(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    for option in ("--html", "--perfetto"):
+        done = run("dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan", option, "folder")
+        assert (done.code, "cannot write folder: Is a directory" in done.err) == (6, True)
+
+
+def test_a_device_stays_a_device(run: Run) -> None:
+    done = run("dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan", "--perfetto", "/dev/null")
+    assert done.code == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_a_pipe_is_no_log(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="it is no regular file"):
+        examine.log_file(tmp_path / "pipe")
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(run: Run, tmp_path: Path) -> None:
+    names = ["/d/train[0-9].csv", "/d/[/b]", "/d/[red]x[/red]", "/d/<b>&"]
+    darshanlog.write(tmp_path / "a.darshan", 1, [Traced(name, 0, reads=[(0, 10, 0.0, 1.0)]) for name in names])
+    done = run("dlio-hpc", "darshan", tmp_path / "a.darshan", "--html", "r.html")
+    assert done.code == 0
+    for name in names:
+        assert Path(name).name in done.out
+    assert "/d/&lt;b&gt;&amp;" in (tmp_path / "r.html").read_text()

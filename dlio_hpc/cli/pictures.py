@@ -1,6 +1,7 @@
 """What commands that show I/O can write beside their tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -68,23 +69,21 @@ class Pictures(NamedTuple):
 
     def write(self, page: "Page", examined: Sequence["Examined"]) -> None:
         """All of it; each file is named on stderr."""
-        try:
-            if self.html is not None:
-                from dlio_hpc.report.page import render
+        if self.html is not None:
+            from dlio_hpc.report.page import render
 
-                self.html.parent.mkdir(parents=True, exist_ok=True)
+            with _written(self.html):
                 rundir.write(self.html, render(page).encode("utf-8"))
-                console.say(f"report: {self.html}")
-            if self.figures is not None:
+            console.say(f"report: {self.html}")
+        if self.figures is not None:
+            with _written(self.figures):
                 self._save_figures(self.figures, examined)
-            if self.perfetto is not None:
-                from dlio_hpc.report import perfetto
+        if self.perfetto is not None:
+            from dlio_hpc.report import perfetto
 
-                self.perfetto.parent.mkdir(parents=True, exist_ok=True)
+            with _written(self.perfetto):
                 events = perfetto.write(self.perfetto, examined)
-                console.say(f"trace: {self.perfetto}, {events} events")
-        except OSError as fault:
-            raise InfrastructureError(f"cannot write {fault.filename or 'the report'}: {fault.strerror}") from fault
+            console.say(f"trace: {self.perfetto}, {events} events")
 
     def _save_figures(self, folder: Path, examined: Sequence["Examined"]) -> None:
         from dlio_hpc.report import figures
@@ -95,3 +94,13 @@ class Pictures(NamedTuple):
             into = folder if len(drawn) == 1 else folder / each.title.replace("/", "_")
             figures.save(figures.draw(each.view), into)
             console.say(f"figures: {into}")
+
+
+@contextmanager
+def _written(path: Path) -> Iterator[None]:
+    """A place to write to, whose folder is made if need be; what fails names it as the user did."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault

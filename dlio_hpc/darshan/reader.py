@@ -48,6 +48,8 @@ def load(path: Path, trace: bool = True) -> Log:
     """The log at `path`; without `trace` its DXT is left unread. ConfigError when there is no file, InvalidRun when it
     is no Darshan log or has lost its beginning.
     """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"cannot read {path}: it is no regular file")
     try:
         with path.open("rb") as file:
             version = _version(file, path)

@@ -6,6 +6,8 @@ Trace Event Format: a process a rank, a thread a row; complete events ("X") with
 import gzip
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -119,8 +121,10 @@ def _requests(examined: Examined) -> Iterator[Row]:
         threads, lanes = np.unique(requests.thread[part][order], return_inverse=True)
         if not threads.any():
             lanes = _lanes(start[order], end[order])
-        for lane in range(int(lanes.max(initial=-1)) + 1):
-            chosen = np.arange(part.start, part.stop)[order][lanes == lane]
+        by_lane = np.argsort(lanes, kind="stable")
+        bounds = np.searchsorted(lanes[by_lane], np.arange(int(lanes.max(initial=-1)) + 2))
+        for lane, (first, last) in enumerate(pairwise(bounds)):
+            chosen = part.start + order[by_lane[first:last]]
             kinds = np.where(requests.write[chosen], "write", "read").tolist()
             arguments = [
                 {"file": requests.paths[file], "bytes": size}
@@ -133,13 +137,16 @@ def _requests(examined: Examined) -> Iterator[Row]:
 
 def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:
     """For requests in order of their start: the first row that is free then."""
-    free: list[float] = []
     lanes = np.zeros(len(start), np.int64)
     if (start[1:] >= end[:-1]).all():
         return lanes
+    busy: list[tuple[float, int]] = []
+    free: list[int] = []
     for number, (begin, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-        lane = next((lane for lane, until in enumerate(free) if until <= begin), len(free))
-        free[lane : lane + 1] = [stop]
+        while busy and busy[0][0] <= begin:
+            heappush(free, heappop(busy)[1])
+        lane = heappop(free) if free else len(busy)
+        heappush(busy, (stop, lane))
         lanes[number] = lane
     return lanes
 
