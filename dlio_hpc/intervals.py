@@ -8,38 +8,38 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 
 
-def union(begins: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    """Begins and ends of the disjoint intervals that cover the same time, in order."""
-    if not len(begins):
-        return begins, ends
-    order = np.argsort(begins, kind="stable")
-    begins, ends = begins[order], ends[order]
+def union(times: Floats) -> Floats:
+    """The disjoint intervals, in order, that cover the same time as `times` (2, n)."""
+    if not times.size:
+        return times
+    begins, ends = times[:, np.argsort(times[0], kind="stable")]
     reach = np.maximum.accumulate(ends)
-    fresh = np.concatenate(([True], begins[1:] > reach[:-1]))
-    last = np.concatenate((fresh[1:], [True]))
-    return begins[fresh], reach[last]
+    fresh = np.flatnonzero(np.concatenate(([True], begins[1:] > reach[:-1])))
+    last = np.concatenate((fresh[1:] - 1, [len(begins) - 1]))
+    return np.array([begins[fresh], reach[last]])
 
 
-def length(begins: Floats, ends: Floats) -> float:
-    """Seconds that disjoint intervals cover."""
-    return float((ends - begins).sum())
+def length(covered: Floats) -> float:
+    """Seconds of disjoint intervals (2, n)."""
+    return float((covered[1] - covered[0]).sum())
 
 
-def within(begins: Floats, ends: Floats, knots: Floats) -> float:
-    """Seconds of disjoint intervals that lie in `knots` (n, 2), which are disjoint and in order."""
-    if not len(begins) or not len(knots):
+def within(covered: Floats, others: Floats) -> float:
+    """Seconds of disjoint intervals (2, n) that lie in `others` (n, 2), which are disjoint and in order."""
+    if not covered.size or not others.size:
         return 0.0
-    covered = np.zeros(knots.shape)
-    covered[:, 1] = np.cumsum(knots[:, 1] - knots[:, 0])
-    covered[1:, 0] = covered[:-1, 1]
-    times, values = knots.reshape(-1), covered.reshape(-1)
-    return float((np.interp(ends, times, values) - np.interp(begins, times, values)).sum())
+    passed = np.zeros(others.shape)
+    passed[:, 1] = np.cumsum(others[:, 1] - others[:, 0])
+    passed[1:, 0] = passed[:-1, 1]
+    before, after = np.interp(covered, others.reshape(-1), passed.reshape(-1))
+    return float((after - before).sum())
 
 
-def binned(begins: Floats, ends: Floats, weights: Any, edges: Floats) -> Floats:
-    """What falls into each of the bins between equally distant `edges`, each interval's weight spread evenly over its
-    time. Nothing lies outside.
+def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
+    """What falls into each of the bins between equally distant `edges`, the weight of each of `times` (2, n) spread
+    evenly over it; one of no length goes to the bin where it is. Nothing lies outside.
     """
+    begins, ends = times
     count = len(edges) - 1
     width = (edges[-1] - edges[0]) / count
     weights = np.broadcast_to(np.asarray(weights, np.float64), begins.shape)
@@ -53,18 +53,19 @@ def binned(begins: Floats, ends: Floats, weights: Any, edges: Floats) -> Floats:
         total += np.bincount(first, rate * (edges[first + 1] - begins), count)
         total += np.bincount(last, rate * (ends - edges[last]), count)
         change = np.bincount(first + 1, rate * width, count + 1) - np.bincount(last, rate * width, count + 1)
-        total += np.cumsum(change)[:count]
+        total += np.maximum(np.cumsum(change)[:count], 0)  # less than nothing only where rounding made it so
     return total
 
 
-def joined(begins: Floats, ends: Floats, gap: float) -> Floats:
-    """Disjoint, ordered intervals with those made one that lie no further apart than `gap`: (n, 3), begin, end, and the
-    share of that time which they cover.
+def joined(covered: Floats, gap: float) -> Floats:
+    """Disjoint, ordered intervals (2, n) with those made one that lie no further apart than `gap`: (m, 3), begin, end,
+    and the share of that time which they cover.
     """
-    if not len(begins):
+    if not covered.size:
         return np.empty((0, 3))
+    begins, ends = covered
     fresh = np.flatnonzero(np.concatenate(([True], begins[1:] - ends[:-1] > gap)))
     last = np.concatenate((fresh[1:] - 1, [len(begins) - 1]))
     spans = np.maximum(ends[last] - begins[fresh], 1e-12)
-    covered = np.add.reduceat(ends - begins, fresh)
-    return np.stack([begins[fresh], ends[last], np.minimum(covered / spans, 1)], axis=1)
+    spent = np.add.reduceat(ends - begins, fresh)
+    return np.stack([begins[fresh], ends[last], np.minimum(spent / spans, 1)], axis=1)

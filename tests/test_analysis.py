@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlio_hpc.analysis import examine, requests, summary
+from dlio_hpc.analysis import examine, pictures, requests, summary
 from dlio_hpc.analysis.summary import Analysis, Operation
 from dlio_hpc.darshan import log
 from dlio_hpc.errors import InvalidRun
@@ -120,6 +120,10 @@ def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
     found = _analysis(path)
     assert [(rank.reads, rank.bytes_read) for rank in found.by_rank] == [(1, 10), (1, 11), (1, 12)]
     assert found.files[0].ranks == -1
+    alone = summary.summarise(log.load(path, trace=False), None, _everything)
+    assert alone.by_rank == [], "without a trace nobody knows"
+    assert alone.read is not None
+    assert alone.read.bytes == 33
 
 
 @pytest.mark.parametrize("name", ["mpi4_npz", "mpi4_tfrecord", "mpi4_h5shared_noreduction", "main_dxtv2_npz"])
@@ -276,3 +280,17 @@ def test_a_file_that_is_no_log_is_told(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bytes(2000))
     with pytest.raises(InvalidRun, match="is no Darshan log"):
         examine.log_file(tmp_path / "x")
+
+
+@pytest.mark.parametrize("name", ["mpi4_npz", "mpi4_tfrecord", "main_dxtv2_npz"])
+def test_without_a_trace_heat_maps_tell_the_bandwidth_over_time(name: str) -> None:
+    found = log.load(LOGS / f"{name}.darshan", trace=False)
+    heat = found.heat["POSIX"]
+    counters = found.counted["POSIX"]
+    for rank, read in zip(heat.ranks.tolist(), heat.read.sum(axis=1).tolist(), strict=True):
+        assert read == counters["BYTES_READ"][counters["rank"] == rank].sum()
+    told = summary.summarise(found, None, _everything)
+    series = pictures.of_counters("log", [], told, [heat]).series
+    assert series.bytes_read.sum() == told.bytes_read
+    assert series.reads is None
+    assert series.edges[-1] >= found.job.seconds - heat.width_s

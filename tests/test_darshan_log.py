@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dlio_hpc.analysis import examine
 from dlio_hpc.darshan import counters, log, trust
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError, InvalidRun
@@ -211,7 +212,10 @@ def test_a_log_with_a_flipped_bit_is_never_used_silently(name: str, tmp_path: Pa
         assert not _used_silently(path, original), f"bit {bit} of byte {at}"
 
 
-_SEGMENT = st.tuples(st.integers(0, 2**40), st.integers(0, 2**31), st.floats(0, 1e5), st.floats(0, 1e5))
+_SEGMENT = st.builds(
+    lambda offset, length, begin, took: (offset, length, begin, begin + took),
+    st.integers(0, 2**40), st.integers(0, 2**31), st.floats(0, 1e5), st.floats(0, 1e5),
+)  # fmt: skip
 _TRACED = st.builds(
     Traced,
     path=st.sampled_from(["/d/a", "/d/b", "/d/with blank", "/d/\N{SNOWMAN}"]),
@@ -357,3 +361,44 @@ def test_counters_have_the_names_and_the_number_that_darshan_has() -> None:
     assert {name: kind.itemsize for name, kind in sizes.items() if kind is not None} == {
         "POSIX": 16 + 8 * (69 + 17), "MPI-IO": 16 + 8 * (51 + 17), "STDIO": 16 + 8 * (14 + 15),
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "segment",
+    [
+        (0, 10, float("nan"), 1.0),
+        (0, 10, 0.0, float("inf")),
+        (0, 10, 2.0, 1.0),
+        (0, -10, 0.0, 1.0),
+        (0, 2**62, 0.0, 1.0),
+    ],
+)
+def test_a_trace_of_impossible_requests_is_not_used(tmp_path: Path, segment: tuple[float, ...]) -> None:
+    path = tmp_path / "a.darshan"
+    counted = [("/d/a", 0, {"READS": 2.0, "BYTES_READ": 20.0})]
+    darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 10, 0.0, 1.0), segment])], counted=counted)
+    faults = trust.judge(log.load(path))
+    assert "1 requests and 0 files are impossible" in str(faults)
+    examined = examine.log_file(path)
+    assert examined.requests is None
+
+
+@pytest.mark.parametrize(
+    ("rank", "values", "ranks"),
+    [
+        (0, {"F_READ_TIME": float("nan")}, 1),
+        (0, {"BYTES_READ": 2.0**62}, 1),
+        (7, {"READS": 1.0}, 2),
+        (-2, {"READS": 1.0}, 2),
+        (0, {"READS": 1.0}, 0),
+    ],
+)
+def test_impossible_counters_are_told_and_give_no_figures(
+    tmp_path: Path, rank: int, values: dict[str, float], ranks: int
+) -> None:
+    path = tmp_path / "a.darshan"
+    darshanlog.write(path, ranks, [], counted=[("/d/a", rank, values)])
+    examined = examine.log_file(path)
+    assert "garbled" in [fault.name for fault in examined.faults]
+    assert not examined.is_sound
+    assert examined.analysis is None

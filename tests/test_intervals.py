@@ -13,9 +13,9 @@ from dlio_hpc import intervals
 _INTERVALS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 60)), max_size=40)
 
 
-def _arrays(drawn: list[tuple[int, int]]) -> tuple[Any, Any]:
+def _times(drawn: list[tuple[int, int]]) -> Any:
     begins = np.array([begin for begin, _ in drawn], float)
-    return begins, begins + np.array([length for _, length in drawn], float)
+    return np.stack([begins, begins + np.array([length for _, length in drawn], float)])
 
 
 def _seconds(drawn: list[tuple[int, int]]) -> set[int]:
@@ -25,24 +25,24 @@ def _seconds(drawn: list[tuple[int, int]]) -> set[int]:
 
 @given(_INTERVALS)
 def test_a_union_covers_the_same_time_once(drawn: list[tuple[int, int]]) -> None:
-    begins, ends = intervals.union(*_arrays(drawn))
-    assert intervals.length(begins, ends) == len(_seconds(drawn))
+    begins, ends = covered = intervals.union(_times(drawn))
+    assert intervals.length(covered) == len(_seconds(drawn))
     assert (begins[1:] > ends[:-1]).all()
 
 
 @given(_INTERVALS, _INTERVALS)
 def test_what_of_intervals_lies_within_others(drawn: list[tuple[int, int]], others: list[tuple[int, int]]) -> None:
-    inner, outer = intervals.union(*_arrays(drawn)), intervals.union(*_arrays(others))
+    inner, outer = intervals.union(_times(drawn)), intervals.union(_times(others))
     expected = len(_seconds(drawn) & _seconds(others))
-    assert intervals.within(*inner, np.stack(outer, axis=1)) == pytest.approx(expected)
+    assert intervals.within(inner, outer.T) == pytest.approx(expected)
 
 
 @given(_INTERVALS, st.integers(1, 50))
 def test_bins_hold_all_there_is_and_each_its_part(drawn: list[tuple[int, int]], bins: int) -> None:
-    begins, ends = _arrays(drawn)
+    begins, ends = times = _times(drawn)
     weights = np.arange(1.0, len(drawn) + 1)
     edges = np.linspace(-5, 1100, bins + 1)
-    found = intervals.binned(begins, ends, weights, edges)
+    found = intervals.binned(times, weights, edges)
     assert found.sum() == pytest.approx(weights.sum())
     for number, (low, high) in enumerate(pairwise(edges.tolist())):
         part = 0.0
@@ -56,8 +56,8 @@ def test_bins_hold_all_there_is_and_each_its_part(drawn: list[tuple[int, int]], 
 
 @given(_INTERVALS, st.integers(0, 100))
 def test_joined_intervals_lose_no_time(drawn: list[tuple[int, int]], gap: int) -> None:
-    begins, ends = intervals.union(*_arrays(drawn))
-    found = intervals.joined(begins, ends, gap)
+    union = intervals.union(_times(drawn))
+    found = intervals.joined(union, gap)
     covered = ((found[:, 1] - found[:, 0]) * found[:, 2]).sum()
-    assert covered == pytest.approx(intervals.length(begins, ends))
+    assert covered == pytest.approx(intervals.length(union))
     assert (found[1:, 0] - found[:-1, 1] > gap).all()

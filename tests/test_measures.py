@@ -20,20 +20,6 @@ from dlio_hpc.workload import load
 _INTERVALS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_size=20)
 
 
-@given(_INTERVALS, st.lists(st.tuples(st.integers(0, 15), st.integers(0, 15)), min_size=1, max_size=8))
-def test_overlap_is_what_counting_tick_by_tick_gives(reads: list[tuple[int, int]], gaps: list[tuple[int, int]]) -> None:
-    intervals = np.array([[a for a, _ in reads], [a + length for a, length in reads]], float)
-    steps, at = np.zeros((1, len(gaps), 6)), 0
-    for row, (gap, length) in zip(steps[0], gaps, strict=True):
-        row[1], row[2] = at + gap, at + gap + length
-        at += gap + length
-    busy = {tick for a, length in reads for tick in range(a, a + length)}
-    computing = {tick for row in steps[0] for tick in range(int(row[1]), int(row[2]))}
-    covered = measures.union(intervals)
-    assert (covered[1] - covered[0]).sum() == pytest.approx(len(busy))
-    assert measures.hidden(covered, steps[0]) == pytest.approx(len(busy & computing))
-
-
 @given(st.lists(st.floats(2e-7, 500), min_size=1, max_size=300), st.integers(1, 5))
 def test_histograms_add_up_and_keep_quantiles(latencies: list[float], parts: int) -> None:
     values = np.array(latencies)
@@ -51,7 +37,6 @@ def test_histograms_add_up_and_keep_quantiles(latencies: list[float], parts: int
 
 def test_nothing_read_has_no_latency() -> None:
     assert measures.of_histogram(measures.histogram(np.array([])), 0.0, 0.0) is None
-    assert measures.hidden(measures.union(np.zeros((2, 0))), np.zeros((1, 6))) == 0
 
 
 def _run_of(steps_per_epoch: int) -> Run:

@@ -154,6 +154,7 @@ def test_bandwidth_over_time_holds_every_byte_and_request(bins: int) -> None:
         ("written", view.series.bytes_written, view.series.writes),
     ):
         if moved.any():
+            assert count is not None
             assert len(rates[what].get_data()[0]) <= 500
             for patch, whole, unit in ((rates[what], moved, 1e6), (requests[what], count, 1)):
                 values, edges, _ = patch.get_data()

@@ -11,7 +11,7 @@ from dlio_hpc.analysis import pictures, recorded
 from dlio_hpc.analysis.requests import Requests, of_log
 from dlio_hpc.analysis.summary import Analysis, summarise
 from dlio_hpc.analysis.view import View
-from dlio_hpc.darshan import clocks, log, preload, trust
+from dlio_hpc.darshan import clocks, log, trust
 from dlio_hpc.darshan.log import Fault, Log
 from dlio_hpc.plan import Run
 
@@ -40,11 +40,14 @@ def log_file(path: Path, only: str | None = None, step_s: float | None = None) -
     found = log.load(path)
     faults = trust.judge(found)
     wanted = _matching(only)
+    if not _is_possible(found, faults):
+        return Examined(path.name, found, faults, None, None, None, None)
     requests = _requests(found, faults, wanted, None)
     analysis = summarise(found, requests, wanted, step_s=step_s)
     notes = [str(fault) for fault in faults]
     if requests is None:
-        view = pictures.of_counters(path.name, notes, analysis)
+        heat = [] if only else [found.heat[name] for name in ("POSIX", "STDIO") if name in found.heat]
+        view = pictures.of_counters(path.name, notes, analysis, heat)
     else:
         view = pictures.of_trace(path.name, "Darshan's trace (DXT)", notes, analysis, requests, None)
     return Examined(path.name, found, faults, analysis, requests, None, view)
@@ -79,6 +82,8 @@ def _examined(
     made: Run, title: str, found: Log, faults: list[Fault], record: recorded.Recorded | None, step_s: float | None,
     notes: tuple[str, ...], timeline: bytes | None,
 ) -> Examined:  # fmt: skip
+    if not _is_possible(found, faults):
+        return Examined(title, found, faults, None, None, timeline, None)
     aligned = clocks.align(found, record.marks) if record else None
     wanted = _data_of(made)
     requests = _requests(found, faults, wanted, aligned)
@@ -101,7 +106,14 @@ def _requests(
     trace = found.traced.get("DXT_POSIX")
     if trace is None or not len(trace.segments) or any(fault.name == "counters disagree" for fault in faults):
         return None
+    if not trust.has_possible(faults, "DXT_POSIX"):
+        return None
     return of_log(found, "DXT_POSIX", wanted, None if aligned is None else aligned.offset_s)
+
+
+def _is_possible(found: Log, faults: list[Fault]) -> bool:
+    """Can figures be made of its counters at all?"""
+    return found.job.ranks >= 1 and all(trust.has_possible(faults, module) for module in found.counted)
 
 
 def _matching(only: str | None) -> Callable[[str], bool]:
@@ -112,6 +124,11 @@ def _matching(only: str | None) -> Callable[[str], bool]:
 
 
 def _data_of(made: Run) -> Callable[[str], bool]:
-    """Not the marker of the clocks, nor what says which dataset lies there."""
-    own = {preload.marker_path(made), os.path.join(made.dataset, dataset.FINGERPRINT_FILE)}
-    return lambda path: path not in own and ".tmp" not in path
+    """Not the marker of the clocks, nor what says which dataset lies there, which is written under a temporary name."""
+
+    def is_data(path: str) -> bool:
+        folder, name = os.path.split(path)
+        is_note = name == dataset.FINGERPRINT_FILE or name.startswith(f".{dataset.FINGERPRINT_FILE}.")
+        return folder == made.outputs or (folder == made.dataset and not is_note)
+
+    return is_data

@@ -9,6 +9,7 @@ from dlio_hpc.analysis.recorded import Recorded
 from dlio_hpc.analysis.requests import Requests
 from dlio_hpc.analysis.summary import LAST_SIZES, SIZE_BINS, Analysis
 from dlio_hpc.analysis.view import Histogram, Lane, Ranks, Series, View
+from dlio_hpc.darshan.log import Heat
 
 Floats = npt.NDArray[np.float64]
 
@@ -67,19 +68,20 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
     )
 
 
-def of_counters(title: str, notes: list[str], analysis: Analysis) -> View:
-    """A log that has no trace: sizes by Darshan's bins, and what each rank did; nothing is known over time."""
-    nothing = np.zeros(1)
+def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Heat]) -> View:
+    """A log that has no trace: sizes by Darshan's bins, what each rank did, and bytes over time as far as it has heat
+    maps.
+    """
     reads, writes = (
         np.array([kind.histogram.get(name, 0) if kind else 0 for name in SIZE_BINS], np.int64)
         for kind in (analysis.read, analysis.write)
     )
     return View(
         title,
-        "Darshan's counters (no trace)",
+        "Darshan's counters (no trace)" + (" and heat maps" if heat else ""),
         analysis.job_s,
         notes,
-        Series(np.array([0.0, max(analysis.job_s, 1e-9)]), nothing, nothing, nothing, nothing),
+        _of_heat(heat, max(analysis.job_s, 1e-9)),
         Histogram(np.array([1.0, *LAST_SIZES[:-1], 2.0**40]), reads, writes),
         None,
         _ranks(analysis, None),
@@ -88,16 +90,27 @@ def of_counters(title: str, notes: list[str], analysis: Analysis) -> View:
     )
 
 
+def _of_heat(heat: list[Heat], job_s: float) -> Series:
+    """All ranks and interfaces; those have one width in a log."""
+    bins = max((found.read.shape[1] for found in heat), default=1)
+    bytes_read, bytes_written = np.zeros(bins), np.zeros(bins)
+    for found in heat:
+        bytes_read[: found.read.shape[1]] += found.read.sum(axis=0)
+        bytes_written[: found.written.shape[1]] += found.written.sum(axis=0)
+    width = heat[0].width_s if heat else job_s
+    return Series(width * np.arange(bins + 1), bytes_read, bytes_written, None, None)
+
+
 def _series(requests: Requests, end: float) -> Series:
     begin = min(0.0, float(requests.start.min(initial=0.0)))
     edges = np.linspace(begin, max(end, begin + 1e-9), _BINS + 1)
     columns = []
     for writes in (False, True):
         chosen = requests.write == writes
-        begins, ends = requests.start[chosen], requests.end[chosen]
+        times = requests.times(chosen)
         columns += [
-            intervals.binned(begins, ends, requests.length[chosen], edges),
-            intervals.binned(begins, begins, 1, edges),
+            intervals.binned(times, requests.length[chosen], edges),
+            intervals.binned(times[[0, 0]], 1, edges),
         ]
     bytes_read, reads, bytes_written, writes_ = columns
     return Series(edges, bytes_read, bytes_written, reads, writes_)
@@ -128,17 +141,17 @@ def _lanes(analysis: Analysis, requests: Requests, recorded: Recorded | None, en
     lanes = []
     for rank in _chosen(np.array([row.io_s for row in analysis.by_rank])):
         part = requests.of_rank(rank)
-        busy = intervals.union(requests.start[part], requests.end[part])
+        busy = intervals.union(requests.times(part))
         compute = np.empty((0, 3))
         if recorded:
             compute = _shares(records.computing(recorded, rank), end)
         host = recorded.hosts[rank] if recorded else analysis.by_rank[rank].host
-        lanes.append(Lane(_label(rank, host), compute, intervals.joined(*busy, end / _FINEST)))
+        lanes.append(Lane(_label(rank, host), compute, intervals.joined(busy, end / _FINEST)))
     return lanes
 
 
 def _shares(knots: Floats, end: float) -> Floats:
-    return intervals.joined(knots[:, 0], knots[:, 1], end / _FINEST)
+    return intervals.joined(knots.T, end / _FINEST)
 
 
 def _chosen(io_s: Floats) -> list[int]:

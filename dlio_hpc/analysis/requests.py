@@ -1,7 +1,7 @@
 """All requests of a log as columns, with the files and ranks they belong to."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,10 @@ class Requests(NamedTuple):
     def of_rank(self, rank: int) -> slice:
         first, last = np.searchsorted(self.rank, np.array([rank, rank + 1], self.rank.dtype))
         return slice(int(first), int(last))
+
+    def times(self, chosen: Any = slice(None)) -> Floats:
+        """(2, n): begins and ends."""
+        return np.stack([self.start[chosen], self.end[chosen]])
 
 
 def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Floats | None) -> Requests:

@@ -234,11 +234,11 @@ def _io_times(
     hidden = None if computing is None else np.zeros(len(busy))
     for rank in range(len(busy)):
         part = requests.of_rank(rank)
-        begins, ends = intervals.union(requests.start[part], requests.end[part])
-        busy[rank] = intervals.length(begins, ends)
+        covered = intervals.union(requests.times(part))
+        busy[rank] = intervals.length(covered)
         if hidden is not None and computing is not None:
-            hidden[rank] = intervals.within(begins, ends, computing.get(rank, np.empty((0, 2))))
-    return _IO(busy, hidden, intervals.length(*intervals.union(requests.start, requests.end)))
+            hidden[rank] = intervals.within(covered, computing.get(rank, np.empty((0, 2))))
+    return _IO(busy, hidden, intervals.length(intervals.union(requests.times())))
 
 
 def _operation(log: Log, requests: Requests | None, posix: Records, stdio: Records, kind: str) -> Operation | None:
@@ -270,16 +270,16 @@ def _traced(counted: Operation, requests: Requests, kind: str, ranks: int) -> Op
     from msgspec.structs import replace
 
     chosen = requests.write if kind == "WRITE" else ~requests.write
-    lengths, begins, ends = requests.length[chosen], requests.start[chosen], requests.end[chosen]
+    lengths, times = requests.length[chosen], requests.times(chosen)
     if not len(lengths):
         return counted
-    durations = ends - begins
+    durations = times[1] - times[0]
     timed = durations > 0
     rates = lengths[timed] / durations[timed] / 1e6
-    busy = intervals.length(*intervals.union(begins, ends))
+    busy = intervals.length(intervals.union(times))
     of_rank = requests.rank[chosen]
     first = np.searchsorted(of_rank, np.arange(ranks + 1))
-    spent = sum(intervals.length(*intervals.union(begins[low:high], ends[low:high])) for low, high in pairwise(first))
+    spent = sum(intervals.length(intervals.union(times[:, low:high])) for low, high in pairwise(first))
     sizes, numbers = np.unique(lengths, return_counts=True)
     most = np.argsort(-numbers, kind="stable")[:_COMMON]
     return replace(
@@ -347,12 +347,16 @@ def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, Interface]
 
 
 def _by_rank(log: Log, requests: Requests | None, posix: Records, stdio: Records, io: _IO) -> list[Rank]:
-    """From the trace where files of all ranks were added up; those have no rank in the counters."""
+    """From the trace where files of all ranks were added up; those have no rank in the counters. Nothing where there is
+    no trace either.
+    """
     count = len(io.busy)
     columns: dict[str, Any] = {
         name: np.zeros(count) for name in ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "F_META_TIME")
     }
     reduced = bool((posix["rank"] < 0).any())
+    if reduced and requests is None:
+        return []
     for records in (posix, stdio):
         own = (records["rank"] >= 0) & (records["rank"] < count)
         for name, column in columns.items():
@@ -445,10 +449,10 @@ def timeline(requests: Requests, step_s: float | None = None, least_bins: int = 
     columns = []
     for writes in (False, True):
         chosen = requests.write == writes
-        begins, ends, lengths = requests.start[chosen], requests.end[chosen], requests.length[chosen]
+        times = requests.times(chosen)
         columns += [
-            intervals.binned(begins, ends, lengths, edges).tolist(),
-            intervals.binned(begins, begins, 1, edges).tolist(),
+            intervals.binned(times, requests.length[chosen], edges).tolist(),
+            intervals.binned(times[[0, 0]], 1, edges).tolist(),
         ]
     bytes_read, reads, bytes_written, writes_ = columns
     return Timeline(begin, step_s, bytes_read, bytes_written, reads, writes_)

@@ -13,13 +13,15 @@ Counts = npt.NDArray[np.int64]
 
 
 class Series(NamedTuple):
-    """Over time. edges: (n + 1) seconds, equally far apart; all others (n): what falls into each bin."""
+    """Over time. edges: (n + 1) seconds, equally far apart; all others (n): what falls into each bin. reads, writes:
+    None where only bytes are known.
+    """
 
     edges: Floats
     bytes_read: Floats
     bytes_written: Floats
-    reads: Floats
-    writes: Floats
+    reads: Floats | None
+    writes: Floats | None
 
 
 class Histogram(NamedTuple):

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc import intervals
+
 Floats = npt.NDArray[np.float64]
 
 # Rows of amounts: bytes that arrived, requests, seconds with at least one read in flight.
@@ -44,11 +46,11 @@ class Activity:
         self.lattice = Lattice(LEAST_S, 0, 0)
         self.amounts: Floats = np.zeros((_ROWS, 0))
 
-    def add(self, rows: slice, intervals: Floats, amounts: Floats) -> None:
-        """`amounts` (rows, n) to those rows, what belongs to each of `intervals` (2, n) evenly over its time."""
-        if intervals.size:
-            self._reach(float(intervals[0].min()), float(intervals[1].max()))
-            self.amounts[rows] += spread(intervals, amounts, self.lattice)
+    def add(self, rows: slice, times: Floats, amounts: Floats) -> None:
+        """`amounts` (rows, n) to those rows, what belongs to each of `times` (2, n) evenly over it."""
+        if times.size:
+            self._reach(float(times[0].min()), float(times[1].max()))
+            self.amounts[rows] += spread(times, amounts, self.lattice)
 
     def _reach(self, begin: float, end: float) -> None:
         """Bins from `begin` to `end`, as wide as it takes for `BINS` to do."""
@@ -92,18 +94,7 @@ def common(width: float, begin: float, end: float, ranks: int) -> Lattice:
     return Lattice(width, math.floor(begin / width), bins)
 
 
-def spread(intervals: Floats, amounts: Floats, lattice: Lattice) -> Floats:
-    """(k, bins): `amounts` (k, n) of `intervals` (2, n) that lie in the lattice, over the bins that each spans, in
-    proportion to time; what took no time goes to the bin where it was. Work grows with the bins that are spanned.
-    """
-    begins, ends = intervals / lattice.width - lattice.first
-    first = begins.astype(np.int64)
-    spans = np.maximum(np.ceil(ends).astype(np.int64) - first, 1)
-    alone, across = spans == 1, np.flatnonzero(spans > 1)
-    which = np.repeat(across, spans[across])
-    nth = np.arange(len(which)) - np.repeat(np.cumsum(spans[across]) - spans[across], spans[across])
-    bins = first[which] + nth
-    shares = (np.minimum(ends[which], bins + 1) - np.maximum(begins[which], bins)) / (ends - begins)[which]
-    where = np.concatenate((first[alone], bins))
-    pieces = np.concatenate((amounts[:, alone], amounts[:, which] * shares), axis=1)
-    return np.array([np.bincount(where, row, lattice.bins) for row in pieces], np.float64)  # of nothing it counts ints
+def spread(times: Floats, amounts: Floats, lattice: Lattice) -> Floats:
+    """(k, bins): `amounts` (k, n) of `times` (2, n), which lie in the lattice, over the bins that each spans."""
+    edges: Floats = (lattice.first + np.arange(lattice.bins + 1.0)) * lattice.width
+    return np.array([intervals.binned(times, row, edges) for row in amounts])

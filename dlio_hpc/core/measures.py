@@ -5,6 +5,7 @@ from array import array
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc import intervals
 from dlio_hpc.core.activity import BUSY, BYTES_AND_REQUESTS, Activity
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.results import Distribution
@@ -104,10 +105,11 @@ class ReadLog:
         self.sizes += size_histogram(sizes)
         self.activity.add(BYTES_AND_REQUESTS, reads, shared_out(latencies, sizes, batches))
         reads = np.concatenate((self._pending, reads), axis=1)
-        covered = union(np.minimum(reads[:, reads[0] < until], until))
+        covered = intervals.union(np.minimum(reads[:, reads[0] < until], until))
         lengths = covered[1] - covered[0]
         self.activity.add(BUSY, covered, lengths[np.newaxis])
-        self.io_s, self.hidden_s = self.io_s + float(lengths.sum()), self.hidden_s + hidden(covered, steps)
+        self.io_s += float(lengths.sum())
+        self.hidden_s += intervals.within(covered, steps[:, [READY, COMPUTED]])
         self._pending = np.maximum(reads[:, reads[1] > until], until)
 
 
@@ -127,26 +129,3 @@ def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:
     shares = weights / np.bincount(of_batch, weights, len(batches))[of_batch]
     amounts += left[:, of_batch] * shares
     return amounts
-
-
-def hidden(covered: Floats, steps: Floats) -> float:
-    """Seconds of the disjoint intervals `covered` (2, n) that lie within the compute of `steps`."""
-    if not covered.size:
-        return 0.0
-    knots = steps[:, [READY, COMPUTED]]
-    computed = np.zeros(knots.shape)
-    computed[:, 1] = np.cumsum(knots[:, 1] - knots[:, 0])
-    computed[1:, 0] = computed[:-1, 1]
-    before, after = np.interp(covered, knots.reshape(-1), computed.reshape(-1))
-    return float((after - before).sum())
-
-
-def union(intervals: Floats) -> Floats:
-    """The disjoint intervals, in order, that cover the same time as `intervals` (2, n)."""
-    if not intervals.size:
-        return intervals
-    begins, ends = intervals[:, np.argsort(intervals[0], kind="stable")]
-    reach = np.maximum.accumulate(ends)
-    fresh = np.flatnonzero(np.concatenate(([True], begins[1:] > reach[:-1])))
-    last = np.concatenate((fresh[1:] - 1, [len(begins) - 1]))
-    return np.array([begins[fresh], reach[last]])

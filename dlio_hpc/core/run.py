@@ -15,6 +15,7 @@ from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.root import on_root
 from dlio_hpc.core.stop import Stop
 from dlio_hpc.core.train import train
+from dlio_hpc.darshan import preload
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Plan, Run
 from dlio_hpc.results import DatasetFacts, Epoch, Generated, Result, Summary, decode, write
@@ -68,7 +69,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     else:
         on_root(comm, lambda: dataset.require(run))
         profiler = _profiler(folder, comm.rank) if run.tf_profile else None
-        marks = Marks(comm, run)
+        marks = Marks(comm, plan.directory, run)
         marks.take()
         recording = train(comm, run, plan.ranks_per_node, progress, stop, profiler or nullcontext())
         marks.take()
@@ -86,7 +87,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if merged is not None:
         epochs, summary = merge.epochs(merged, run), merge.summary(merged, run)
         faults = _faults(run, summary) + _placement_faults(plan, names)
-        timeline.write(folder, merged, run, profiles)
+        timeline.write(folder, merged, run, profiles, preload.marker_path(plan.directory, run))
     result = Result(
         run=name,
         kind=run.kind,

@@ -9,7 +9,7 @@ from dlio_hpc import rundir
 from dlio_hpc.core import measures, merge
 from dlio_hpc.core.measures import ASKED, BYTES, SAMPLES, STARTED, Floats
 from dlio_hpc.core.merge import Merged
-from dlio_hpc.darshan import clocks, preload
+from dlio_hpc.darshan import clocks
 from dlio_hpc.plan import Run
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
 
 
-def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | None]") -> None:
+def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | None]", marker: str) -> None:
     """All groups; each says in its attribute `about` what it holds. profiles: of the first ranks, if there are any."""
     import h5py
 
@@ -43,7 +43,7 @@ def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | N
         if merged.marks.size:
             marks = file.create_group(clocks.GROUP)
             marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
-            marks.attrs["path"] = preload.marker_path(run)
+            marks.attrs["path"] = marker
             marks["instants"] = merged.marks - first_step(merged)
         seen = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
         if seen:

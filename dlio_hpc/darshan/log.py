@@ -30,6 +30,7 @@ _MAGIC = 6567223
 _SLOTS = 64
 _HEADER = struct.Struct(f"<8sqB7xQ2Q{2 * _SLOTS}Q{_SLOTS}I")
 _JOB = struct.Struct("<7q1024s")
+_HEAT = struct.Struct("<Qqdq2Q")  # two pointers, which mean nothing in a file
 # How a log is compressed; not at all, where a process still writes it.
 _LIVE = 2
 _CHUNK = 1 << 16
@@ -93,9 +94,21 @@ class Trace(NamedTuple):
         return np.cumsum(self.counts) - self.counts
 
 
+class Heat(NamedTuple):
+    """HEATMAP of one interface: bytes that each of `ranks` read and wrote, (ranks, bins), in bins of width_s since the
+    job began.
+    """
+
+    width_s: float
+    ranks: npt.NDArray[np.int64]
+    read: npt.NDArray[np.int64]
+    written: npt.NDArray[np.int64]
+
+
 class Log(NamedTuple):
-    """counted: module -> records (counters.record_type); traced: module -> Trace. A module that could not be read, or
-    whose records cannot be trusted to be whole, is among the faults; what could be read of it is kept.
+    """counted: module -> records (counters.record_type); traced: module -> Trace; heat: interface -> Heat. A module
+    that could not be read, or whose records cannot be trusted to be whole, is among the faults; what could be read of
+    it is kept.
     """
 
     path: Path
@@ -106,6 +119,7 @@ class Log(NamedTuple):
     counted: dict[str, Records]
     traced: dict[str, Trace]
     faults: list[Fault]
+    heat: dict[str, Heat]
 
 
 class _Broken(Exception):
@@ -154,7 +168,7 @@ def _load(file: IO[bytes], path: Path, trace: bool) -> Log:
     faults = _region_faults(header, size)
     job = _job(_whole(file, _HEADER.size, header.names[0] - _HEADER.size), path, faults)
     names = _names(_whole(file, *header.names), faults)
-    log = Log(path, VERSION, job, header.modules, names, {}, {}, faults)
+    log = Log(path, VERSION, job, header.modules, names, {}, {}, faults, {})
     if any(fault.name == "garbled" for fault in faults):
         return log  # nobody knows what lies where
     for name, module in header.modules.items():
@@ -164,6 +178,8 @@ def _load(file: IO[bytes], path: Path, trace: bool) -> Log:
             _count(file, header, name, log)
         elif name in TRACING and trace:
             _trace(file, header, name, log)
+        elif name == "HEATMAP" and module.version == 1:
+            _warm(file, module, log)
     return log
 
 
@@ -317,6 +333,24 @@ def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
     except _Broken as broken:
         log.faults.append(Fault(broken.fault.name, f"{name}: {broken.fault.text}"))
     log.traced[name] = reading.trace(kind)
+
+
+def _warm(file: IO[bytes], module: Module, log: Log) -> None:
+    """Of no more use than what is left of it: nothing is judged by it."""
+    data, at = _whole(file, module.offset, module.length).data, 0
+    rows: dict[str, list[tuple[int, float, list[npt.NDArray[np.int64]]]]] = {}
+    while len(data) - at >= _HEAT.size:
+        number, rank, width_s, bins, *_ = _HEAT.unpack_from(data, at)
+        at += _HEAT.size
+        if not 0 <= bins <= (len(data) - at) // 16:
+            break
+        both = [np.frombuffer(data, np.int64, bins, at + part * 8 * bins) for part in range(2)]
+        at += 16 * bins
+        rows.setdefault(log.names.get(number, "").removeprefix("heatmap:"), []).append((rank, width_s, both))
+    for name, found in rows.items():
+        bins = min(len(both[0]) for _, _, both in found)  # rounding may have given one rank a bin more
+        written, read = (np.stack([both[part][:bins] for _, _, both in found]) for part in range(2))
+        log.heat[name] = Heat(found[0][1], np.array([rank for rank, _, _ in found]), read, written)
 
 
 class _Segments:

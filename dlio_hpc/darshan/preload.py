@@ -29,9 +29,9 @@ MOST_TRACE_MIB = 256
 _SPARE_FILES = 64
 
 
-def marker_path(run: Run) -> str:
-    """Of the small file that core and Darshan both see read; see clocks. Beside the run's outputs."""
-    return f"{run.outputs}.clock"
+def marker_path(directory: str, run: Run) -> str:
+    """Of the small file that core and Darshan both see read (see clocks): with the log, since data may be read-only."""
+    return os.path.join(directory, rundir.RUNS, rundir.run_name(run.number, run.name), rundir.DARSHAN, "clock")
 
 
 class Memory(NamedTuple):
@@ -76,7 +76,9 @@ def config(plan: Plan, run: Run) -> str:
     stronger than NAME_EXCLUDE.
     """
     need = memory(plan, run)
-    wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [f"{expression(marker_path(run))}$"]
+    wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [
+        f"{expression(marker_path(plan.directory, run))}$"
+    ]
     included = [f"NAME_INCLUDE ^{path} {_MODULES}" for path in wanted]
     lines = [
         "MOD_ENABLE DXT_POSIX,DXT_MPIIO",

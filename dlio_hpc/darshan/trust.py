@@ -20,6 +20,8 @@ _PAIRS = {
 # A log's clock counts whole seconds where the file system's does not.
 _SLACK_S = 2.0
 _NAMED = 3
+# Bytes, counts and seconds beyond which nothing is believed: an exbibyte.
+_MOST = 2.0**60
 
 # Columns of what is compared: requests and bytes of one file and rank.
 _READS, _BYTES_READ, _WRITES, _BYTES_WRITTEN = range(4)
@@ -43,6 +45,7 @@ def judge(log: Log, expected: Expected | None = None) -> list[Fault]:
     faults = list(log.faults)
     if log.path.name.endswith("_partial"):
         faults.append(Fault("no end", "Darshan died while it wrote the log (.darshan_partial)"))
+    faults += _impossible(log)
     if expected is not None:
         faults += _against_run(log, expected)
     for module, pair in _PAIRS.items():
@@ -51,10 +54,37 @@ def judge(log: Log, expected: Expected | None = None) -> list[Fault]:
     return faults
 
 
+def has_possible(faults: list[Fault], module: str) -> bool:
+    """Are the numbers of a module at least possible ones?"""
+    return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
+
+
+def _impossible(log: Log) -> Iterator[Fault]:
+    """Values that no program brings about: checksums do not cover the header, and writers have faults, too."""
+    ranks = log.job.ranks
+    if ranks < 1:
+        yield Fault("garbled", f"a job of {ranks} processes")
+    for module, records in log.counted.items():
+        numbers = [name for name in records.dtype.names or () if name not in {"id", "RENAMED_FROM"}]  # a file's number
+        wrong = (records["rank"] < -1) | (records["rank"] >= ranks)
+        for name in numbers:
+            values = records[name].astype(np.float64)
+            wrong |= ~np.isfinite(values) | (abs(values) > _MOST)
+        if count := int(wrong.sum()):
+            yield Fault("garbled", f"{module}: {count} of {len(records)} records hold impossible numbers")
+    for module, trace in log.traced.items():
+        rows = trace.segments
+        wrong = ~(rows["start"] <= rows["end"]) | ~(abs(rows["start"]) < _MOST) | ~(rows["end"] < _MOST)
+        wrong |= (rows["length"] < 0) | (rows["length"] > _MOST)
+        strangers = int(((trace.files["rank"] < 0) | (trace.files["rank"] >= ranks)).sum())
+        if wrong.any() or strangers:
+            yield Fault("garbled", f"{module}: {int(wrong.sum())} requests and {strangers} files are impossible")
+
+
 def has_whole_counters(faults: list[Fault]) -> bool:
     """Do the counters hold, whatever is wrong with the trace?"""
     about_trace = ("DXT missing", "DXT cut")
-    return all(fault.name in about_trace or fault.text.startswith("DXT_") for fault in faults)
+    return all(fault.name in about_trace or fault.text.startswith(("DXT_", "HEATMAP")) for fault in faults)
 
 
 def _against_run(log: Log, expected: Expected) -> Iterator[Fault]:

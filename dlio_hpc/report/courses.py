@@ -17,26 +17,30 @@ _SHADES = 5
 
 def bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
     series = view.series
-    moved = {"read": series.bytes_read, "written": series.bytes_written}
-    requests = {"read": series.reads, "written": series.writes}
-    moved = {what: values for what, values in moved.items() if values.any() or requests[what].any()}
-    if not moved:
+    both = {"read": (series.bytes_read, series.reads), "written": (series.bytes_written, series.writes)}
+    both = {what: pair for what, pair in both.items() if pair[0].any() or (pair[1] is not None and pair[1].any())}
+    if not both:
         return canvas.NOTHING, ""
-    starts = canvas.groups(len(series.reads), _BINS)
+    moved = {what: values for what, (values, _) in both.items()}
+    requests = {what: values for what, (_, values) in both.items() if values is not None}
+    starts = canvas.groups(len(series.bytes_read), _BINS)
     edges = np.append(series.edges[:-1][starts], series.edges[-1])
     widths = np.diff(edges)
     rates = {what: np.add.reduceat(values, starts) / widths for what, values in moved.items()}
     name, unit = canvas.rate_unit(max(float(values.max()) for values in rates.values()))
-    figure, (upper, lower) = canvas.sheet(view, title, WIDE, 3.6, (3, 1.3))
+    figure, sheets = canvas.sheet(view, title, WIDE, 3.6, (3, 1.3) if requests else (1,))
+    upper, lower = sheets[0], sheets[-1]
     for what, values in rates.items():
         canvas.area(upper, edges, values / unit, what)
-        canvas.area(lower, edges, np.add.reduceat(requests[what], starts) / widths, what)
-    for axes, label in ((upper, name), (lower, "requests/s")):
+    for what, counts in requests.items():
+        canvas.area(lower, edges, np.add.reduceat(counts, starts) / widths, what)
+    for axes, label in zip(sheets, (name, "requests/s"), strict=False):
         canvas.numbers(axes)
         axes.set(ylabel=label, xlim=(edges[0], edges[-1]))
         axes.set_ylim(bottom=0)
-    upper.sharex(lower)
-    upper.tick_params(labelbottom=False)
+    if requests:
+        upper.sharex(lower)
+        upper.tick_params(labelbottom=False)
     lower.set_xlabel("time (s)")
     canvas.legend(upper)
     told = "; ".join(

@@ -84,6 +84,8 @@ def facts(found: Analysis) -> list[tuple[str, str]]:
         )
     if not found.traced:
         lines.append(("trace", "none: times are Darshan's sums, medians and overlap are not known"))
+    if not found.by_rank:
+        lines.append(("ranks", "not told apart: Darshan added up what they did to files of all of them"))
     return lines
 
 

@@ -25,8 +25,8 @@ def show(outcome: JobOutcome, file: Any) -> None:
 
 def console(file: Any) -> Console:
     """As wide as the terminal, and at least 80 columns; without colour where `file` is none."""
-    found = Console(file=file, highlight=False)
-    return found if found.width >= _WIDTH else Console(file=file, highlight=False, width=_WIDTH)
+    found = Console(file=file, highlight=False, markup=False)
+    return found if found.width >= _WIDTH else Console(file=file, highlight=False, markup=False, width=_WIDTH)
 
 
 def _job(outcome: JobOutcome) -> RenderableType:
