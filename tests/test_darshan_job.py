@@ -20,7 +20,6 @@ from tests.conftest import BIN, Outcome, Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
 from tests.standins.libdarshan.settings import Expression
-from tests.standins.login import library as harmless_library
 
 RANKS, EPOCHS, FILES, SAMPLES, SAMPLE_BYTES = 2, 2, 6, 30, 256 << 10
 READ = SAMPLES * SAMPLE_BYTES * EPOCHS
@@ -50,9 +49,8 @@ class Darshan(NamedTuple):
 
     def site(self, faults: str = "") -> list[str]:
         """As options of a command. faults: of the stand-in."""
-        path = f"{Path(libdarshan.__file__).parent}:{Path(__file__).parents[1]}"
-        ranks = f"site.rank_environment={{PYTHONPATH: '{path}', LIBDARSHAN_FAULTS: '{faults}'}}"
-        return ["-s", "local", "-S", f"site.darshan={self.library}", *(() if self.is_real else ("-S", ranks))]
+        standin = () if self.is_real else ("-S", libdarshan.rank_environment(faults))
+        return ["-s", "local", "-S", f"site.darshan={self.library}", *standin]
 
     def submit(
         self, *options: object, faults: str = "", workload: str = WORKLOAD, environment: dict[str, str] | None = None
@@ -79,10 +77,7 @@ class Darshan(NamedTuple):
 def _darshan(library: Path | None, folder: Path) -> Darshan:
     if library is not None:
         return Darshan(library, True, folder, runner(folder))
-    copy = folder / "lib" / "libdarshan.so"
-    copy.parent.mkdir()
-    shutil.copy(harmless_library(), copy)
-    return Darshan(copy, False, folder, runner(folder))
+    return Darshan(libdarshan.install(folder / "lib"), False, folder, runner(folder))
 
 
 @pytest.fixture(scope="module", params=[STANDIN, *REAL])
