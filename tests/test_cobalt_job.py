@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from dlio_hpc import site
 from tests.conftest import BIN, Run
-from tests.standins import batch, cobalt
+from tests.standins import batch, cobalt, libdarshan
 from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
@@ -22,7 +23,9 @@ class Theta(Login):
     """Jobs have `folder` as their home."""
 
     def __init__(self, run: Run, folder: Path, **policy: Any) -> None:
-        super().__init__(run, folder, ("-s", "theta", "-q", "debug-cache-quad", "-d", "data", "-S", "site.preload=[]"))
+        super().__init__(
+            run, folder, ("-s", "theta", "-q", "debug-cache-quad", "-d", "data", "-S", "site.darshan=null")
+        )
         cobalt.install(folder / "bin", self.state, **{"home": folder, "grace": 1.0, "strict": True} | policy)
 
 
@@ -50,7 +53,7 @@ def test_two_nodes_with_four_ranks_each_through_aprun(theta: Theta, small: Path)
         assert result["summary"]["bytes_read"] == SAMPLES * SAMPLE_BYTES * EPOCHS
     calls = [json.loads(line) for line in text(theta.state / "aprun.jsonl").splitlines()]
     place = ["aprun", "-n", str(4 * NODES), "-N", "4", "-d", "32", "-j", "2", "-cc", "depth"]
-    variables = ["OMP_NUM_THREADS=32", "DXT_ENABLE_IO_TRACE=1", f"LD_PRELOAD={library()}"]
+    variables = ["OMP_NUM_THREADS=32", f"LD_PRELOAD={library()}"]
     for number, call in enumerate(calls):
         core = [str(BIN / "python3"), "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", str(number)]
         assert call[: len(place)] == place
@@ -65,6 +68,28 @@ def test_two_nodes_with_four_ranks_each_through_aprun(theta: Theta, small: Path)
     assert "--mode script --jobname small-" in text(directory / "job.cobaltlog")
     assert f"-n {NODES} -t 60 -o job.out -e job.err --debuglog job.cobaltlog" in text(directory / "job.cobaltlog")
     assert text(directory / "exit_status") == "0\n"
+
+
+@pytest.mark.mpi
+def test_darshan_reaches_the_ranks_alone(theta: Theta, small: Path) -> None:
+    """Through aprun -e; the probe's two ranks share a node."""
+    theta.waited(small, "--generate", "only")
+    darshan = ("-S", f"site.darshan={libdarshan.install(theta.folder / 'lib')}", "-S", libdarshan.rank_environment())
+    setup = ("-S", f"site.setup={json.dumps(['env > script.env'])}")
+    job = theta.waited(small, "-N", NODES, "--ppn", 4, *darshan, *setup)
+    directory, total = Path(job["directory"]), SAMPLES * SAMPLE_BYTES * EPOCHS
+    verdict = job["runs"][-1]["darshan"]
+    assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert verdict["bytes"] == {"darshan": total, "core": total, "planned": total}
+    calls = [json.loads(line) for line in text(theta.state / "aprun.jsonl").splitlines()][-3:]
+    assert [call[:5] for call in calls] == [
+        ["aprun", "-n", "2", "-N", "2"], *([["aprun", "-n", str(4 * NODES), "-N", "4"]] * 2),
+    ]  # fmt: skip
+    for call, folder in zip(calls, ("darshan", "runs/00-generate/darshan", "runs/01-measure/darshan"), strict=True):
+        given = dict(word.split("=", 1) for option, word in pairwise(call) if option == "-e")
+        assert given["LD_PRELOAD"].endswith("/lib/libdarshan.so")
+        assert Path(given["DARSHAN_LOGFILE"]).parent == directory / folder
+    assert "DARSHAN_" not in text(directory / "script.env")
 
 
 @pytest.mark.mpi
@@ -319,7 +344,7 @@ def test_attributes_are_joined_into_one_line(theta: Theta, small: Path) -> None:
 @pytest.mark.mpi
 def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
     options = (small, "-s", "theta", "-q", "debug-cache-quad", "-d", "data", "-N", 2)
-    done = theta("dlio-hpc", "check", *options, "-S", "site.preload=[]")
+    done = theta("dlio-hpc", "check", *options, "-S", "site.darshan=null")
     assert done.code == 0, done.out + done.err
     assert "queue debug-cache-quad is running" in done.out
     assert "2 ranks met through aprun" in done.out
@@ -328,7 +353,7 @@ def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
     assert len(faults) == 2
     assert "queue nope is not there; there are: " in faults[0]
-    assert "preload: /soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so: No such file" in faults[1]
+    assert "darshan: /soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so: No such file" in faults[1]
 
 
 def test_a_profile_is_written_from_what_is_found(theta: Theta, small: Path) -> None:

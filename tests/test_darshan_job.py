@@ -20,7 +20,6 @@ from tests.conftest import BIN, Outcome, Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
 from tests.standins.libdarshan.settings import Expression
-from tests.standins.login import library as harmless_library
 
 RANKS, EPOCHS, FILES, SAMPLES, SAMPLE_BYTES = 2, 2, 6, 30, 256 << 10
 READ = SAMPLES * SAMPLE_BYTES * EPOCHS
@@ -50,9 +49,8 @@ class Darshan(NamedTuple):
 
     def site(self, faults: str = "") -> list[str]:
         """As options of a command. faults: of the stand-in."""
-        path = f"{Path(libdarshan.__file__).parent}:{Path(__file__).parents[1]}"
-        ranks = f"site.rank_environment={{PYTHONPATH: '{path}', LIBDARSHAN_FAULTS: '{faults}'}}"
-        return ["-s", "local", "-S", f"site.darshan={self.library}", *(() if self.is_real else ("-S", ranks))]
+        standin = () if self.is_real else ("-S", libdarshan.rank_environment(faults))
+        return ["-s", "local", "-S", f"site.darshan={self.library}", *standin]
 
     def submit(
         self, *options: object, faults: str = "", workload: str = WORKLOAD, environment: dict[str, str] | None = None
@@ -79,10 +77,7 @@ class Darshan(NamedTuple):
 def _darshan(library: Path | None, folder: Path) -> Darshan:
     if library is not None:
         return Darshan(library, True, folder, runner(folder))
-    copy = folder / "lib" / "libdarshan.so"
-    copy.parent.mkdir()
-    shutil.copy(harmless_library(), copy)
-    return Darshan(copy, False, folder, runner(folder))
+    return Darshan(libdarshan.install(folder / "lib"), False, folder, runner(folder))
 
 
 @pytest.fixture(scope="module", params=[STANDIN, *REAL])
@@ -498,6 +493,12 @@ def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: 
 _KIB = 1 << 10
 
 
+def _planned(ranks: int, *settings: str) -> tuple[plan.Plan, plan.Run]:
+    request = plan.Request(runs=Path("/r"), data=Path("/d"), ranks_per_node=ranks, generate="never")
+    (made,) = plan.study(workload.load("demo", settings), site.load("local"), request)
+    return made, made.runs[0]
+
+
 @settings(max_examples=200, deadline=None)
 @given(
     files=st.integers(1, 5000), per_file=st.integers(1, 40), size=st.integers(1, 20_000),
@@ -510,15 +511,13 @@ def test_a_trace_has_room_for_all_that_is_planned(
     shard: bool,
 ) -> None:  # fmt: skip
     """Darshan sets 64 requests of a file and rank aside and doubles that; what it does not use is lost."""
-    sharded = json.dumps(shard)
-    text = (
+    made, run = _planned(
+        ranks,
         f"dataset={{format: npz, files: {files}, samples_per_file: {per_file}, sample: {{bytes: {size}}}}}",
-        f"reader={{batch_size: {batch}, transfer_size: {transfer or 'null'}, shuffle: {shuffle}, shard: {sharded}}}",
+        f"reader={{batch_size: {batch}, shuffle: {shuffle}, shard: {json.dumps(shard)}}}",
+        f"reader.transfer_size={transfer or 'null'}",
         f"train={{epochs: {epochs}}}",
     )
-    request = plan.Request(runs=Path("/r"), data=Path("/d"), ranks_per_node=ranks, generate="never")
-    (made,) = plan.study(workload.load("demo", text), site.load("local"), request)
-    (run,) = made.runs
     need = preload.memory(made, run)
     for rank in range(ranks):
         requests = judge.samples_of_files(made, run, rank) * -(-size // (transfer or size))
@@ -529,6 +528,49 @@ def test_a_trace_has_room_for_all_that_is_planned(
         assert (len(touched) + 2) * (len(f"{run.dataset}/00000000.npz") + 9) <= need.names_mib << 20
     assert need.pool_mib << 10 >= need.trace_kib
     assert need.trace_kib == min(need.wanted_kib, 256 << 10)
+
+
+def test_a_trace_that_would_take_too_much_is_cut_and_that_is_said() -> None:
+    """Each rank clears its trace's whole limit at the end, and what it writes must fit into MODMEM when compressed."""
+    files = "dataset={format: npz, files: 8, samples_per_file: 1000000, sample: {bytes: 4096}}"
+    made, run = _planned(2, files, "reader.transfer_size=1024")
+    words = preload.note(made, run)
+    assert words is not None
+    assert re.match(r"Darshan's trace of 00-measure would need \d{4} MiB a rank and gets 256: it will be cut", words)
+    lines = preload.config(made, run).splitlines()
+    assert any(line.startswith("MAX_RECORDS 262144 DXT_POSIX,DXT_MPIIO") for line in lines)
+    assert "MODMEM 257" in lines
+    assert preload.note(*_planned(2, files.replace("1000000", "10"))) is None
+
+
+MANY = {
+    "requests": ("dataset.sample={bytes: 180000}", "reader.transfer_size=64", "reader.shuffle={files: true}"),
+    "files": ("dataset={format: npz, files: 1100, samples_per_file: 1, sample: {bytes: 100}}", "reader.shard=false"),
+}
+
+
+@pytest.mark.parametrize("what", MANY)
+def test_what_is_beyond_darshans_own_limits_is_traced(real: Darshan, what: str) -> None:
+    """Which are 65,536 requests, or 974 files, a rank."""
+    options = [word for setting in MANY[what] for word in ("-S", setting)]
+    verdict = _measured(real.measure(*options, "-d", f"of-many-{what}", workload=BASE))["darshan"]
+    assert (verdict["faults"], verdict["differences"]) == ([], [])
+    assert verdict["bytes"]["darshan"] == verdict["bytes"]["planned"]
+
+
+def test_a_trace_without_room_is_told_and_the_run_is_good(darshan: Darshan) -> None:
+    """What counters say holds all the same."""
+    job = darshan.measure()
+    config = _folder(job) / "darshan.conf"
+    config.write_text(re.sub(r"MAX_RECORDS \d+ DXT.*", "MAX_RECORDS 3 DXT_POSIX,DXT_MPIIO", config.read_text()))
+    assert subprocess.run(["bash", Path(job["directory"]) / "job.sh"], capture_output=True, check=False).returncode == 0
+    report = darshan.run("dlio-hpc", "report", job["directory"])
+    assert report.code == 0
+    assert "Darshan 15 MiB, as the core and the plan" in _said(report)
+    assert "DXT cut: DXT_POSIX lacks" in _said(report)
+    verdict = _measured(darshan.run("dlio-hpc", "report", job["directory"], "--json").job)["darshan"]
+    assert verdict["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+    assert {fault["name"] for fault in verdict["faults"]} == {"partial", "DXT cut"}
 
 
 BASE = """\

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dlio_hpc import rundir
 from dlio_hpc.plan import Plan, Run, share, steps_per_epoch
-from dlio_hpc.workload import ITEM_BYTES, Dataset
+from dlio_hpc.workload import ITEM_BYTES, Dataset, Workload
 
 # Of each read of the markers' file; no other has so many.
 MARKER_BYTES = 1777
@@ -139,7 +139,13 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
     if workload.reader.load == "memory":
         samples = -(-workload.dataset.samples // (plan.ranks if workload.reader.shard else 1))
     requests = samples * _per_sample(workload.dataset, workload.request_size or _LIBRARYS_REQUEST)
-    return files_read + extra_files, requests + openings * _PER_OPENING + extra_requests
+    return files_read + extra_files, requests + openings * _per_opening(workload) + extra_requests
+
+
+def _per_opening(workload: Workload) -> int:
+    """Where samples lie in the others nobody has to look up."""
+    looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
+    return _PER_OPENING if looks or workload.dataset.compression != "none" else 1
 
 
 def _per_sample(dataset: Dataset, request: int) -> int:
