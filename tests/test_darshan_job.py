@@ -20,6 +20,7 @@ from tests.conftest import BIN, Outcome, Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
 from tests.standins.libdarshan.settings import Expression
+from tests.standins.login import library as harmless
 
 RANKS, EPOCHS, FILES, SAMPLES, SAMPLE_BYTES = 2, 2, 6, 30, 256 << 10
 READ = SAMPLES * SAMPLE_BYTES * EPOCHS
@@ -359,6 +360,20 @@ def test_settings_of_others_do_not_get_the_better_of_ours(darshan: Darshan, wher
     assert _measured(job)["darshan"]["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
     variables = json.loads((Path(job["directory"]) / "environment.json").read_bytes())["variables"]
     assert not variables.keys() & others.keys()
+
+
+def test_a_libdarshan_that_is_preloaded_already_gives_way(darshan: Darshan) -> None:
+    """As some centres' default modules have it; with two of them the ranks would wait for ever."""
+    other = libdarshan.install(darshan.folder / "other") if not darshan.is_real else darshan.library
+    lines = [f"export LD_PRELOAD='{harmless()} {other}:{harmless()}'"]
+    job = darshan.measure("-S", f"site.setup={json.dumps(lines)}")
+    assert _measured(job)["darshan"]["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+    variables = json.loads((Path(job["directory"]) / "environment.json").read_bytes())["variables"]
+    assert variables["LD_PRELOAD"] == f"{darshan.library}:{harmless()}:{harmless()}"
+    job = darshan.measure("-S", f"site.setup={json.dumps(lines)}", "--no-darshan")
+    variables = json.loads((Path(job["directory"]) / "environment.json").read_bytes())["variables"]
+    assert variables["LD_PRELOAD"] == f"{harmless()} {other}:{harmless()}", "which is the centre's affair"
+    assert "Darshan" not in (Path(job["directory"]) / "job.err").read_text()
 
 
 def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, tmp_path: Path) -> None:

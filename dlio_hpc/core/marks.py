@@ -27,7 +27,7 @@ class Marks:
         self._path = preload.marker_path(directory, run)
         self.taken: Floats = np.empty((0, 2))
         self._root = comm.rank == 0
-        self._watched = is_watched() and on_root(comm, self._written)
+        self._watched = run.darshan and is_watched() and on_root(comm, self._written)
 
     def _written(self) -> bool:
         """Without a marker the clocks are not brought together, which the report says."""

@@ -44,6 +44,9 @@ run() {
 }
 
 for name in "${!DARSHAN_@}"; do unset "$name"; done   # what modules or users set would get the better of ours
+kept=   # two libdarshans in one rank would wait for each other
+for library in ${LD_PRELOAD//:/ }; do [[ $library == *libdarshan* ]] || kept+=${kept:+:}$library; done
+if [ "$kept" ]; then LD_PRELOAD=$kept; else unset LD_PRELOAD; fi
 cd "$job" || exit 6
 status=0
 
