@@ -11,7 +11,7 @@ import pytest
 
 from dlio_hpc import shipped, site
 from tests.conftest import BIN, Run
-from tests.standins import batch, pbs
+from tests.standins import batch, libdarshan, pbs
 from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
@@ -358,6 +358,17 @@ def test_polaris(run: Run, small: Path, tmp_path: Path) -> None:
         ]  # fmt: skip
     variables = json.loads((Path(done.job["directory"]) / "environment.json").read_bytes())["variables"]
     assert variables["OMP_NUM_THREADS"] == "1"
+    log.unlink()
+    darshan = ("-S", f"site.darshan={libdarshan.install(tmp_path / 'lib')}", "-S", libdarshan.rank_environment())
+    watched = there("dlio-submit", small, *polaris, "-A", "proj", *darshan)
+    assert watched.code == 0, watched.err
+    total = SAMPLES * SAMPLE_BYTES * EPOCHS
+    assert watched.job["runs"][-1]["darshan"]["bytes"] == {"darshan": total, "core": total, "planned": total}
+    calls = [json.loads(line) for line in text(log).splitlines()]
+    assert [call[:6] for call in calls] == [
+        ["-n", "2", "--ppn", "2", "--depth", "8"], *([["-n", "4", "--ppn", "4", "--depth", "8"]] * 2),
+    ]  # fmt: skip
+    assert all(call.count("--env") == 8 for call in calls), "six of Darshan's and two of the stand-in's"
 
 
 @pytest.mark.parametrize("name", [name for name in shipped.names(shipped.SITES) if site.load(name).scheduler == "pbs"])

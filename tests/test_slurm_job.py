@@ -18,6 +18,7 @@ from dlio_hpc.batch import jobscript
 from tests import cluster
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run
+from tests.standins import libdarshan
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Many jobs share these nodes: not --exclusive, and half the CPUs of a rank's share.
@@ -105,6 +106,19 @@ def test_what_is_preloaded_reaches_the_ranks_alone(on_slurm: Run, small: Path) -
     assert ranks["OMP_NUM_THREADS"] == "3"
     for name in ("script.environ", "script.env"):
         assert "LD_PRELOAD" not in (directory / name).read_text()
+
+
+def test_darshan_reaches_ranks_on_two_nodes(on_slurm: Run, small: Path, tmp_path: Path) -> None:
+    _submit(on_slurm, small, "--generate", "only")
+    darshan = ("-S", f"site.darshan={libdarshan.install(tmp_path / 'lib')}", "-S", libdarshan.rank_environment())
+    setup = ("-S", f"site.setup={json.dumps(['env > script.env'])}")
+    job = _submit(on_slurm, small, "-N", 2, *darshan, *setup)
+    verdict, total = job["runs"][-1]["darshan"], SAMPLES * SAMPLE_BYTES * EPOCHS
+    assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert verdict["bytes"] == {"darshan": total, "core": total, "planned": total}
+    assert "DARSHAN_" not in (Path(job["directory"]) / "script.env").read_text()
+    analysis = on_slurm("dlio-hpc", "report", job["archive"], "--json").job["runs"][-1]["analysis"]
+    assert [rank["bytes_read"] > 0 for rank in analysis["by_rank"]] == [True] * 8
 
 
 def _library() -> str:
