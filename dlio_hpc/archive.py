@@ -38,7 +38,9 @@ class Entry(Struct, frozen=True):
 
 
 class Manifest(Struct, frozen=True):
-    """Every file of the job but the manifest itself. `skipped`: left out, no regular file or unnameable in text."""
+    """Every file of the job but the manifest itself. `skipped`: left out, since it is no regular file, cannot be named
+    in text, or is the live record of a killed rank's Darshan: hundreds of MiB of nothing each.
+    """
 
     job: str
     files: dict[str, Entry]
@@ -126,7 +128,7 @@ def _manifest(directory: Path) -> Manifest:
         name = path.relative_to(directory).as_posix()
         if name == rundir.MANIFEST or path.name.endswith(".tmp"):
             continue
-        if stat.S_ISREG(path.lstat().st_mode) and _is_utf8(name):
+        if stat.S_ISREG(path.lstat().st_mode) and _is_utf8(name) and path.parent.name != rundir.LIVE:
             with path.open("rb") as file:
                 files[name] = _entry(file)
         else:

@@ -12,7 +12,7 @@ import pytest
 
 from dlio_hpc.analysis import examine, findings, pictures, requests, summary
 from dlio_hpc.analysis.findings import Analysis, Operation
-from dlio_hpc.darshan import reader
+from dlio_hpc.darshan import counters, reader
 from dlio_hpc.errors import ConfigError, InvalidRun
 from tests.conftest import Run
 from tests.standins import darshanlog
@@ -324,3 +324,31 @@ def test_names_that_look_like_markup_are_shown_as_they_are(run: Run, tmp_path: P
     for name in names:
         assert Path(name).name in done.out
     assert "/d/&lt;b&gt;&amp;" in (tmp_path / "r.html").read_text()
+
+
+def test_figures_of_a_trace_that_is_cut_come_from_the_counters() -> None:
+    """Half of its requests would give twice the bandwidth."""
+    found = examine.log_file(LOGS / "mpi4_dxtpartial.darshan")
+    analysis = found.analysis
+    assert analysis is not None
+    assert analysis.read is not None
+    assert (analysis.traced, analysis.read.requests, sum(analysis.read.histogram.values())) == (False, 320_000, 320_000)
+    for rank in analysis.by_rank:
+        assert rank.MBps == pytest.approx((rank.bytes_read + rank.bytes_written) / rank.io_s / 1e6)
+        assert rank.io_s == pytest.approx(sum(file.io_s for file in analysis.files) / 4, rel=0.5)
+    assert found.view is not None
+    assert "DXT" in found.view.source
+
+
+def test_what_went_through_stdio_is_in_no_rate_of_a_trace(tmp_path: Path) -> None:
+    path = tmp_path / "a.darshan"
+    darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 100, 0.0, 1.0)])])
+    stdio = np.zeros(1, counters.record_type("STDIO", 2))
+    stdio["READS"], stdio["BYTES_READ"], stdio["F_READ_TIME"] = 5, 10**9, 2.0
+    found = reader.load(path)
+    found.counted["STDIO"] = stdio
+    told = summary.summarise(found, requests.of_log(found, "DXT_POSIX", _everything, None), _everything)
+    assert (told.bytes_read, told.untraced_bytes, told.by_rank[0].MBps) == (100, 10**9, 1e-4)
+    assert told.interfaces["STDIO"].bytes_read == 10**9
+    alone = summary.summarise(found, None, _everything)
+    assert (alone.bytes_read, alone.untraced_bytes, alone.io_s) == (10**9 + 100, 0, 3.0)

@@ -196,3 +196,16 @@ def test_files_that_change_meanwhile_are_no_broken_disk(
     with pytest.raises(Incomplete, match="changed while they were archived; collect again"):
         archive.create(job, tmp_path / "a.tar.zst")
     assert not (tmp_path / "a.tar.zst").exists()
+
+
+def test_live_records_of_killed_ranks_are_left_out_and_named(job: Path, tmp_path: Path) -> None:
+    """Darshan's are as large as the memory that it may use, and empty but for some KiB."""
+    live = job / "runs" / "01-measure" / "darshan" / "live"
+    live.mkdir(parents=True)
+    with (live / "user_python_id7_mmap-log-1-0.darshan").open("wb") as file:
+        file.truncate(1 << 40)
+    target = tmp_path / "archive" / "job-1.tar.zst"
+    archive.create(job, target)
+    assert archive.faults(target) == []
+    manifest = json.loads(archive.read(target, lambda name: name == "manifest.json")["manifest.json"])
+    assert manifest["skipped"] == ["runs/01-measure/darshan/live/user_python_id7_mmap-log-1-0.darshan"]

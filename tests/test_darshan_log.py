@@ -402,3 +402,20 @@ def test_impossible_counters_are_told_and_give_no_figures(
     assert "garbled" in [fault.name for fault in examined.faults]
     assert not examined.is_sound
     assert examined.analysis is None
+
+
+@pytest.mark.parametrize(("writes", "reads"), [(2**62, 2**62), (-1, 5), (2**40, 0)])
+def test_a_trace_that_says_it_holds_more_than_can_be_is_told(tmp_path: Path, writes: int, reads: int) -> None:
+    path = tmp_path / "a.darshan"
+    darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 10, 0.0, 1.0)])])
+    content = path.read_bytes()
+    at = int.from_bytes(content[48 + 16 * 10 :][:8], "little")
+    head = bytearray(zlib.decompress(content[at:]))
+    head[88:104] = writes.to_bytes(8, "little", signed=True) + reads.to_bytes(8, "little", signed=True)
+    stream = zlib.compress(bytes(head))
+    damaged = bytearray(content[:at] + stream)
+    damaged[48 + 16 * 10 + 8 : 48 + 16 * 10 + 16] = len(stream).to_bytes(8, "little")
+    path.write_bytes(damaged)
+    faults = trust.judge(reader.load(path))
+    assert [fault.name for fault in faults] == ["garbled", "DXT missing"]
+    assert f"{reads} reads and {writes} writes" in faults[0].text

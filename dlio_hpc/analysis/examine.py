@@ -15,6 +15,7 @@ from dlio_hpc.analysis.view import View
 from dlio_hpc.darshan import clocks, reader, trust
 from dlio_hpc.darshan.log import Fault, Log
 from dlio_hpc.plan import Run
+from dlio_hpc.units import format_size
 
 
 class Examined(NamedTuple):
@@ -44,8 +45,8 @@ def log_file(path: Path, only: str | None = None, step_s: float | None = None) -
     if not _is_possible(found, faults):
         return Examined(path.name, found, faults, None, None, None, None)
     requests = _requests(found, faults, wanted, None)
-    analysis = summarise(found, requests, wanted, step_s=step_s)
-    notes = [str(fault) for fault in faults]
+    analysis = summarise(found, _whole(requests, faults), wanted, step_s=step_s)
+    notes = [str(fault) for fault in faults] + _untraced(analysis)
     if requests is None:
         heat = [] if only else [found.heat[name] for name in ("POSIX", "STDIO") if name in found.heat]
         view = pictures.of_counters(path.name, notes, analysis, heat)
@@ -91,8 +92,8 @@ def _examined(
     computing = None
     if record is not None and requests is not None and aligned is not None:
         computing = {rank: recorded.computing(record, rank) for rank in range(len(record.hosts))}
-    analysis = summarise(found, requests, wanted, computing, step_s)
-    said = [*notes, *map(str, faults)]
+    analysis = summarise(found, _whole(requests, faults), wanted, computing, step_s)
+    said = [*notes, *map(str, faults), *_untraced(analysis)]
     view = None
     if requests is not None and (record is None or aligned is not None):
         source = "Darshan's trace (DXT)" + (" and the core's steps" if record else "")
@@ -112,9 +113,21 @@ def _requests(
     return of_log(found, "DXT_POSIX", wanted, None if aligned is None else aligned.offset_s)
 
 
+def _whole(requests: Requests | None, faults: list[Fault]) -> Requests | None:
+    """Figures of a part would pass for those of all: a trace that is cut is for pictures, which say so."""
+    return None if any(fault.name == "DXT cut" for fault in faults) else requests
+
+
+def _untraced(analysis: Analysis) -> list[str]:
+    if not analysis.untraced_bytes:
+        return []
+    size = format_size(analysis.untraced_bytes)
+    return [f"{size} went through STDIO, which leaves no trace: they are in no time, rate or picture"]
+
+
 def _is_possible(found: Log, faults: list[Fault]) -> bool:
     """Can figures be made of its counters at all?"""
-    return found.job.ranks >= 1 and all(trust.has_possible(faults, module) for module in found.counted)
+    return all(trust.has_possible(faults, what) for what in ("a job", *found.counted))
 
 
 def _matching(only: str | None) -> Callable[[str], bool]:

@@ -1,7 +1,7 @@
 """What is found about a program's I/O, in figures: VaniDL's table.
 
-Times in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are of the POSIX module and of STDIO, which does
-not pass through it; MPI-IO's requests end up as POSIX ones and are told apart under `interfaces`.
+Times in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are of the POSIX module; without a trace, of STDIO
+as well, which does not pass through it. MPI-IO's requests end up as POSIX ones and are told apart under `interfaces`.
 """
 
 from msgspec import Struct
@@ -113,6 +113,7 @@ class Timeline(Struct, frozen=True):
 class Analysis(Struct, frozen=True):
     """`traced`: figures come from a trace; else from counters alone. io_s: with any request in flight, mean over ranks;
     io_any_s: of any rank at all. hidden_share: the part of io_s within computing. timeline None: no trace.
+    untraced_bytes: through STDIO, beside a trace that does not hold them.
     """
 
     program: str
@@ -126,6 +127,7 @@ class Analysis(Struct, frozen=True):
     hidden_share: float | None
     bytes_read: int
     bytes_written: int
+    untraced_bytes: int
     read: Operation | None
     write: Operation | None
     metadata: Metadata

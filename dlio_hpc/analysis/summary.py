@@ -47,7 +47,8 @@ def summarise(
     """requests: of the POSIX trace, None to do with counters. wanted: paths of files that count. computing: of each
     rank, disjoint intervals (n, 2) on the clock of `requests`. step_s: of the timeline, None: 200 steps.
     """
-    posix, stdio = (_records(log, module, wanted) for module in ("POSIX", "STDIO"))
+    posix, every_stdio = (_records(log, module, wanted) for module in ("POSIX", "STDIO"))
+    stdio = every_stdio if requests is None else every_stdio[:0]
     io = _io_times(log, requests, posix, stdio, computing)
     by_rank = _by_rank(log, requests, posix, stdio, io)
     read, write = (_operation(log, requests, posix, stdio, kind) for kind in ("READ", "WRITE"))
@@ -65,13 +66,16 @@ def summarise(
         hidden_share=None if hidden is None or not mean else hidden / mean,
         bytes_read=_sum(posix, "BYTES_READ") + _sum(stdio, "BYTES_READ"),
         bytes_written=_sum(posix, "BYTES_WRITTEN") + _sum(stdio, "BYTES_WRITTEN"),
+        untraced_bytes=_sum(every_stdio, "BYTES_READ") + _sum(every_stdio, "BYTES_WRITTEN")
+        if requests is not None
+        else 0,
         read=read,
         write=write,
         metadata=_metadata(posix, stdio),
         interfaces=_interfaces(log, wanted),
         by_rank=by_rank,
         by_node=_by_node(by_rank),
-        files=_files(log, posix, stdio),
+        files=_files(log, posix, every_stdio),
         timeline=None if requests is None else timeline(requests, step_s),
     )
 
@@ -90,6 +94,10 @@ def _column(records: Records, name: str) -> Any:
 
 def _sum(records: Records, name: str) -> int:
     return int(_column(records, name).sum())
+
+
+def _moved(records: Records) -> int:
+    return _sum(records, "BYTES_READ") + _sum(records, "BYTES_WRITTEN")
 
 
 class _IO(NamedTuple):

@@ -4,7 +4,7 @@ import re
 import sys
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,6 +12,10 @@ from dlio_hpc.cli import console
 from dlio_hpc.cli.pictures import Pictures, gives_pictures
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.errors import DlioError, InvalidRun
+
+if TYPE_CHECKING:
+    from dlio_hpc.analysis.examine import Examined
+    from dlio_hpc.report.page import Page
 
 _PATH = click.Path(path_type=Path)
 
@@ -52,13 +56,17 @@ def darshan(
         for each in examined:
             iotables.show(each, sys.stdout)
     if wanted.any and examined:
-        from dlio_hpc.report import pages
-
-        wanted.write(pages.of_logs(examined), examined)
+        wanted.write(lambda: _page(examined), examined)
     faults: list[DlioError | None] = [
         None if each.is_sound else InvalidRun(f"{each.title} is not whole: {each.faults[0]}") for each in examined
     ]
     return code or console.exit_code(faults)
+
+
+def _page(examined: "list[Examined]") -> "Page":
+    from dlio_hpc.report import pages
+
+    return pages.of_logs(examined)
 
 
 def _document(examined: Any) -> dict[str, Any]:

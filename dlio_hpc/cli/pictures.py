@@ -1,6 +1,7 @@
 """What commands that show I/O can write beside their tables."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -67,13 +68,13 @@ class Pictures(NamedTuple):
     def any(self) -> bool:
         return any(path is not None for path in self)
 
-    def write(self, page: "Page", examined: Sequence["Examined"]) -> None:
-        """All of it; each file is named on stderr."""
+    def write(self, page: "Callable[[], Page]", examined: Sequence["Examined"]) -> None:
+        """All of it; each file is named on stderr. The page is made if it is wanted: that takes long."""
         if self.html is not None:
             from dlio_hpc.report.page import render
 
             with _written(self.html):
-                rundir.write(self.html, render(page).encode("utf-8"))
+                rundir.write(self.html, render(page()).encode("utf-8"))
             console.say(f"report: {self.html}")
         if self.figures is not None:
             with _written(self.figures):
@@ -86,12 +87,17 @@ class Pictures(NamedTuple):
             console.say(f"trace: {self.perfetto}, {events} events")
 
     def _save_figures(self, folder: Path, examined: Sequence["Examined"]) -> None:
+        """Into the folder itself, or one in it for each that has pictures."""
         from dlio_hpc.report import figures
 
         drawn = [each for each in examined if each.view is not None]
+        used: Counter[str] = Counter()
         for each in drawn:
+            name = each.title.replace("/", "-")
+            used[name] += 1
+            own = folder / (name if used[name] == 1 else f"{name}-{used[name]}")
+            into = folder if len(drawn) == 1 else own
             assert each.view is not None
-            into = folder if len(drawn) == 1 else folder / each.title.replace("/", "_")
             figures.save(figures.draw(each.view), into)
             console.say(f"figures: {into}")
 

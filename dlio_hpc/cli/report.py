@@ -14,6 +14,7 @@ from dlio_hpc.report import jobfiles
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
+    from dlio_hpc.report.page import Page
 
 _PATH = click.Path(path_type=Path)
 
@@ -27,7 +28,8 @@ def report(jobs: tuple[Path, ...], as_json: bool, as_csv: bool, step_s: float | 
 
     wanted = Pictures(**options)
     outcomes = [jobfiles.load(path) for path in jobs]
-    examined = [evidence.examine(path, outcome, step_s) for path, outcome in zip(jobs, outcomes, strict=True)]
+    pairs = zip(jobs, outcomes, strict=True)
+    examined = [evidence.examine(path, outcome, step_s, is_one=len(jobs) == 1) for path, outcome in pairs]
     if as_json:
         _print_json(outcomes, examined)
     elif as_csv:
@@ -35,10 +37,14 @@ def report(jobs: tuple[Path, ...], as_json: bool, as_csv: bool, step_s: float | 
     else:
         _print(outcomes, examined)
     if wanted.any:
-        from dlio_hpc.report import pages
-
-        wanted.write(pages.of_jobs(outcomes, examined), [run for runs in examined for run in runs.values()])
+        wanted.write(lambda: _page(outcomes, examined), [run for runs in examined for run in runs.values()])
     return console.exit_code(jobfiles.fault(outcome) for outcome in outcomes)
+
+
+def _page(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> "Page":
+    from dlio_hpc.report import pages
+
+    return pages.of_jobs(outcomes, examined)
 
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:

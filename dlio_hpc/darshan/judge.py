@@ -54,7 +54,7 @@ def _no_log(directory: Path, folder: Path) -> str:
     probe = directory / rundir.DARSHAN / preload.PROBE
     if probe.exists() and (why := decode_probe(probe.read_bytes(), str(probe)).why_not):
         return why
-    if left := list((folder / rundir.DARSHAN / preload.LIVE).glob("*")):
+    if left := list((folder / rundir.DARSHAN / rundir.LIVE).glob("*")):
         return f"the ranks ended without MPI_Finalize; {len(left)} of their live records are kept, without traces"
     return f"the ranks left none; see {rundir.STDERR}"
 

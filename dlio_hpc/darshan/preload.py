@@ -14,7 +14,7 @@ from dlio_hpc.workload import ITEM_BYTES, Dataset, Workload
 
 # Of each read of the markers' file; no other has so many.
 MARKER_BYTES = 1777
-CONFIG, LIVE, PROBE, VERDICT = "darshan.conf", "live", "probe.json", "verdict.json"
+CONFIG, PROBE, VERDICT = "darshan.conf", "probe.json", "verdict.json"
 # Which modules are filtered by name; HEATMAP has names of its own.
 _MODULES = "POSIX,STDIO,MPI-IO,DXT_POSIX,DXT_MPIIO"
 # Bytes of a segment (of the longer version), of what stands before a file's segments, of a record that counts.
@@ -25,7 +25,8 @@ _PER_OPENING = 24
 # Libraries that choose their requests themselves ask for no less at once, on the whole.
 _LIBRARYS_REQUEST = 1 << 17
 # Each rank sets aside and clears its trace's whole limit when it ends, however little there is to write.
-MOST_TRACE_MIB = 256
+# What is left when they end has to fit into the memory of whoever judges it: so much for all ranks together.
+MOST_TRACE_MIB, _ALL_TRACES_MIB = 256, 8192
 _SPARE_FILES = 64
 
 
@@ -51,11 +52,16 @@ def memory(plan: Plan, run: Run) -> Memory:
     files, requests = _load(plan, run)
     each = max(_LEAST_SEGMENTS, 1 << math.ceil(math.log2(max(2 * requests / max(files, 1), 1))))  # it doubles
     wanted = math.ceil(files * (_HEAD + _SEGMENT * each) * 1.1 / 1024) + 1024
-    trace = min(wanted, MOST_TRACE_MIB << 10)
+    trace = min(wanted, most_trace_mib(plan) << 10)
     records = files + _SPARE_FILES
     path_bytes = len(os.fsencode(run.dataset)) + len(os.fsencode(run.outputs)) + 64
     pool = max(4, math.ceil(2 * _RECORD * records / 2**20), math.ceil(trace / 1024)) + 1
     return Memory(records, trace, wanted, pool, math.ceil(records * path_bytes / 2**20) + 1)
+
+
+def most_trace_mib(plan: Plan) -> int:
+    """Of a rank."""
+    return max(2, min(MOST_TRACE_MIB, _ALL_TRACES_MIB // plan.ranks))
 
 
 def note(plan: Plan, run: Run) -> str | None:
@@ -65,7 +71,7 @@ def note(plan: Plan, run: Run) -> str | None:
         return None
     return (
         f"Darshan's trace of {rundir.run_name(run.number, run.name)} would need {need.wanted_kib >> 10} MiB a rank and "
-        f"gets {MOST_TRACE_MIB}: it will be cut, its counters stay whole"
+        f"gets {most_trace_mib(plan)}: it will be cut, its counters stay whole"
     )
 
 
@@ -101,7 +107,7 @@ def variables() -> dict[str, str]:
     return {
         "DARSHAN_LOGFILE": "$1/$2",
         "DARSHAN_CONFIG_PATH": f"$1/{CONFIG}",
-        "DARSHAN_MMAP_LOGPATH": f"$1/{LIVE}",
+        "DARSHAN_MMAP_LOGPATH": f"$1/{rundir.LIVE}",
         "DARSHAN_DISABLE_SHARED_REDUCTION": "1",
         "DXT_ENABLE_IO_TRACE": "1",
     }

@@ -29,6 +29,8 @@ _HEAT = struct.Struct("<Qqdq2Q")  # two pointers, which mean nothing in a file
 # How a log is compressed; not at all, where a process still writes it.
 _LIVE = 2
 _CHUNK = 1 << 16
+# Beyond that a region of names or counters, and a file's trace, make no sense: millions of files, years of requests.
+_MOST_BYTES, _MOST_SEGMENTS = 1 << 31, 1 << 36
 
 
 class _Broken(Exception):
@@ -55,6 +57,8 @@ def load(path: Path, trace: bool = True) -> Log:
             version = _version(file, path)
             if version == VERSION:
                 return _load(file, path, trace)
+    except MemoryError as fault:
+        raise InvalidRun(f"{path} holds more than fits into this node's memory") from fault
     except OSError as fault:
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
     return foreign.load(path)
@@ -161,6 +165,8 @@ def _whole(file: IO[bytes], offset: int, length: int) -> "_Content":
         for piece, is_end in _pieces(file, offset, max(length, 0)):
             content += piece
             sound = len(content) if is_end else sound
+            if len(content) > _MOST_BYTES:
+                raise _Broken("garbled", f"it holds more than {_MOST_BYTES} bytes")
     except _Broken as broken:
         return _Content(content[:sound], broken.fault)
     return _Content(content, None)
@@ -284,8 +290,8 @@ class _Segments:
             if self._missing or len(self._rest) - at < head:
                 break
             writes, reads = struct.unpack_from("<qq", self._rest, at + head - 16)
-            if writes < 0 or reads < 0:
-                raise _Broken("garbled", "a file has less than no requests")
+            if not 0 <= writes + reads < _MOST_SEGMENTS or min(writes, reads) < 0:
+                raise _Broken("garbled", f"a file has {reads} reads and {writes} writes")
             self._heads += memoryview(self._rest)[at : at + head]
             self._missing = (writes + reads) * self._size
             at += head

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.darshan.log import COUNTING, Fault, Log, Records, Trace
+from dlio_hpc.darshan.log import Fault, Log, Records, Trace
 
 # Counting module -> the tracing one, and the counters that hold its requests, reads and writes.
 _PAIRS = {
@@ -22,6 +22,7 @@ _SLACK_S = 2.0
 _NAMED = 3
 # Bytes, counts and seconds beyond which nothing is believed: an exbibyte.
 _MOST = 2.0**60
+_MOST_RANKS = 1 << 24
 
 # Columns of what is compared: requests and bytes of one file and rank.
 _READS, _BYTES_READ, _WRITES, _BYTES_WRITTEN = range(4)
@@ -62,7 +63,7 @@ def has_possible(faults: list[Fault], module: str) -> bool:
 def _impossible(log: Log) -> Iterator[Fault]:
     """Values that no program brings about: checksums do not cover the header, and writers have faults, too."""
     ranks = log.job.ranks
-    if ranks < 1:
+    if not 1 <= ranks <= _MOST_RANKS:
         yield Fault("garbled", f"a job of {ranks} processes")
     for module, records in log.counted.items():
         numbers = [name for name in records.dtype.names or () if name not in {"id", "RENAMED_FROM"}]  # a file's number
@@ -173,8 +174,3 @@ def _traced(trace: Trace, reduced: set[int]) -> Table:
         key = (number, -1 if number in reduced else rank)
         table[key] = table[key] + row if key in table else row
     return table
-
-
-def unused(log: Log) -> list[str]:
-    """Modules with records that are not read here, for completeness' sake."""
-    return [name for name in log.modules if name not in (*COUNTING, "DXT_POSIX", "DXT_MPIIO", "HEATMAP")]

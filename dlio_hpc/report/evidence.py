@@ -11,13 +11,14 @@ from dlio_hpc.report import jobfiles
 from dlio_hpc.report.jobfiles import Evidence, JobOutcome
 
 
-def examine(path: Path, outcome: JobOutcome, step_s: float | None) -> dict[str, Examined]:
-    """By the run's name, in their order."""
+def examine(path: Path, outcome: JobOutcome, step_s: float | None, is_one: bool) -> dict[str, Examined]:
+    """By the run's name, in their order. Where it is not the only job, titles have the job's name, too."""
+    job = "" if is_one else f"{outcome.job.job}/"
     with jobfiles.evidence(path, outcome) as found:
-        return {each.run.name: _examined(outcome, each, step_s) for each in found}
+        return {each.run.name: _examined(outcome, each, step_s, job + each.run.name) for each in found}
 
 
-def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None) -> Examined:
+def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None, title: str) -> Examined:
     run, result = each.run, each.run.result
     assert result is not None
     notes = []
@@ -26,13 +27,11 @@ def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None) -> Exam
     if result.kind == "warmup":
         notes.append("warm-up: not part of any measurement")
     try:
-        return examining.run(
-            run.run, run.name, each.log, _expected(outcome, result), each.timeline, step_s, tuple(notes)
-        )
+        return examining.run(run.run, title, each.log, _expected(outcome, result), each.timeline, step_s, tuple(notes))
     except InvalidRun as fault:  # a log that is none
         notes.append(f"{fault}: pictures are drawn from the core's own record")
         expected = _expected(outcome, result)
-        return examining.run(run.run, run.name, None, expected, each.timeline, step_s, tuple(notes))
+        return examining.run(run.run, title, None, expected, each.timeline, step_s, tuple(notes))
 
 
 def _expected(outcome: JobOutcome, result: results.Result) -> Expected:

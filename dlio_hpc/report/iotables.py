@@ -83,7 +83,10 @@ def facts(found: Analysis) -> list[tuple[str, str]]:
             )
         )
     if not found.traced:
-        lines.append(("trace", "none: times are Darshan's sums, medians and overlap are not known"))
+        lines.append(("trace", "none, or cut: times are Darshan's sums, medians and overlap are not known"))
+    if found.untraced_bytes:
+        size = format_size(found.untraced_bytes)
+        lines.append(("untraced", f"{size} through STDIO: they are in no time, rate or picture"))
     if not found.by_rank:
         lines.append(("ranks", "not told apart: Darshan added up what they did to files of all of them"))
     return lines
