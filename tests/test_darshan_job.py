@@ -136,7 +136,7 @@ def test_the_trace_tells_of_the_same_time_as_the_core(darshan: Darshan, done: An
     analysis, summary = run["analysis"], run["result"]["summary"]
     assert (analysis["ranks"], analysis["traced"], analysis["bytes_read"]) == (RANKS, True, READ)
     assert analysis["read"]["requests"] == summary["reads"] == SAMPLES * EPOCHS
-    assert 0.5 * summary["io_time_s"] < analysis["io_s"] < 1.01 * summary["io_time_s"], "calls lie within ours"
+    assert 0.5 * summary["io_time_s"] < analysis["io_s"] < 1.05 * summary["io_time_s"], "calls lie within ours"
     assert analysis["hidden_share"] == pytest.approx(summary["io_hidden_fraction"], abs=0.2)
     assert [rank["bytes_read"] for rank in analysis["by_rank"]] == [READ // RANKS] * RANKS
     assert len(analysis["files"]) == FILES, "neither the clocks' marker nor the dataset's description"
@@ -412,12 +412,14 @@ def test_a_warning_in_the_last_step_leaves_a_log_that_is_judged(darshan: Darshan
 
 def test_a_run_that_was_stopped_has_a_log_of_what_it_did(darshan: Darshan) -> None:
     """What was read ahead and never trained with is in the log alone."""
-    done = darshan.submit(*_stops(1), "-S", "train.epochs=100", "-S", "compute.time=100ms")
+    slow = ("-S", "train.epochs=1", "-S", "compute.time=300ms", "-S", "reader.batch_size=1", "-S", "reader.shard=false")
+    done = darshan.submit(*_stops(1), *slow)
     assert done.code == 7, done.err
     run = _measured(done.job)
     assert (done.job["state"], run["darshan"]["why_not"], run["darshan"]["differences"]) == ("timeout", None, [])
     seen = run["darshan"]["bytes"]
-    assert seen["core"] == run["result"]["summary"]["bytes_read"] < seen["darshan"] < READ * 10
+    ahead = RANKS * 4 * SAMPLE_BYTES
+    assert seen["core"] == run["result"]["summary"]["bytes_read"] < seen["darshan"] <= seen["core"] + ahead
     assert seen["planned"] is None
     report = darshan.run("dlio-hpc", "report", done.job["archive"])
     assert report.code == 7
