@@ -212,19 +212,24 @@ def _submission(plans: Sequence[Plan]) -> Iterator[Finding]:
 
 def _preload(made: Plan) -> Iterator[Finding]:
     """Libraries for the ranks must be there on this node too, as far as it shares its software with theirs."""
-    for what, library in [*(("preload", each) for each in made.site.preload), ("Darshan", made.site.darshan)]:
-        if library is None:
-            yield Finding("note", "Darshan", "the site names no libdarshan.so (darshan): there will be no logs")
-            continue
-        try:
-            with open(library, "rb") as file:
-                sound = file.read(4) == b"\x7fELF"
-        except OSError as fault:
-            text = f"{what.lower()}: {library}: {fault.strerror} on {os.uname().nodename}"
-            raise InfrastructureError(text) from fault
-        if not sound:
-            raise InfrastructureError(f"{what.lower()}: {library} is no library")
-        yield Finding("ok", what, f"{library} is there")
+    for library in made.site.preload:
+        if why := _unfit(library):
+            raise InfrastructureError(f"preload: {why}")
+        yield Finding("ok", "preload", f"{library} is there")
+    if made.site.darshan is None:
+        yield Finding("note", "Darshan", "the site names no libdarshan.so (darshan): there will be no logs")
+    elif why := _unfit(made.site.darshan):
+        yield Finding("note", "Darshan", f"{why}: runs do without where it is not")
+    else:
+        yield Finding("ok", "Darshan", f"{made.site.darshan} is there")
+
+
+def _unfit(library: str) -> str | None:
+    try:
+        with open(library, "rb") as file:
+            return None if file.read(4) == b"\x7fELF" else f"{library} is no library"
+    except OSError as fault:
+        return f"{library}: {fault.strerror} on {os.uname().nodename}"
 
 
 def _launch(made: Plan, patience_s: float) -> Iterator[Finding]:
