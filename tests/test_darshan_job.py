@@ -243,6 +243,17 @@ def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
     assert f"Darshan saw 0 bytes of {os.path.basename(lost[0])}, {lost[2] * SAMPLE_BYTES} were planned" in _said(report)
 
 
+def test_a_log_that_nobody_had_time_to_judge_is_drawn_from(copy: Path) -> None:
+    (copy / "runs/01-measure/darshan/verdict.json").unlink()
+    report = runner(copy)("dlio-hpc", "report", copy, "--html", "page.html", "--json")
+    assert report.code == 0
+    assert report.job["runs"][-1]["analysis"]["bytes_read"] == READ
+    page = (copy / "page.html").read_text()
+    assert "own record" not in page
+    text = runner(copy)("dlio-hpc", "report", copy).out
+    assert _line(text).startswith("unknown: the job ended before its log was judged")
+
+
 def _cut(path: Path) -> None:
     path.chmod(0o644)
     os.truncate(path, path.stat().st_size * 2 // 3)

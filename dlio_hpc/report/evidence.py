@@ -22,7 +22,8 @@ def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None, title: 
     run, result = each.run, each.run.result
     assert result is not None
     notes = []
-    if (why := jobfiles.without_log(outcome, run)) is not None and each.timeline is not None:
+    why = jobfiles.without_log(outcome, run)
+    if why is not None and each.log is None and each.timeline is not None:
         notes.append(f"no Darshan log ({why}): pictures are drawn from the core's own record")
     if result.kind == "warmup":
         notes.append("warm-up: not part of any measurement")

@@ -169,7 +169,7 @@ def _beside(summary: Summary) -> list[tuple[str, str]]:
 def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
     """What Darshan says of the same bytes, in a line, and what is wrong with its log."""
     if (why := without_log(outcome, run)) is not None:
-        return [f"no log: {why}"]
+        return [f"no log: {why}" if run.verdict or not run.run.darshan else f"unknown: {why}"]
     assert run.verdict is not None
     lines = []
     if (seen := run.verdict.bytes) is not None and not run.verdict.differences:
