@@ -314,7 +314,8 @@ def _data_directory(site: Site, asked: Path | None) -> str:
 
 def _absolute(path: Path) -> str:
     try:
-        return os.path.abspath(path)
+        absolute = os.path.abspath(path)
+        return "/" + absolute.lstrip("/")  # two leading slashes may mean something else, to POSIX; here to nobody
     except FileNotFoundError as fault:
         raise ConfigError(f"the working directory was deleted; {path} is relative to it") from fault
 

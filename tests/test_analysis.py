@@ -173,7 +173,7 @@ def test_the_command_shows_a_log(run: Run) -> None:
     done = run("dlio-hpc", "darshan", LOGS / "mpi4_npz.darshan")
     assert done.code == 0
     assert "4 rank(s), 297 ms, job 4242, Darshan 3.5.0" in done.out
-    assert "POSIX      3.075 MiB in 144 reads" in done.out
+    assert "POSIX     3.075 MiB in 144 reads" in done.out
     assert max(map(len, done.out.splitlines())) <= 80
 
 
@@ -352,3 +352,23 @@ def test_what_went_through_stdio_is_in_no_rate_of_a_trace(tmp_path: Path) -> Non
     assert told.interfaces["STDIO"].bytes_read == 10**9
     alone = summary.summarise(found, None, _everything)
     assert (alone.bytes_read, alone.untraced_bytes, alone.io_s) == (10**9 + 100, 0, 3.0)
+
+
+def test_a_log_that_pydarshan_read_has_its_files_names() -> None:
+    darshan = pytest.importorskip("darshan")
+    example = Path(darshan.__file__).parent / "examples" / "example_logs" / "ior_hdf5_example.darshan"
+    analysis = examine.log_file(example).analysis
+    assert analysis is not None
+    assert all(file.path.startswith(("/", "<")) for file in analysis.files)
+
+
+def test_too_fine_a_step_is_refused(run: Run) -> None:
+    done = run("dlio-hpc", "darshan", LOGS / "mpi4_tfrecord.darshan", "--step", "1e-9", "--json")
+    assert (done.code, "too many steps of 1e-09 s" in done.err) == (2, True)
+
+
+def test_names_that_are_no_text_are_shown_all_the_same(run: Run, tmp_path: Path) -> None:
+    darshanlog.write(tmp_path / "a.darshan", 1, [Traced("/d/x\N{SNOWMAN}", 0, reads=[(0, 10, 0.0, 1.0)])])
+    done = run("dlio-hpc", "darshan", tmp_path / "a.darshan", PYTHONIOENCODING="ascii")
+    assert done.code == 0
+    assert "x\\u2603" in done.out

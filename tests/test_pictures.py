@@ -278,7 +278,7 @@ def test_a_step_that_dwarfs_the_others_is_cut_and_named() -> None:
     axes = _drawn(view)["steps"].figure.axes[0]
     assert axes.get_ylim()[1] < 1000
     assert axes.get_xlabel() == "step (highest at 3: 100 s, cut off)"
-    assert [text.get_text() for text in axes.texts] == ["epoch 0", "epoch 1"]
+    assert [text.get_text() for text in axes.texts] == ["epoch 1", "epoch 2"]
 
 
 def test_the_slowest_ranks_are_named_with_their_hosts() -> None:

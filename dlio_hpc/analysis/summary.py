@@ -24,6 +24,7 @@ from dlio_hpc.analysis.findings import (
 )
 from dlio_hpc.analysis.requests import Requests
 from dlio_hpc.darshan.log import Log, Records
+from dlio_hpc.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ _TYPES = {
     ".pyc": "Python", ".so": "library", ".pt": "PyTorch", ".pth": "PyTorch", ".ckpt": "checkpoint", ".pkl": "pickle",
     ".yaml": "YAML", ".yml": "YAML", ".jpg": "image", ".jpeg": "image", ".png": "image",
 }  # fmt: skip
-_COMMON = 5
+_COMMON, _MOST_STEPS = 5, 10_000_000
 
 
 def summarise(
@@ -332,6 +333,10 @@ def timeline(requests: Requests, step_s: float | None = None, least_bins: int = 
         return Timeline(0.0, step_s or 1.0, [], [], [], [])
     begin, end = min(0.0, float(requests.start.min())), float(requests.end.max())
     step_s = step_s or max((end - begin) / least_bins, 1e-9)
+    if (end - begin) / step_s > _MOST_STEPS:
+        raise ConfigError(
+            f"--step: a timeline of {end - begin:.6g} s in steps of {step_s:.3g} s has too many; make it longer"
+        )
     bins = max(int(np.ceil((end - begin) / step_s)), 1)
     edges: Floats = begin + step_s * np.arange(bins + 1, dtype=np.float64)
     columns = []

@@ -1,6 +1,7 @@
 """The commands: the only place that prints and exits."""
 
 import gc
+import io
 import os
 import sys
 
@@ -28,8 +29,7 @@ def _run(program: str, arguments: list[str]) -> None:
     from dlio_hpc.cli.verbs import cli
     from dlio_hpc.errors import DlioError, Incomplete
 
-    if sys.stdout is None:  # closed by whoever called us
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    _open_stdout()
     code: object = 0
     try:
         if program == "dlio-submit":
@@ -57,6 +57,14 @@ def _run(program: str, arguments: list[str]) -> None:
         code = DlioError.exit_code
     gc.freeze()
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _open_stdout() -> None:
+    """As nobody closed it, and whatever names files have that are no text."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _complain(program: str, message: str) -> None:

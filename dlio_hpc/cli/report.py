@@ -72,7 +72,10 @@ def _print_csv(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Ex
     from dlio_hpc.report import iotables
 
     measured = [
-        iotables.figures_of_result(run.result) for job in outcomes for run in job.runs if run.result is not None
+        iotables.figures_of_result(run.result, run.name if len(outcomes) == 1 else f"{outcome.job.job}/{run.name}")
+        for outcome in outcomes
+        for run in outcome.runs
+        if run.result is not None
     ]
     logs = [iotables.figures_of_log(run) for runs in examined for run in runs.values()]
     iotables.write_csv(chain.from_iterable([*measured, *logs]), sys.stdout)

@@ -54,7 +54,7 @@ def _log(path: Path, report: Any) -> Log:
         name: Module(int(found["ver"]), 0, int(found["len"]), bool(found["partial_flag"]))
         for name, found in report.modules.items()
     }
-    log = Log(path, _version(report), _job(report), modules, dict(report.name_records), {}, {}, [], {})
+    log = Log(path, _version(report), _job(report), modules, {}, {}, {}, [], {})
     if not log.job.ended:
         log.faults.append(Fault("no end", "the job never ended for Darshan"))
     for name, module in modules.items():
@@ -64,7 +64,7 @@ def _log(path: Path, report: Any) -> Log:
             log.counted[name] = _counted(report, name)
         elif name in TRACING:
             log.traced[name] = _traced(report, name)
-    return log
+    return log._replace(names=dict(report.name_records))  # which come with the records
 
 
 def _version(report: Any) -> str:

@@ -75,7 +75,7 @@ def _compared(verdict: Verdict, found: Log, plan: Plan, run: Run, result: Result
 
     if result.generated is not None:
         return replace(verdict, **_generated(found, run, result))
-    core = _core(folder)
+    core = _core(folder, run)
     if core is None or result.summary is None:
         return verdict
     seen = _seen(found, run, "READ")
@@ -103,14 +103,16 @@ def _generated(found: Log, run: Run, result: Result) -> dict[str, object]:
     return {"bytes": Bytes(seen, result.generated.bytes_written, planned), "differences": tuple(words)}
 
 
-def _core(folder: Path) -> Core | None:
+def _core(folder: Path, run: Run) -> Core | None:
     import h5py
 
     path = folder / rundir.TIMELINE
     if not path.exists():
         return None
     with h5py.File(path) as file:
-        counted = file["ranks/bytes_read"][:] + file["ranks/overhead_bytes"][:]
+        counted = file["ranks/bytes_read"][:]
+        if run.workload.reader.access == "independent":  # else what is looked up goes past MPI-IO
+            counted = counted + file["ranks/overhead_bytes"][:]
         return Core(counted.astype(np.int64), clocks.read(file))
 
 
@@ -157,10 +159,15 @@ def _differences(seen: dict[tuple[int, int], int], core: Counts, plan: Plan, run
 
 def _tolerance(run: Run, core: Counts) -> Counts:
     """None where the core counts at the very calls that Darshan sees. Where TensorFlow reads by itself, the kernel's
-    count for the whole process stands for it, and what else the process reads is in that.
+    count for the whole process stands for it, and what else the process reads is in that; where HDF5 reads through
+    MPI-IO, the kernel does not see what comes from other ranks.
     """
-    by_itself = run.workload.reader.loader == "tensorflow" and run.workload.reader.mode == "framework"
-    return core // 100 + (1 << 20) if by_itself else np.zeros_like(core)
+    reader = run.workload.reader
+    if reader.mode == "floor":
+        return np.zeros_like(core)
+    if reader.access == "collective":
+        return np.full_like(core, np.iinfo(np.int64).max)
+    return core // 100 + (1 << 20) if reader.loader == "tensorflow" else np.zeros_like(core)
 
 
 def _short_files(seen: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iterator[tuple[int, str]]:

@@ -149,5 +149,5 @@ def _mark_epochs(axes: Axes, epochs: list[int]) -> None:
     for number in canvas.groups(len(epochs), _EPOCHS):
         place = epochs[number] - 0.5
         axes.axvline(place, color=canvas.INK, linewidth=0.7, linestyle=":")
-        axes.annotate(f"epoch {number}", (place, 0.985), (3, 0), ("data", "axes fraction"), "offset points",
+        axes.annotate(f"epoch {number + 1}", (place, 0.985), (3, 0), ("data", "axes fraction"), "offset points",
                       va="top", fontsize=7, color=canvas.INK)  # fmt: skip

@@ -31,17 +31,14 @@ def sizes(view: View, title: str) -> tuple[Figure | str, str]:
     canvas.log_bytes(axes, found.edges[0], found.edges[-1])
     axes.set_xlabel("bytes of one request")
     canvas.legend(axes)
-    told = [
-        f"{int(counts.sum()):,} {what}, half of them below {_half(found.edges, counts)}"
-        for what, counts in kinds.items()
-    ]
+    told = [f"{int(counts.sum()):,} {what}, median {_half(found.edges, counts)}" for what, counts in kinds.items()]
     return figure, f"Requests: {'; '.join(told)}."
 
 
 def _half(edges: Floats, counts: Counts) -> str:
-    """The end of the bin that the median lies in: sizes are often powers of two, at its very beginning."""
+    """The bin that the median lies in: sizes are often powers of two, at its very beginning."""
     at = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
-    return format_size(float(edges[at + 1]))
+    return f"from {format_size(float(edges[at]))} to {format_size(float(edges[at + 1]))}"
 
 
 def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:

@@ -6,7 +6,7 @@ from dlio_hpc import results, units
 from dlio_hpc.analysis import examine as examining
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.darshan.trust import Expected
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import DlioError
 from dlio_hpc.report import jobfiles
 from dlio_hpc.report.jobfiles import Evidence, JobOutcome
 
@@ -29,7 +29,7 @@ def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None, title: 
         notes.append("warm-up: not part of any measurement")
     try:
         return examining.run(run.run, title, each.log, _expected(outcome, result), each.timeline, step_s, tuple(notes))
-    except InvalidRun as fault:  # a log that is none
+    except DlioError as fault:  # a log that is none, or that only pydarshan could read
         notes.append(f"{fault}: pictures are drawn from the core's own record")
         expected = _expected(outcome, result)
         return examining.run(run.run, title, None, expected, each.timeline, step_s, tuple(notes))

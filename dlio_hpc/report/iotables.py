@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.analysis.examine import Examined
@@ -41,7 +42,10 @@ def _parts(examined: Examined) -> Iterator[RenderableType]:
 
 def analysis_parts(found: Analysis) -> Iterator[RenderableType]:
     """Of one log."""
-    yield Text("\n".join(f"{label:11}{text}" for label, text in facts(found)))
+    grid = Table.grid(padding=(0, 1, 0, 0))
+    for label, text in facts(found):
+        grid.add_row(f"{label:9}", text)
+    yield grid
     yield Text()
     if found.read or found.write:
         yield _operations(found)
@@ -128,8 +132,8 @@ def operation_row(kind: Operation) -> list[str]:
         str(kind.requests),
         format_size(kind.bytes),
         *sizes,
-        "-" if kind.MBps is None else f"{kind.MBps:.1f}",
-        "-" if rate is None or rate.median is None else f"{rate.median:.1f}",
+        _rate(kind.MBps),
+        _rate(rate.median if rate else None),
         _percent(kind.sequential),
         _percent(kind.consecutive),
     ]
@@ -159,7 +163,7 @@ def slowest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
             format_size(rank.bytes_read),
             format_size(rank.bytes_written),
             str(rank.reads + rank.writes),
-            "-" if rank.MBps is None else f"{rank.MBps:.1f}",
+            _rate(rank.MBps),
         ]
         for rank in ranks
     ]
@@ -206,14 +210,14 @@ def write_csv(figures: Iterable[Figure], file: Any) -> None:
     out.writerows(figures)
 
 
-def figures_of_result(result: Result) -> Iterator[Figure]:
+def figures_of_result(result: Result, title: str) -> Iterator[Figure]:
     """What the core measured."""
     content = msgspec.to_builtins(result)
     for epoch in content.pop("epochs"):
         number = str(epoch.pop("epoch"))
-        yield from ((result.run, "epoch", number, *pair) for pair in epoch.items())
+        yield from ((title, "epoch", number, *pair) for pair in epoch.items())
     for name in ("summary", "generated"):
-        yield from ((result.run, "run", "", *pair) for pair in _flat(content[name] or {}, ""))
+        yield from ((title, "run", "", *pair) for pair in _flat(content[name] or {}, ""))
 
 
 def figures_of_log(examined: Examined) -> Iterator[Figure]:
@@ -248,6 +252,11 @@ def _flat(content: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
             yield from ((f"{prefix}{name}.{key}", number) for key, number in value)
         else:
             yield f"{prefix}{name}", value
+
+
+def _rate(value: float | None) -> str:
+    """MB/s; slow ones with three digits."""
+    return "-" if value is None else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 
 def _percent(value: float | None) -> str:
