@@ -404,7 +404,8 @@ def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, t
         assert report.code == 3
         assert "00000002.npz ends at byte 5000" in _said(report)
     listed = darshan.run("dlio-hpc", "archive", "list", job["archive"]).out
-    assert listed.count("/runs/01-measure/darshan/live/") >= RANKS
+    assert "/runs/01-measure/darshan/verdict.json" in listed
+    assert "/live/" not in listed, "they are large and empty"
     record = next((_folder(job) / "live").iterdir())
     assert "live record of a process that was killed" in darshan.run("dlio-hpc", "darshan", record).err
 
@@ -511,8 +512,8 @@ def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: 
     (tmp_path / "libdarshan.so").write_text("no library")
     for path, words in ((tmp_path / "libdarshan.so", "is no library"), (tmp_path / "nowhere.so", "No such file")):
         done = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch", "-S", f"site.darshan={path}")
-        assert done.code == 6
-        assert re.search(rf"^fault +preload +darshan: {path}.* {words}", done.out, re.MULTILINE)
+        assert done.code == 0
+        assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs do without", done.out, re.MULTILINE)
     without = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch")
     assert without.code == 0
     assert re.search(r"^note +Darshan +the site names no libdarshan.so", without.out, re.MULTILINE)
