@@ -37,22 +37,26 @@ class Examined(NamedTuple):
         return self.log is None or trust.has_whole_counters(self.faults)
 
 
+class _Subject(NamedTuple):
+    """A log that was judged. wanted: the paths that count. notes: what is to be said beside its faults."""
+
+    title: str
+    log: Log
+    faults: list[Fault]
+    wanted: Callable[[str], bool]
+    notes: list[str]
+    timeline: bytes | None
+
+
 def log_file(path: Path, only: str | None = None, step_s: float | None = None) -> Examined:
     """Anybody's log. only: a regular expression; files whose path it is not found in are left out."""
     found = reader.load(path)
-    faults = trust.judge(found)
-    wanted = _matching(only)
-    if not _is_possible(found, faults):
-        return Examined(path.name, found, faults, None, None, None, None)
-    requests = _requests(found, faults, wanted, None)
-    analysis = summarise(found, _whole(requests, faults), wanted, step_s=step_s)
-    notes = [str(fault) for fault in faults] + _untraced(analysis)
-    if requests is None:
-        heat = [] if only else [found.heat[name] for name in ("POSIX", "STDIO") if name in found.heat]
-        view = pictures.of_counters(path.name, notes, analysis, heat)
-    else:
-        view = pictures.of_trace(path.name, "Darshan's trace (DXT)", notes, analysis, requests, None)
-    return Examined(path.name, found, faults, analysis, requests, None, view)
+    examined = _examined(_Subject(path.name, found, trust.judge(found), _matching(only), [], None), None, step_s)
+    if examined.view is not None or examined.analysis is None:
+        return examined
+    heat = [] if only else [found.heat[name] for name in ("POSIX", "STDIO") if name in found.heat]
+    notes = [str(fault) for fault in examined.faults]
+    return examined._replace(view=pictures.of_counters(path.name, notes, examined.analysis, heat))
 
 
 def run(
@@ -60,45 +64,40 @@ def run(
     step_s: float | None = None, notes: tuple[str, ...] = (),
 ) -> Examined:  # fmt: skip
     """A run of ours, from its log and its timeline.h5, each of which may be missing."""
-    if path is None:
-        return _without_log(title, timeline, list(notes))
-    found = reader.load(path)
-    faults = trust.judge(found, expected)
+    subject = None
+    if path is not None:
+        found = reader.load(path)
+        subject = _Subject(title, found, trust.judge(found, expected), _data_of(made), list(notes), timeline)
     if timeline is None:
-        return _examined(made, title, found, faults, None, step_s, notes, None)
+        return _examined(subject, None, step_s) if subject else Examined(title, None, [], None, None, None, None)
     with recorded.opened(timeline) as record:
-        examined = _examined(made, title, found, faults, record, step_s, notes, timeline)
-        if examined.view is not None and examined.requests is not None:
-            return examined
-        return examined._replace(view=pictures.of_core(title, [*notes, *map(str, faults)], record))
+        if subject is None:
+            view = pictures.of_core(title, list(notes), record)
+            return Examined(title, None, [], None, None, timeline, view)
+        examined = _examined(subject, record, step_s)
+        if examined.view is None:
+            view = pictures.of_core(title, [*notes, *map(str, examined.faults)], record)
+            examined = examined._replace(view=view)
+        return examined
 
 
-def _without_log(title: str, timeline: bytes | None, notes: list[str]) -> Examined:
-    if timeline is None:
-        return Examined(title, None, [], None, None, None, None)
-    with recorded.opened(timeline) as record:
-        return Examined(title, None, [], None, None, timeline, pictures.of_core(title, notes, record))
-
-
-def _examined(
-    made: Run, title: str, found: Log, faults: list[Fault], record: recorded.Recorded | None, step_s: float | None,
-    notes: tuple[str, ...], timeline: bytes | None,
-) -> Examined:  # fmt: skip
+def _examined(subject: _Subject, record: recorded.Recorded | None, step_s: float | None) -> Examined:
+    """Without a view where there is no trace to draw from, or none that could be laid on the record's clock."""
+    title, found, faults = subject.title, subject.log, subject.faults
     if not _is_possible(found, faults):
-        return Examined(title, found, faults, None, None, timeline, None)
+        return Examined(title, found, faults, None, None, subject.timeline, None)
     aligned = clocks.align(found, record.marks) if record else None
-    wanted = _data_of(made)
-    requests = _requests(found, faults, wanted, aligned)
+    requests = _requests(found, faults, subject.wanted, aligned)
     computing = None
-    if record is not None and requests is not None and aligned is not None:
+    if record is not None and aligned is not None:
         computing = {rank: recorded.computing(record, rank) for rank in range(len(record.hosts))}
-    analysis = summarise(found, _whole(requests, faults), wanted, computing, step_s)
-    said = [*notes, *map(str, faults), *_untraced(analysis)]
-    view = None
-    if requests is not None and (record is None or aligned is not None):
-        source = "Darshan's trace (DXT)" + (" and the core's steps" if record else "")
-        view = pictures.of_trace(title, source, said, analysis, requests, record)
-    return Examined(title, found, faults, analysis, requests, timeline, view)
+    analysis = summarise(found, _whole(requests, faults), subject.wanted, computing, step_s)
+    if requests is None or (record is not None and aligned is None):
+        return Examined(title, found, faults, analysis, None, subject.timeline, None)
+    said = [*subject.notes, *map(str, faults), *_untraced(analysis)]
+    source = "Darshan's trace (DXT)" + (" and the core's steps" if record else "")
+    view = pictures.of_trace(title, source, said, analysis, requests, record)
+    return Examined(title, found, faults, analysis, requests, subject.timeline, view)
 
 
 def _requests(
