@@ -22,7 +22,7 @@ _SLACK_S = 2.0
 _NAMED = 3
 # Bytes, counts and seconds beyond which nothing is believed: an exbibyte.
 _MOST = 2.0**60
-_MOST_RANKS = 1 << 24
+_MOST_RANKS, _MOST_S = 1 << 24, 2.0**36
 
 # Columns of what is compared: requests and bytes of one file and rank.
 _READS, _BYTES_READ, _WRITES, _BYTES_WRITTEN = range(4)
@@ -63,8 +63,8 @@ def has_possible(faults: list[Fault], module: str) -> bool:
 def _impossible(log: Log) -> Iterator[Fault]:
     """Values that no program brings about: checksums do not cover the header, and writers have faults, too."""
     ranks = log.job.ranks
-    if not 1 <= ranks <= _MOST_RANKS:
-        yield Fault("garbled", f"a job of {ranks} processes")
+    if not 1 <= ranks <= _MOST_RANKS or not 0 <= log.job.started < _MOST_S:
+        yield Fault("garbled", f"a job of {ranks} processes that began at {log.job.started:.0f}")
     for module, records in log.counted.items():
         numbers = [name for name in records.dtype.names or () if name not in {"id", "RENAMED_FROM"}]  # a file's number
         wrong = (records["rank"] < -1) | (records["rank"] >= ranks)

@@ -6,6 +6,7 @@ from typing import Any
 
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.darshan.verdict import Bytes
+from dlio_hpc.errors import DlioError
 from dlio_hpc.report import figures, iotables, jobfiles, rows
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
@@ -44,11 +45,17 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examine
     return Page(
         title=first.job.job if len(outcomes) == 1 else first.plan.study,
         subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
-        verdict=f"Not to be used: {faults[0]}" if faults else "Samples and bytes are those that were planned.",
+        verdict=_verdict(faults, bool(sections)),
         state="bad" if faults else "ok",
         facts=[facts for outcome in outcomes for facts in _job_facts(outcome)],
         sections=[*sections, *(_variables(outcome) for outcome in outcomes if outcome.environment)],
     )
+
+
+def _verdict(faults: list[DlioError], has_results: bool) -> str:
+    if faults:
+        return f"Not to be used: {faults[0]}"
+    return "Samples and bytes are those that were planned." if has_results else "No run has left a result yet."
 
 
 def _variables(outcome: JobOutcome) -> Section:
@@ -61,13 +68,20 @@ def _traces(examined: Sequence[Examined]) -> str:
     return f" {untraced} without a trace that can be used." if untraced else ""
 
 
+def _date(seconds: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return str(seconds)
+
+
 def _log_facts(each: Examined) -> Facts:
     assert each.log is not None
     job = each.log.job
     told = [
         ("Program", job.program),
         ("Processes", str(job.ranks)),
-        ("Started", time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(job.started))),
+        ("Started", _date(job.started)),
         ("Took", format_seconds(job.seconds)),
         ("Job", str(job.id)),
         ("Darshan", f"{job.library or 'unknown version'}, log format {each.log.version}"),
