@@ -1,5 +1,7 @@
 """What the kernel says of this process or thread: proc(5), /proc/pid/io."""
 
+import os
+import threading
 from typing import NamedTuple
 
 # More than the file ever has; read in one call.
@@ -29,17 +31,45 @@ def process_io() -> IO | None:
 
 
 def thread_io() -> IO | None:
-    """The calling thread since its start."""
-    return _io("/proc/thread-self/io")
+    """The calling thread since its start, through a file that stays open: while one thread closes a file, Darshan may
+    lose sight of what another opens.
+    """
+    mine = getattr(_threads, "mine", None)
+    try:
+        if mine is None or mine.process != os.getpid():
+            mine = _threads.mine = _Open("/proc/thread-self/io")
+        return _parsed(os.pread(mine.descriptor, _LONGEST, 0))
+    except OSError:
+        return None
+
+
+class _Open:
+    """Until the thread ends; a process that is forked has its own to open."""
+
+    def __init__(self, path: str) -> None:
+        self.process = os.getpid()
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def __del__(self) -> None:
+        os.close(self.descriptor)
+
+
+_threads = threading.local()
 
 
 def _io(path: str) -> IO | None:
     try:
         with open(path, "rb", buffering=0) as file:
-            text = file.read(_LONGEST)
+            return _parsed(file.read(_LONGEST))
+    except OSError:
+        return None
+
+
+def _parsed(text: bytes) -> IO | None:
+    try:
         fields = text.split()
         return IO(int(fields[1]), int(fields[5]), int(fields[9]), len(text))
-    except (OSError, IndexError, ValueError):
+    except (IndexError, ValueError):
         return None
 
 

@@ -1,0 +1,62 @@
+"""What the kernel says of a thread's reads."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from dlio_hpc.core import kernel
+
+
+def _counted(path: Path, size: int) -> tuple[int, int]:
+    before = kernel.thread_io()
+    with path.open("rb", buffering=0) as file:
+        file.read(size)
+    after = kernel.thread_io()
+    assert before is not None
+    assert after is not None
+    came = after.since(before)
+    return came.requested, came.calls
+
+
+def test_each_thread_has_its_own_reads_counted(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100_000))
+    wrong: list[tuple[int, int]] = []
+
+    def read(first: int) -> None:
+        sizes = range(first, first + 300)
+        wrong.extend((size, count) for size in sizes if (count := _counted(path, size)[0]) != size)
+
+    before = len(os.listdir("/proc/self/fd"))
+    threads = [threading.Thread(target=read, args=(1000 * number + 1,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert len(os.listdir("/proc/self/fd")) <= before, "a thread that has ended keeps nothing open"
+
+
+FORKED = """
+import os
+from dlio_hpc.core import kernel
+
+def calls():
+    before = kernel.thread_io()
+    with open("/proc/self/comm", "rb", buffering=0) as file:
+        file.read(3)
+        file.read(4)
+    return kernel.thread_io().since(before).calls
+
+assert calls() == 2
+child = os.fork()
+if not child:
+    os._exit(calls() != 2)
+assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_a_forked_process_counts_for_itself() -> None:
+    subprocess.run([sys.executable, "-c", FORKED], check=True)
