@@ -7,6 +7,7 @@ import numpy as np
 
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
+from dlio_hpc.core.descriptors import opened
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Checkpoint
@@ -56,7 +57,7 @@ class Checkpoints:
         started = now()
         try:
             os.makedirs(self._folder, exist_ok=True)
-            with open(path, "wb") as file:
+            with opened(path, "wb") as file:
                 file.writelines(content.pieces(self._count * content.BLOCK, size))
                 file.flush()
                 written = now()
@@ -73,7 +74,7 @@ def _read_back(path: str, size: int) -> float:
     buffer = np.empty(min(size, 4 * content.BLOCK), np.uint8)
     left = size
     try:
-        with open(path, "rb", buffering=0) as file:
+        with opened(path, "rb", buffering=0) as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
             started = now()
             while left > 0 and (count := file.readinto(buffer.data)):

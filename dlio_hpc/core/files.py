@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from dlio_hpc.combinations import BLOCK
+from dlio_hpc.core import descriptors
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.tally import Tally
@@ -77,13 +78,15 @@ class File(NamedTuple):
         )
 
     def close(self) -> None:
-        os.close(self.descriptor)
+        with descriptors.closing():
+            os.close(self.descriptor)
 
 
 def open_file(path: str, direct: bool = False) -> File:
     """To be read; InvalidRun when it cannot be, ConfigError when the file system has no direct access."""
     try:
-        return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
+        with descriptors.opening():
+            return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
     except OSError as fault:
         if fault.errno == errno.EINVAL and direct:
             raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct: false") from fault

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlio_hpc.core import clock
+from dlio_hpc.core.descriptors import is_watched
 from dlio_hpc.core.measures import Floats
 from dlio_hpc.core.root import on_root
 from dlio_hpc.darshan import preload
@@ -61,12 +62,3 @@ class Marks:
         if self._watched and self._root:
             with suppress(OSError):
                 os.unlink(self._path)
-
-
-def is_watched() -> bool:
-    """Is libdarshan in this process? LD_PRELOAD alone does not say: what cannot be loaded is passed over."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            return any("libdarshan" in line for line in maps)
-    except OSError:
-        return False

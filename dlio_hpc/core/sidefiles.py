@@ -6,6 +6,7 @@ from typing import NamedTuple
 from dlio_hpc import dataset
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
+from dlio_hpc.core.descriptors import opened
 from dlio_hpc.core.files import File, open_file, write_all
 from dlio_hpc.core.kernel import Apart
 from dlio_hpc.core.tally import Tally
@@ -79,7 +80,7 @@ class SideFiles:
         path = os.path.join(self._run.outputs, f"rank{self._rank:05}-{side.name}")
         try:
             os.makedirs(self._run.outputs, exist_ok=True)
-            with open(path, "wb", buffering=0) as file:
+            with opened(path, "wb", buffering=0) as file:
                 for number in range(side.count):
                     piece = b"".join(map(bytes, content.pieces(number * side.bytes, side.bytes)))
                     write_all(file.fileno(), memoryview(piece))

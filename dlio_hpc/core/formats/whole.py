@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.core import descriptors
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths, as_bytes, check
@@ -67,9 +68,16 @@ class CountedFile(io.FileIO):
     """A file whose every request to the system is tallied."""
 
     def __init__(self, path: str, tally: Tally) -> None:
-        super().__init__(path)
+        with descriptors.opening():
+            super().__init__(path)
         tally.opens += 1
         self._tally = tally
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        with descriptors.closing():
+            super().close()
 
     def readall(self) -> bytes:
         started = now()

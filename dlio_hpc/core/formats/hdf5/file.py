@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dlio_hpc.core import kernel
+from dlio_hpc.core import descriptors, kernel
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.formats.format import damaged
 from dlio_hpc.core.places import Places
@@ -43,7 +43,8 @@ class File:
         import h5py
 
         try:
-            self._file = h5py.File(path, "r", **driver)
+            with descriptors.opening():
+                self._file = h5py.File(path, "r", **driver)
             self.dataset = self._file[NAME]
             found = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
         except FileNotFoundError as fault:
@@ -68,7 +69,8 @@ class File:
         return descriptor
 
     def close(self) -> None:
-        self._file.close()
+        with descriptors.closing():
+            self._file.close()
 
 
 def _spelled(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None, compression: str) -> str:

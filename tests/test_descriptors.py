@@ -1,0 +1,61 @@
+"""Files are opened and closed apart while Darshan watches."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dlio_hpc.core import descriptors
+
+
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "is_watched", lambda: True)
+
+
+@pytest.mark.usefixtures("watched")
+def test_nobody_opens_while_another_closes() -> None:
+    """Many at once may open."""
+    busy: list[str] = []
+    wrong: list[list[str]] = []
+    most_opening = 0
+
+    def work(kind: str) -> None:
+        nonlocal most_opening
+        for _ in range(100):
+            with descriptors.opening() if kind == "open" else descriptors.closing():
+                busy.append(kind)
+                seen = list(busy)
+                if "close" in seen and len(seen) > 1:
+                    wrong.append(seen)
+                most_opening = max(most_opening, len(seen))
+                time.sleep(1e-5)
+                busy.remove(kind)
+
+    threads = [threading.Thread(target=work, args=(kind,)) for kind in ("open", "open", "open", "close", "close")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert most_opening > 1
+
+
+@pytest.mark.usefixtures("watched")
+def test_a_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """Garbage may be closed while its thread opens something else."""
+    with descriptors.opening(), descriptors.closing(), descriptors.closing():
+        (tmp_path / "x").write_text("x")
+    with descriptors.opened(str(tmp_path / "x"), "rb") as file:
+        assert file.read() == b"x"
+    assert file.closed
+
+
+def test_without_darshan_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(descriptors, "is_watched", lambda: False)
+    with descriptors.closing():
+        other = threading.Thread(target=lambda: descriptors.opening().__enter__())
+        other.start()
+        other.join(5)
+        assert not other.is_alive()
