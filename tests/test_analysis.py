@@ -372,3 +372,10 @@ def test_names_that_are_no_text_are_shown_all_the_same(run: Run, tmp_path: Path)
     done = run("dlio-hpc", "darshan", tmp_path / "a.darshan", PYTHONIOENCODING="ascii")
     assert done.code == 0
     assert "x\\u2603" in done.out
+
+
+def test_slow_nodes_are_named(run: Run, known: Path) -> None:
+    done = run("dlio-hpc", "darshan", known, "--html", "r.html")
+    lines = done.out[done.out.index("slowest nodes") :].splitlines()
+    assert [line.split()[0] for line in lines[2:4]] == ["n2", "n1"]
+    assert "slowest nodes" in (known.parent / "r.html").read_text()

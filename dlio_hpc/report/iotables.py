@@ -53,6 +53,9 @@ def analysis_parts(found: Analysis) -> Iterator[RenderableType]:
     if len(found.by_rank) > 1:
         yield Text()
         yield _ranks(found)
+    if len(found.by_node) > 1:
+        yield Text()
+        yield _nodes(found)
     yield Text()
     yield from _files(found)
     yield Text()
@@ -150,6 +153,31 @@ def _ranks(found: Analysis) -> RenderableType:
     for row in slowest(found):
         grid.add_row(*row)
     return grid
+
+
+def _nodes(found: Analysis) -> RenderableType:
+    grid = table(*NODES)
+    for row in slowest_nodes(found):
+        grid.add_row(*row)
+    return grid
+
+
+NODES = ("slowest nodes", "ranks", "I/O a rank", "read", "written")
+
+
+def slowest_nodes(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
+    """Those whose ranks spend most time in I/O."""
+    nodes = sorted(found.by_node, key=lambda node: -node.io_s)[:count]
+    return [
+        [
+            node.host,
+            str(node.ranks),
+            format_seconds(node.io_s),
+            format_size(node.bytes_read),
+            format_size(node.bytes_written),
+        ]
+        for node in nodes
+    ]
 
 
 def slowest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
 
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.darshan.verdict import Bytes
@@ -188,26 +187,12 @@ def _section(heading: str, examined: Examined, before: list[Table]) -> Section:
         header = ["rank", "host", "I/O time", "read", "written", "requests", "MB/s"]
         lists.append(Table("Slowest ranks", header, iotables.slowest(found, _SHOWN)))
         if len(found.by_node) > 1:
-            lists.append(_nodes(found))
+            lists.append(Table("", list(iotables.NODES), iotables.slowest_nodes(found, _SHOWN)))
         header = ["file", "type", "size", "read", "written", "requests", "ranks", "I/O time"]
         title = f"Busiest of {len(found.files)} files" if len(found.files) > _SHOWN else "Files"
         lists.append(Table(title, header, iotables.busiest(found, _SHOWN)))
     notes = examined.view.notes if examined.view else [str(fault) for fault in examined.faults]
     return Section(heading, notes, summary, _drawings(examined), lists)
-
-
-def _nodes(found: Any) -> Table:
-    slowest = sorted(found.by_node, key=lambda node: -node.io_s)[:_SHOWN]
-    told = [
-        [
-            node.host,
-            str(node.ranks),
-            format_seconds(node.io_s),
-            *map(format_size, (node.bytes_read, node.bytes_written)),
-        ]
-        for node in slowest
-    ]
-    return Table("Slowest nodes", ["host", "ranks", "I/O time a rank", "read", "written"], told)
 
 
 def _drawings(examined: Examined) -> list[Drawing]:
