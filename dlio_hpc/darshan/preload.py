@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dlio_hpc import rundir
 from dlio_hpc.plan import Plan, Run, share, steps_per_epoch
+from dlio_hpc.units import format_size
 from dlio_hpc.workload import ITEM_BYTES, Dataset, Workload
 
 # Of each read of the markers' file; no other has so many.
@@ -26,7 +27,9 @@ _PER_OPENING = 24
 _LIBRARYS_REQUEST = 1 << 17
 # Each rank sets aside and clears its trace's whole limit when it ends, however little there is to write.
 # What is left when they end has to fit into the memory of whoever judges it: so much for all ranks together.
-MOST_TRACE_MIB, _ALL_TRACES_MIB = 256, 8192
+MOST_TRACE_MIB, _ALL_TRACES_MIB, _LEAST_TRACE_KIB = 256, 2048, 128
+# From 4096 on Darshan counts the bytes of its pool wrongly, and loses the log.
+_MOST_POOL_MIB = 2047
 _SPARE_FILES = 64
 
 
@@ -52,16 +55,17 @@ def memory(plan: Plan, run: Run) -> Memory:
     files, requests = _load(plan, run)
     each = max(_LEAST_SEGMENTS, 1 << math.ceil(math.log2(max(2 * requests / max(files, 1), 1))))  # it doubles
     wanted = math.ceil(files * (_HEAD + _SEGMENT * each) * 1.1 / 1024) + 1024
-    trace = min(wanted, most_trace_mib(plan) << 10)
+    trace = min(wanted, most_trace_kib(plan))
     records = files + _SPARE_FILES
     path_bytes = len(os.fsencode(run.dataset)) + len(os.fsencode(run.outputs)) + 64
     pool = max(4, math.ceil(2 * _RECORD * records / 2**20), math.ceil(trace / 1024)) + 1
-    return Memory(records, trace, wanted, pool, math.ceil(records * path_bytes / 2**20) + 1)
+    names = math.ceil(records * path_bytes / 2**20) + 1
+    return Memory(records, trace, wanted, min(pool, _MOST_POOL_MIB), min(names, _MOST_POOL_MIB))
 
 
-def most_trace_mib(plan: Plan) -> int:
+def most_trace_kib(plan: Plan) -> int:
     """Of a rank."""
-    return max(2, min(MOST_TRACE_MIB, _ALL_TRACES_MIB // plan.ranks))
+    return max(_LEAST_TRACE_KIB, min(MOST_TRACE_MIB << 10, (_ALL_TRACES_MIB << 10) // plan.ranks))
 
 
 def note(plan: Plan, run: Run) -> str | None:
@@ -70,8 +74,8 @@ def note(plan: Plan, run: Run) -> str | None:
     if need.wanted_kib <= need.trace_kib:
         return None
     return (
-        f"Darshan's trace of {rundir.run_name(run.number, run.name)} would need {need.wanted_kib >> 10} MiB a rank and "
-        f"gets {most_trace_mib(plan)}: it will be cut, its counters stay whole"
+        f"Darshan's trace of {rundir.run_name(run.number, run.name)} would need {format_size(need.wanted_kib << 10)} a "
+        f"rank and gets {format_size(need.trace_kib << 10)}: it will be cut, its counters stay whole"
     )
 
 
