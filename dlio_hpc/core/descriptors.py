@@ -7,7 +7,7 @@ between has the same number, and is lost sight of. Without Darshan nobody waits 
 import functools
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 
@@ -54,24 +54,14 @@ class _Gate:
 _gate = _Gate()
 
 
-@contextmanager
-def opening() -> Iterator[None]:
+def opening() -> AbstractContextManager[None]:
     """Around what opens a file."""
-    if not is_watched():
-        yield
-        return
-    with _gate.opening():
-        yield
+    return _gate.opening() if is_watched() else nullcontext()
 
 
-@contextmanager
-def closing() -> Iterator[None]:
+def closing() -> AbstractContextManager[None]:
     """Around what closes one."""
-    if not is_watched():
-        yield
-        return
-    with _gate.closing():
-        yield
+    return _gate.closing() if is_watched() else nullcontext()
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from dlio_hpc import document, rundir
 from dlio_hpc.darshan import preload
 from dlio_hpc.darshan.judge import judge
 from dlio_hpc.darshan.probe import probe
-from dlio_hpc.errors import DlioError, InvalidRun
+from dlio_hpc.errors import InvalidRun, told
 from dlio_hpc.plan import Plan
 
 
@@ -23,18 +23,12 @@ def main() -> None:
     judging.add_argument("plan", type=Path, metavar="PLAN.json")
     judging.add_argument("--run", type=int, required=True, metavar="N")
     options = parser.parse_args()
-    try:
+    with told():
         plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan))
         directory = options.plan.resolve().parent
         if options.verb == "probe":
             sys.exit(_probe(directory, plan, options.log, options.command))
         _judge(directory, plan, options.run)
-    except OSError as fault:
-        print(f"dlio-hpc: {fault}", file=sys.stderr)
-        sys.exit(DlioError.exit_code)
-    except DlioError as fault:
-        print(f"dlio-hpc: {fault}", file=sys.stderr)
-        sys.exit(fault.exit_code)
 
 
 def _probe(directory: Path, plan: Plan, log: str, command: list[str]) -> int:

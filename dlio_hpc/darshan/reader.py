@@ -219,11 +219,17 @@ def _names(content: _Content, faults: list[Fault]) -> dict[int, str]:
     return names
 
 
-def _count(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
-    module = header.modules[name]
-    kind = counters.record_type(name, module.version)
+def _known(kind: "np.dtype[np.void] | None", name: str, module: Module, log: Log) -> "np.dtype[np.void] | None":
+    """`kind`, and a fault of the log where there is none."""
     if kind is None:
         log.faults.append(Fault("unknown version", f"{name} has records of version {module.version}"))
+    return kind
+
+
+def _count(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
+    module = header.modules[name]
+    kind = _known(counters.record_type(name, module.version), name, module, log)
+    if kind is None:
         return
     content = _whole(file, module.offset, module.length)
     whole = len(content.data) // kind.itemsize
@@ -236,9 +242,8 @@ def _count(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
 
 def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
     module = header.modules[name]
-    kind = counters.segment_type(name, module.version)
+    kind = _known(counters.segment_type(name, module.version), name, module, log)
     if kind is None:
-        log.faults.append(Fault("unknown version", f"{name} has records of version {module.version}"))
         return
     reading = _Segments(kind.itemsize)
     try:

@@ -2,14 +2,13 @@
 
 import argparse
 import os
-import sys
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from dlio_hpc import dataset, document, filesystem, layout, rundir, units
 from dlio_hpc.command import Missing, Unanswered
-from dlio_hpc.errors import DlioError, InfrastructureError, InvalidRun
+from dlio_hpc.errors import InfrastructureError, InvalidRun, told
 from dlio_hpc.lustre import lfs, readback, record
 from dlio_hpc.lustre.record import Record
 from dlio_hpc.plan import Plan, Run
@@ -23,15 +22,9 @@ def main() -> None:
     parser.add_argument("plan", type=Path, metavar="PLAN.json")
     parser.add_argument("when", choices=["before", "after"], help="set the layout, or read it back from the files")
     options = parser.parse_args()
-    try:
+    with told():
         plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan))
         (before if options.when == "before" else after)(options.plan.resolve().parent, plan)
-    except OSError as fault:
-        print(f"dlio-hpc: {fault}", file=sys.stderr)
-        sys.exit(DlioError.exit_code)
-    except DlioError as fault:
-        print(f"dlio-hpc: {fault}", file=sys.stderr)
-        sys.exit(fault.exit_code)
 
 
 def before(directory: Path, plan: Plan) -> None:
