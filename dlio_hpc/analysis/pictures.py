@@ -7,7 +7,7 @@ from dlio_hpc import intervals
 from dlio_hpc.analysis import recorded as records
 from dlio_hpc.analysis.findings import LAST_SIZES, SIZE_BINS, Analysis
 from dlio_hpc.analysis.recorded import Recorded
-from dlio_hpc.analysis.requests import Requests
+from dlio_hpc.analysis.requests import Requests, over_time
 from dlio_hpc.analysis.view import Histogram, Lane, Ranks, Series, View
 from dlio_hpc.darshan.log import Heat
 
@@ -104,16 +104,8 @@ def _of_heat(heat: list[Heat], job_s: float) -> Series:
 def _series(requests: Requests, end: float) -> Series:
     begin = min(0.0, float(requests.start.min(initial=0.0)))
     edges = np.linspace(begin, max(end, begin + 1e-9), _BINS + 1)
-    columns = []
-    for writes in (False, True):
-        chosen = requests.write == writes
-        times = requests.times(chosen)
-        columns += [
-            intervals.binned(times, requests.length[chosen], edges),
-            intervals.binned(times[[0, 0]], 1, edges),
-        ]
-    bytes_read, reads, bytes_written, writes_ = columns
-    return Series(edges, bytes_read, bytes_written, reads, writes_)
+    bytes_read, reads, bytes_written, writes = over_time(requests, edges)
+    return Series(edges, bytes_read, bytes_written, reads, writes)
 
 
 def _histogram(

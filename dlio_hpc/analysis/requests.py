@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc import intervals
 from dlio_hpc.darshan.log import Log, Records, Trace
 
 Floats = npt.NDArray[np.float64]
@@ -34,6 +35,20 @@ class Requests(NamedTuple):
     def times(self, chosen: Any = slice(None)) -> Floats:
         """(2, n): begins and ends."""
         return np.stack([self.start[chosen], self.end[chosen]])
+
+
+def over_time(requests: Requests, edges: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    """In each bin between `edges`: bytes read, reads, bytes written, writes. Bytes are spread over the time that their
+    request took, itself counts where it began.
+    """
+    columns = []
+    for writes in (False, True):
+        chosen = requests.write == writes
+        times = requests.times(chosen)
+        columns.append(intervals.binned(times, requests.length[chosen], edges))
+        columns.append(intervals.binned(times[[0, 0]], 1, edges))
+    bytes_read, reads, bytes_written, writes_ = columns
+    return bytes_read, reads, bytes_written, writes_
 
 
 def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Floats | None) -> Requests:

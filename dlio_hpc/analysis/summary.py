@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from dlio_hpc import intervals
 from dlio_hpc.analysis.findings import (
@@ -22,7 +23,7 @@ from dlio_hpc.analysis.findings import (
     Spread,
     Timeline,
 )
-from dlio_hpc.analysis.requests import Requests
+from dlio_hpc.analysis.requests import Requests, over_time
 from dlio_hpc.darshan.log import Log, Records
 from dlio_hpc.errors import ConfigError
 
@@ -156,8 +157,6 @@ def _operation(log: Log, requests: Requests | None, posix: Records, stdio: Recor
 
 
 def _traced(counted: Operation, requests: Requests, kind: str, ranks: int) -> Operation:
-    from msgspec.structs import replace
-
     chosen = requests.write if kind == "WRITE" else ~requests.write
     lengths, times = requests.length[chosen], requests.times(chosen)
     if not len(lengths):
@@ -339,13 +338,5 @@ def timeline(requests: Requests, step_s: float | None = None, least_bins: int = 
         )
     bins = max(int(np.ceil((end - begin) / step_s)), 1)
     edges: Floats = begin + step_s * np.arange(bins + 1, dtype=np.float64)
-    columns = []
-    for writes in (False, True):
-        chosen = requests.write == writes
-        times = requests.times(chosen)
-        columns += [
-            intervals.binned(times, requests.length[chosen], edges).tolist(),
-            intervals.binned(times[[0, 0]], 1, edges).tolist(),
-        ]
-    bytes_read, reads, bytes_written, writes_ = columns
-    return Timeline(begin, step_s, bytes_read, bytes_written, reads, writes_)
+    bytes_read, reads, bytes_written, writes = (column.tolist() for column in over_time(requests, edges))
+    return Timeline(begin, step_s, bytes_read, bytes_written, reads, writes)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from msgspec.structs import replace
 
 from dlio_hpc import dataset, results, rundir, units
 from dlio_hpc.darshan import clocks, preload, reader, trust
@@ -43,7 +44,7 @@ def judge(directory: Path, plan: Plan, run: Run) -> Verdict:
     except DlioError as fault:
         return Verdict(path.name, faults=(Reason("unreadable", str(fault)),))
     result = _result(folder)
-    faults = trust.judge(found, _expected(plan, result))
+    faults = trust.judge(found, expected(plan, result))
     reasons = tuple(Reason(*fault) for fault in faults)
     verdict = Verdict(path.name, None, found.job.library, reasons)
     if result is None or not trust.has_whole_counters(faults):
@@ -65,15 +66,14 @@ def _result(folder: Path) -> Result | None:
     return results.decode(path.read_bytes(), str(path)) if path.exists() else None
 
 
-def _expected(plan: Plan, result: Result | None) -> trust.Expected:
+def expected(plan: Plan, result: Result | None) -> trust.Expected:
+    """What a log of the run has to agree with."""
     if result is None:
         return trust.Expected(plan.ranks)
     return trust.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended))
 
 
 def _compared(verdict: Verdict, found: Log, plan: Plan, run: Run, result: Result, folder: Path) -> Verdict:
-    from msgspec.structs import replace
-
     if result.generated is not None:
         return replace(verdict, **_generated(found, run, result))
     core = _core(folder, run)
@@ -170,9 +170,8 @@ def _loses_sight(run: Run) -> bool:
 
 def _tolerance(run: Run, core: Counts) -> Counts:
     """None where the core counts at the very calls that Darshan sees, a page where it asks the kernel what a library's
-    calls read. Where TensorFlow reads by itself, the kernel's
-    count for the whole process stands for it, and what else the process reads is in that; where HDF5 reads through
-    MPI-IO, the kernel does not see what comes from other ranks.
+    calls read. Where TensorFlow reads by itself, the kernel's count for the whole process stands for it, and what else
+    the process reads is in that; where HDF5 reads through MPI-IO, the kernel does not see what comes from other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":

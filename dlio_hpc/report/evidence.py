@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from dlio_hpc import results, units
 from dlio_hpc.analysis import examine as examining
 from dlio_hpc.analysis.examine import Examined
-from dlio_hpc.darshan.trust import Expected
+from dlio_hpc.darshan import judge
 from dlio_hpc.errors import DlioError
 from dlio_hpc.report import jobfiles
 from dlio_hpc.report.jobfiles import Evidence, JobOutcome
@@ -27,14 +26,9 @@ def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None, title: 
         notes.append(f"no Darshan log ({why}): pictures are drawn from the core's own record")
     if result.kind == "warmup":
         notes.append("warm-up: not part of any measurement")
+    expected = judge.expected(outcome.plan, result)
     try:
-        return examining.run(run.run, title, each.log, _expected(outcome, result), each.timeline, step_s, tuple(notes))
+        return examining.run(run.run, title, each.log, expected, each.timeline, step_s, tuple(notes))
     except DlioError as fault:  # a log that is none, or that only pydarshan could read
         notes.append(f"{fault}: pictures are drawn from the core's own record")
-        expected = _expected(outcome, result)
         return examining.run(run.run, title, None, expected, each.timeline, step_s, tuple(notes))
-
-
-def _expected(outcome: JobOutcome, result: results.Result) -> Expected:
-    started, ended = units.timestamp(result.started), units.timestamp(result.ended)
-    return Expected(outcome.plan.ranks, started, ended)
