@@ -1,7 +1,7 @@
 """A dataset's folder: its files' names and the fingerprint file that says what lies there."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -72,7 +72,7 @@ def begin(run: Run) -> None:
     known = _fingerprint(Path(run.dataset)) is not None
     try:
         if not known:  # the rest of an interrupted generation finds its room by trying
-            check_space(run, Path(run.dataset))
+            check_space([run], Path(run.dataset))
         mark(run, complete=False)
     except OSError as fault:
         raise InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data") from fault
@@ -144,9 +144,16 @@ def needs(run: Run) -> tuple[float, int]:
     return dataset.size * _SPARE, dataset.files + len(dataset.side_files) + 1
 
 
-def check_space(run: Run, folder: Path) -> str:
-    """What is needed and what is free on the file system of `folder`; ConfigError when there is no room."""
-    wanted, files = needs(run)
+def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
+    """Of the datasets of several runs together."""
+    sizes, files = zip(*map(needs, runs), strict=True) if runs else ((), ())
+    return sum(sizes), sum(files)
+
+
+def check_space(runs: Sequence[Run], folder: Path) -> str:
+    """What the runs' datasets need and what is free on the file system of `folder`; ConfigError when there is no room.
+    """
+    wanted, files = needs_of_all(runs)
     there = os.statvfs(folder)
     free = there.f_bavail * there.f_frsize
     told = f"{units.format_size(wanted)} needed, {units.format_size(free)} free"

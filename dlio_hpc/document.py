@@ -65,7 +65,12 @@ def override(data: Any, text: str) -> None:
     source = f"-S {text}" if len(text) <= _SHOWN else f"-S {text[:_SHOWN]}..."
     if not equals or not key.strip(".") or not value.strip():
         raise ConfigError(f"{source}: write key=value, such as dataset.files=8")
-    *parents, last = key.strip().split(".")
+    put(data, key.strip(), parse_yaml(value, source), source)
+
+
+def put(data: Any, key: str, value: Any, source: str) -> None:
+    """Lay `value` over what the mapping `data` has at `key.path`."""
+    *parents, last = key.split(".")
     for parent in parents:
         if not isinstance(data, dict):
             break
@@ -75,7 +80,7 @@ def override(data: Any, text: str) -> None:
         data = child
     if not isinstance(data, dict):
         raise ConfigError(f"{source}: {'.'.join(parents)} holds a value, not keys")
-    data[last] = parse_yaml(value, source)
+    data[last] = value
 
 
 def convert(data: object, kind: type[T], source: str) -> T:
@@ -84,6 +89,11 @@ def convert(data: object, kind: type[T], source: str) -> T:
         return msgspec.convert(data, kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
         raise ConfigError(f"{source}: {_explain(str(fault), data, kind)}") from fault
+
+
+def plain(value: object) -> Any:
+    """What YAML would have for a struct."""
+    return msgspec.to_builtins(value, enc_hook=_encode_hook)
 
 
 def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = ConfigError) -> T:
@@ -147,7 +157,7 @@ def _explain(message: str, data: object, kind: Any) -> str:
     text, names = match["text"], re.findall(r"\.(\w+)|\[(\d+)\]", match["path"] or "")
     path = [name or int(index) for name, index in names]
     where = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    expected = _kind_at(kind, path)
+    expected = kind_at(kind, path)
     if unknown := re.search(r"unknown field `(.*)`", text):
         known = [field.encode_name for field in msgspec.structs.fields(expected)]
         import difflib
@@ -166,7 +176,7 @@ def _explain(message: str, data: object, kind: Any) -> str:
     return f"{where}: {text}" if where else text
 
 
-def _kind_at(kind: Any, path: list[Any]) -> Any:
+def kind_at(kind: Any, path: list[Any]) -> Any:
     """The type that belongs at `path` below the struct `kind`; None where the path leaves the structs."""
     for step in path:
         if not isinstance(step, str) or not hasattr(kind, "__struct_fields__"):

@@ -9,6 +9,7 @@ from pathlib import Path
 PLAN = "plan.json"
 SCRIPT = "job.sh"
 JOB = "job.json"
+STUDY = "study.json"
 STDOUT = "job.out"
 STDERR = "job.err"
 COBALT_LOG = "job.cobaltlog"
@@ -25,6 +26,11 @@ RESULT = "result.json"
 TIMELINE = "timeline.h5"
 ERROR = "error.json"
 TF_PROFILE = "tf-profile"
+
+
+def layout_name(when: str, place: int) -> str:
+    """Of the record on a job's dataset: before.yaml or after.yaml, and before-2.yaml for the second one."""
+    return when if not place else f"-{place + 1}.".join(when.rsplit(".", 1))
 
 
 def run_name(number: int, name: str) -> str:

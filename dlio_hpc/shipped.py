@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
-SITES, WORKLOADS = Path("site_profiles"), Path("share", "workloads")
+SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
 _MARK = Path("templates", "job.sh.j2")
 
 
@@ -18,7 +18,7 @@ def root() -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    """What SITES or WORKLOADS holds."""
+    """What SITES, WORKLOADS or STUDIES holds."""
     return sorted(path.stem for path in (root() / folder).glob("*.yaml"))
 
 
@@ -29,7 +29,7 @@ def find(folder: Path, name: str) -> Path:
         return shipped
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return Path(name)
-    what = "site" if folder == SITES else "workload"
+    what = {SITES: "site", WORKLOADS: "workload", STUDIES: "study"}[folder]
     raise ConfigError(f"no {what} {name!r}; give a YAML file or one of: {', '.join(names(folder))}")
 
 

@@ -37,11 +37,18 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one job may ask for, and how many jobs a user may have; null: no limit of ours."""
+    """What one job may ask for (`nodes`, `walltime`), how many `jobs` a user may have, and what one submission may
+    cost: `node_hours` if its jobs last to their limits, bytes that its runs read (`bytes_read`), write, and take up on
+    the file system with datasets (`space`); null: no limit of ours.
+    """
 
     nodes: Positive | None = None
     walltime: units.Walltime | None = None
     jobs: Positive | None = None
+    node_hours: Annotated[float, Meta(gt=0)] | None = None
+    bytes_read: units.Size | None = None
+    bytes_written: units.Size | None = None
+    space: units.Size | None = None
 
 
 class Queue(Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,6 +76,20 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def fewest_nodes(self) -> int:
         return min(self.walltime, default=1)
+
+
+class Rates(Struct, frozen=True, forbid_unknown_fields=True):
+    """What one node is expected to `read` and `write` in a second, and what starting its ranks takes (`launch`). From
+    these come estimates alone: what a study costs, and how many of its runs fit into a job.
+    """
+
+    read: units.Size = units.Size(10**9)
+    write: units.Size = units.Size(5 * 10**8)
+    launch: units.Seconds = units.Seconds(10)
+
+    def __post_init__(self) -> None:
+        if self.read < 1 or self.write < 1:
+            raise ValueError("read and write are bytes a second, such as 1 GB")
 
 
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
@@ -106,6 +127,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     preload: tuple[str, ...] = ()
     darshan: Annotated[str, Meta(min_length=1)] | None = None
     layout: Layout | None = None
+    rates: Rates = Rates()
 
     def __post_init__(self) -> None:
         for variable in (*self.environment, *self.rank_environment):

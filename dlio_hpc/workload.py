@@ -1,7 +1,8 @@
 """A workload: one application's I/O, as its YAML file says it."""
 
+import copy
 import math
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct, structs
 
@@ -18,6 +19,9 @@ CSV_VALUE = 10
 LEVEL = 4
 # What tf.data reads at once unless told otherwise.
 TENSORFLOW_BUFFER = 256 << 10
+
+# Keys that take a bare value beside their mapping, and what it measures; see _spell_out().
+SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": units.Seconds}
 
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 
@@ -335,8 +339,32 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         return units.Size(min(size, combinations.LARGEST_REQUEST))
 
 
+class Draft(NamedTuple):
+    """A workload as plain data, of which keys may still be changed. source: for messages."""
+
+    data: dict[str, Any]
+    source: str
+
+    @property
+    def name(self) -> str:
+        return str(self.data.get("name") or "job")
+
+    def with_settings(self, settings: dict[str, Any]) -> "Workload":
+        """The workload with values laid over it, by their keys; ConfigError where it cannot be."""
+        data = copy.deepcopy(self.data)
+        for key, value in settings.items():
+            document.put(data, key, value, f"{key}={value}")
+            _spell_out(data)
+        return document.convert(data, Workload, self.source)
+
+
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     """The workload `name` with `key=value` overrides (values read as YAML) laid over it."""
+    return draft(name, overrides).with_settings({})
+
+
+def draft(name: str, overrides: tuple[str, ...] = ()) -> Draft:
+    """As load(), to be changed further."""
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
     if not isinstance(data, dict):
@@ -345,7 +373,7 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
         if override:
             document.override(data, override)
         _spell_out(data)
-    return document.convert(data, Workload, f"{path} with -S" if overrides else str(path))
+    return Draft(data, f"{path} with -S" if overrides else str(path))
 
 
 def _spell_out(data: dict[str, Any]) -> None:

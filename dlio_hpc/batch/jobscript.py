@@ -50,25 +50,25 @@ def render(plan: Plan) -> str:
 
 
 def _steps(plan: Plan) -> list[Step]:
-    """Layout, dataset, layout read back, then the runs that measure."""
-    first = 1 if plan.runs[0].kind == "generate" else 0
-    generate, measure = (
-        [step for run in runs for step in _run(plan, run)] for runs in (plan.runs[:first], plan.runs[first:])
-    )
-    if not plan.runs[0].workload.dataset.is_stored:
-        return [*generate, *measure]
-    return [_layout(plan, "before"), *generate, _layout(plan, "after"), *measure]
+    """Of each dataset layout, generation, layout read back; then the runs that measure. Where there are several, one
+    that cannot be had stops none of the others.
+    """
+    otherwise = Shell("exit $?   # no data, no measurement" if len(plan.datasets) == 1 else "status=$?")
+    steps: list[Step] = []
+    for run in plan.datasets:
+        generate = _run(plan, run, otherwise) if run.kind == "generate" else []
+        steps += [_layout(plan, run, "before", otherwise), *generate, _layout(plan, run, "after", otherwise)]
+    return [*steps, *(step for run in plan.runs if run.kind != "generate" for step in _run(plan, run, _GO_ON))]
 
 
-def _run(plan: Plan, run: Run) -> list[Step]:
+_GO_ON = Shell("status=$?")
+
+
+def _run(plan: Plan, run: Run, otherwise: Shell) -> list[Step]:
     """The run, and what its Darshan log says of it."""
     name = rundir.run_name(run.number, run.name)
     launch = launchers.command(plan, run.darshan)
-    step = Step(
-        name,
-        join([*launch, *core_command(plan, run.number)]),
-        Shell("exit $?   # no data, no measurement" if run.kind == "generate" else "status=$?"),
-    )
+    step = Step(name, join([*launch, *core_command(plan, run.number)]), otherwise)
     if not run.darshan:
         return [step]
     folder = quote(f"{rundir.RUNS}/{name}/{rundir.DARSHAN}")
@@ -101,9 +101,12 @@ def _darshan_command(plan: Plan) -> list[str]:
     return [str(plan.site.python), "-m", "dlio_hpc.darshan"]
 
 
-def _layout(plan: Plan, when: str) -> Step:
+def _layout(plan: Plan, run: Run, when: str, otherwise: Shell) -> Step:
     command = [str(plan.site.python), "-m", "dlio_hpc.lustre", rundir.PLAN, when]
-    return Step(f"layout {when}", join(command), Shell("exit $?"))
+    if len(plan.datasets) == 1:
+        return Step(f"layout {when}", join(command), Shell("exit $?"))
+    name = rundir.run_name(run.number, run.name)
+    return Step(f"layout {when} {name}", join([*command, "--run", str(run.number)]), otherwise)
 
 
 def core_command(plan: Plan, number: int) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import dataset, filesystem, layout, limits, plan, results, rundir, units, workload
+from dlio_hpc import dataset, filesystem, layout, limits, packing, results, rundir, units, workload
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers import SCHEDULERS
@@ -25,6 +25,7 @@ from dlio_hpc.darshan import verdict
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan
+from dlio_hpc.study import Asked, Request
 
 _LAUNCH_WALLTIME, _LAUNCH_RANKS = units.Walltime(120), 2
 
@@ -159,7 +160,7 @@ def _targets(made: Plan) -> Iterator[Finding]:
 
 
 def _space(made: Plan) -> Iterator[Finding]:
-    yield Finding("ok", "space", dataset.check_space(made.runs[0], filesystem.existing(Path(made.data))))
+    yield Finding("ok", "space", dataset.check_space(made.datasets, filesystem.existing(Path(made.data))))
 
 
 def _quota(made: Plan) -> Iterator[Finding]:
@@ -182,7 +183,7 @@ def _one_quota(made: Plan, option: str, what: str, name: str, there: Path) -> Fi
         return Finding("note", "quota", f"{what}: not told, {fault}")
     if kept is None:
         return Finding("ok", "quota", f"{what}: none is kept")
-    wanted, files = dataset.needs(made.runs[0])
+    wanted, files = dataset.needs_of_all(made.datasets)
     for need, used, most, unit in (
         (wanted, kept.used_bytes, kept.most_bytes, "bytes"),
         (files, kept.used_files, kept.most_files, "files"),
@@ -292,19 +293,18 @@ def _smallest(made: Plan) -> Plan | None:
     wanted = max(_LAUNCH_WALLTIME, (queue.shortest if queue else None) or 0)
     launcher = made.site.launcher
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
-    smallest = plan.study(
-        workload.load("null", ("train.steps=1", "name=check")),
-        replace(made.site, depth=None, launcher=replace(launcher, bind=bind)),
-        plan.Request(
+    site = replace(made.site, depth=None, launcher=replace(launcher, bind=bind))
+    smallest = packing.one(
+        Asked(workload.draft("null", ("train.steps=1", "name=check")), site, ranks_per_node=(_LAUNCH_RANKS,)),
+        Request(
             runs=Path(made.directory).parent,
             data=Path(made.data),
-            ranks_per_node=_LAUNCH_RANKS,
             walltime=units.Walltime(wanted),
             account=made.account,
             queue=made.queue,
             job_options=made.job_options,
         ),
-    )[0]
+    )
     watched = any(run.darshan for run in made.runs)  # what reads nothing would do without
     return replace(smallest, runs=tuple(replace(run, darshan=watched) for run in smallest.runs))
 

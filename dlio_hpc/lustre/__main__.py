@@ -21,32 +21,41 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dlio_hpc.lustre", description=__doc__)
     parser.add_argument("plan", type=Path, metavar="PLAN.json")
     parser.add_argument("when", choices=["before", "after"], help="set the layout, or read it back from the files")
+    parser.add_argument("--run", type=int, default=0, metavar="N", help="of whose dataset")
     options = parser.parse_args()
     with told():
         plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan))
-        (before if options.when == "before" else after)(options.plan.resolve().parent, plan)
+        (before if options.when == "before" else after)(options.plan.resolve().parent, plan, plan.runs[options.run])
 
 
-def before(directory: Path, plan: Plan) -> None:
+def before(directory: Path, plan: Plan, run: Run) -> None:
     """Record what is there, set what is asked for on a dataset that is still to be written, and read that back."""
-    run, asked = plan.runs[0], plan.site.layout
-    seen = _seen(plan, run)
+    seen, name = _seen(run), _name(plan, run, rundir.BEFORE)
     if not seen.file_system.is_lustre:
         print(f"layout: {run.dataset} is on {seen.file_system.kind}, not Lustre: nothing is set")
-        record.write(directory, rundir.BEFORE, seen)
+        record.write(directory, name, seen)
         return
     seen = _with_folder(seen, run)
-    record.write(directory, rundir.BEFORE, seen)
-    if asked is None:
+    record.write(directory, name, seen)
+    if seen.asked is None:
         print(f"layout: left alone on {run.dataset}")
     elif run.kind == "generate" and dataset.is_unwritten(run):
-        _set(directory, seen, Path(run.dataset), asked)
-        print(f"layout: {layout.describe(asked)} on {run.dataset}")
+        if faults := _set(seen, Path(run.dataset), seen.asked):
+            _refuse(directory, _name(plan, run, rundir.AFTER), replace(seen, faults=faults))
+        print(f"layout: {layout.describe(seen.asked)} on {run.dataset}")
 
 
-def _seen(plan: Plan, run: Run) -> Record:
-    place = Path(run.dataset)
-    return Record(units.utc_now(), os.uname().nodename, run.dataset, filesystem.of(place), plan.site.layout)
+def _seen(run: Run) -> Record:
+    return Record(units.utc_now(), os.uname().nodename, run.dataset, filesystem.of(Path(run.dataset)), run.layout)
+
+
+def _name(plan: Plan, run: Run, when: str) -> str:
+    return rundir.layout_name(when, [each.dataset for each in plan.datasets].index(run.dataset))
+
+
+def _refuse(directory: Path, name: str, seen: Record) -> None:
+    record.write(directory, name, seen)
+    raise InvalidRun(f"the layout is not as asked: {'; '.join(seen.faults)}")
 
 
 def _with_folder(seen: Record, run: Run) -> Record:
@@ -64,7 +73,8 @@ def _with_folder(seen: Record, run: Run) -> Record:
     return replace(seen, lfs=".".join(map(str, client)), directory=folder)
 
 
-def _set(directory: Path, seen: Record, folder: Path, asked: layout.Layout) -> None:
+def _set(seen: Record, folder: Path, asked: layout.Layout) -> tuple[str, ...]:
+    """What is not as asked once it is set."""
     lfs.check_version(asked, lfs.version())
     _check_pools(seen, asked)
     try:
@@ -73,11 +83,9 @@ def _set(directory: Path, seen: Record, folder: Path, asked: layout.Layout) -> N
         raise InfrastructureError(f"cannot use {folder}: {fault.strerror}; choose another --data") from fault
     lfs.set_layout(folder, asked)
     there = lfs.folder_layout(folder)
-    found = readback.differences(asked, there, _available(seen, asked), is_file=False)
-    if found:
-        faults = tuple(f"{folder}: {words}" for words in found)
-        record.write(directory, rundir.AFTER, replace(seen, directory=there, faults=faults))
-        raise InvalidRun(f"the layout is not as asked: {'; '.join(faults)}")
+    return tuple(
+        f"{folder}: {words}" for words in readback.differences(asked, there, _available(seen, asked), is_file=False)
+    )
 
 
 def _check_pools(seen: Record, asked: layout.Layout) -> None:
@@ -101,15 +109,14 @@ def _available(seen: Record, asked: layout.Layout) -> int | None:
         return None
 
 
-def after(directory: Path, plan: Plan) -> None:
+def after(directory: Path, plan: Plan, run: Run) -> None:
     """Read the layout back from the folder and its files, and record it; InvalidRun when it is not as asked."""
-    run = plan.runs[0]
-    seen = _seen(plan, run)
+    seen, name = _seen(run), _name(plan, run, rundir.AFTER)
     if seen.file_system.is_lustre:
         seen = _with_files(_with_folder(seen, run), run)
-    record.write(directory, rundir.AFTER, seen)
     if seen.faults:
-        raise InvalidRun(f"the layout is not as asked: {'; '.join(seen.faults)}")
+        _refuse(directory, name, seen)
+    record.write(directory, name, seen)
 
 
 def _with_files(seen: Record, run: Run) -> Record:

@@ -43,8 +43,8 @@ class RunOutcome(NamedTuple):
 
 class JobOutcome(NamedTuple):
     """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone.
-    `layout`: how the dataset lies, None where that was not looked at. `environment`: what the ranks ran on, empty
-    before they did.
+    `layouts`: how its datasets lie, as far as that was looked at. `environment`: what the ranks ran on, empty before
+    they did.
     """
 
     plan: Plan
@@ -52,7 +52,7 @@ class JobOutcome(NamedTuple):
     directory: Path | None
     archive: Path | None
     runs: list[RunOutcome]
-    layout: Record | None
+    layouts: list[Record]
     environment: dict[str, Any]
 
 
@@ -93,10 +93,10 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
                 verdicts.decode(verdict, f"{source}/{folder}/{judged}") if verdict else None,
             )
         )
-    after = f"{rundir.LAYOUT}/{rundir.AFTER}"
-    layout = read(content[after], f"{source}/{after}") if after in content else None
+    after = [f"{rundir.LAYOUT}/{rundir.layout_name(rundir.AFTER, place)}" for place in range(len(plan.datasets))]
+    layouts = [read(content[name], f"{source}/{name}") for name in after if name in content]
     environment = msgspec.json.decode(content.get(rundir.ENVIRONMENT, b"{}"))
-    return JobOutcome(plan, record, None, None, runs, layout, environment)
+    return JobOutcome(plan, record, None, None, runs, layouts, environment)
 
 
 class Evidence(NamedTuple):
@@ -187,17 +187,36 @@ def fault(outcome: JobOutcome) -> DlioError | None:
 
 def _found_fault(outcome: JobOutcome) -> DlioError | None:
     """What the job's own files tell."""
-    if outcome.layout is not None and outcome.layout.faults:
-        return InvalidRun(f"the layout is not as asked: {'; '.join(outcome.layout.faults)}")
-    for run in outcome.runs:
-        if run.error is not None:
-            kinds: dict[int, type[DlioError]] = {2: ConfigError, 3: InvalidRun, 7: Incomplete}
-            kind = kinds.get(run.error.exit_code, InfrastructureError)
-            return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
-        if run.result is not None and run.result.faults:
-            return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")
-        if run.verdict is not None and run.verdict.differences:
-            return InvalidRun(f"{run.name} is invalid: {'; '.join(run.verdict.differences)}")
+    for layout in outcome.layouts:
+        if layout.faults:
+            return InvalidRun(f"the layout is not as asked: {'; '.join(layout.faults)}")
+    return next((fault for run in outcome.runs if (fault := _own_fault(run)) is not None), None)
+
+
+def _own_fault(run: RunOutcome) -> DlioError | None:
+    """What the run's own files tell."""
+    if run.error is not None:
+        kinds: dict[int, type[DlioError]] = {2: ConfigError, 3: InvalidRun, 7: Incomplete}
+        kind = kinds.get(run.error.exit_code, InfrastructureError)
+        return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
+    if run.result is not None and run.result.faults:
+        return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")
+    if run.verdict is not None and run.verdict.differences:
+        return InvalidRun(f"{run.name} is invalid: {'; '.join(run.verdict.differences)}")
+    return None
+
+
+def run_fault(outcome: JobOutcome, run: RunOutcome) -> str | None:
+    """Why a run of the job is no measurement, whatever became of the others; None for a good one."""
+    layout = next((each for each in outcome.layouts if each.path == run.run.dataset and each.faults), None)
+    if layout is not None:
+        return f"the layout is not as asked: {'; '.join(layout.faults)}"
+    if (fault := _own_fault(run)) is not None:
+        return str(fault)
+    if run.result is None or run.result.summary is None:
+        return f"job {outcome.job.job} is {outcome.job.state}" + (" and left no result" if outcome.job.ended else "")
+    if run.result.summary.steps < run.result.summary.steps_planned:
+        return f"job {outcome.job.job} came near its time limit"
     return None
 
 

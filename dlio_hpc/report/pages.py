@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.darshan.verdict import Bytes
 from dlio_hpc.errors import DlioError
+from dlio_hpc.lustre.record import Record
 from dlio_hpc.report import figures, iotables, jobfiles, rows
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
@@ -113,7 +114,7 @@ def _job_facts(outcome: JobOutcome) -> list[Facts]:
     return [
         *_results(outcome),
         Facts(outcome.job.job, job),
-        *_layout(outcome),
+        *(_layout(found, _where(outcome, found)) for found in outcome.layouts),
         *([Facts("Environment", on)] if on else []),
     ]
 
@@ -132,19 +133,20 @@ def _results(outcome: JobOutcome) -> list[Facts]:
     return [Facts("Measured", told)] if told else []
 
 
-def _layout(outcome: JobOutcome) -> list[Facts]:
-    found = outcome.layout
-    if found is None:
-        return []
+def _where(outcome: JobOutcome, found: Record) -> str:
+    return "Where the data lie" + (f": {found.path}" if len(outcome.layouts) > 1 else "")
+
+
+def _layout(found: Record, title: str) -> Facts:
     system = found.file_system
     told = [
         ("File system", f"{system.kind} at {system.mount} from {system.source}" if system.mount else system.kind),
-        ("Layout", rows.layout(outcome) or "not Lustre: there is none to set"),
+        ("Layout", rows.layout(found) or "not Lustre: there is none to set"),
         *(("Not as asked", fault) for fault in found.faults),
     ]
     if found.stripes:
         told.append(("Stripes on targets", ", ".join(f"{target}: {count}" for target, count in found.stripes.items())))
-    return [Facts("Where the data lie", told)]
+    return Facts(title, told)
 
 
 def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined) -> Section:

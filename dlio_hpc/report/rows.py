@@ -1,6 +1,6 @@
 """What a job measured, as rows of text: the terminal and the page show the same."""
 
-from dlio_hpc.lustre.record import describe
+from dlio_hpc.lustre.record import Record, describe
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, without_log
 from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
@@ -44,11 +44,9 @@ def _ways(workload: Workload) -> list[str]:
     return [words for holds, words in told if holds]
 
 
-def layout(outcome: JobOutcome) -> str | None:
+def layout(found: Record) -> str | None:
     """Of a dataset on Lustre, or where one was asked for."""
-    if outcome.layout is None or not (outcome.layout.file_system.is_lustre or outcome.layout.asked):
-        return None
-    return describe(outcome.layout)
+    return describe(found) if found.file_system.is_lustre or found.asked else None
 
 
 def generated(found: Generated) -> str:

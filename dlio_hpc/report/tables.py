@@ -39,9 +39,11 @@ def _job(outcome: JobOutcome) -> RenderableType:
 
 
 def _layout(outcome: JobOutcome) -> list[RenderableType]:
-    if (words := rows.layout(outcome)) is None or outcome.layout is None:
-        return []
-    return [Text(words), *(Text(fault, "red") for fault in outcome.layout.faults)]
+    told: list[RenderableType] = []
+    for found in outcome.layouts:
+        if (words := rows.layout(found)) is not None:
+            told += [Text(words), *(Text(fault, "red") for fault in found.faults)]
+    return told
 
 
 def _colour(outcome: JobOutcome) -> str:

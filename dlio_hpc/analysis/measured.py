@@ -1,0 +1,19 @@
+"""One measurement of a point of a study."""
+
+from typing import NamedTuple
+
+from dlio_hpc.results import Summary
+
+
+class Measured(NamedTuple):
+    """point: its number. repeat: how often it was measured before, which is the round that it belongs to. job, run:
+    where it was made, and when (UTC, as results have it).
+    """
+
+    point: int
+    repeat: int
+    job: str
+    run: str
+    started: str
+    ended: str
+    summary: Summary

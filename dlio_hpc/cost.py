@@ -1,0 +1,119 @@
+"""What runs are expected to take: time, bytes read and written, room; from what the site says of its nodes."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from dlio_hpc import dataset, units
+from dlio_hpc.errors import DlioError
+from dlio_hpc.plan import Plan, Run
+from dlio_hpc.site import Rates
+
+
+class Cost(NamedTuple):
+    """Of one run. Seconds are a guess, bytes are what is planned."""
+
+    seconds: float
+    bytes_read: int
+    bytes_written: int
+
+
+class JobCost(Struct, frozen=True):
+    """Of a batch job, as a site charges and fills up. space: bytes that its datasets are still to take, files: likewise.
+    limit_node_hours: if it lasts to its time limit.
+    """
+
+    job: str
+    nodes: int
+    runs: int
+    walltime_s: int
+    expected_s: float
+    node_hours: float
+    limit_node_hours: float
+    bytes_read: int
+    bytes_written: int
+    space: int
+    files: int
+
+
+def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
+    """Reading and computing one after the other, at the rates of so many nodes; starting the ranks comes on top."""
+    if run.kind == "generate":
+        written = _needs(run)[0]
+        return Cost(rates.launch + written / (nodes * rates.write), 0, written)
+    work = run.workload
+    steps = run.steps_per_epoch * work.train.epochs
+    computing = steps * work.compute.time.mean
+    read, written = run.bytes + _beside(run, ranks, "read"), _beside(run, ranks, "write") + _checkpoints(run, ranks)
+    moving = read / (nodes * rates.read) + written / (nodes * rates.write)
+    return Cost(rates.launch + computing + moving, read, written)
+
+
+def of_job(plan: Plan, begun: set[str]) -> JobCost:
+    """`begun`: folders of datasets that jobs before this one write; those of this job are put in."""
+    costs, space, files = [], 0, 0
+    for run in plan.runs:
+        cost = of_run(run, plan.nodes, plan.ranks, plan.site.rates)
+        if run.kind == "generate" and run.dataset in begun:
+            cost = Cost(plan.site.rates.launch, 0, 0)
+        elif run.kind == "generate":
+            begun.add(run.dataset)
+            needed, more = _needs(run)
+            space, files = space + needed, files + more
+        costs.append(cost)
+    expected = sum(cost.seconds for cost in costs)
+    return JobCost(
+        plan.job,
+        plan.nodes,
+        len(plan.runs),
+        int(plan.walltime),
+        expected,
+        plan.nodes * min(expected, plan.walltime) / 3600,
+        plan.nodes * plan.walltime / 3600,
+        sum(cost.bytes_read for cost in costs),
+        sum(cost.bytes_written for cost in costs),
+        space,
+        files,
+    )
+
+
+def of_jobs(plans: Iterable[Plan]) -> list[JobCost]:
+    """One after the other: what an earlier one has written, a later one finds."""
+    begun: set[str] = set()
+    return [of_job(plan, begun) for plan in plans]
+
+
+def _needs(run: Run) -> tuple[int, int]:
+    """Bytes and files that the dataset is still to take; all of them where nobody may look."""
+    try:
+        size, files = dataset.needs(run)
+    except DlioError:
+        size, files = run.bytes, run.workload.dataset.files
+    return int(size), files
+
+
+def _beside(run: Run, ranks: int, access: str) -> int:
+    """Bytes of side files."""
+    train = run.workload.train
+    times = {"start": 1, "end": 1, "epoch": train.epochs, "step": run.steps_per_epoch * train.epochs}
+    return sum(
+        side.bytes * side.count * times[side.when] * (ranks if side.by == "all" else 1)
+        for side in run.workload.dataset.side_files
+        if side.access == access
+    )
+
+
+def _checkpoints(run: Run, ranks: int) -> int:
+    """Bytes of all checkpoints of a run."""
+    checkpoint, epochs = run.workload.checkpoint, run.workload.train.epochs
+    if checkpoint is None:
+        return 0
+    steps = run.steps_per_epoch * epochs
+    count = epochs if checkpoint.every_steps is None else steps // checkpoint.every_steps
+    return count * sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)
+
+
+def told(seconds: float) -> str:
+    """A guess needs no fractions."""
+    return units.format_walltime(round(seconds))

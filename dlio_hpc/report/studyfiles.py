@@ -1,0 +1,101 @@
+"""What a study left behind: what its jobs measured of its points, and what is still missing."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc import document, packing, rundir
+from dlio_hpc.analysis.measured import Measured
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.packing import Unit
+from dlio_hpc.report import jobfiles
+from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
+from dlio_hpc.study import Study
+
+
+class Missing(NamedTuple):
+    """A measurement that nobody has. job, why: of the newest job that was to make it; None where none was planned.
+    is_live: that job goes on.
+    """
+
+    unit: Unit
+    job: str | None
+    why: str
+    is_live: bool
+
+
+class StudyOutcome(NamedTuple):
+    """jobs: in the order of their names. measured: one for each measurement that is good, in the study's order.
+    others: measurements made once more, which are left out.
+    """
+
+    study: Study
+    jobs: list[JobOutcome]
+    measured: list[Measured]
+    missing: list[Missing]
+    others: int
+
+
+def is_study(path: Path) -> bool:
+    """Is it the folder of a study, rather than of a job?"""
+    return (path / rundir.STUDY).is_file() and not (path / rundir.JOB).exists()
+
+
+def load(path: Path) -> Study:
+    """The study in a folder; ConfigError when there is none."""
+    try:
+        content = (path / rundir.STUDY).read_bytes()
+    except OSError as fault:
+        raise ConfigError(f"{path} is no study's folder: cannot read {rundir.STUDY}: {fault.strerror}") from fault
+    return document.decode(content, Study, str(path / rundir.STUDY))
+
+
+def jobs(study: Study, folder: Path) -> list[Path]:
+    """Directories of the study's jobs, beside its folder; archives of those that have no directory any more."""
+    from dlio_hpc import archive
+
+    beside = folder.resolve().parent
+    found = {path.parent.name: path.parent for path in beside.glob(f"{_escaped(study.study)}-*/{rundir.JOB}")}
+    for path in Path(study.archive).glob(f"{_escaped(study.study)}-*{archive.SUFFIX}"):
+        found.setdefault(path.name.removesuffix(archive.SUFFIX), path)
+    numbers = {name: name.removeprefix(f"{study.study}-") for name in found}
+    known = [name for name, number in numbers.items() if number.isdigit() or number == "generate"]
+    return [found[name] for name in sorted(known, key=lambda name: int(numbers[name]) if numbers[name].isdigit() else 0)]
+
+
+def _escaped(name: str) -> str:
+    import glob
+
+    return glob.escape(name)
+
+
+def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
+    """Of the jobs in these directories and archives."""
+    outcomes = [jobfiles.load(path) for path in paths]
+    good: dict[Unit, Measured] = {}
+    bad: dict[Unit, Missing] = {}
+    others = 0
+    for job in outcomes:
+        for run in job.runs:
+            if run.run.point is None:
+                continue
+            unit = Unit(run.run.point, run.run.repeat)
+            if (why := jobfiles.run_fault(job, run)) is not None:
+                bad[unit] = Missing(unit, job.job.job, why, not job.job.ended)
+            elif unit in good:
+                others += 1
+            else:
+                good[unit] = _measured(job, run)
+    wanted = packing.order(study)
+    missing = [
+        bad.get(unit, Missing(unit, None, "no job was submitted for it", False)) for unit in wanted if unit not in good
+    ]
+    return StudyOutcome(study, outcomes, [good[unit] for unit in wanted if unit in good], missing, others)
+
+
+def _measured(job: JobOutcome, run: RunOutcome) -> Measured:
+    assert run.result is not None
+    assert run.result.summary is not None
+    assert run.run.point is not None
+    result = run.result
+    return Measured(run.run.point, run.run.repeat, job.job.job, run.name, result.started, result.ended, result.summary)

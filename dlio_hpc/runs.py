@@ -1,0 +1,103 @@
+"""A point of a study as runs of the core: which dataset, how many steps, samples and bytes; what is to be said of it."""
+
+import os
+from collections.abc import Iterator
+
+from dlio_hpc import plan
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import Kind, Run
+from dlio_hpc.study import Point, Study
+
+# Steps whose records a rank can hold: 56 bytes each.
+_MOST_STEPS = 2**26
+
+
+def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run:
+    """A run of the point, number 0, of a job so named; ConfigError where it would read nothing, or record too much."""
+    workload, ranks = plan.resolved(point.workload), point.ranks
+    dataset, epochs = workload.dataset, workload.train.epochs
+    steps = plan.steps_per_epoch(workload, ranks)
+    _check_steps(point, steps, kind)
+    generates = kind == "generate"
+    samples = dataset.samples if generates else plan.samples_per_epoch(workload, ranks) * epochs
+    size = dataset.samples * dataset.sample_bytes * (dataset.format != "null")
+    return Run(
+        number=0,
+        name=name,
+        kind=kind,
+        workload=workload,
+        dataset=os.path.join(study.data, plan.dataset_name(dataset, point.layout)),
+        fingerprint=plan.fingerprint(dataset, point.layout),
+        outputs=os.path.join(study.data, f"outputs-{job}"),
+        steps_per_epoch=0 if generates else steps,
+        samples=samples,
+        bytes=size if generates else plan.planned_bytes(workload, ranks, samples),
+        darshan=watched(study, point)[0],
+        tf_profile=study.tf_profile and not generates,
+        layout=point.layout,
+    )
+
+
+def _check_steps(point: Point, steps: int, kind: Kind) -> None:
+    workload = point.workload
+    if steps == 0:
+        raise ConfigError(
+            f"reader.drop_last: {point.ranks} ranks x batch {workload.reader.batch_size} exceed the dataset's "
+            f"{workload.dataset.samples} samples, nothing is left to read; use fewer ranks or a smaller batch"
+        )
+    if kind != "generate" and steps * workload.train.epochs > _MOST_STEPS:
+        raise ConfigError(
+            f"train: {workload.train.epochs} epochs of {steps} steps are more than {_MOST_STEPS}, each of which is "
+            "recorded; lower train.epochs or train.steps, or raise reader.batch_size"
+        )
+
+
+def notes(study: Study, point: Point) -> Iterator[str]:
+    """Where less is done than was asked for."""
+    workload = point.workload
+    dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
+    per_epoch = plan.steps_per_epoch(workload, point.ranks)
+    if steps is not None and not study.is_shrunk and per_epoch < steps:
+        yield f"train.steps: the dataset ends after {per_epoch} of {steps} steps an epoch"
+    batch_bytes = dataset.sample_bytes * reader.batch_size
+    asked = workload.reader.transfer_size or 0
+    if reader.mode == "floor" and asked > batch_bytes and reader.access == "independent":
+        yield f"reader.transfer_size: a request ends with its batch, after {batch_bytes} bytes"
+    total = per_epoch * workload.train.epochs
+    if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
+        yield f"checkpoint.every_steps: none is written, the run ends after {total} steps"
+    if reader.shift and point.nodes == 1:
+        yield "reader.shift: on one node there is nothing that another one wrote"
+    if (why_not := watched(study, point)[1]) is not None:
+        yield why_not
+
+
+def check(study: Study, point: Point) -> None:
+    """ConfigError for what is asked of the study and cannot be had with this point's reader."""
+    loader = point.workload.reader.loader
+    if study.tf_profile and loader != "tensorflow":
+        raise ConfigError(
+            f"--tf-profile: TensorFlow has no part in reader.loader: {loader}; add -S reader.loader=tensorflow, or "
+            "leave it out"
+        )
+    watched(study, point)
+
+
+def watched(study: Study, point: Point) -> tuple[bool, str | None]:
+    """Do runs of it go under Darshan, and what is to be said if not, though there is one."""
+    site, reader = study.site, point.workload.reader
+    if study.darshan and site.darshan is None:
+        raise ConfigError(
+            f"--darshan: site {site.name} names no libdarshan.so; name the one that was built for the ranks' MPI: "
+            "-S site.darshan=/PATH/lib/libdarshan.so"
+        )
+    if study.darshan is False or site.darshan is None:
+        return False, None
+    if reader.loader == "pytorch" and reader.batches_ahead:
+        why = "worker processes read, which Darshan does not see under MPI (fork() even spoils its counters)"
+        if study.darshan:
+            raise ConfigError(f"--darshan: {why}; set reader.prefetch: 0, or leave Darshan out with --no-darshan")
+        return False, f"Darshan is left out: {why}"
+    workload = point.workload
+    has_files = workload.dataset.is_stored or workload.checkpoint is not None or workload.dataset.side_files
+    return bool(has_files), None

@@ -1,0 +1,314 @@
+"""A study: the points that one submission measures, each a workload on so many nodes, and how often each is measured."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, structs
+
+from dlio_hpc import __version__, document, plan, shipped, sweep, units
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.layout import Layout
+from dlio_hpc.plan import Generate
+from dlio_hpc.site import Site
+from dlio_hpc.site import resolved as resolved_site
+from dlio_hpc.sweep import Axis
+from dlio_hpc.workload import Draft, Workload, draft, shrunk
+
+Positive = Annotated[int, Meta(ge=1)]
+# What points can be judged by; all of result.json's summary.
+Metric = Literal["samples_per_s", "read_MBps", "wall_s", "io_time_s", "au"]
+# More points than any queue would ever take.
+_MOST_POINTS = 100_000
+
+
+class Request(Struct, frozen=True):
+    """What the user asks for beyond workload and site; None: what the site says. seed: of the order of runs; None: drawn.
+    """
+
+    runs: Path
+    archive: Path | None = None
+    data: Path | None = None
+    walltime: units.Walltime | None = None
+    account: str | None = None
+    queue: str | None = None
+    job_options: tuple[str, ...] = ()
+    repeat: int = 1
+    warmup: int = 0
+    generate: Generate = "auto"
+    darshan: bool | None = None
+    tf_profile: bool = False
+    seed: int | None = None
+
+
+class Part(Struct, frozen=True):
+    """Points to be compared with each other. name: empty where a study has but one part. weak: every rank reads as much
+    on few nodes as on many; else all of them together do. reference: number of the point that others are compared with:
+    the workload as it was before anything was varied, on the fewest ranks; where that is not among them, the first.
+    """
+
+    name: str
+    title: str
+    axes: tuple[Axis, ...]
+    zipped: bool
+    nodes: tuple[Positive, ...]
+    ranks_per_node: tuple[Positive, ...]
+    weak: bool
+    metric: Metric
+    reference: int
+    is_default: bool
+
+    @property
+    def is_scaling(self) -> bool:
+        return len(self.nodes) * len(self.ranks_per_node) > 1
+
+
+class Point(Struct, frozen=True):
+    """What is measured, `repeat` times. places: of each varied key, which value of its axis. layout: of its dataset."""
+
+    number: int
+    part: str
+    places: dict[str, int]
+    nodes: int
+    ranks_per_node: int
+    workload: Workload
+    layout: Layout | None
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+
+class Study(Struct, frozen=True):
+    """All of a submission, with nothing left implicit: study.json. seed: of the order in which points are measured."""
+
+    version: str
+    study: str
+    description: str
+    created: str
+    runs: str
+    archive: str
+    data: str
+    site: Site
+    walltime: units.Walltime
+    account: str | None
+    queue: str | None
+    job_options: tuple[str, ...]
+    generate: Generate
+    darshan: bool | None
+    tf_profile: bool
+    repeat: int
+    warmup: int
+    seed: int
+    is_shrunk: bool
+    parts: tuple[Part, ...]
+    points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
+    schema: Literal[1] = 1
+
+    @property
+    def is_plain(self) -> bool:
+        """One point: nothing to compare, and a single job that has the study's name."""
+        return len(self.points) == 1
+
+    def part(self, name: str) -> Part:
+        return next(part for part in self.parts if part.name == name)
+
+    def labels(self, point: Point) -> dict[str, str]:
+        """What distinguishes a point of its part: the keys that vary, with their values in words."""
+        part = self.part(point.part)
+        told = {axis.key: axis.labels[point.places[axis.key]] for axis in part.axes}
+        if len(part.nodes) > 1:
+            told["nodes"] = str(point.nodes)
+        if len(part.ranks_per_node) > 1:
+            told["ranks per node"] = str(point.ranks_per_node)
+        return told
+
+    def title(self, point: Point) -> str:
+        """A point in a line, such as fig11 a: dataset.chunk=64 KiB."""
+        told = ", ".join(f"{key}={label}" for key, label in self.labels(point).items())
+        return ": ".join(filter(None, (point.part, told))) or point.workload.name
+
+
+class Asked(Struct, frozen=True):
+    """A part as it is asked for. site: its Lustre layout may be varied, too. nodes, ranks_per_node: one, or to scale
+    over.
+    """
+
+    workload: Draft
+    site: Site
+    axes: tuple[Axis, ...] = ()
+    zipped: bool = False
+    nodes: tuple[int, ...] = (1,)
+    ranks_per_node: tuple[int, ...] = ()
+    weak: bool = False
+    dataset_size: int | None = None
+    metric: Metric = "samples_per_s"
+    name: str = ""
+    title: str = ""
+
+
+def make(name: str, asked: Sequence[Asked], request: Request, description: str = "") -> Study:
+    """The study `name` (see plan.job_name); ConfigError where request, workload and site do not fit together."""
+    site = asked[0].site
+    parts: list[Part] = []
+    points: list[Point] = []
+    notes: dict[str, None] = {}
+    for part in asked:
+        of_part = list(_points(part, len(points), notes))
+        parts.append(_part(part, of_part))
+        points += of_part
+    runs = plan.absolute(request.runs)
+    return Study(
+        version=__version__,
+        study=name,
+        description=description,
+        created=units.utc_now(),
+        runs=runs,
+        archive=plan.absolute(request.archive) if request.archive else os.path.join(runs, "archive"),
+        data=plan.data_directory(site, request.data),
+        site=resolved_site(site),
+        walltime=request.walltime or site.walltime,
+        account=request.account or site.account,
+        queue=request.queue or site.queue,
+        job_options=request.job_options,
+        generate=request.generate,
+        darshan=request.darshan,
+        tf_profile=request.tf_profile,
+        repeat=request.repeat,
+        warmup=request.warmup,
+        seed=int.from_bytes(os.urandom(4), "big") if request.seed is None else request.seed,
+        is_shrunk=any(part.dataset_size is not None for part in asked),
+        parts=tuple(parts),
+        points=tuple(points),
+        notes=tuple(notes),
+    )
+
+
+def _part(asked: Asked, points: list[Point]) -> Part:
+    base = plan.resolved(asked.workload.with_settings({}))
+    fewest = min(points, key=lambda point: point.ranks).ranks
+    usual = [point.number for point in points if point.ranks == fewest and _is_base(point, base, asked)]
+    return Part(
+        asked.name,
+        asked.title,
+        asked.axes,
+        asked.zipped,
+        asked.nodes,
+        asked.ranks_per_node or (asked.site.ranks_per_node,),
+        asked.weak,
+        asked.metric,
+        reference=usual[0] if usual else next(point.number for point in points if point.ranks == fewest),
+        is_default=bool(usual),
+    )
+
+
+def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
+    """Is it the workload as it was before keys were varied? Its dataset may have been shrunk since."""
+    same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
+    varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
+    dataset = point.workload.dataset if varied else structs.replace(point.workload.dataset, **same)
+    train = structs.replace(point.workload.train, steps=base.train.steps) if asked.weak else point.workload.train
+    workload = structs.replace(point.workload, dataset=dataset, train=train)
+    return point.layout == asked.site.layout and plan.resolved(workload) == base
+
+
+def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]:
+    scales = [(nodes, each) for nodes in asked.nodes for each in asked.ranks_per_node or (asked.site.ranks_per_node,)]
+    if len(set(scales)) < len(scales):
+        raise ConfigError("--nodes, --ppn: each number once")
+    most = max(nodes * each for nodes, each in scales)
+    number = first
+    for places in sweep.settings(asked.axes, asked.zipped):
+        told = ", ".join(f"{axis.key}={axis.labels[places[axis.key]]}" for axis in asked.axes)
+        try:
+            workload, layout = _varied(asked, places)
+            if asked.dataset_size is not None:
+                notes |= dict.fromkeys(_size_notes(workload, asked.dataset_size))
+                workload = shrunk(workload, asked.dataset_size, most)
+            if asked.weak:
+                workload = _weak(workload, most)
+        except ConfigError as fault:
+            raise ConfigError(f"{told}: {fault}" if told else str(fault)) from fault
+        for nodes, each in scales:
+            if number - first >= _MOST_POINTS:
+                raise ConfigError(f"the study has more than {_MOST_POINTS} points; vary less at a time")
+            yield Point(number, asked.name, places, nodes, each, workload, layout)
+            number += 1
+
+
+def _varied(asked: Asked, places: dict[str, int]) -> tuple[Workload, Layout | None]:
+    values = {axis.key: axis.values[places[axis.key]] for axis in asked.axes if not axis.is_layout}
+    of_layout = {axis.key: axis.values[places[axis.key]] for axis in asked.axes if axis.is_layout}
+    return asked.workload.with_settings(values), _layout(asked.site, of_layout)
+
+
+def _layout(site: Site, settings: dict[str, Any]) -> Layout | None:
+    if not settings:
+        return site.layout
+    data = {"layout": document.plain(site.layout)}
+    for key, value in settings.items():
+        document.put(data, key.removeprefix("site."), value, f"{key}={value}")
+    return document.convert(data["layout"], Layout, "site.layout") if data["layout"] is not None else None
+
+
+def _weak(workload: Workload, most: int) -> Workload:
+    """Each rank does on few nodes the steps that it has on the most, so that one dataset serves all."""
+    steps = plan.steps_per_epoch(workload, most)
+    return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))
+
+
+def _size_notes(workload: Workload, size: int) -> Iterator[str]:
+    if size > workload.dataset.size:
+        whole = units.format_size(workload.dataset.size)
+        yield f"--dataset-size only shrinks: {workload.name} has {whole}; for more, set dataset.files"
+
+
+class Scale(Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a part in a study file: what it is on, and with which keys set; None, or no key: as the part itself has it."""
+
+    set: dict[str, Any] = {}
+    sweep: dict[str, Any] = {}
+    nodes: tuple[Positive, ...] | None = None
+    ranks_per_node: tuple[Positive, ...] | None = None
+    dataset_size: units.Size | None = None
+
+
+class PartFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A part in a study file. set: keys of the workload, or site.layout, that are changed for all of it. sweep: a list
+    or a range for each key that varies. laptop: what is different where the study is tried at home.
+    """
+
+    workload: str
+    title: str = ""
+    set: dict[str, Any] = {}
+    sweep: dict[str, Any] = {}
+    zip: bool = False
+    nodes: tuple[Positive, ...] = (1,)
+    ranks_per_node: tuple[Positive, ...] = ()
+    weak: bool = False
+    dataset_size: units.Size | None = None
+    metric: Metric = "samples_per_s"
+    laptop: Scale = Scale()
+
+
+class StudyFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A study as its YAML file says it."""
+
+    name: str
+    parts: dict[str, PartFile]
+    description: str = ""
+    source: str = ""
+    repeat: Positive = 3
+    warmup: Annotated[int, Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("parts: a study has at least one")
+
+
+def load(name: str) -> tuple[StudyFile, str]:
+    """A shipped study file, or one by its path; and where it lies."""
+    path = shipped.find(shipped.STUDIES, name)
+    return document.convert(document.read_yaml(path), StudyFile, str(path)), str(path)

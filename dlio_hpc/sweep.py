@@ -1,0 +1,159 @@
+"""What a study varies: keys with the values that each of them takes, as -P and study files say them."""
+
+import itertools
+import typing
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from dlio_hpc import document, units
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.site import Site
+from dlio_hpc.workload import SHORT_FORMS, Workload
+
+# A range that is longer was not meant.
+_MOST_VALUES = 10_000
+_LAYOUT = "site.layout"
+Unit = Literal["bytes", "seconds", ""]
+
+
+class Axis(Struct, frozen=True):
+    """A key and its values, as YAML has them. labels: the values for people. numbers: where on an axis they lie, in
+    `unit`; None where one of them is no number.
+    """
+
+    key: str
+    values: tuple[Any, ...]
+    labels: tuple[str, ...]
+    numbers: tuple[float, ...] | None
+    unit: Unit = ""
+
+    @property
+    def is_layout(self) -> bool:
+        """Is it a key of the site's Lustre layout, rather than of the workload?"""
+        return self.key == _LAYOUT or self.key.startswith(f"{_LAYOUT}.")
+
+
+def axis(text: str) -> Axis:
+    """From key=a,b,c: values between commas, each YAML or a range; ConfigError where it cannot be read."""
+    key, equals, values = text.partition("=")
+    source = f"-P {text}"
+    if not equals or not key.strip(".") or not values.strip():
+        raise ConfigError(f"{source}: write key=value,value,..., such as reader.read_threads=1,2,4 or 1..8*2")
+    return axis_of(key.strip(), document.parse_yaml(f"[{values}]", source), source)
+
+
+def axis_of(key: str, given: object, source: str) -> Axis:
+    """The key with a list of values, or a single range."""
+    if key.startswith("site.") and not (key == _LAYOUT or key.startswith(f"{_LAYOUT}.")):
+        raise ConfigError(
+            f"{source}: a study varies keys of the workload and of {_LAYOUT}; for another key of the site, submit a "
+            "study each with -S"
+        )
+    unit, kind = _unit(key), given if isinstance(given, list) else [given]
+    values = [value for each in kind for value in (_range(each, unit, source) if _is_range(each) else [each])]
+    if not values:
+        raise ConfigError(f"{source}: no values")
+    places = [_number(value, unit) for value in values]
+    labels = [_label(value, unit) for value in values]
+    known = [label if place is None else place for label, place in zip(labels, places, strict=True)]
+    if twice := [label for number, label in enumerate(labels) if known[number] in known[:number]]:
+        raise ConfigError(f"{source}: {twice[0]} is there twice")
+    numbers = tuple(place for place in places if place is not None)
+    return Axis(key, tuple(values), tuple(labels), numbers if len(numbers) == len(values) else None, unit)
+
+
+def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
+    """Which value each key has, by its place in the axis: every combination, or one after the other side by side.
+
+    ConfigError when lists to be zipped differ in length.
+    """
+    keys, ranges = [axis.key for axis in axes], [range(len(axis.values)) for axis in axes]
+    if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
+        raise ConfigError(f"-P {twice[0]}: it is there twice; give all its values in one list")
+    if zipped and len({len(each) for each in ranges}) > 1:
+        told = ", ".join(f"{axis.key} has {len(axis.values)}" for axis in axes)
+        raise ConfigError(f"--zip pairs lists of one length: {told}")
+    for places in zip(*ranges, strict=True) if zipped and axes else itertools.product(*ranges):
+        yield dict(zip(keys, places, strict=True))
+
+
+def _unit(key: str) -> Unit:
+    """What the key's numbers measure, by the type that the workload, or the site, gives it."""
+    kind = SHORT_FORMS.get(key)
+    if kind is None:
+        root: type = Site if key.startswith("site.") else Workload
+        kind = document.kind_at(root, key.removeprefix("site.").split("."))
+    kinds = {kind, *typing.get_args(kind)}
+    return "bytes" if units.Size in kinds else "seconds" if units.Seconds in kinds else ""
+
+
+def _number(value: object, unit: Unit) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        return None
+    try:
+        if unit:
+            return float((units.size if unit == "bytes" else units.seconds)(value))
+        return None if isinstance(value, str) else float(value)
+    except ValueError:
+        return None
+
+
+def _label(value: object, unit: Unit) -> str:
+    number = _number(value, unit)
+    if number is not None and unit:
+        text = units.format_size(number) if unit == "bytes" else units.format_seconds(number)
+        return text if _number(text, unit) == number else str(value)
+    if isinstance(value, list):
+        return "x".join(_label(item, "") for item in value) or "[]"
+    if isinstance(value, dict):
+        return ", ".join(f"{key}: {_label(item, '')}" for key, item in value.items()) or "{}"
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _is_range(value: object) -> bool:
+    return isinstance(value, str) and ".." in value and value.strip("./")[:1].isdigit()
+
+
+def _range(text: str, unit: Unit, source: str) -> list[Any]:
+    """1..8 (one by one), 1..64*2, 0..100+25, 64KiB..16MiB*4: from the first on, up to and with the last."""
+    import re
+
+    found = re.fullmatch(r"\s*(?P<first>[^.].*?)\.\.(?P<last>[^*+]+?)(?:(?P<how>[*+])(?P<step>[^*+]+))?\s*", text)
+    if found is None:
+        raise _no_range(text, source)
+    first, last = (_end(found[name], unit) for name in ("first", "last"))
+    how, step = found["how"] or "+", _end(found["step"] or "1", unit if found["how"] == "+" else "")
+    if first is None or last is None or step is None or step <= (1 if how == "*" else 0):
+        raise _no_range(text, source)
+    if first > last or (how == "*" and first <= 0):
+        raise ConfigError(f"{source}: the range {text} never ends; it goes from the smaller to the larger")
+    values = []
+    for place in itertools.count():
+        value = first * step**place if how == "*" else first + step * place
+        if value > last * (1 + 1e-9):
+            return [_spelt(value, unit) for value in values]
+        if place == _MOST_VALUES:
+            raise ConfigError(f"{source}: the range {text} has more than {_MOST_VALUES} values")
+        values.append(value)
+    raise AssertionError
+
+
+def _no_range(text: str, source: str) -> ConfigError:
+    return ConfigError(f"{source}: {text!r} is no range such as 1..8, 1..64*2, 0..100+25 or 64KiB..16MiB*4")
+
+
+def _end(text: str, unit: Unit) -> int | float | None:
+    """A number, with its unit where the key has one."""
+    value = document.parse_yaml(text, "range")
+    number = _number(value, unit)
+    return int(number) if number is not None and number.is_integer() else number
+
+
+def _spelt(value: float, unit: Unit) -> int | float | str:
+    """As a person would write it, where that says exactly the same."""
+    text = _label(value, unit)
+    if unit == "bytes" and _number(text, unit) == value:
+        return text
+    return value if isinstance(value, int) else float(f"{value:.12g}")
