@@ -151,8 +151,7 @@ def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
 
 
 def check_space(runs: Sequence[Run], folder: Path) -> str:
-    """What the runs' datasets need and what is free on the file system of `folder`; ConfigError when there is no room.
-    """
+    """What the datasets need and what is free on the file system of `folder`; ConfigError when there is no room."""
     wanted, files = needs_of_all(runs)
     there = os.statvfs(folder)
     free = there.f_bavail * there.f_frsize

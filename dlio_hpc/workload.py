@@ -363,15 +363,18 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     return draft(name, overrides).with_settings({})
 
 
-def draft(name: str, overrides: tuple[str, ...] = ()) -> Draft:
-    """As load(), to be changed further."""
+def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None) -> Draft:
+    """As load(), to be changed further; `settings` are laid over it before the overrides are."""
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: a mapping of keys is needed")
-    for override in ("", *overrides):
-        if override:
-            document.override(data, override)
+    _spell_out(data)
+    for key, value in (settings or {}).items():
+        document.put(data, key, value, f"{key}={value}")
+        _spell_out(data)
+    for override in overrides:
+        document.override(data, override)
         _spell_out(data)
     return Draft(data, f"{path} with -S" if overrides else str(path))
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import plan, shipped, site, workload
+from dlio_hpc import shipped, site, workload
 from dlio_hpc.batch import jobscript
-from tests import cluster
+from tests import cluster, planning
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run
 from tests.standins import libdarshan
@@ -458,9 +458,9 @@ def test_folders_of_which_slurm_makes_something_else_are_refused(on_slurm: Run, 
 def test_slurm_takes_the_script_of_every_shipped_site(slurm: Cluster, tmp_path: Path, name: str) -> None:
     profile = site.load(name)
     for queue in profile.queues or [None]:
-        request = plan.Request(runs=tmp_path, data=tmp_path, nodes=2, account="proj", queue=queue)
+        request = planning.Request(runs=tmp_path, data=tmp_path, nodes=2, account="proj", queue=queue)
         script = tmp_path / "job.sh"
-        script.write_text(jobscript.render(plan.make(workload.load("demo"), profile, request)))
+        script.write_text(jobscript.render(planning.make(workload.load("demo"), profile, request)))
         answer = slurm.tell("sbatch", "--test-only", str(script))
         assert "to start at" in answer, answer
         assert " on nodes n" in answer

@@ -8,14 +8,15 @@ from msgspec.structs import replace
 from dlio_hpc import document, plan, shipped, site, units, workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.workload import Dataset, Sample, Workload
+from tests import planning
 
 
 @pytest.mark.parametrize("name", shipped.names(shipped.WORKLOADS))
 def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, tmp_path: Path) -> None:
     for known in shipped.names(shipped.SITES):
         profile = site.load(known, ("limits={}", "queues={}"))
-        request = plan.Request(runs=tmp_path, data=tmp_path, walltime=units.walltime("7d"), account="a")
-        assert plan.make(workload.load(name), profile, request).runs
+        request = planning.Request(runs=tmp_path, data=tmp_path, walltime=units.walltime("7d"), account="a")
+        assert planning.make(workload.load(name), profile, request).runs
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,17 @@ def jobs(study: Study, folder: Path) -> list[Path]:
         found.setdefault(path.name.removesuffix(archive.SUFFIX), path)
     numbers = {name: name.removeprefix(f"{study.study}-") for name in found}
     known = [name for name, number in numbers.items() if number.isdigit() or number == "generate"]
-    return [found[name] for name in sorted(known, key=lambda name: int(numbers[name]) if numbers[name].isdigit() else 0)]
+    return [
+        found[name] for name in sorted(known, key=lambda name: int(numbers[name]) if numbers[name].isdigit() else 0)
+    ]
+
+
+def next_number(study: Study, paths: Sequence[Path]) -> int:
+    """Of the study's next job."""
+    from dlio_hpc import archive
+
+    names = [path.name.removesuffix(archive.SUFFIX).removeprefix(f"{study.study}-") for path in paths]
+    return 1 + max((int(name) for name in names if name.isdigit()), default=0)
 
 
 def _escaped(name: str) -> str:
@@ -85,7 +95,7 @@ def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
             elif unit in good:
                 others += 1
             else:
-                good[unit] = _measured(job, run)
+                good[unit] = _measured(job, run, unit)
     wanted = packing.order(study)
     missing = [
         bad.get(unit, Missing(unit, None, "no job was submitted for it", False)) for unit in wanted if unit not in good
@@ -93,9 +103,8 @@ def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
     return StudyOutcome(study, outcomes, [good[unit] for unit in wanted if unit in good], missing, others)
 
 
-def _measured(job: JobOutcome, run: RunOutcome) -> Measured:
-    assert run.result is not None
-    assert run.result.summary is not None
-    assert run.run.point is not None
+def _measured(job: JobOutcome, run: RunOutcome, unit: Unit) -> Measured:
     result = run.result
-    return Measured(run.run.point, run.run.repeat, job.job.job, run.name, result.started, result.ended, result.summary)
+    assert result is not None
+    assert result.summary is not None
+    return Measured(unit.point, unit.repeat, job.job.job, run.name, result.started, result.ended, result.summary)
