@@ -1,7 +1,7 @@
 """From a study to batch jobs: which points share an allocation, in what order, and what each job runs for them."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -21,6 +21,9 @@ class Unit(NamedTuple):
     repeat: int
 
 
+_NOTHING: Mapping[Unit, float] = {}
+
+
 def order(study: Study) -> list[Unit]:
     """Every measurement once, in rounds of all points, each round in an order of its own that the seed decides: what
     drifts in the meantime reaches all points alike.
@@ -35,9 +38,12 @@ def order(study: Study) -> list[Unit]:
     return rounds
 
 
-def plans(study: Study, wanted: Iterable[Unit] | None = None, first: int = 1) -> tuple[Plan, ...]:
+def plans(
+    study: Study, wanted: Iterable[Unit] | None = None, first: int = 1, taken: Mapping[Unit, float] = _NOTHING
+) -> tuple[Plan, ...]:
     """The jobs that measure what is wanted, by default everything, each to run when the one before has ended; what the
-    site allows is not looked at here. first: the number of the first one.
+    site allows is not looked at here. first: the number of the first one. taken: seconds of what was measured before,
+    to correct expectations by.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -49,7 +55,7 @@ def plans(study: Study, wanted: Iterable[Unit] | None = None, first: int = 1) ->
     ahead = []
     if study.generate == "first" and is_stored:
         ahead = [_generating(study, wanted, f"{study.study}-generate")]
-    groups = [group for scale in _scales(study, wanted) for group in _split(study, scale)]
+    groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, taken)]
     if study.is_plain:
         names = [f"{study.study}-read" if ahead else study.study]
     else:
@@ -89,13 +95,14 @@ class _Expected(NamedTuple):
     measure: float
 
 
-def _split(study: Study, wanted: Sequence[Unit]) -> Iterator[list[Unit]]:
+def _split(study: Study, wanted: Sequence[Unit], taken: Mapping[Unit, float]) -> Iterator[list[Unit]]:
     """As many as fit into one job's time, as far as can be told; a single one fits in any case."""
     if study.is_plain:
         yield list(wanted)
         return
-    room = study.walltime - plan.notice(study.site, study.walltime)
-    expected = {number: _expected(study, study.points[number]) for number in {unit.point for unit in wanted}}
+    slower = max((took / _expected(study, unit.point).measure for unit, took in taken.items()), default=1.0)
+    room = (study.walltime - plan.notice(study.site, study.walltime)) / max(1.0, slower)
+    expected = {number: _expected(study, number) for number in {unit.point for unit in wanted}}
     group: list[Unit] = []
     used, here, written = 0.0, set[str](), set[str]()
     for unit in wanted:
@@ -118,8 +125,8 @@ def _more(point: _Expected, here: set[str], written: set[str]) -> float:
     return (point.find if point.dataset in written else point.generate) + point.warm_up + point.measure
 
 
-def _expected(study: Study, point: Point) -> _Expected:
-    rates = study.site.rates
+def _expected(study: Study, number: int) -> _Expected:
+    point, rates = study.points[number], study.site.rates
     generate, measure = (runs.of_point(study, point, kind, kind, "") for kind in _BOTH)
     takes = cost.of_run(measure, point.nodes, point.ranks, rates).seconds
     made = study.generate == "auto" and point.workload.dataset.is_stored

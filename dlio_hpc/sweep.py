@@ -63,7 +63,7 @@ def axis_of(key: str, given: object, source: str) -> Axis:
         raise ConfigError(f"{source}: no values")
     places = [_number(value, unit) for value in values]
     labels = [_label(value, unit) for value in values]
-    numbers = tuple(place for place in places if place is not None)
+    numbers = tuple(float(place) for place in places if place is not None)
     return Axis(key, tuple(values), tuple(labels), numbers if len(numbers) == len(values) else None, unit)
 
 
@@ -106,13 +106,15 @@ def _unit(key: str) -> Unit:
     return "bytes" if units.Size in kinds else "seconds" if units.Seconds in kinds else ""
 
 
-def _number(value: object, unit: Unit) -> float | None:
+def _number(value: object, unit: Unit) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        if unit:
-            return float((units.size if unit == "bytes" else units.seconds)(value))
-        return None if isinstance(value, str) else float(value)
+        if unit == "bytes":
+            return int(units.size(value))
+        if unit == "seconds":
+            return float(units.seconds(value))
+        return None if isinstance(value, str) else value
     except ValueError:
         return None
 
@@ -165,7 +167,7 @@ def _end(text: str, unit: Unit) -> int | float | None:
     """A number, with its unit where the key has one."""
     value = document.parse_yaml(text, "range")
     number = _number(value, unit)
-    return int(number) if number is not None and number.is_integer() else number
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _spelt(value: float, unit: Unit) -> int | float | str:

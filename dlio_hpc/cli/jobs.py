@@ -79,7 +79,7 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     else:
         looks, code = _refreshed(jobs, runs)
         directories = [look.directory for look in looks if not look.job.ended]
-    records, failed = console.each(directories, cancel_one)
+    records, failed = console.each(reversed(directories), cancel_one)  # or the next one of a study would start
     for record in records:
         click.echo(f"{record.job}: {_cancelled(record)}")
     return failed or code

@@ -84,7 +84,8 @@ def _resume(
             waiting = f"; {len(seen.missing)} are still to come" if seen.missing else ""
             console.say(f"nothing to resume: {len(seen.measured)} measurements are there{waiting}")
             return _afterwards(Planned(found, ()), live, wait, as_json, quiet) if wait or as_json else 0
-        again = Planned(found, packing.plans(found, wanted, studyfiles.next_number(found, paths)))
+        taken = {packing.Unit(one.point, one.repeat): one.seconds for one in seen.measured}
+        again = Planned(found, packing.plans(found, wanted, studyfiles.next_number(found, paths), taken))
         limits.check(again.jobs)
         if dry_run:
             _show(again, as_json, quiet)
