@@ -355,7 +355,8 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: C
         axes=tuple(sweep.axis_of(key, values, f"{source}.sweep.{key}") for key, values in swept.items()),
         zipped=part.zip,
         nodes=changes.nodes or _counts(layers, "nodes", source) or (1,),
-        ranks_per_node=changes.ranks_per_node or _counts(layers, "ranks_per_node", source),
+        # Who names nodes scales over those, not over the ranks of a laptop.
+        ranks_per_node=changes.ranks_per_node or _counts(layers[: 2 if changes.nodes else 4], "ranks_per_node", source),
         weak=part.weak,
         dataset_size=changes.dataset_size or _last(layer.dataset_size for layer in layers),
         metric=part.metric,

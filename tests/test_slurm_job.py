@@ -398,7 +398,7 @@ def test_a_study_whose_first_job_is_killed_goes_on_and_is_resumed(on_slurm: Run,
                "-S", "site.rates.launch=20s")  # fmt: skip
     done = on_slurm("dlio-submit", small, *_STUDY, *options)
     assert done.code == 0, done.err
-    first, second = done.json["jobs"]
+    first, _ = done.json["jobs"]
     _until(lambda: list(Path(first["directory"]).glob("runs/*measure/result.json")))
     slurm.tell("scancel", first["batch_id"])
     waited = on_slurm("dlio-hpc", "wait", done.json["study"], "--json")

@@ -179,6 +179,16 @@ def test_shipped_studies_are_planned(name: str, full: bool) -> None:
     assert loaders == {"native"}, "nobody needs TensorFlow at home"
 
 
+def test_what_the_user_says_gets_the_better_of_a_study_file() -> None:
+    file = study.load("fig14")
+    changes = study.Changes(nodes=(2, 4), overrides=("train.epochs=3",), dataset_size=64 << 20)
+    made = study.make("s", study.asked_of(file, site.load("slurm"), changes), Request(Path("/r"), data=Path("/d")))
+    assert {(point.nodes, point.ranks_per_node) for point in made.points} == {(2, 4), (4, 4)}
+    assert {point.workload.train.epochs for point in made.points} == {3}
+    assert max(point.workload.dataset.size for point in made.points) < 80 << 20
+    assert all(part.is_scaling and not part.axes for part in made.parts)
+
+
 def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     for text, message in (
