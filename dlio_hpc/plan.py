@@ -134,7 +134,7 @@ def _make(workload: Workload, site: Site, request: Request, study: str | None = 
     notes = [*_notes(workload, request, ranks), *why_not]
     if request.dataset_size is not None:
         workload = shrunk(workload, request.dataset_size, ranks)
-    data = _data_directory(site, request.data)
+    data = data_directory(site, request.data)
     job = job or job_name(workload.name)
     runs = _absolute(request.runs)
     made = Plan(
@@ -303,7 +303,8 @@ def _watched(workload: Workload, site: Site, request: Request) -> tuple[bool, li
     return bool(has_files), []
 
 
-def _data_directory(site: Site, asked: Path | None) -> str:
+def data_directory(site: Site, asked: Path | None) -> str:
+    """Where datasets go: what was asked for, else what the site says; ConfigError where neither does."""
     directory = asked or (Path(os.path.expandvars(site.data)) if site.data else None)
     if directory is None:
         raise ConfigError(f"site {site.name} has no default data directory; say with --data where datasets go")

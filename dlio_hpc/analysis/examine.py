@@ -141,7 +141,6 @@ def _data_of(made: Run) -> Callable[[str], bool]:
 
     def is_data(path: str) -> bool:
         folder, name = os.path.split(path)
-        is_note = name == dataset.FINGERPRINT_FILE or name.startswith(f".{dataset.FINGERPRINT_FILE}.")
-        return folder == made.outputs or (folder == made.dataset and not is_note)
+        return folder == made.outputs or (folder == made.dataset and not dataset.is_note(name))
 
     return is_data
