@@ -185,6 +185,7 @@ def resolved(workload: Workload) -> Workload:
         checkpoint=checkpoint,
         reader=structs.replace(
             reader,
+            interleave=reader.files_in_turn(dataset),
             prefetch=reader.batches_ahead,
             transfer_size=workload.request_size,
             verify=dataset.format == "tfrecord" and reader.verifies,
