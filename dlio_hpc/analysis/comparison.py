@@ -21,6 +21,8 @@ from dlio_hpc.study import Metric, Part, Point, Study
 
 # Of these less is better.
 COSTS: frozenset[Metric] = frozenset({"wall_s", "io_time_s"})
+# That anything differs at all must be surer: so that 2 % in the midst of 5 % of noise are no finding, 19 times of 20.
+_SURER = 0.975
 Verdict = Literal["best", "same as best", "slower", "unknown"]
 
 
@@ -233,7 +235,7 @@ def _judge(found: Fit, draws: Draws | None) -> _Told:
         return _Told(best, False, None, np.ones(count, bool), None, None)
     of_pattern = [float(np.quantile(each, 1 - (1 - SURE) / 2)) for each in draws.against]
     critical = np.array([of_pattern[pattern] for pattern in replicates.patterns(found)])
-    apart = float(np.quantile(draws.apart, SURE))
+    apart = float(np.quantile(draws.apart, _SURER))
     errors = found.errors
     differences = found.values[:, None] - found.values[None, :]
     differ = bool((differences > apart * errors)[~np.eye(count, dtype=bool)].any())
