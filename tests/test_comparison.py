@@ -85,10 +85,10 @@ def test_a_point_that_is_a_fifth_slower_is_found(tmp_path: Path, sd: float, repe
         assert beyond >= 0.95 if slow == 1 else beyond <= 0.05, beyond
 
 
-@pytest.mark.parametrize(("points", "repeat", "slow"), [(5, 3, 1), (5, 3, 2), (5, 5, 1), (2, 3, 1), (2, 5, 1), (20, 3, 4)])
-def test_two_percent_under_five_percent_of_noise_are_noise(
-    tmp_path: Path, points: int, repeat: int, slow: int
-) -> None:
+@pytest.mark.parametrize(
+    ("points", "repeat", "slow"), [(5, 3, 1), (5, 3, 2), (5, 5, 1), (2, 3, 1), (2, 5, 1), (20, 3, 4)]
+)
+def test_two_percent_under_five_percent_of_noise_are_noise(tmp_path: Path, points: int, repeat: int, slow: int) -> None:
     made = _threads(tmp_path, points, repeat)
     truth = np.where(np.arange(points) == slow, np.log(0.98), 0.0)
     found = _often(made, 0.05, truth, seed=42)
@@ -116,7 +116,9 @@ def test_intervals_hold_the_truth(tmp_path: Path) -> None:
 
     def holds(each: Comparison) -> bool:
         ratios = np.exp(truth - best_of_others)
-        return all((point.low or 0) <= ratio <= (point.high or 0) for point, ratio in zip(each.points, ratios, strict=True))
+        return all(
+            (point.low or 0) <= ratio <= (point.high or 0) for point, ratio in zip(each.points, ratios, strict=True)
+        )
 
     def gain_holds(each: Comparison) -> bool:
         assert each.gain is not None
@@ -133,9 +135,7 @@ def test_drift_over_rounds_is_no_effect_and_hides_none(tmp_path: Path) -> None:
     drift = np.log([1.0, 1.15, 1.3])
     flat, slow = np.zeros(5), np.where(np.arange(5) == 3, np.log(0.8), 0.0)
     for truth, wanted in ((flat, 0.05), (slow, 1.0)):
-        found = [
-            _compared(made, truth[:, None] + drift + random.normal(0, 0.03, (5, 3))) for _ in range(200)
-        ]
+        found = [_compared(made, truth[:, None] + drift + random.normal(0, 0.03, (5, 3))) for _ in range(200)]
         rate = _share(found, lambda each: each.points[3].verdict == "slower")
         assert rate <= wanted if wanted < 1 else rate >= 0.95, rate
         assert all(each.noise.are_rounds_apart and each.noise.drift == pytest.approx(0.3, abs=0.12) for each in found)

@@ -1,5 +1,6 @@
 """Which of several parameters matters: main effects, and what they leave to their interplay."""
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -53,7 +54,7 @@ def ranking(part: Part, points: Sequence[Point], found: Fit) -> Ranking | None:
         return Ranking((), None)
     solve = np.linalg.pinv(matrix)
     ends = np.cumsum([1, *(each.shape[1] - 1 for each in columns)])
-    slices = [slice(begin, end) for begin, end in zip(ends[:-1], ends[1:], strict=True)]
+    slices = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
     ranges = _ranges(found, solve, slices)
     total = float(((found.values - found.values.mean()) ** 2).sum())
     left = _left(matrix, found.values)

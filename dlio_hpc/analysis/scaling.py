@@ -13,8 +13,8 @@ from dlio_hpc.study import Part, Point, Study
 
 
 class Step(Struct, frozen=True):
-    """A point. speed_up: of samples/s over the fewest ranks; ideal: times as many ranks; efficiency: one over the other.
-    low, high: of the speed-up, 95 % each by itself; None where noise is unknown, and of the first.
+    """A point. speed_up: of samples/s over the fewest ranks; ideal: times as many ranks. efficiency: one over
+    the other. low, high: of the speed-up, 95 % each by itself; None where noise is unknown, and of the first.
     """
 
     point: int

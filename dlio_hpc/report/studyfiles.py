@@ -60,7 +60,9 @@ def jobs(study: Study, folder: Path) -> list[Path]:
         found.setdefault(path.name.removesuffix(archive.SUFFIX), path)
     numbers = {name: name.removeprefix(f"{study.study}-") for name in found}
     known = [name for name, number in numbers.items() if number.isdigit() or number == "generate"]
-    return [found[name] for name in sorted(known, key=lambda name: int(numbers[name]) if numbers[name].isdigit() else 0)]
+    return [
+        found[name] for name in sorted(known, key=lambda name: int(numbers[name]) if numbers[name].isdigit() else 0)
+    ]
 
 
 def _escaped(name: str) -> str:
