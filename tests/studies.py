@@ -24,8 +24,8 @@ def asked(name: str = "demo", *axes: str, settings: Sequence[str] = ("reader.pre
 
 
 def make(folder: Path, *parts: Asked, repeat: int = 3, name: str = "tune", **request: Any) -> Study:
-    request = {"runs": folder, "data": folder / "data", "seed": 7} | request
-    return study.make(name, parts or [asked()], Request(repeat=repeat, **request), "what is made up")
+    wanted = Request(folder, data=folder / "data", seed=7, repeat=repeat, **request)
+    return study.make(name, parts or [asked()], wanted, "what is made up")
 
 
 def summary(samples_per_s: float, **figures: Any) -> Summary:
@@ -84,7 +84,7 @@ def _result(plan: Plan, run: Run, value: float, figures: dict[str, Any]) -> Resu
     return Result(
         run=rundir.run_name(run.number, run.name), kind=run.kind, plan_sha256="0" * 64, started="2026-11-21T10:00:00Z",
         ended="2026-11-21T10:00:10Z", ranks=plan.ranks, nodes=plan.nodes, ranks_per_node=plan.ranks_per_node,
-        dataset=DatasetFacts(run.dataset, run.fingerprint, dataset.format, dataset.files, dataset.samples, dataset.size),
+        dataset=DatasetFacts(run.dataset, "0" * 12, dataset.format, dataset.files, dataset.samples, dataset.size),
         hosts=["n1"], versions={}, epochs=[], summary=None if generates else summary(value, **figures),
         generated=Generated(False, run.dataset, dataset.files, dataset.size, 1.0, 100.0) if generates else None,
     )  # fmt: skip

@@ -271,7 +271,7 @@ def _judged(numbers: Sequence[int], found: Fit, told: _Told, reference: int | No
 
 
 def _ratio(logarithm: float) -> float:
-    return float(np.exp(logarithm))
+    return float(np.exp(min(logarithm, 700.0)))  # JSON knows no infinity
 
 
 def _noise(found: Fit) -> Noise:

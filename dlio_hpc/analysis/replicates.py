@@ -77,7 +77,7 @@ def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
         values=estimates + shift,
         counts=counts.astype(np.int64),
         weights=weights,
-        spread=np.linalg.cholesky(inverse) if inverse.size else inverse,
+        spread=np.asarray(np.linalg.cholesky(inverse) if inverse.size else inverse, np.float64),
         sd=sd,
         df=df,
         drift=float(np.ptp(np.append(0.0, effects))) if effects.size else 0.0,

@@ -46,16 +46,14 @@ def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
     assert chosen.reference is not None
     before, after = study.points[chosen.reference], study.points[chosen.recommended]
     where = f", on {after.ranks} ranks" if len(told) > 1 else ""
-    heading = (
-        f"{part.name}: {_application(after.workload)}{where}" if part.name else _application(after.workload) + where
-    )
+    heading = f"{part.name}: " * bool(part.name) + _application(after.workload) + where
     kept = [axis.key for axis in part.axes if after.places[axis.key] == before.places[axis.key]]
     if len(kept) == len(part.axes):
         yield f"{heading}: keep what you have ({_words(part, before, kept)}); nothing else is better beyond noise."
         return
     yield f"{heading}: {_gain(chosen)}"
     changed = [axis.key for axis in part.axes if axis.key not in kept]
-    lines = [line for key in changed for line in _lines(key, after.workload, after.layout, part.zipped)]
+    lines = [line for key in changed for line in _lines(key, after.workload, after.layout)]
     yield from (f"  {line}" for line in dict.fromkeys([*lines, *_alignment(changed, after)]))
     if kept:
         yield f"  Keep {_words(part, before, kept)}."
@@ -76,7 +74,7 @@ def _gain(chosen: Comparison) -> str:
     return f"change this, for {ratio:.2f} x of what the reference reaches:"
 
 
-def _lines(key: str, workload: Workload, layout: layouts.Layout | None, _zipped: bool) -> list[str]:
+def _lines(key: str, workload: Workload, layout: layouts.Layout | None) -> list[str]:
     """What is to be done for the key to have the value that the workload, or the layout, has."""
     if key.startswith("site.layout"):
         return _striping(layout)
@@ -114,7 +112,7 @@ def _threads(workload: Workload) -> list[str] | None:
     if reader.loader == "tensorflow" and workload.dataset.format != "tfrecord":
         return [f"dataset.map(read_sample, num_parallel_calls={reader.read_threads})"]
     return _records(workload) or [
-        f"read with {reader.read_threads} thread(s) a rank: concurrent.futures.ThreadPoolExecutor({reader.read_threads})"
+        f"read with {reader.read_threads} threads a rank, such as concurrent.futures.ThreadPoolExecutor"
     ]
 
 
@@ -185,8 +183,8 @@ def _chunks(workload: Workload) -> list[str] | None:
     ]
     if size > _CHUNK_CACHE:
         lines.append(
-            f"a chunk does not fit into HDF5's chunk cache of 1 MiB, and would be read anew for each part of it: "
-            f'h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
+            "HDF5 keeps no chunk that is larger than its cache (1 MiB unless told), and unpacks a compressed one anew "
+            f'for each part that is read: h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
         )
     return lines
 
