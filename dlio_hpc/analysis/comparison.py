@@ -134,13 +134,16 @@ def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Met
     numbers = sorted({each.point for each in mine})
     usable = [each for each in mine if (value(each.summary, metric) or 0) > 0]
     groups = [group for group in _groups(part, points.values()) if len(group) > 1]
-    found = [_compare(study, part, group, usable, metric) for group in groups]
+    fits = {place: fitted for place, group in enumerate(groups) if (fitted := _fit(group, usable, metric)) is not None}
+    pooled = replicates.pooled([fitted for _, fitted in fits.values()])
+    pairs = zip(fits.items(), pooled, strict=True)
+    found = [_compare(study, part, groups[place], numbers, fitted) for (place, (numbers, _)), fitted in pairs]
     return Finding(
         part=part.name,
         title=part.title,
         metric=metric,
         points=tuple(_figures(study, points[number], mine) for number in numbers),
-        comparisons=tuple(comparison for comparison in found if comparison is not None),
+        comparisons=tuple(found),
         scalings=scaling.scalings(study, part, mine) if part.is_scaling else (),
         unusable=_unusable(metric, len(mine) - len(usable)),
     )
@@ -184,18 +187,20 @@ def _spread(summaries: Sequence[Summary], metric: Metric) -> Spread | None:
     return Spread(float(np.median(known)), min(known), max(known)) if known else None
 
 
-def _compare(
-    study: Study, part: Part, group: Sequence[Point], measured: Sequence[Measured], metric: Metric
-) -> Comparison | None:
-    """None where fewer than two of the points were measured."""
-    numbers = [point.number for point in group if any(each.point == point.number for each in measured)]
-    if len(numbers) < 2:
+def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: Metric) -> tuple[list[int], Fit] | None:
+    """The points that were measured, by their numbers, and what was; None where they are fewer than two."""
+    known = {each.point for each in measured}
+    places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
+    if len(places) < 2:
         return None
-    mine = [each for each in measured if each.point in numbers]
+    mine = [each for each in measured if each.point in places]
     sign = -1.0 if metric in COSTS else 1.0
     logs = np.array([sign * np.log(value(each.summary, metric) or 1.0) for each in mine])
-    places = np.array([numbers.index(each.point) for each in mine])
-    found = replicates.fit(places, np.array([each.repeat for each in mine]), logs)
+    points, rounds = np.array([places[each.point] for each in mine]), np.array([each.repeat for each in mine])
+    return list(places), replicates.fit(points, rounds, logs)
+
+
+def _compare(study: Study, part: Part, group: Sequence[Point], numbers: Sequence[int], found: Fit) -> Comparison:
     draws = replicates.draw(found) if found.is_noise_known else None
     told = _judge(found, draws)
     wanted = _reference(study, part, group)

@@ -4,7 +4,8 @@ Values are logarithms, so that differences are ratios. Each is taken as its poin
 points of a round share, such as a neighbour who came and went, is no noise.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -82,6 +83,15 @@ def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
         df=df,
         drift=float(np.ptp(np.append(0.0, effects))) if effects.size else 0.0,
     )
+
+
+def pooled(fits: Sequence[Fit]) -> list[Fit]:
+    """Each with the noise of all of them together: their points differ, how they were measured does not."""
+    df = sum(each.df for each in fits)
+    if df == 0:
+        return list(fits)
+    sd = math.sqrt(sum(each.df * each.sd**2 for each in fits if each.df) / df)
+    return [each._replace(sd=sd, df=df) for each in fits]
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:

@@ -161,6 +161,8 @@ def _interleave(workload: Workload) -> list[str] | None:
     count = workload.reader.interleave
     if workload.dataset.format != "tfrecord":
         return [f"read {count} files in turn, a sample of each"]
+    if count == workload.reader.read_threads:  # as many files in turn as it reads at once
+        return _records(workload)
     return [
         f"tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, cycle_length={count}, "
         f"num_parallel_calls={workload.reader.read_threads})"
