@@ -71,7 +71,7 @@ def _words(part: Part, point: Point, keys: list[str]) -> str:
 def _gain(chosen: Comparison) -> str:
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
     ratio = judged.to_reference if judged and judged.to_reference else 1.0
-    return f"change this, for {ratio:.2f} x of what the reference reaches:"
+    return f"change this, for {ratio:.2f} x the reference:"
 
 
 def _lines(key: str, workload: Workload, layout: layouts.Layout | None) -> list[str]:

@@ -9,7 +9,7 @@ from dlio_hpc.analysis.replicates import SURE
 from dlio_hpc.analysis.scaling import Scaling
 from dlio_hpc.report.rows import share
 from dlio_hpc.report.studyfiles import StudyOutcome
-from dlio_hpc.study import Metric, Part, Study
+from dlio_hpc.study import Metric, Study
 from dlio_hpc.units import format_seconds
 
 METRICS: dict[Metric, str] = {
@@ -55,11 +55,21 @@ def setting(study: Study, number: int, is_scale_known: bool = False) -> str:
     return ", ".join(f"{names[key]}={label}" for key, label in labels.items()) or "the workload as it is"
 
 
-def point_header(part: Part, metric: Metric, keys: Sequence[str]) -> list[str]:
+def point_header(metric: Metric, keys: Sequence[str]) -> list[str]:
     """Columns of points(): those of what varies, then figures."""
     names = short(keys)
     told = METRICS[metric]
-    return [*(names[key] for key in keys), "n", "time", "MB/s", "samples/s", "AU", f"{told} from-to", "x ref", "verdict"]
+    return [
+        *(names[key] for key in keys),
+        "n",
+        "time",
+        "MB/s",
+        "samples/s",
+        "AU",
+        f"{told} from-to",
+        "x ref",
+        "verdict",
+    ]
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
@@ -229,6 +239,32 @@ def _why_unknown(found: Comparison) -> str:
     return "repeats agree to the last digit, as no measurement does"
 
 
+def part_title(study: Study, finding: Finding) -> str:
+    part = study.part(finding.part)
+    return ": ".join(filter(None, (part.name, part.title)))
+
+
+def legend(study: Study, finding: Finding) -> str:
+    """How the table of points is to be read."""
+    unusual = " The workload's own setting is not among them: the reference is the first."
+    return (
+        f"Medians of n measurements, compared by {METRICS[finding.metric]}. x ref: times as good as the reference "
+        "(ref), drift taken out. same: cannot be told from the best; worse: beyond noise; ?: unknown."
+        + unusual
+        * (not study.part(finding.part).is_default)
+    )
+
+
+def ranked(finding: Finding) -> Comparison | None:
+    """Whose parameters are ranked: of the most ranks, where there are several numbers of them."""
+    return next((each for each in reversed(finding.comparisons) if each.ranking is not None), None)
+
+
+def ranking_title(finding: Finding, found: Comparison) -> str:
+    where = f" on {found.nodes} node(s) x {found.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+    return f"What matters{where}: means over all settings of the other parameters"
+
+
 def ranking(found: Ranking) -> list[list[str]]:
     """A row for each parameter, the one that matters most first."""
     return [_effect(effect) for effect in found.effects]
@@ -255,9 +291,8 @@ def ranking_notes(found: Ranking) -> list[str]:
     return notes
 
 
-def scaling_header(found: Scaling) -> list[str]:
-    ideal = "ideal"
-    return ["nodes", "ranks", "time", "samples/s", "speed-up", "95 % interval", ideal, "efficiency"]
+def scaling_header() -> list[str]:
+    return ["nodes", "ranks", "time", "samples/s", "speed-up", "95 % interval", "ideal", "efficiency"]
 
 
 def scaling_title(found: Scaling) -> str:

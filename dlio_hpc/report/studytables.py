@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dlio_hpc.analysis.comparison import Comparison, Finding
+from dlio_hpc.analysis.comparison import Finding
 from dlio_hpc.report import studyrows, tables
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.study import Study
@@ -17,10 +17,6 @@ _WIDTH = 100
 # Columns that figures take of it.
 _FIGURES = 66
 _COLOURS = {"best": "bold green", "same": "green", "worse": ""}
-LEGEND = (
-    "Medians of n. x ref: times as good as the reference (ref). best, same: cannot be told from the best; worse: beyond "
-    "noise."
-)
 
 
 def show(report: StudyReport, file: Any) -> None:
@@ -50,16 +46,13 @@ def _indented(lines: list[str], width: int) -> Iterator[RenderableType]:
     """What belongs to a line stays below it when it is folded; words of a command stay whole."""
     for line in lines:
         depth = " " * (len(line) - len(line.lstrip()))
-        folded = textwrap.wrap(
-            line.strip(), width - len(depth) - 2, break_long_words=False, break_on_hyphens=False
-        )
+        folded = textwrap.wrap(line.strip(), width - len(depth) - 2, break_long_words=False, break_on_hyphens=False)
         for number, part in enumerate(folded):
             yield Text(depth + "  " * (number > 0) + part)
 
 
 def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
-    part = study.part(finding.part)
-    if title := ": ".join(filter(None, (part.name, part.title))):
+    if title := studyrows.part_title(study, finding):
         yield Text(title, "bold")
     if not finding.points:
         yield Text("Nothing was measured yet.")
@@ -68,9 +61,7 @@ def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
     if (more := studyrows.left_out(finding)) is not None:
         yield Text(more)
     if finding.comparisons:
-        yield Text(LEGEND, "dim")
-        unusual = "" if part.is_default else " The workload's own setting was not measured; the reference is the first."
-        yield Text(f"Compared by {studyrows.METRICS[finding.metric]}, ratios with drift taken out.{unusual}", "dim")
+        yield Text(studyrows.legend(study, finding), "dim")
     if finding.unusable is not None:
         yield Text(finding.unusable, "yellow")
     for found in finding.comparisons:
@@ -81,7 +72,7 @@ def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
     for scaling in finding.scalings:
         yield Text()
         yield Text(studyrows.scaling_title(scaling))
-        grid = tables.table(*studyrows.scaling_header(scaling))
+        grid = tables.table(*studyrows.scaling_header())
         for row in studyrows.scaling(scaling):
             grid.add_row(*row)
         yield grid
@@ -91,32 +82,31 @@ def _points(study: Study, finding: Finding) -> Table:
     """What varies has columns of its own, or where these are too many, one for all."""
     keys = studyrows.varied(study, finding)
     rows = list(studyrows.points(study, finding))
-    header = studyrows.point_header(study.part(finding.part), finding.metric, keys)
+    header = studyrows.point_header(finding.metric, keys)
     header = [*(name.replace("_", "_\n").replace(".", ".\n") for name in header[: len(keys)]), *header[len(keys) :]]
     widths = [
         max(len(word) for word in (*header[place].splitlines(), *(row[place] for _, row in rows)))
         for place in range(len(keys))
     ]
     fits = sum(widths) + 2 * len(widths) <= _WIDTH - _FIGURES
-    grid = tables.table(*(header if fits else ["setting", *header[len(keys) :]]))
+    if not fits:
+        names = studyrows.short(keys)
+        header = [",\n".join(names[key] for key in keys), *header[len(keys) :]]
+        rows = [(found, [", ".join(row[: len(keys)]), *row[len(keys) :]]) for found, row in rows]
+    grid = tables.table(*header)
     if not fits:
         grid.columns[0].justify, grid.columns[0].no_wrap, grid.columns[0].overflow = "left", False, "fold"
-    for found, row in rows:
-        cells = row if fits else [studyrows.setting(study, found.point), *row[len(keys) :]]
-        grid.add_row(*cells, style=_COLOURS.get(row[-1], ""))
+    for _, row in rows:
+        grid.add_row(*row, style=_COLOURS.get(row[-1], ""))
     return grid
 
 
 def _ranking(finding: Finding) -> Iterator[RenderableType]:
-    """Of the most ranks, where there are several numbers of them."""
-    found: Comparison | None = next((each for each in reversed(finding.comparisons) if each.ranking is not None), None)
-    if found is None or found.ranking is None:
+    if (found := studyrows.ranked(finding)) is None or found.ranking is None:
         return
-    several = len(finding.comparisons) > 1
-    where = f" on {found.nodes} node(s) x {found.ranks_per_node} ranks" if several else ""
     if len(found.ranking.effects) > 1:
         yield Text()
-        yield Text(f"What matters{where}: means over all settings of the others")
+        yield Text(studyrows.ranking_title(finding, found))
         grid = tables.table(*studyrows.RANKING)
         for place in (0, 1, 2):
             grid.columns[place].justify, grid.columns[place].no_wrap = "left", False
