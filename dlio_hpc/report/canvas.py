@@ -104,8 +104,8 @@ def legend(axes: Axes, markerscale: float = 2) -> None:
     """Above the axes, beside their title: never over data."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        place = {"loc": "lower right", "bbox_to_anchor": (1.0, 1.0)}
-        axes.legend(handles, labels, **place, ncols=len(labels), markerscale=markerscale)
+        across, where = len(labels), (1.0, 1.0)
+        axes.legend(handles, labels, loc="lower right", bbox_to_anchor=where, ncols=across, markerscale=markerscale)
 
 
 def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], what: str) -> None:

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from dlio_hpc.analysis.comparison import Comparison, Finding
 from dlio_hpc.report import figures, rows, studyrows, sweeps
-from dlio_hpc.report.figures import Picture
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Facts, Page, Section, Table
 from dlio_hpc.report.studyreport import StudyReport
@@ -16,7 +15,6 @@ def of_study(report: StudyReport) -> Page:
     outcome = report.outcome
     study = outcome.study
     missing = studyrows.missing(outcome)
-    pictures = list(sweeps.draw(report))
     first = next((line for finding in report.findings for line in _first(study, finding)), "Nothing was measured yet.")
     return Page(
         title=study.study,
@@ -25,7 +23,7 @@ def of_study(report: StudyReport) -> Page:
         state="bad" if missing else "ok",
         facts=list(_facts(report)),
         sections=[
-            *(_part(study, finding, pictures) for finding in report.findings),
+            *(_part(report, finding) for finding in report.findings),
             *([_jobs(outcome.jobs)] if outcome.jobs else []),
         ],
     )
@@ -60,9 +58,8 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
     )
 
 
-def _part(study: Study, finding: Finding, pictures: list[Picture]) -> Section:
-    several = len(study.parts) > 1
-    mine = [each for each in pictures if not several or each.title.startswith(f"{finding.part}: ")]
+def _part(report: StudyReport, finding: Finding) -> Section:
+    study = report.outcome.study
     sentences = [
         line for found in finding.comparisons for line in studyrows.verdict(study, finding, found)
     ] + studyrows.noise(finding)
@@ -77,7 +74,7 @@ def _part(study: Study, finding: Finding, pictures: list[Picture]) -> Section:
         heading=studyrows.part_title(study, finding) or study.points[0].workload.name,
         notes=_notes(finding),
         summary=summary,
-        drawings=[figures.inline(each) for each in mine],
+        drawings=[figures.inline(picture) for picture in sweeps.of_part(report, finding)],
         tables=[*_points(study, finding), *_intervals(study, finding)],
     )
 

@@ -58,18 +58,8 @@ def setting(study: Study, number: int, is_scale_known: bool = False) -> str:
 def point_header(metric: Metric, keys: Sequence[str]) -> list[str]:
     """Columns of points(): those of what varies, then figures."""
     names = short(keys)
-    told = METRICS[metric]
-    return [
-        *(names[key] for key in keys),
-        "n",
-        "time",
-        "MB/s",
-        "samples/s",
-        "AU",
-        f"{told} from-to",
-        "x ref",
-        "verdict",
-    ]
+    figures = ["n", "time", "MB/s", "samples/s", "AU", f"{METRICS[metric]} from-to", "x ref", "verdict"]
+    return [*(names[key] for key in keys), *figures]
 
 
 def varied(study: Study, finding: Finding) -> list[str]:

@@ -56,14 +56,18 @@ class _Shown(NamedTuple):
 
 def draw(report: StudyReport) -> Iterator[Picture]:
     """Of each part in turn; what was not measured has none."""
-    study = report.outcome.study
-    several = len(study.parts) > 1
     for finding in report.findings:
-        part = study.part(finding.part)
-        prefix = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', part.name)}-" if several else ""
-        title = f"{part.name}: " if several else ""
-        for stem, words, figure, caption in _of_part(report, part, finding, title):
-            yield Picture(prefix + stem, title + words, caption, figure, True)
+        yield from of_part(report, finding)
+
+
+def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:
+    """Their names begin with the part's where there are several."""
+    study = report.outcome.study
+    part, several = study.part(finding.part), len(study.parts) > 1
+    prefix = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', part.name)}-" if several else ""
+    title = f"{part.name}: " if several else ""
+    for stem, words, figure, caption in _of_part(report, part, finding, title):
+        yield Picture(prefix + stem, title + words, caption, figure, True)
 
 
 def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> Iterator[tuple[str, str, Figure, str]]:
@@ -152,10 +156,9 @@ def _sweep(shown: _Shown, title: str) -> tuple[Figure, str]:
     for axes in sheets[:-1]:
         axes.set_xlabel("")
         axes.tick_params(labelbottom=False)
-    canvas.legend(sheets[0])
-    return figure, " ".join(
-        [_verdict(shown), "Dots are measurements, the line their medians, the band from least to most."]
-    )
+    _legend(sheets[0])
+    figure.align_ylabels(sheets)
+    return figure, f"{_verdict(shown)} Dots are measurements, the line their medians, the band from least to most."
 
 
 def _legend(axes: Axes) -> None:
@@ -223,10 +226,8 @@ def _map(shown: _Shown, title: str) -> tuple[Figure, str]:
     metric = shown.finding.metric
     cells = np.full((len(up.labels), len(across.labels)), np.nan)
     for point in shown.points:
-        spread = getattr(point, metric)
-        cells[shown.level(point.point, up), shown.level(point.point, across)] = (
-            np.nan if spread is None else spread.median
-        )
+        if (spread := getattr(point, metric)) is not None:
+            cells[shown.level(point.point, up), shown.level(point.point, across)] = spread.median
     figure, (axes,) = _sheet(title, shown.whose, min(7.0, 1.5 + 0.42 * len(up.labels)), 1)
     good = -np.log(cells) if metric in COSTS else np.log(cells)
     low, high = np.nanmin(good), np.nanmax(good)
