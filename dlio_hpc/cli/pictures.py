@@ -11,10 +11,11 @@ import click
 from dlio_hpc import rundir, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import option
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
+    from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
 
 _PATH = click.Path(path_type=Path)
@@ -70,12 +71,7 @@ class Pictures(NamedTuple):
 
     def write(self, page: "Callable[[], Page]", examined: Sequence["Examined"]) -> None:
         """All of it; each file is named on stderr. The page is made if it is wanted: that takes long."""
-        if self.html is not None:
-            from dlio_hpc.report.page import render
-
-            with _written(self.html):
-                rundir.write(self.html, render(page()).encode("utf-8"))
-            console.say(f"report: {self.html}")
+        self._write_page(page)
         if self.figures is not None:
             with _written(self.figures):
                 self._save_figures(self.figures, examined)
@@ -85,6 +81,26 @@ class Pictures(NamedTuple):
             with _written(self.perfetto):
                 events = perfetto.write(self.perfetto, examined)
             console.say(f"trace: {self.perfetto}, {events} events")
+
+    def write_of_study(self, page: "Callable[[], Page]", pictures: "Callable[[], Iterator[Picture]]") -> None:
+        """Likewise; ConfigError where a trace is asked for, which is of a job's runs."""
+        if self.perfetto is not None:
+            raise ConfigError("--perfetto: a trace is of one job; name the job's directory or archive instead")
+        self._write_page(page)
+        if self.figures is not None:
+            from dlio_hpc.report import figures
+
+            with _written(self.figures):
+                figures.save(pictures(), self.figures)
+            console.say(f"figures: {self.figures}")
+
+    def _write_page(self, page: "Callable[[], Page]") -> None:
+        if self.html is not None:
+            from dlio_hpc.report.page import render
+
+            with _written(self.html):
+                rundir.write(self.html, render(page()).encode("utf-8"))
+            console.say(f"report: {self.html}")
 
     def _save_figures(self, folder: Path, examined: Sequence["Examined"]) -> None:
         """Into the folder itself, or one in it for each that has pictures."""

@@ -1,33 +1,114 @@
 """dlio-hpc report, and the end of every command that has a job to show."""
 
 import sys
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.pictures import Pictures, gives_pictures
-from dlio_hpc.cli.verbs import SETTINGS
-from dlio_hpc.report import jobfiles
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.report import jobfiles, studyfiles
+from dlio_hpc.study import Metric
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
+    from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
+    from dlio_hpc.report.studyfiles import StudyOutcome
+    from dlio_hpc.report.studyreport import StudyReport
 
 _PATH = click.Path(path_type=Path)
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("jobs", nargs=-1, required=True, type=_PATH, metavar="DIR|ARCHIVE...")
+@click.argument("names", nargs=-1, required=True, metavar="STUDY|DIR|ARCHIVE...")
+@option("-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
+@option(
+    "--metric",
+    type=click.Choice(get_args(Metric)),
+    help="What a study's points are judged by. Default: what the study says.",
+)
 @gives_pictures
-def report(jobs: tuple[Path, ...], as_json: bool, as_csv: bool, step_s: float | None, **options: Any) -> int:
-    """Show what jobs measured and what their I/O was like, from their directories or archives."""
+def report(
+    names: tuple[str, ...], runs: Path, metric: Metric | None, as_json: bool, as_csv: bool, step_s: float | None,
+    **options: Any,
+) -> int:  # fmt: skip
+    """Show what jobs measured and what their I/O was like, from their directories or archives; or what a study found:
+    which setting is best, and whether the differences are more than noise.
+
+    A study is named by its folder, by its name, or by its jobs, several directories or archives.
+    """
+    wanted = Pictures(**options)
+    jobs = [_place(name, runs) for name in names]
+    if (folder := next((path for path in jobs if studyfiles.is_study(path)), None)) is not None:
+        if len(jobs) > 1:
+            raise ConfigError(f"{folder} is a study: report on it by itself, or give all of its jobs")
+        return _report_study(_study_in(folder), wanted, metric, as_json, as_csv)
+    outcomes = [jobfiles.load(path) for path in jobs]
+    if len(jobs) > 1 and (study := studyfiles.held(outcomes)) is not None:
+        found = studyfiles.of_jobs(study, outcomes, absent="none of these jobs was to make it")
+        return _report_study(found, wanted, metric, as_json, as_csv)
+    return _report_jobs(jobs, outcomes, wanted, as_json, as_csv, step_s)
+
+
+def _place(name: str, runs: Path) -> Path:
+    """A path, or what has that name below `runs`."""
+    below = runs / name
+    return below if not Path(name).exists() and "/" not in name and below.exists() else Path(name)
+
+
+def _study_in(folder: Path) -> "StudyOutcome":
+    study = studyfiles.load(folder)
+    return studyfiles.outcome(study, studyfiles.jobs(study, folder))
+
+
+def show_study(folder: Path, as_json: bool) -> int:
+    """Print what the study in a folder found; 0, or the code of why measurements are missing."""
+    return _report_study(_study_in(folder), Pictures(None, None, None), None, as_json, as_csv=False)
+
+
+def _report_study(outcome: "StudyOutcome", wanted: Pictures, metric: Metric | None, as_json: bool, as_csv: bool) -> int:
+    from dlio_hpc.report import studyreport
+
+    made = studyreport.make(outcome, metric)
+    if as_json:
+        console.print_json(studyreport.as_document(made))
+    elif as_csv:
+        from dlio_hpc.report import iotables
+
+        iotables.write_csv(studyreport.csv_rows(made), sys.stdout)
+    else:
+        from dlio_hpc.report import studytables
+
+        studytables.show(made, sys.stdout)
+    if wanted.any:
+        wanted.write_of_study(lambda: _study_page(made), lambda: _study_pictures(made))
+    return console.exit_code([studyreport.fault(made)])
+
+
+def _study_page(made: "StudyReport") -> "Page":
+    from dlio_hpc.report import studypages
+
+    return studypages.of_study(made)
+
+
+def _study_pictures(made: "StudyReport") -> "Iterator[Picture]":
+    from dlio_hpc.report import sweeps
+
+    return sweeps.draw(made)
+
+
+def _report_jobs(
+    jobs: list[Path], outcomes: list[jobfiles.JobOutcome], wanted: Pictures, as_json: bool, as_csv: bool,
+    step_s: float | None,
+) -> int:  # fmt: skip
     from dlio_hpc.report import evidence
 
-    wanted = Pictures(**options)
-    outcomes = [jobfiles.load(path) for path in jobs]
     pairs = zip(jobs, outcomes, strict=True)
     examined = [evidence.examine(path, outcome, step_s, is_one=len(jobs) == 1) for path, outcome in pairs]
     if as_json:
@@ -97,10 +178,6 @@ def _print(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examin
 def collect_all(directories: list[Path], quiet: bool) -> int:
     """Collect jobs that have ended; the code of the first that could not be."""
     return console.each(directories, lambda directory: collect_one(directory, quiet))[1]
-
-
-def show_study(folder: Path, as_json: bool) -> int:
-    raise NotImplementedError
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:

@@ -100,11 +100,12 @@ def printable(text: str, most: int) -> str:
     return clean if len(clean) <= most else clean[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def legend(axes: Axes) -> None:
+def legend(axes: Axes, markerscale: float = 2) -> None:
     """Above the axes, beside their title: never over data."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
-        axes.legend(handles, labels, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=len(labels), markerscale=2)
+        across, where = len(labels), (1.0, 1.0)
+        axes.legend(handles, labels, loc="lower right", bbox_to_anchor=where, ncols=across, markerscale=markerscale)
 
 
 def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], what: str) -> None:

@@ -20,7 +20,8 @@ from dlio_hpc.lustre.record import Record, read
 from dlio_hpc.plan import Plan, Run
 
 _WANTED = re.compile(
-    f"{re.escape(rundir.PLAN)}|{re.escape(rundir.JOB)}|{re.escape(rundir.ENVIRONMENT)}|{rundir.LAYOUT}/[^/]+|{rundir.RUNS}/[^/]+/"
+    f"{'|'.join(map(re.escape, (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT)))}|"
+    f"{rundir.LAYOUT}/[^/]+|{rundir.RUNS}/[^/]+/"
     f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)}|{rundir.DARSHAN}/{re.escape(preload.VERDICT)})"
 )
 _LONG = re.compile(f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.DARSHAN}/[^/]+[.]darshan)")
@@ -44,7 +45,7 @@ class RunOutcome(NamedTuple):
 class JobOutcome(NamedTuple):
     """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone.
     `layouts`: how its datasets lie, as far as that was looked at. `environment`: what the ranks ran on, empty before
-    they did.
+    they did. `study`: its copy of the study that it is a part of, as it was written; None where it has none.
     """
 
     plan: Plan
@@ -54,6 +55,7 @@ class JobOutcome(NamedTuple):
     runs: list[RunOutcome]
     layouts: list[Record]
     environment: dict[str, Any]
+    study: bytes | None = None
 
 
 def load(path: Path) -> JobOutcome:
@@ -62,7 +64,7 @@ def load(path: Path) -> JobOutcome:
         (look,) = state.refresh_all([path])
         content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
         small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
-        for file in (file for pattern in (rundir.ENVIRONMENT, *small) for file in path.glob(pattern)):
+        for file in (file for pattern in (rundir.ENVIRONMENT, rundir.STUDY, *small) for file in path.glob(pattern)):
             content[file.relative_to(path).as_posix()] = file.read_bytes()
         outcome = _outcome(content, str(path))
         target = Path(outcome.plan.archive, outcome.job.job + archive.SUFFIX)
@@ -96,7 +98,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     after = [f"{rundir.LAYOUT}/{rundir.layout_name(rundir.AFTER, place)}" for place in range(len(plan.datasets))]
     layouts = [read(content[name], f"{source}/{name}") for name in after if name in content]
     environment = msgspec.json.decode(content.get(rundir.ENVIRONMENT, b"{}"))
-    return JobOutcome(plan, record, None, None, runs, layouts, environment)
+    return JobOutcome(plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY))
 
 
 class Evidence(NamedTuple):

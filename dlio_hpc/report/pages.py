@@ -169,7 +169,8 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined) -> Section:
         before = [Table("", ["generated"], [[rows.generated(run.result.generated)]])]
     if run.verdict is not None and (seen := run.verdict.bytes) is not None:
         before.append(_bytes(seen, "read" if run.result.summary else "written"))
-    section = _section(examined.title, examined, before)
+    title = rows.title(outcome, run)
+    section = _section(f"{examined.title}: {title}" if title else examined.title, examined, before)
     return section._replace(notes=[*(f"INVALID: {text}" for text in rows.invalid(run)), *section.notes])
 
 

@@ -26,6 +26,11 @@ def workload(outcome: JobOutcome) -> str:
     )
 
 
+def title(outcome: JobOutcome, run: RunOutcome) -> str:
+    """Which point of its study a run measures, in words; nothing where there is nothing to compare."""
+    return "" if run.run.point is None else outcome.plan.titles.get(run.run.point, "")
+
+
 def _ways(workload: Workload) -> list[str]:
     """How the samples lie in their files and come from there, as far as it is not the usual."""
     dataset, reader = workload.dataset, workload.reader

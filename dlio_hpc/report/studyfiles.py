@@ -50,6 +50,15 @@ def load(path: Path) -> Study:
     return document.decode(content, Study, str(path / rundir.STUDY))
 
 
+def held(outcomes: Sequence[JobOutcome]) -> Study | None:
+    """The study that all these jobs have their part in; None: they are single jobs, or of several studies."""
+    contents = {outcome.study for outcome in outcomes}
+    if len(contents) != 1 or (content := contents.pop()) is None:
+        return None
+    study = document.decode(content, Study, f"{outcomes[0].job.job}/{rundir.STUDY}")
+    return None if study.is_plain else study
+
+
 def jobs(study: Study, folder: Path) -> list[Path]:
     """Directories of the study's jobs, beside its folder; archives of those that have no directory any more."""
     from dlio_hpc import archive
@@ -81,7 +90,11 @@ def _escaped(name: str) -> str:
 
 def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
     """Of the jobs in these directories and archives."""
-    outcomes = [jobfiles.load(path) for path in paths]
+    return of_jobs(study, [jobfiles.load(path) for path in paths])
+
+
+def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
+    """Of these jobs; absent: why a measurement is missing that none of them was to make."""
     good: dict[Unit, Measured] = {}
     bad: dict[Unit, Missing] = {}
     others = 0
@@ -97,9 +110,7 @@ def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
             else:
                 good[unit] = _measured(job, run, unit)
     wanted = packing.order(study)
-    missing = [
-        bad.get(unit, Missing(unit, None, "no job was submitted for it", False)) for unit in wanted if unit not in good
-    ]
+    missing = [bad.get(unit, Missing(unit, None, absent, False)) for unit in wanted if unit not in good]
     return StudyOutcome(study, outcomes, [good[unit] for unit in wanted if unit in good], missing, others)
 
 

@@ -53,7 +53,8 @@ def _colour(outcome: JobOutcome) -> str:
 
 
 def _run(outcome: JobOutcome, run: RunOutcome) -> list[RenderableType]:
-    parts: list[RenderableType] = [Text(run.name, "bold")]
+    title = rows.title(outcome, run)
+    parts: list[RenderableType] = [Text.assemble((run.name, "bold"), f" {title}" if title else "")]
     if run.error is not None:
         parts += [Text(f"  failed on rank {run.error.rank} ({run.error.host}): {run.error.message}", "red")]
     if run.result is None:

@@ -1,0 +1,181 @@
+"""Repeated measurements of several points: what they are in the mean, and how far noise alone would carry them.
+
+Values are logarithms, so that differences are ratios. Each is taken as its point, plus its round, plus noise: what all
+points of a round share, such as a neighbour who came and went, is no noise.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+# How sure a claim is: both ends of an interval together leave out one in twenty.
+SURE = 0.95
+# Draws of noise, fewer of them where there are so many points that it would take minutes.
+_DRAWS, _FEWEST, _NUMBERS, _AT_ONCE = 20_000, 2_000, 100_000_000, 1_000_000
+_SEED = 20_260_101
+
+
+class Fit(NamedTuple):
+    """P points, R rounds of which `rounds` were told from the points (0: none). values: (P) estimates. counts: (P).
+    weights: (P, rounds) how the estimate of a round enters that of a point; spread: (rounds, rounds) whose square is
+    the covariance of the rounds, in units of the noise. sd: of one measurement, and its degrees of freedom; nan and 0
+    where nothing was measured twice. drift: between the fastest round and the slowest one.
+    """
+
+    values: Floats
+    counts: Ints
+    weights: Floats
+    spread: Floats
+    sd: float
+    df: int
+    drift: float
+
+    @property
+    def is_noise_known(self) -> bool:
+        """Repeats that agree to the last digit say as little of it as none."""
+        return self.df > 0 and self.sd > 1e-9
+
+    @property
+    def errors(self) -> Floats:
+        """(P, P): standard error of the difference of two points' estimates; 0 of a point and itself."""
+        numbers = patterns(self)
+        order = np.argsort(numbers, kind="stable")
+        starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
+        found = self.sd * _errors(self, order, starts)[numbers[:, None], numbers[None, :]]
+        np.fill_diagonal(found, 0.0)
+        return np.asarray(found, np.float64)
+
+    def difference_sd(self, one: int, other: int) -> float:
+        """Of the estimates' difference, in units of the noise."""
+        rounds = (self.weights[one] - self.weights[other]) @ self.spread
+        return float(np.sqrt(1 / self.counts[one] + 1 / self.counts[other] + rounds @ rounds))
+
+
+def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
+    """Least squares over measurements (n): points are numbered 0 to P - 1 and each has at least one."""
+    count = int(points.max()) + 1
+    _, rounds = np.unique(rounds, return_inverse=True)
+    table = np.zeros((count, int(rounds.max()) + 1))
+    np.add.at(table, (points, rounds), 1.0)
+    counts = table.sum(axis=1)
+    means = np.bincount(points, values) / counts
+    weights, inverse = _rounds(table, len(values))
+    effects = inverse @ (np.bincount(rounds, values)[1:] - table[:, 1:].T @ means) if inverse.size else np.zeros(0)
+    estimates = means - weights @ effects
+    of_round = np.append(0.0, effects)[rounds] if inverse.size else 0.0
+    residuals = values - estimates[points] - of_round
+    df = len(values) - count - len(effects)
+    sd = float(np.sqrt((residuals**2).sum() / df)) if df > 0 else float("nan")
+    centre = weights @ effects
+    shift = float(np.average(centre, weights=counts)) if effects.size else 0.0
+    return Fit(
+        values=estimates + shift,
+        counts=counts.astype(np.int64),
+        weights=weights,
+        spread=np.asarray(np.linalg.cholesky(inverse) if inverse.size else inverse, np.float64),
+        sd=sd,
+        df=df,
+        drift=float(np.ptp(np.append(0.0, effects))) if effects.size else 0.0,
+    )
+
+
+def pooled(fits: Sequence[Fit]) -> list[Fit]:
+    """Each with the noise of all of them together: their points differ, how they were measured does not."""
+    df = sum(each.df for each in fits)
+    if df == 0:
+        return list(fits)
+    sd = math.sqrt(sum(each.df * each.sd**2 for each in fits if each.df) / df)
+    return [each._replace(sd=sd, df=df) for each in fits]
+
+
+def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
+    """(P, r) weights of all rounds but the first, and (r, r) their covariance; r = 0 where rounds cannot be told from
+    points, or would leave less than two degrees of freedom. table: (P, R), how often each was measured.
+    """
+    points, rounds = table.shape
+    nothing = np.zeros((points, 0)), np.zeros((0, 0))
+    if points < 2 or rounds < 2 or measurements - points - (rounds - 1) < 2:
+        return nothing
+    weights = table[:, 1:] / table.sum(axis=1, keepdims=True)
+    normal = np.diag(table[:, 1:].sum(axis=0)) - table[:, 1:].T @ weights
+    if np.linalg.matrix_rank(normal) < rounds - 1:
+        return nothing
+    return weights, np.linalg.inv(normal)
+
+
+class Draws(NamedTuple):
+    """What noise alone would do, over and over, in units of the estimated noise. against: of each point's pattern of
+    rounds, the most by which any other point seems better than one of that pattern, in standard errors. apart: the most
+    by which any two points seem to differ. pair: by how much two given points do, either way. Each (draws).
+    """
+
+    against: list[Floats]
+    apart: Floats
+    pair: Floats
+
+
+def patterns(found: Fit) -> Ints:
+    """(P) the number of each point's pattern: points that were measured in the same rounds are interchangeable."""
+    rows = np.column_stack((found.counts, np.round(found.weights, 12)))
+    return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
+
+
+def draw(found: Fit) -> Draws:
+    """The same for the same design. At least two points and a known noise."""
+    order = np.argsort(patterns(found), kind="stable")
+    starts = np.flatnonzero(np.diff(patterns(found)[order], prepend=-1))
+    errors = _errors(found, order, starts)
+    against: list[list[Floats]] = [[] for _ in starts]
+    apart, pair = [], []
+    for noise, sd in estimates(found):
+        some = noise[:, order]
+        tops, bottoms = (each.reduceat(some, starts, axis=1) for each in (np.maximum, np.minimum))
+        others = _others(some, starts)
+        widest = np.zeros(len(sd))
+        for mine, start in enumerate(starts):
+            beyond = np.where(np.arange(len(starts)) == mine, others, tops) - some[:, [start]]
+            against[mine].append((beyond / errors[mine]).max(axis=1) / sd)
+            widest = np.maximum(widest, ((tops - bottoms[:, [mine]]) / errors[mine]).max(axis=1))
+        apart.append(widest / sd)
+        first, second = order[0], order[-1]
+        pair.append(np.abs(noise[:, first] - noise[:, second]) / found.difference_sd(first, second) / sd)
+    return Draws([np.concatenate(each) for each in against], np.concatenate(apart), np.concatenate(pair))
+
+
+def _errors(found: Fit, order: Ints, starts: Ints) -> Floats:
+    """(patterns, patterns): of the difference of a point each, in units of the noise."""
+    first = order[starts]
+    square = 1 / found.counts[first][:, None] + 1 / found.counts[first][None, :]
+    if found.spread.size:
+        rounds = (found.weights[first][:, None, :] - found.weights[first][None, :, :]) @ found.spread
+        square = square + (rounds**2).sum(axis=2)
+    return np.asarray(np.sqrt(square), np.float64)
+
+
+def _others(some: Floats, starts: Ints) -> Floats:
+    """(draws, patterns): the highest of each pattern but its first."""
+    rest = some.copy()
+    rest[:, starts] = -np.inf
+    return np.asarray(np.maximum.reduceat(rest, starts, axis=1), np.float64)
+
+
+def estimates(found: Fit) -> Iterator[tuple[Floats, Floats]]:
+    """Portions of draws: (k, P) what estimates would be of points that are all the same, in units of the noise, and (k)
+    what the noise would be estimated as.
+    """
+    random: Any = np.random.default_rng(_SEED)
+    count = len(found.values)
+    left = int(np.clip(_NUMBERS // count, _FEWEST, _DRAWS))
+    while left > 0:
+        some = min(left, max(1, _AT_ONCE // count))
+        left -= some
+        noise = random.standard_normal((some, count)) / np.sqrt(found.counts)
+        if found.spread.size:
+            noise -= random.standard_normal((some, len(found.spread))) @ (found.weights @ found.spread).T
+        yield noise, np.sqrt(random.chisquare(found.df, some) / found.df)

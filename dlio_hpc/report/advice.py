@@ -1,0 +1,284 @@
+"""What a study's findings mean for the application that its workload stands for, in its own words, as section V.D of
+the DLIO paper has it for CosmoFlow and Cosmic Tagger.
+
+Sources: tensorflow.org/api_docs/python/tf/data (TFRecordDataset, Dataset.map, prefetch, interleave), docs.pytorch.org
+(DataLoader), docs.h5py.org (create_dataset, File), h5repack's own help (HDF5 1.14), lfs-setstripe(1).
+"""
+
+import math
+from collections.abc import Callable, Iterator
+
+from dlio_hpc import layout as layouts
+from dlio_hpc import plan
+from dlio_hpc.analysis.comparison import Comparison, Finding
+from dlio_hpc.study import Part, Point, Study
+from dlio_hpc.units import format_size
+from dlio_hpc.workload import ITEM_BYTES, Workload
+
+# Of shipped workloads; others are called by their names.
+_APPLICATIONS = {
+    "cosmoflow": "CosmoFlow",
+    "cosmic_tagger": "Cosmic Tagger",
+    "imagenet": "ResNet-50 on ImageNet",
+    "ffn": "FFN",
+    "candle": "CANDLE",
+    "frnn": "FRNN",
+}
+_FORMATS = {"tfrecord": "TFRecord", "hdf5": "HDF5", "npz": "NumPy", "csv": "CSV", "null": "no data"}
+_LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader", "native": ""}
+# HDF5's chunk cache unless told otherwise, of each dataset that is open.
+_CHUNK_CACHE = 1 << 20
+# Bytes around a TFRecord: its length, and a checksum of each.
+_FRAME = 16
+
+
+def of_study(study: Study, findings: tuple[Finding, ...]) -> list[str]:
+    """Lines; of each part that compares settings. A line that begins with blanks belongs to the one before."""
+    return [line for finding in findings for line in _of_part(study, study.part(finding.part), finding)]
+
+
+def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
+    told = [each for each in finding.comparisons if each.recommended is not None and each.reference is not None]
+    if not told or not part.axes:
+        return
+    chosen = max(told, key=lambda each: study.points[each.best].ranks)
+    assert chosen.recommended is not None
+    assert chosen.reference is not None
+    before, after = study.points[chosen.reference], study.points[chosen.recommended]
+    where = f", on {after.ranks} ranks" if len(told) > 1 else ""
+    heading = f"{part.name}: " * bool(part.name) + _application(after.workload) + where
+    kept = [axis.key for axis in part.axes if after.places[axis.key] == before.places[axis.key]]
+    if len(kept) == len(part.axes):
+        yield f"{heading}: keep what you have ({_words(part, before, kept)}); nothing else is better beyond noise."
+        return
+    yield f"{heading}: {_gain(chosen)}"
+    changed = [axis.key for axis in part.axes if axis.key not in kept]
+    lines = [line for key in changed for line in _lines(key, after.workload, after.layout)]
+    yield from (f"  {line}" for line in dict.fromkeys([*lines, *_alignment(changed, after)]))
+    if kept:
+        yield f"  Keep {_words(part, before, kept)}."
+
+
+def _application(workload: Workload) -> str:
+    name = _APPLICATIONS.get(workload.name, workload.name)
+    return f"{name} ({_FORMATS[workload.dataset.format]}{_LOADERS[workload.reader.loader]})"
+
+
+def _words(part: Part, point: Point, keys: list[str]) -> str:
+    return ", ".join(f"{axis.key}={axis.labels[point.places[axis.key]]}" for axis in part.axes if axis.key in keys)
+
+
+def _gain(chosen: Comparison) -> str:
+    judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
+    ratio = judged.to_reference if judged and judged.to_reference else 1.0
+    return f"change this, for {ratio:.2f} x the reference:"
+
+
+def _lines(key: str, workload: Workload, layout: layouts.Layout | None) -> list[str]:
+    """What is to be done for the key to have the value that the workload, or the layout, has."""
+    if key.startswith("site.layout"):
+        return _striping(layout)
+    found = _TOLD.get(key) or next((tell for start, tell in _TOLD.items() if key.startswith(f"{start}.")), None)
+    if (lines := found(plan.resolved(workload)) if found else None) is not None:
+        return lines
+    value: object = workload
+    for name in key.split("."):
+        value = getattr(value, name, None)
+    return [f"{key}: {str(value).lower() if isinstance(value, bool) else value}"]
+
+
+def _records(workload: Workload) -> list[str] | None:
+    """How TFRecords are read."""
+    reader = workload.reader
+    if workload.dataset.format != "tfrecord":
+        return None
+    size = "" if reader.transfer_size is None else f"buffer_size={int(reader.transfer_size)}, "
+    return [f"tf.data.TFRecordDataset(files, {size}num_parallel_reads={reader.read_threads})"]
+
+
+def _transfer(workload: Workload) -> list[str] | None:
+    if (lines := _records(workload)) is not None or workload.reader.transfer_size is None:
+        return lines
+    size = format_size(workload.reader.transfer_size)
+    if workload.reader.access == "collective":
+        return [f"read with MPI-IO in pieces of {size} a call and rank"]
+    return [f"read {size} a request: open(name, 'rb', buffering={int(workload.reader.transfer_size)}), or os.preadv"]
+
+
+def _threads(workload: Workload) -> list[str] | None:
+    reader = workload.reader
+    if reader.loader == "pytorch":
+        return _workers(workload)
+    if reader.loader == "tensorflow" and workload.dataset.format != "tfrecord":
+        return [f"dataset.map(read_sample, num_parallel_calls={reader.read_threads})"]
+    return _records(workload) or [
+        f"read with {reader.read_threads} threads a rank, such as concurrent.futures.ThreadPoolExecutor"
+    ]
+
+
+def _workers(workload: Workload) -> list[str]:
+    """PyTorch's prefetch_factor is of each worker; without workers it must not be given."""
+    reader = workload.reader
+    workers = reader.read_threads if reader.batches_ahead else 0
+    options = [f"batch_size={reader.batch_size}", f"num_workers={workers}"]
+    if workers:
+        options.append(f"prefetch_factor={max(1, -(-reader.batches_ahead // workers))}")
+        options.append(f"multiprocessing_context={reader.worker_start!r}".replace("'", '"'))
+    return [f"torch.utils.data.DataLoader(dataset, {', '.join(options)})"]
+
+
+def _preprocessing(workload: Workload) -> list[str] | None:
+    count = workload.reader.preprocess_threads
+    if workload.reader.loader == "pytorch":
+        return [f"preprocess a sample with {count} thread(s) in each worker: torch.set_num_threads({count})"]
+    if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
+        return [f"dataset.map(preprocess, num_parallel_calls={count})"]
+    return [f"preprocess with {count} thread(s) a rank"]
+
+
+def _prefetch(workload: Workload) -> list[str]:
+    ahead = workload.reader.batches_ahead
+    if workload.reader.loader == "pytorch":
+        return _workers(workload)
+    if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
+        return [f"dataset.batch({workload.reader.batch_size}).prefetch({ahead})"]
+    return [f"read {ahead} batch(es) ahead of the training loop" if ahead else "read each batch when it is needed"]
+
+
+def _batch(workload: Workload) -> list[str]:
+    count = workload.reader.batch_size
+    if workload.reader.loader == "pytorch":
+        return [*_workers(workload), _BATCH_NOTE]
+    if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
+        return [f"dataset.batch({count})", _BATCH_NOTE]
+    return [f"take {count} samples a step and rank", _BATCH_NOTE]
+
+
+_BATCH_NOTE = "another batch size trains differently, too: judge the model's quality before you change it"
+
+
+def _interleave(workload: Workload) -> list[str] | None:
+    count = workload.reader.interleave
+    if workload.dataset.format != "tfrecord":
+        return [f"read {count} files in turn, a sample of each"]
+    if count == workload.reader.read_threads:  # as many files in turn as it reads at once
+        return _records(workload)
+    return [
+        f"tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, cycle_length={count}, "
+        f"num_parallel_calls={workload.reader.read_threads})"
+    ]
+
+
+def _chunks(workload: Workload) -> list[str] | None:
+    """Of the dataset x in each file; its chunk, samples first, in elements."""
+    dataset = workload.dataset
+    if dataset.format != "hdf5":
+        return None
+    shape = dataset.chunk_shape
+    if shape is None:
+        return ['file.create_dataset("x", ...) without chunks; for files that exist: h5repack -l x:CONTI OLD NEW']
+    size = math.prod(shape) * ITEM_BYTES[dataset.sample.array_dtype]
+    of = f"{format_size(size)}: in elements of {dataset.sample.array_dtype}, samples first"
+    lines = [
+        f'file.create_dataset("x", ..., chunks={tuple(map(int, shape))})  # {of}',
+        f"for files that exist: h5repack -l x:CHUNK={'x'.join(map(str, shape))} OLD NEW",
+    ]
+    if size > _CHUNK_CACHE:
+        lines.append(
+            "HDF5 keeps no chunk that is larger than its cache (1 MiB unless told), and unpacks a compressed one anew "
+            f'for each part that is read: h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
+        )
+    return lines
+
+
+def _cache(size: int) -> int:
+    """Room for a few chunks."""
+    return int(1 << (4 * size - 1).bit_length())
+
+
+def _compression(workload: Workload) -> list[str] | None:
+    dataset = workload.dataset
+    level = 4 if dataset.level is None else dataset.level
+    if dataset.format == "npz":
+        return ["numpy.savez_compressed(...)" if dataset.compression == "gzip" else "numpy.savez(...), not compressed"]
+    if dataset.format != "hdf5":
+        return None
+    if dataset.compression == "none":
+        return ['file.create_dataset("x", ...) without compression; for files that exist: h5repack -f x:NONE OLD NEW']
+    lines = _chunks(workload) or []
+    if dataset.compression == "lzf":
+        return [*lines, 'file.create_dataset("x", ..., compression="lzf")  # h5py\'s own filter: others may lack it']
+    lines.append(f'file.create_dataset("x", ..., compression="gzip", compression_opts={level})')
+    if level:
+        lines.append(f"for files that exist: h5repack -f x:GZIP={level} OLD NEW")
+    return [*lines, _BITS_NOTE]
+
+
+_BITS_NOTE = "how far data can be compressed is dataset.random_bits here: compare with a file of yours"
+
+
+def _access(workload: Workload) -> list[str]:
+    if workload.reader.access == "independent":
+        return ["each rank reads by itself (no collective calls)"]
+    if workload.dataset.format == "hdf5":
+        return ['h5py.File(name, "r", driver="mpio", comm=comm), and read within "with dataset.collective:"']
+    return ["read with MPI_File_read_at_all (mpi4py: File.Read_at_all)"]
+
+
+def _memory(workload: Workload) -> list[str]:
+    if workload.reader.load == "on_demand":
+        return ["read samples when they are needed"]
+    cached = " (tf.data: dataset.cache())" if workload.reader.loader == "tensorflow" else ""
+    return [f"read the dataset into memory once, before the first step{cached}"]
+
+
+def _files(workload: Workload) -> list[str]:
+    dataset = workload.dataset
+    return [f"store {dataset.samples_per_file} samples of {format_size(dataset.sample_bytes)} in each file"]
+
+
+def _striping(layout: layouts.Layout | None) -> list[str]:
+    if layout is None:
+        return ["lfs setstripe -d DIR, then copy the files anew into DIR"]
+    return [
+        f"lfs setstripe {' '.join(layouts.arguments(layout))} DIR  # {layouts.describe(layout)}",
+        "then copy the files anew into DIR: those that exist keep their stripes",
+    ]
+
+
+_TOLD: dict[str, Callable[[Workload], list[str] | None]] = {
+    "reader.transfer_size": _transfer,
+    "reader.read_threads": _threads,
+    "reader.interleave": _interleave,
+    "reader.preprocess_threads": _preprocessing,
+    "reader.prefetch": _prefetch,
+    "reader.batch_size": _batch,
+    "reader.access": _access,
+    "reader.load": _memory,
+    "dataset.chunk": _chunks,
+    "dataset.compression": _compression,
+    "dataset.level": _compression,
+    "dataset.files": _files,
+    "dataset.samples_per_file": _files,
+}
+
+
+def _alignment(changed: list[str], point: Point) -> Iterator[str]:
+    """The paper's rules on what should be a multiple of what, where they are not kept."""
+    workload, layout = plan.resolved(point.workload), point.layout
+    dataset, transfer = workload.dataset, workload.reader.transfer_size
+    shape = dataset.chunk_shape if dataset.format == "hdf5" else None
+    chunk = math.prod(shape) * ITEM_BYTES[dataset.sample.array_dtype] if shape else None
+    stripe = layout.stripe_size if layout is not None else None
+    if chunk and stripe and stripe % chunk and any(key.startswith(("dataset.", "site.")) for key in changed):
+        yield (
+            f"the paper aligns them: make the stripe size ({format_size(stripe)}) a multiple of the chunk "
+            f"({format_size(chunk)})"
+        )
+    record = dataset.sample_bytes + _FRAME
+    fixed = dataset.format == "tfrecord" and dataset.sample.stdev is None
+    if fixed and transfer and "reader.transfer_size" in changed and transfer > record and transfer % record:
+        yield (
+            f"the paper aligns them: make the transfer size a multiple of a record ({record} bytes with its frame), "
+            f"here {transfer // record * record}"
+        )

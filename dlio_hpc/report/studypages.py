@@ -1,0 +1,141 @@
+"""A study's report as a page: what was found first, then each part with its pictures and tables, then its jobs."""
+
+from collections.abc import Iterator
+
+from dlio_hpc.analysis.comparison import Comparison, Finding
+from dlio_hpc.report import figures, rows, studyrows, sweeps
+from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
+from dlio_hpc.report.page import Facts, Page, Section, Table
+from dlio_hpc.report.studyreport import StudyReport
+from dlio_hpc.study import Study
+from dlio_hpc.units import format_seconds
+
+
+def of_study(report: StudyReport) -> Page:
+    outcome = report.outcome
+    study = outcome.study
+    missing = studyrows.missing(outcome)
+    first = next((line for finding in report.findings for line in _first(study, finding)), "Nothing was measured yet.")
+    return Page(
+        title=study.study,
+        subtitle=" · ".join([*studyrows.heading(outcome), f"{study.site.name}, {study.created}"]),
+        verdict=f"{first} {missing[0]}" if missing else first,
+        state="bad" if missing else "ok",
+        facts=list(_facts(report)),
+        sections=[
+            *(_part(report, finding) for finding in report.findings),
+            *([_jobs(outcome.jobs)] if outcome.jobs else []),
+        ],
+    )
+
+
+def _first(study: Study, finding: Finding) -> Iterator[str]:
+    """The first sentences of each comparison, with its part's name where there are several."""
+    name = f"{finding.part}: " if len(study.parts) > 1 else ""
+    yield from (name + " ".join(studyrows.verdict(study, finding, found)) for found in finding.comparisons[-1:])
+
+
+def _facts(report: StudyReport) -> Iterator[Facts]:
+    study = report.outcome.study
+    if len(study.parts) > 1:
+        told = [(finding.part, line) for finding in report.findings for line in _first(study, finding)]
+        yield Facts("Found", [(name, line.removeprefix(f"{name}: ")) for name, line in told])
+    if report.advice:
+        yield Facts("For the application", [("", line) for line in report.advice])
+    if missing := studyrows.missing(report.outcome):
+        yield Facts("Missing", [("", line) for line in missing])
+    workload = study.points[0].workload
+    yield Facts(
+        "Study",
+        [
+            ("Workload", workload.name),
+            ("Site", study.site.name),
+            ("Points", str(len(study.points))),
+            ("Repeats", f"{study.repeat}, after {study.warmup} warm-up(s) of each dataset in a job"),
+            ("Order", f"in rounds of all points, shuffled with seed {study.seed}"),
+            *(("Note", note) for note in study.notes),
+        ],
+    )
+
+
+def _part(report: StudyReport, finding: Finding) -> Section:
+    study = report.outcome.study
+    sentences = [
+        line for found in finding.comparisons for line in studyrows.verdict(study, finding, found)
+    ] + studyrows.noise(finding)
+    summary = [Table("What was found", [""], [[line] for line in sentences])] if sentences else []
+    if (found := studyrows.ranked(finding)) is not None:
+        summary += _ranking(finding, found)
+    summary += [
+        Table(studyrows.scaling_title(each), studyrows.scaling_header(), studyrows.scaling(each))
+        for each in finding.scalings
+    ]
+    return Section(
+        heading=studyrows.part_title(study, finding) or study.points[0].workload.name,
+        notes=_notes(finding),
+        summary=summary,
+        drawings=[figures.inline(picture) for picture in sweeps.of_part(report, finding)],
+        tables=[*_points(study, finding), *_intervals(study, finding)],
+    )
+
+
+def _notes(finding: Finding) -> list[str]:
+    if not finding.points:
+        return ["Nothing was measured yet."]
+    return [] if finding.unusable is None else [finding.unusable]
+
+
+def _ranking(finding: Finding, found: Comparison) -> list[Table]:
+    if found.ranking is None:
+        return []
+    notes = [[note] for note in studyrows.ranking_notes(found.ranking)]
+    told = [Table("", [""], notes)] if notes else []
+    if len(found.ranking.effects) < 2:
+        return told
+    title = studyrows.ranking_title(finding, found)
+    return [Table(title, list(studyrows.RANKING), studyrows.ranking(found.ranking)), *told]
+
+
+def _points(study: Study, finding: Finding) -> list[Table]:
+    if not finding.points:
+        return []
+    header = studyrows.point_header(finding.metric, studyrows.varied(study, finding))
+    told = [row for _, row in studyrows.points(study, finding)]
+    more = studyrows.left_out(finding)
+    legend = studyrows.legend(study, finding) if finding.comparisons else "Medians of n measurements."
+    return [Table(legend + (f" {more}" if more else ""), header, told)]
+
+
+def _intervals(study: Study, finding: Finding) -> list[Table]:
+    """How far below the best of the others each may lie, where noise is known."""
+    told = [
+        [studyrows.setting(study, each.point), f"{each.to_best:.3f}", f"{each.low:.3f}", f"{each.high:.3f}"]
+        for found in finding.comparisons
+        for each in found.points
+        if each.low is not None and each.high is not None
+    ]
+    title = "Times as good as the best of the others: multiple comparisons with the best (Hsu), jointly 95 %"
+    return [Table(title, ["setting", "ratio", "from", "to"], told)] if told else []
+
+
+def _jobs(jobs: list[JobOutcome]) -> Section:
+    told = [
+        [job.job.job, job.job.state, str(job.plan.nodes), str(job.plan.ranks_per_node), str(job.archive or "-")]
+        for job in jobs
+    ]
+    runs = [[job.job.job, run.name, rows.title(job, run), *_rates(run)] for job in jobs for run in job.runs]
+    return Section(
+        "Jobs and runs",
+        [],
+        [Table("", ["job", "state", "nodes", "ranks a node", "archive"], told)],
+        [],
+        [Table("Runs", ["job", "run", "point", "time", "samples/s", "MB/s", "AU"], runs)],
+    )
+
+
+def _rates(run: RunOutcome) -> list[str]:
+    summary = None if run.result is None else run.result.summary
+    if summary is None:
+        return ["-"] * 4
+    rates = f"{summary.samples_per_s:.1f}", f"{summary.read_MBps:.1f}"
+    return [format_seconds(summary.wall_s), *rates, rows.share(summary.au)]

@@ -1,0 +1,113 @@
+"""What there is to report of a study: its measurements, what was found in them, what to do about it."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dlio_hpc.analysis import comparison
+from dlio_hpc.analysis.comparison import Finding
+from dlio_hpc.analysis.measured import Measured
+from dlio_hpc.errors import DlioError, Incomplete
+from dlio_hpc.report import advice, jobfiles
+from dlio_hpc.report.studyfiles import Missing, StudyOutcome
+from dlio_hpc.study import Metric, Point
+
+_FIGURES = ("wall_s", "samples_per_s", "read_MBps", "io_time_s", "au")
+
+
+class StudyReport(NamedTuple):
+    """advice: lines, those that begin with blanks belong to the one before."""
+
+    outcome: StudyOutcome
+    findings: tuple[Finding, ...]
+    advice: list[str]
+
+
+def make(outcome: StudyOutcome, metric: Metric | None = None) -> StudyReport:
+    """metric: what points are judged by; None: what each part says."""
+    findings = comparison.findings(outcome.study, outcome.measured, metric)
+    return StudyReport(outcome, findings, advice.of_study(outcome.study, findings))
+
+
+def as_document(report: StudyReport) -> dict[str, Any]:
+    """As --json shows it."""
+    outcome = report.outcome
+    study = outcome.study
+    return {
+        "study": study.study,
+        "description": study.description,
+        "seed": study.seed,
+        "repeat": study.repeat,
+        "points": [_point(report, point) for point in study.points],
+        "missing": [_missing(report, missing) for missing in outcome.missing],
+        "findings": msgspec.to_builtins(report.findings),
+        "advice": report.advice,
+        "jobs": [jobfiles.as_document(job) for job in outcome.jobs],
+    }
+
+
+def _point(report: StudyReport, point: Point) -> dict[str, Any]:
+    study = report.outcome.study
+    return {
+        "point": point.number,
+        "part": point.part,
+        "title": study.title(point),
+        "labels": study.labels(point),
+        "nodes": point.nodes,
+        "ranks_per_node": point.ranks_per_node,
+        "is_reference": study.part(point.part).reference == point.number,
+        "measurements": [_measurement(each) for each in report.outcome.measured if each.point == point.number],
+    }
+
+
+def _measurement(each: Measured) -> dict[str, Any]:
+    told = {"repeat": each.repeat, "job": each.job, "run": each.run, "started": each.started, "ended": each.ended}
+    return told | {name: getattr(each.summary, name) for name in _FIGURES}
+
+
+def _missing(report: StudyReport, missing: Missing) -> dict[str, Any]:
+    point = report.outcome.study.points[missing.unit.point]
+    return {
+        "point": point.number,
+        "repeat": missing.unit.repeat,
+        "title": report.outcome.study.title(point),
+        "job": missing.job,
+        "why": missing.why,
+        "is_live": missing.is_live,
+    }
+
+
+def csv_rows(report: StudyReport) -> Iterator[list[object]]:
+    """A heading, and a row for each measurement; of keys that its part does not vary, nothing."""
+    study = report.outcome.study
+    keys = list(dict.fromkeys(axis.key for part in study.parts for axis in part.axes))
+    fixed = ["nodes", "ranks_per_node", "repeat", "job", "run", "started", "ended"]
+    yield ["study", "part", "point", *keys, *fixed, *_FIGURES]
+    for each in report.outcome.measured:
+        point = study.points[each.point]
+        labels = study.labels(point)
+        told = [point.nodes, point.ranks_per_node, each.repeat, each.job, each.run, each.started, each.ended]
+        figures = [getattr(each.summary, name) for name in _FIGURES]
+        yield [study.study, point.part, point.number, *(labels.get(key) for key in keys), *told, *figures]
+
+
+def fault(report: StudyReport) -> DlioError | None:
+    """None where every measurement is there, whatever happened on the way; else what went wrong first where it is
+    missing, or Incomplete.
+    """
+    missing = report.outcome.missing
+    if not missing:
+        return None
+    concerned = {each.job for each in missing}
+    faults = [jobfiles.fault(job) for job in report.outcome.jobs if job.job.job in concerned]
+    first = next((found for found in faults if found is not None and not isinstance(found, Incomplete)), None)
+    return first or Incomplete(f"{len(missing)} of {_wanted(report)} measurements of {_name(report)} are missing")
+
+
+def _wanted(report: StudyReport) -> int:
+    return len(report.outcome.study.points) * report.outcome.study.repeat
+
+
+def _name(report: StudyReport) -> str:
+    return report.outcome.study.study

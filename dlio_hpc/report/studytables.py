@@ -1,0 +1,116 @@
+"""A study's report for a terminal."""
+
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dlio_hpc.analysis.comparison import Finding
+from dlio_hpc.report import studyrows, tables
+from dlio_hpc.report.studyreport import StudyReport
+from dlio_hpc.study import Study
+
+_WIDTH = 100
+# Columns that figures take of it.
+_FIGURES = 66
+_COLOURS = {"best": "bold green", "same": "green", "worse": ""}
+
+
+def show(report: StudyReport, file: Any) -> None:
+    """At most 100 columns wide, without colour where `file` is no terminal."""
+    out = Console(file=file, highlight=False, markup=False)
+    out.width = min(out.width, _WIDTH) if out.is_terminal else _WIDTH
+    out.print(Group(*_report(report, out.width)))
+
+
+def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
+    study = report.outcome.study
+    yield Text(study.study, "bold")
+    yield from map(Text, studyrows.heading(report.outcome))
+    for finding in report.findings:
+        yield Text()
+        yield from _part(study, finding)
+    if report.advice:
+        yield Text()
+        yield Text("For the application", "bold")
+        yield from _indented(report.advice, width)
+    if lines := studyrows.missing(report.outcome):
+        yield Text()
+        yield from (Text(line, "yellow") for line in lines)
+
+
+def _indented(lines: list[str], width: int) -> Iterator[RenderableType]:
+    """What belongs to a line stays below it when it is folded; words of a command stay whole."""
+    for line in lines:
+        depth = " " * (len(line) - len(line.lstrip()))
+        folded = textwrap.wrap(line.strip(), width - len(depth) - 2, break_long_words=False, break_on_hyphens=False)
+        for number, part in enumerate(folded):
+            yield Text(depth + "  " * (number > 0) + part)
+
+
+def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
+    if title := studyrows.part_title(study, finding):
+        yield Text(title, "bold")
+    if not finding.points:
+        yield Text("Nothing was measured yet.")
+        return
+    yield _points(study, finding)
+    if (more := studyrows.left_out(finding)) is not None:
+        yield Text(more)
+    if finding.comparisons:
+        yield Text(studyrows.legend(study, finding), "dim")
+    if finding.unusable is not None:
+        yield Text(finding.unusable, "yellow")
+    for found in finding.comparisons:
+        yield Text()
+        yield from map(Text, studyrows.verdict(study, finding, found))
+    yield from map(Text, studyrows.noise(finding))
+    yield from _ranking(finding)
+    for scaling in finding.scalings:
+        yield Text()
+        yield Text(studyrows.scaling_title(scaling))
+        grid = tables.table(*studyrows.scaling_header())
+        for row in studyrows.scaling(scaling):
+            grid.add_row(*row)
+        yield grid
+
+
+def _points(study: Study, finding: Finding) -> Table:
+    """What varies has columns of its own, or where these are too many, one for all."""
+    keys = studyrows.varied(study, finding)
+    rows = list(studyrows.points(study, finding))
+    header = studyrows.point_header(finding.metric, keys)
+    header = [*(name.replace("_", "_\n").replace(".", ".\n") for name in header[: len(keys)]), *header[len(keys) :]]
+    widths = [
+        max(len(word) for word in (*header[place].splitlines(), *(row[place] for _, row in rows)))
+        for place in range(len(keys))
+    ]
+    fits = sum(widths) + 2 * len(widths) <= _WIDTH - _FIGURES
+    if not fits:
+        names = studyrows.short(keys)
+        header = [",\n".join(names[key] for key in keys), *header[len(keys) :]]
+        rows = [(found, [", ".join(row[: len(keys)]), *row[len(keys) :]]) for found, row in rows]
+    grid = tables.table(*header)
+    if not fits:
+        grid.columns[0].justify, grid.columns[0].no_wrap, grid.columns[0].overflow = "left", False, "fold"
+    for _, row in rows:
+        grid.add_row(*row, style=_COLOURS.get(row[-1], ""))
+    return grid
+
+
+def _ranking(finding: Finding) -> Iterator[RenderableType]:
+    if (found := studyrows.ranked(finding)) is None or found.ranking is None:
+        return
+    if len(found.ranking.effects) > 1:
+        yield Text()
+        yield Text(studyrows.ranking_title(finding, found))
+        grid = tables.table(*studyrows.RANKING)
+        for place in (0, 1, 2):
+            grid.columns[place].justify, grid.columns[place].no_wrap = "left", False
+        for row in studyrows.ranking(found.ranking):
+            grid.add_row(*row)
+        yield grid
+    yield from map(Text, studyrows.ranking_notes(found.ranking))

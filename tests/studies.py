@@ -1,0 +1,90 @@
+"""Studies with figures that were made up, as their jobs would have left them."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import structs
+
+from dlio_hpc import document, packing, rundir, site, study, sweep, workload
+from dlio_hpc.analysis.measured import Measured
+from dlio_hpc.batch import job
+from dlio_hpc.batch.schedulers import State
+from dlio_hpc.plan import Plan, Run
+from dlio_hpc.results import DatasetFacts, Distribution, Generated, Result, SlowestRank, Summary
+from dlio_hpc.study import Asked, Request, Study
+
+# Of a point and a repeat: samples/s; None: not measured.
+Values = Callable[[int, int], float | None]
+
+
+def asked(name: str = "demo", *axes: str, settings: Sequence[str] = ("reader.prefetch=null",), **rest: Any) -> Asked:
+    """A part that varies these axes, such as reader.read_threads=1,2,4."""
+    return Asked(workload.draft(name, tuple(settings)), site.load("local"), tuple(map(sweep.axis, axes)), **rest)
+
+
+def make(folder: Path, *parts: Asked, repeat: int = 3, name: str = "tune", **request: Any) -> Study:
+    wanted = Request(folder, data=folder / "data", seed=7, repeat=repeat, **request)
+    return study.make(name, parts or [asked()], wanted, "what is made up")
+
+
+def summary(samples_per_s: float, **figures: Any) -> Summary:
+    """Of 1000 samples of a MB each."""
+    some = Distribution(0.1, 0.1, 0.1, 0.1, 0.1)
+    found = Summary(
+        samples=1000, samples_left_out=0, steps=10, steps_planned=10, bytes_read=10**9, overhead_bytes_read=0,
+        storage_bytes_read=None, wall_s=1000 / samples_per_s, samples_per_s=samples_per_s, read_MBps=samples_per_s,
+        au=0.5, au_mlperf=0.5, io_time_s=300 / samples_per_s, io_hidden_fraction=0.5, opens=10, reads=1000, wait_s=some,
+        compute_s=some, sync_s=some, read_latency_s=some, compute_asked_s=0.1,
+        slowest_rank=SlowestRank(0, "n1", 1.0, 1.0),
+    )  # fmt: skip
+    return structs.replace(found, **figures)
+
+
+def measured(made: Study, values: Values, **figures: Any) -> list[Measured]:
+    """Of every point and repeat that has a value."""
+    return [
+        Measured(point.number, repeat, "tune-1", "run", "", "", summary(value, **figures))
+        for point in made.points
+        for repeat in range(made.repeat)
+        if (value := values(point.number, repeat)) is not None
+    ]
+
+
+def write(made: Study, values: Values, state: State = "completed", **figures: Any) -> Path:
+    """The study's folder with its jobs beside it; in each every run that has a value has a result."""
+    folder = Path(made.runs, made.study)
+    folder.mkdir(parents=True)
+    (folder / rundir.STUDY).write_bytes(document.encode(made))
+    for plan in packing.plans(made):
+        _write_job(made, plan, values, state, figures)
+    return folder
+
+
+def _write_job(made: Study, plan: Plan, values: Values, state: State, figures: dict[str, Any]) -> None:
+    folder = Path(plan.directory)
+    folder.mkdir(parents=True)
+    for name, content in ((rundir.STUDY, made), (rundir.PLAN, plan)):
+        (folder / name).write_bytes(document.encode(content))
+    record = job.planned(plan, "bash job.sh", ())
+    job.save(folder, job.seen(structs.replace(record, batch_id="42"), state))
+    for run in plan.runs:
+        point = 0 if run.point is None else run.point
+        value = values(point, run.repeat)
+        if value is None:
+            continue
+        directory = rundir.run_directory(folder, run.number, run.name)
+        directory.mkdir(parents=True)
+        (directory / rundir.RESULT).write_bytes(document.encode(_result(plan, run, value, figures)))
+
+
+def _result(plan: Plan, run: Run, value: float, figures: dict[str, Any]) -> Result:
+    dataset = run.workload.dataset
+    generates = run.kind == "generate"
+    return Result(
+        run=rundir.run_name(run.number, run.name), kind=run.kind, plan_sha256="0" * 64, started="2026-11-21T10:00:00Z",
+        ended="2026-11-21T10:00:10Z", ranks=plan.ranks, nodes=plan.nodes, ranks_per_node=plan.ranks_per_node,
+        dataset=DatasetFacts(run.dataset, "0" * 12, dataset.format, dataset.files, dataset.samples, dataset.size),
+        hosts=["n1"], versions={}, epochs=[], summary=None if generates else summary(value, **figures),
+        generated=Generated(False, run.dataset, dataset.files, dataset.size, 1.0, 100.0) if generates else None,
+    )  # fmt: skip

@@ -1,0 +1,360 @@
+"""Findings against made-up truth: what differs is found, what is noise is called noise."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlio_hpc.analysis import comparison, replicates
+from dlio_hpc.analysis.comparison import Comparison, Finding
+from dlio_hpc.study import Study
+from tests import studies
+
+Array = np.ndarray[Any, Any]
+_CACHED: dict[Any, Any] = {}
+
+
+@pytest.fixture(autouse=True)
+def _drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What noise does depends on the design alone, not on what was measured: hundreds of studies share their draws."""
+
+    def once(name: str) -> Callable[[replicates.Fit], Any]:
+        original = getattr(replicates, name)
+
+        def call(found: replicates.Fit) -> Any:
+            key = (name, found.counts.tobytes(), found.weights.tobytes(), found.df)
+            if key not in _CACHED:
+                made = original(found)
+                _CACHED[key] = made if name == "draw" else list(made)
+            return _CACHED[key]
+
+        return call
+
+    monkeypatch.setattr(replicates, "_DRAWS", 4000)
+    for name in ("draw", "estimates"):
+        monkeypatch.setattr(replicates, name, once(name))
+
+
+def _threads(folder: Path, points: int, repeat: int, **rest: Any) -> Study:
+    """The reference is the second point: demo has two read threads."""
+    values = ",".join(str(number + 1) for number in range(points))
+    return studies.make(folder, studies.asked("demo", f"reader.read_threads={values}", **rest), repeat=repeat)
+
+
+def _found(made: Study, logs: Array, **figures: Any) -> Finding:
+    """logs: (points, repeats); nan: not measured."""
+    rates = np.exp(logs)
+    there = {place: float(rate) for place, rate in np.ndenumerate(rates) if not np.isnan(rate)}
+    values = studies.measured(made, lambda *place: there.get(place), **figures)
+    (finding,) = comparison.findings(made, values)
+    return finding
+
+
+def _compared(made: Study, logs: Array) -> Comparison:
+    (found,) = _found(made, logs).comparisons
+    return found
+
+
+def _often(made: Study, sd: float, truth: Array, seed: int, draws: int = 200) -> list[Comparison]:
+    random = np.random.default_rng(seed)
+    return [_compared(made, truth[:, None] + random.normal(0, sd, (len(truth), made.repeat))) for _ in range(draws)]
+
+
+def _verdicts(found: Comparison) -> list[str]:
+    return [point.verdict for point in found.points]
+
+
+def _share(found: list[Comparison], holds: Callable[[Comparison], bool]) -> float:
+    return sum(map(holds, found)) / len(found)
+
+
+@pytest.mark.parametrize(("sd", "repeat"), [(0.02, 3), (0.03, 3), (0.05, 5)])
+def test_a_point_that_is_a_fifth_slower_is_found(tmp_path: Path, sd: float, repeat: int) -> None:
+    made = _threads(tmp_path, 5, repeat)
+    for slow in (1, 3):
+        truth = np.where(np.arange(5) == slow, np.log(0.8), 0.0)
+        found = _often(made, sd, truth, seed=slow)
+        rate = sum(each.points[slow].verdict == "slower" for each in found) / len(found)
+        assert rate >= 0.95, rate
+        best = _share(found, lambda each: each.recommended == 1)
+        assert best < 0.05 if slow == 1 else best >= 0.95, "keep the reference exactly where it is good"
+        beyond = _share(found, lambda each: each.gain is not None and each.gain.is_beyond_noise)
+        assert beyond >= 0.95 if slow == 1 else beyond <= 0.05, beyond
+
+
+@pytest.mark.parametrize(
+    ("points", "repeat", "slow"), [(5, 3, 1), (5, 3, 2), (5, 5, 1), (2, 3, 1), (2, 5, 1), (20, 3, 4)]
+)
+def test_two_percent_under_five_percent_of_noise_are_noise(tmp_path: Path, points: int, repeat: int, slow: int) -> None:
+    made = _threads(tmp_path, points, repeat)
+    truth = np.where(np.arange(points) == slow, np.log(0.98), 0.0)
+    found = _often(made, 0.05, truth, seed=42)
+    rate = _share(found, lambda each: each.gain is not None and not each.gain.is_beyond_noise)
+    assert rate >= 0.95, rate
+    kept = _share(found, lambda each: each.recommended == each.reference)
+    assert kept >= 0.95, kept
+
+
+@pytest.mark.parametrize(("points", "repeat"), [(2, 3), (5, 3), (5, 2), (12, 5), (30, 3)])
+def test_false_alarms_are_one_in_twenty_however_many_points(tmp_path: Path, points: int, repeat: int) -> None:
+    """Of any claim at all: a point called slower, a parameter that matters."""
+    found = _often(_threads(tmp_path, points, repeat), 0.05, np.zeros(points), seed=1, draws=300)
+    slower = _share(found, lambda each: "slower" in _verdicts(each))
+    matters = _share(found, lambda each: bool(each.ranking and each.ranking.effects[0].is_beyond_noise))
+    assert slower <= 0.085, slower  # 0.05 and what 300 draws may add to it, one in two hundred times
+    assert matters <= 0.085, matters
+
+
+def test_intervals_hold_the_truth(tmp_path: Path) -> None:
+    """Jointly, of all points, in 95 of 100; likewise the gain of what was chosen as the best."""
+    truth = np.array([0.0, -0.1, -0.02, 0.05, 0.0])
+    best_of_others = np.array([np.delete(truth, place).max() for place in range(5)])
+    found = _often(_threads(tmp_path, 5, 3), 0.05, truth, seed=9, draws=400)
+
+    def holds(each: Comparison) -> bool:
+        ratios = np.exp(truth - best_of_others)
+        return all(
+            (point.low or 0) <= ratio <= (point.high or 0) for point, ratio in zip(each.points, ratios, strict=True)
+        )
+
+    def gain_holds(each: Comparison) -> bool:
+        assert each.gain is not None
+        true = np.exp(truth[each.best] - truth[1])
+        return each.gain.low is None or each.gain.low <= true <= (each.gain.high or 0)
+
+    assert _share(found, holds) >= 0.93, _share(found, holds)
+    assert _share(found, gain_holds) >= 0.93, _share(found, gain_holds)
+
+
+def test_drift_over_rounds_is_no_effect_and_hides_none(tmp_path: Path) -> None:
+    made = _threads(tmp_path, 5, 3)
+    random = np.random.default_rng(3)
+    drift = np.log([1.0, 1.15, 1.3])
+    flat, slow = np.zeros(5), np.where(np.arange(5) == 3, np.log(0.8), 0.0)
+    for truth, wanted in ((flat, 0.05), (slow, 1.0)):
+        found = [_compared(made, truth[:, None] + drift + random.normal(0, 0.03, (5, 3))) for _ in range(200)]
+        rate = _share(found, lambda each: each.points[3].verdict == "slower")
+        assert rate <= wanted if wanted < 1 else rate >= 0.95, rate
+        assert all(each.noise.are_rounds_apart and each.noise.drift == pytest.approx(0.3, abs=0.12) for each in found)
+        noise = np.mean([each.noise.sd for each in found])
+        assert noise == pytest.approx(0.03, abs=0.005)
+
+
+def test_a_missing_cell_does_not_let_drift_in(tmp_path: Path) -> None:
+    made = _threads(tmp_path, 5, 3)
+    random = np.random.default_rng(4)
+    drift = np.log([1.0, 1.15, 1.3])
+    found = []
+    for _ in range(200):
+        logs = drift + random.normal(0, 0.02, (5, 3))
+        logs[2, 2] = np.nan  # without rounds, this point would be a tenth slower
+        found.append(_compared(made, logs))
+    rate = _share(found, lambda each: "slower" in _verdicts(each))
+    assert rate <= 0.085, rate
+    ratios = [each.points[2].to_reference or 0 for each in found]
+    assert np.mean(ratios) == pytest.approx(1, abs=0.01)
+
+
+def test_without_rounds_in_common_drift_counts_as_noise(tmp_path: Path) -> None:
+    logs = np.full((4, 4), np.nan)
+    logs[:2, :2], logs[2:, 2:] = 0.01 * np.arange(4).reshape(2, 2), 0.3
+    found = _compared(_threads(tmp_path, 4, 4), logs)
+    assert not found.noise.are_rounds_apart
+    assert found.noise.df == 4
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_of_a_single_repeat_nothing_is_claimed(tmp_path: Path, repeat: int) -> None:
+    logs = np.zeros((3, repeat))
+    logs[0], logs[:, 1:] = 2.0, np.nan
+    found = _compared(_threads(tmp_path, 3, repeat), logs)
+    assert set(_verdicts(found)) == {"unknown"}
+    assert found.noise.sd is None
+    assert found.best == 0
+    assert found.recommended is None
+    assert found.gain is not None
+    assert found.gain.ratio == pytest.approx(np.exp(2))
+    assert (found.gain.low, found.gain.confidence, found.gain.is_beyond_noise) == (None, None, False)
+    assert found.ranking is not None
+    assert not found.ranking.effects[0].is_beyond_noise
+
+
+def test_repeats_that_agree_to_the_last_digit_prove_nothing(tmp_path: Path) -> None:
+    for logs in (np.zeros((3, 3)), np.repeat([[0.0], [1.0], [2.0]], 3, axis=1)):
+        found = _compared(_threads(tmp_path, 3, 3), logs)
+        assert found.noise.sd is None
+        assert found.recommended is None
+        assert set(_verdicts(found)) == {"unknown"}
+
+
+def test_one_point_or_none_is_compared_with_nothing(tmp_path: Path) -> None:
+    made = _threads(tmp_path, 3, 3)
+    assert _found(made, np.full((3, 3), np.nan)).comparisons == ()
+    alone = np.full((3, 3), np.nan)
+    alone[1] = 0.0
+    finding = _found(made, alone)
+    assert finding.comparisons == ()
+    assert [point.n for point in finding.points] == [3]
+    plain = studies.make(tmp_path)
+    (finding,) = comparison.findings(plain, studies.measured(plain, lambda *_: 5.0))
+    assert finding.comparisons == ()
+    assert finding.points[0].labels == {}
+
+
+def test_a_figure_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) -> None:
+    made = _threads(tmp_path, 3, 3, metric="io_time_s")
+    finding = _found(made, np.random.default_rng(1).normal(0, 0.02, (3, 3)), io_time_s=None)
+    assert finding.comparisons == ()
+    assert finding.unusable is not None
+    assert "TensorFlow" in finding.unusable
+    assert finding.points[0].io_time_s is None
+    finding = _found(made, np.random.default_rng(1).normal(0, 0.02, (3, 3)))
+    assert len(finding.comparisons) == 1
+    (other,) = comparison.findings(made, studies.measured(made, lambda *_: 5.0, io_time_s=None), "samples_per_s")
+    assert other.metric == "samples_per_s"
+    assert len(other.comparisons) == 1
+
+
+@pytest.mark.parametrize("metric", ["wall_s", "io_time_s"])
+def test_of_times_less_is_better(tmp_path: Path, metric: Any) -> None:
+    logs = np.random.default_rng(1).normal(0, 0.01, (3, 3)) + np.array([[0.5], [0.0], [0.0]])
+    found = _compared(_threads(tmp_path, 3, 3, metric=metric), logs)
+    assert found.best == 0
+    assert _verdicts(found) == ["best", "slower", "slower"]
+    assert found.gain is not None
+    assert found.gain.is_beyond_noise
+    assert found.gain.ratio == pytest.approx(np.exp(0.5), rel=0.03)
+    assert found.gain.low is not None
+    assert 1 < found.gain.low < found.gain.ratio
+
+
+def test_the_simplest_of_the_best_is_recommended(tmp_path: Path) -> None:
+    """Reference is 2 threads, batch 4: of two that are equally good, the one that changes less."""
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8")
+    made = studies.make(tmp_path, part, repeat=3)
+    names = [tuple(made.labels(point).values()) for point in made.points]
+    truth = np.array([np.log(1.5) * (name in {("4", "4"), ("4", "8")}) for name in names])
+    found = _often(made, 0.02, truth, seed=2, draws=50)
+    assert names[made.parts[0].reference] == ("2", "4")
+    simplest = names.index(("4", "4"))
+    assert _share(found, lambda each: each.recommended == simplest) >= 0.9
+
+
+def test_what_matters_is_ranked_first(tmp_path: Path) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8", "reader.preprocess_threads=1,2")
+    made = studies.make(tmp_path, part, repeat=3)
+    threads = np.array([point.places["reader.read_threads"] for point in made.points])
+    batch = np.array([point.places["reader.batch_size"] for point in made.points])
+    logs = np.log(1.3) * threads + np.log(1.1) * batch + 0.2 * (threads == 2) * batch
+    values = logs[:, None] + np.random.default_rng(1).normal(0, 0.02, (12, 3))
+    ranking = _compared(made, values).ranking
+    assert ranking is not None
+    assert [effect.keys for effect in ranking.effects] == [
+        ("reader.read_threads",), ("reader.batch_size",), ("reader.preprocess_threads",)
+    ]  # fmt: skip
+    first, second, third = ranking.effects
+    assert (first.best, first.worst) == ("4", "1")
+    assert first.ratio == pytest.approx(1.3**2 * np.exp(0.1), rel=0.03)
+    assert second.ratio == pytest.approx(1.1 * np.exp(0.2 / 3), rel=0.03)
+    assert first.is_beyond_noise
+    assert second.is_beyond_noise
+    assert not third.is_beyond_noise
+    assert ranking.interplay is not None
+    assert ranking.interplay > 0.01
+    assert sum(effect.share for effect in ranking.effects) + ranking.interplay == pytest.approx(1)
+    values[5] = np.nan
+    holed = _compared(made, values).ranking
+    assert holed is not None
+    assert holed.effects[0].keys == ("reader.read_threads",)
+
+
+def test_what_moves_together_is_one_and_what_cannot_be_told_is_none(tmp_path: Path) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.preprocess_threads=2,4,8", zipped=True)
+    values = np.log([[1.0], [1.2], [1.5]]) + np.random.default_rng(1).normal(0, 0.02, (3, 3))
+    ranking = _compared(studies.make(tmp_path, part), values).ranking
+    assert ranking is not None
+    (effect,) = ranking.effects
+    assert effect.keys == ("reader.read_threads", "reader.preprocess_threads")
+    assert effect.best == "4, 8"
+    square = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2", "reader.preprocess_threads=2,4"))
+    values = np.vstack((values, values[:1]))
+    values[[1, 2]] = np.nan  # the diagonal alone
+    ranking = _compared(square, values).ranking
+    assert ranking is not None
+    assert (ranking.effects, ranking.interplay) == ((), None)
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_scaling_is_against_the_fewest_ranks(tmp_path: Path, weak: bool) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2", nodes=(1, 2, 4), ranks_per_node=(2,), weak=weak)
+    made = studies.make(tmp_path, part)
+    random = np.random.default_rng(5)
+    truth = np.array([np.log(point.ranks**0.9 * (1 + point.places["reader.read_threads"])) for point in made.points])
+    finding = _found(made, truth[:, None] + random.normal(0, 0.02, (6, 3)))
+    assert [scaling.kind for scaling in finding.scalings] == ["weak" if weak else "strong"] * 2
+    assert [scaling.labels for scaling in finding.scalings] == [{"reader.read_threads": each} for each in "12"]
+    for scaling in finding.scalings:
+        assert [(step.ranks, step.ideal) for step in scaling.steps] == [(2, 1), (4, 2), (8, 4)]
+        first, _, last = scaling.steps
+        assert (first.speed_up, first.low, first.efficiency) == (1, None, 1)
+        assert last.low is not None
+        assert last.high is not None
+        assert last.low < 4**0.9 < last.high
+        assert last.efficiency == last.speed_up / 4
+    assert [(each.nodes, len(each.points)) for each in finding.comparisons] == [(1, 2), (2, 2), (4, 2)]
+    assert all(each.reference is not None for each in finding.comparisons)
+
+
+def test_where_only_nodes_vary_they_are_what_is_compared(tmp_path: Path) -> None:
+    made = studies.make(tmp_path, studies.asked("demo", nodes=(1, 2), ranks_per_node=(2, 4)))
+    finding = _found(made, np.log([[1.0], [1.9], [1.9], [3.5]]) + np.random.default_rng(1).normal(0, 0.01, (4, 3)))
+    (found,) = finding.comparisons
+    assert (found.nodes, found.ranks_per_node, found.best) == (None, None, 3)
+    assert found.ranking is None
+    (scaling,) = finding.scalings
+    assert [(step.nodes, step.ranks) for step in scaling.steps] == [(1, 2), (1, 4), (2, 4), (2, 8)]
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_least_squares_are_what_numpy_finds(data: st.DataObject) -> None:
+    """Against the design spelled out, for any cells; and the errors of differences with it."""
+    points, rounds = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 4))
+    cells = data.draw(st.lists(st.booleans(), min_size=points * rounds, max_size=points * rounds))
+    there = np.array(cells).reshape(points, rounds)
+    there[:, 0] |= ~there.any(axis=1)
+    place, of_round = np.nonzero(there)
+    values = np.random.default_rng(1).normal(0, 1, len(place)) + of_round
+    found = replicates.fit(place, of_round, values)
+    design = np.equal.outer(place, np.arange(points)).astype(float)
+    if found.spread.size:
+        known = np.unique(of_round)[1:]
+        design = np.column_stack((design, np.equal.outer(of_round, known)))
+    solution = np.linalg.lstsq(design, values, rcond=None)[0]
+    assert np.diff(found.values) == pytest.approx(np.diff(solution[:points]))
+    assert found.df == len(values) - np.linalg.matrix_rank(design)
+    if found.df > 0:
+        residuals = values - design @ solution
+        assert found.sd == pytest.approx(np.sqrt((residuals**2).sum() / found.df))
+    covariance = np.linalg.inv(design.T @ design)
+    expected = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    assert found.difference_sd(0, 1) == pytest.approx(expected)
+    if found.df > 0:
+        assert found.errors[0, 1] == pytest.approx(expected * found.sd)
+
+
+def test_draws_have_the_spread_of_the_design() -> None:
+    """Missing cells and all: of estimates of points that are all alike."""
+    there = np.ones((4, 3), bool)
+    there[0, 2] = there[1, 0] = False
+    place, of_round = np.nonzero(there)
+    found = replicates.fit(place, of_round, np.random.default_rng(1).normal(0, 1, len(place)))
+    noise = np.concatenate([each for each, _ in replicates.estimates(found)])
+    drawn = np.array([[np.std(noise[:, i] - noise[:, j]) for j in range(4)] for i in range(4)])
+    assert drawn == pytest.approx(found.errors / found.sd, rel=0.03)
+    again = replicates.draw(found)
+    assert (again.apart == replicates.draw(found).apart).all(), "seeded"
