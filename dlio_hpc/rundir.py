@@ -132,14 +132,21 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 @contextmanager
 def _lockable(path: Path) -> Iterator[int]:
-    """A file open for writing: NFS locks no other, and Lustre's locks on folders do not reach other nodes. The folder,
-    where the file is missing or may not be written.
+    """A file open for writing: NFS locks no other, and Lustre's locks on folders do not reach other nodes. Open for
+    reading where it is another user's; the folder, where it is missing or may not even be read.
     """
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
-        descriptor = os.open(path.parent, os.O_RDONLY)
+        descriptor = _readable(path)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _readable(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError:
+        return os.open(path.parent, os.O_RDONLY)

@@ -1,6 +1,9 @@
 """dlio-hpc datasets: what lies there is listed, every change to it is found, and nothing else is ever removed."""
 
 import os
+import subprocess
+import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -302,6 +305,19 @@ def test_what_a_job_generates_is_left_alone(run: Run, tmp_path: Path) -> None:
     assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished").code == 0
     assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished").out == "no unfinished datasets\n"
     assert [path.name for path in whole.parent.iterdir() if not path.name.startswith(".")] == [whole.name]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becoming another user takes root")
+def test_the_lock_of_another_user_counts() -> None:
+    """Who may delete from a group's folder need not be able to write the lock."""
+    program = "import os, sys; from pathlib import Path; from dlio_hpc import dataset; os.setuid(65534); "
+    program += "sys.exit(dataset.is_owned(Path(sys.argv[1])))"
+    with tempfile.TemporaryDirectory() as name:  # tmp_path is its user's alone
+        Path(name).chmod(0o777)
+        made = _generated(Path(name), complete=False)
+        with rundir.locked_file(dataset.lock_file(made)):
+            assert subprocess.run([sys.executable, "-c", program, made], check=False).returncode == 1
+        assert subprocess.run([sys.executable, "-c", program, made], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("after", range(4))

@@ -95,7 +95,7 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
         return {**base, "files": 0, "bytes": 0, "faults": [fault]}
     command = [sys.executable, "-m", "dlio_hpc.core.verify", str(folder), "--json", *["--quick"] * quick]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
-    if done.returncode not in {0, InvalidRun.exit_code}:
+    if done.returncode not in {0, InvalidRun.exit_code} or not done.stdout:
         raise InfrastructureError(f"{folder} could not be verified; see above")
     return {**base, **json.loads(done.stdout)}
 
@@ -106,13 +106,14 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
 @_SITE
 @option("--unfinished", is_flag=True, help="All whose generation began and did not end.")
 @option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
-def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool) -> None:
+def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool) -> int:
     """Remove datasets: exactly the files that were generated, then the folder.
 
     Nothing is removed where one of them holds anything else, or is being generated.
     """
     if bool(names) == unfinished:
         raise click.UsageError("give the names of datasets, or --unfinished")
+    code = 0
     if unfinished:
         looked, code = console.each(_folders(_directory(data, site_name)), _look)
         folders = [each.folder for each in looked if each.state == "unfinished" and not each.folder.is_symlink()]
@@ -125,6 +126,7 @@ def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unf
     for folder in folders:
         count, size = removal.content(folder) if dry_run else removal.remove(folder)
         click.echo(f"{folder}: {'would free' if dry_run else 'freed'} {units.format_size(size)} in {count} files")
+    return code
 
 
 def _directory(data: Path | None, site_name: str | None) -> Path:
@@ -172,6 +174,7 @@ def _as_document(found: _Found) -> dict[str, Any]:
         "name": found.folder.name,
         "path": str(found.folder),
         "format": layout.format,
+        "compression": layout.compression,
         "files": dataset.file_count(layout),
         "samples_per_file": layout.samples_per_file,
         "bytes": _payload(found),
@@ -210,4 +213,5 @@ def _cells(found: _Found) -> tuple[str, ...]:
     layout = found.known.dataset
     files = f"{layout.files} x {layout.samples_per_file}" if layout.format != "null" else "-"
     made = found.made[:16].replace("T", " ")
-    return layout.format, files, units.format_size(_payload(found)), found.state, made
+    packed = "" if layout.compression == "none" else f" {layout.compression}"
+    return layout.format + packed, files, units.format_size(_payload(found)), found.state, made
