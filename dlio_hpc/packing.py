@@ -26,9 +26,12 @@ _NOTHING: Mapping[Unit, float] = {}
 
 def order(study: Study) -> list[Unit]:
     """Every measurement once, in rounds of all points, each round in an order of its own that the seed decides: what
-    drifts in the meantime reaches all points alike.
+    drifts in the meantime reaches all points alike. Nothing where data are generated only.
     """
     import random
+
+    if study.generate == "only":
+        return []
 
     rounds: list[Unit] = []
     for repeat in range(study.repeat):
@@ -51,10 +54,10 @@ def plans(
     if study.generate == "only":
         if not is_stored:
             raise ConfigError("--generate only: the null format has no data to generate")
-        return (_generating(study, wanted, study.study if study.is_plain else f"{study.study}-generate"),)
+        return (_generating(study, study.study if study.is_plain else f"{study.study}-generate"),)
     ahead = []
     if study.generate == "first" and is_stored:
-        ahead = [_generating(study, wanted, f"{study.study}-generate")]
+        ahead = [_generating(study, f"{study.study}-generate")]
     groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, taken)]
     if study.is_plain:
         names = [f"{study.study}-read" if ahead else study.study]
@@ -137,15 +140,15 @@ def _expected(study: Study, number: int) -> _Expected:
 _BOTH: tuple[Kind, Kind] = ("generate", "measure")
 
 
-def _generating(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
+def _generating(study: Study, job: str) -> Plan:
     """A job that writes all datasets and measures nothing, on as many nodes as any other has."""
-    largest = max((study.points[unit.point] for unit in wanted), key=lambda point: point.ranks)
-    return _plan(study, job, largest, _each(study, _distinct(study, wanted), "generate", job))
+    largest = max(study.points, key=lambda point: point.ranks)
+    return _plan(study, job, largest, _each(study, _distinct(study.points), "generate", job))
 
 
 def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
     """A job that makes the datasets that its points read, where an earlier one has not, warms up, and measures."""
-    points = _distinct(study, wanted)
+    points = _distinct([study.points[number] for number in sorted({unit.point for unit in wanted})])
     made = _each(study, points, "generate", job) if study.generate == "auto" else []
     warm = _each(study, [point for point in points for _ in range(study.warmup)], "warmup", job)
     measured = []
@@ -158,11 +161,10 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
     return _plan(study, job, study.points[wanted[0].point], [*made, *warm, *measured])
 
 
-def _distinct(study: Study, wanted: Sequence[Unit]) -> list[Point]:
+def _distinct(points: Iterable[Point]) -> list[Point]:
     """A point for each dataset."""
     found: dict[str, Point] = {}
-    for number in sorted({unit.point for unit in wanted}):
-        point = study.points[number]
+    for point in points:
         found.setdefault(plan.fingerprint(plan.resolved(point.workload).dataset, point.layout), point)
     return list(found.values())
 

@@ -11,7 +11,7 @@ from dlio_hpc import rundir
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
-from dlio_hpc.cli.report import collect_one, finish
+from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
 from dlio_hpc.cli.request import study_folder
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.errors import ConfigError, Incomplete
@@ -61,9 +61,12 @@ def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[state.Look], int
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @option("--quiet", is_flag=True, help="No progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
-    """Watch each JOB to its end, collect it and show what it measured."""
+    """Watch each JOB, or a study, to its end, collect it and show what it measured."""
     directories, code = _sound(jobs, runs)
     watched, stray = console.wait(directories, quiet)
+    folders = _studies(jobs, runs) if len(jobs) == 1 else []
+    if folders:
+        return collect_all(watched, quiet) or show_study(folders[0], as_json) or code or stray
     return (finish(watched, as_json, quiet) if watched else 0) or code or stray
 
 

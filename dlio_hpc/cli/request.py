@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
+from msgspec import structs
 
 from dlio_hpc import cost, document, limits, packing, plan, site, study, sweep, units, workload
 from dlio_hpc.cli.verbs import option
@@ -222,8 +223,8 @@ def _check_fixed(axes: tuple[sweep.Axis, ...], overrides: tuple[str, ...]) -> No
 def resumed(found: study.Study, options: dict[str, Any]) -> study.Study:
     """The study with the options that may be others the second time."""
     changed = {key: options[key] for key in RESUMABLE if options[key]}
-    from msgspec import structs
-
+    if found.generate == "first":
+        changed["generate"] = "auto"  # what is there is found, what is not may have been why it was interrupted
     return structs.replace(found, **changed)
 
 
