@@ -111,13 +111,23 @@ def owned(run: Run) -> Iterator[None]:
             os.makedirs(run.dataset, exist_ok=True)
             os.listdir(run.dataset)
             lock = lock_file(Path(run.dataset))
-            lock.touch()
+            _touch(lock, run)
         except OSError as fault:
             raise InfrastructureError(f"cannot use {run.dataset}: {fault.strerror}; choose another --data") from fault
         with rundir.locked_file(lock, say) as is_there:
             if is_there:  # else the dataset was removed while this job waited
                 yield
                 return
+
+
+def _touch(lock: Path, run: Run) -> None:
+    """Made, if need be; another user's dataset that is whole can be read by who may not write there."""
+    try:
+        lock.touch()
+    except PermissionError:
+        found = read(Path(run.dataset))
+        if found is None or not found.complete:
+            raise
 
 
 def is_owned(folder: Path) -> bool:

@@ -387,6 +387,21 @@ def test_who_waited_for_a_dataset_that_was_removed_makes_it_anew(tmp_path: Path)
     assert dataset.read(folder) is not None
 
 
+def test_a_whole_dataset_of_another_user_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _plan(tmp_path)
+    folder = _generated(tmp_path)
+
+    def forbidden(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", forbidden)
+    with dataset.owned(run):
+        assert dataset.is_complete(run)
+    dataset.write(folder, dataset.Fingerprint(run.fingerprint, run.workload.dataset, complete=False))
+    with pytest.raises(InfrastructureError, match="cannot use"), dataset.owned(run):
+        pass
+
+
 def test_a_dataset_of_a_later_schema_is_left_alone(tmp_path: Path) -> None:
     folder = _generated(tmp_path)
     note = folder / dataset.FINGERPRINT_FILE
