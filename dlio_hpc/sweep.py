@@ -81,8 +81,11 @@ def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
     ConfigError when lists to be zipped differ in length, or something is there twice.
     """
     keys, ranges = [axis.key for axis in axes], [range(len(axis.values)) for axis in axes]
-    if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
-        raise ConfigError(f"-P {twice[0]}: it is there twice; give all its values in one list")
+    for key, other in itertools.permutations(keys, 2):
+        if key == other:
+            raise ConfigError(f"-P {key}: it is there twice; give all its values in one list")
+        if key.startswith(f"{other}."):
+            raise ConfigError(f"-P {other} would replace what -P {key} says; vary single keys of {other}")
     if zipped and len({len(each) for each in ranges}) > 1:
         told = ", ".join(f"{axis.key} has {len(axis.values)}" for axis in axes)
         raise ConfigError(f"--zip pairs lists of one length: {told}")

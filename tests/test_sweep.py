@@ -88,6 +88,11 @@ def test_the_same_again_is_refused() -> None:
             True,
             "reader.read_threads has 2, reader.batch_size has 1",
         ),
+        (
+            ("reader.read_threads=1,2", "reader={},{direct: true}"),
+            False,
+            "-P reader would replace what -P reader.read_t",
+        ),
         (("reader.read_threads=1,1", "reader.batch_size=4,4"), True, "reader.batch_size=4: it is there twice"),
     ):
         with pytest.raises(ConfigError) as caught:

@@ -216,8 +216,9 @@ def _from_file(
 
 def _check_fixed(axes: tuple[sweep.Axis, ...], overrides: tuple[str, ...]) -> None:
     fixed = {text.partition("=")[0].strip() for text in overrides}
-    if both := [axis.key for axis in axes if axis.key in fixed]:
-        raise click.UsageError(f"{both[0]} is varied; it cannot be set with -S as well")
+    for axis in axes:
+        if any(f"{key}.".startswith(f"{axis.key}.") for key in fixed):
+            raise click.UsageError(f"{axis.key} is varied; it cannot be set with -S as well")
 
 
 def resumed(found: study.Study, options: dict[str, Any]) -> study.Study:
