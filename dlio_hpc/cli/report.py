@@ -79,9 +79,7 @@ def _report_study(outcome: "StudyOutcome", wanted: Pictures, metric: Metric | No
     if as_json:
         console.print_json(studyreport.as_document(made))
     elif as_csv:
-        from dlio_hpc.report import iotables
-
-        iotables.write_csv(studyreport.csv_rows(made), sys.stdout)
+        studyreport.write_csv(made, sys.stdout)
     else:
         from dlio_hpc.report import studytables
 
