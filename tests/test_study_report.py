@@ -30,7 +30,9 @@ from tests.test_pictures import _browse, _Reader, browser
 NONE: tuple[Any, ...] = ()
 
 
-def _values(made: Study, effects: Mapping[str, Sequence[float]], sd: float = 0.02, base: float = 150.0) -> studies.Values:
+def _values(
+    made: Study, effects: Mapping[str, Sequence[float]], sd: float = 0.02, base: float = 150.0
+) -> studies.Values:
     """Samples/s: of each key its level's effect (a logarithm), a round's drift, noise."""
     drift = np.random.default_rng(3).normal(0, 0.05, made.repeat)
 
@@ -204,9 +206,23 @@ def test_scaling_has_a_table_and_a_picture(tmp_path: Path, weak: bool) -> None:
     assert upper.get_xscale() == upper.get_yscale() == "log"
     legend = upper.get_legend()
     assert legend is not None
+    assert lower.get_xlabel() == "ranks"
     assert {each.get_text() for each in legend.get_texts()} == {"read_threads=1", "read_threads=2", "ideal"}
     assert re.search(r"read_threads=2: 3\.\d\d x on 16 ranks, \d\d % of ideal", picture.caption)
     assert lower.get_ylabel() == "efficiency (%)"
+
+
+def test_parts_that_scale_are_drawn_together(tmp_path: Path) -> None:
+    demo = studies.asked("demo", nodes=(1, 2, 4), ranks_per_node=(2,))
+    parts = [structs.replace(demo, name="a"), structs.replace(demo, name="b", nodes=(2, 8), weak=True)]
+    made = studies.make(tmp_path, *parts)
+    report = _report(made, _values(made, {}))
+    drawn = _pictures(report)
+    assert list(drawn) == ["a-scaling", "b-scaling", "scaling"]
+    _, lower = drawn["scaling"].figure.axes
+    assert lower.get_xlabel() == "times as many ranks as the fewest"
+    assert re.search(r"a: strong scaling: 3\.\d+ x on 8 ranks, .*; b: weak scaling: 3\.", drawn["scaling"].caption)
+    assert page.render(studypages.of_study(report)).count("<svg ") == 3
 
 
 def test_however_much_or_little_there_is_it_fits(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ def of_study(report: StudyReport) -> Page:
         sections=[
             *([_advice(report.advice)] if report.advice else []),
             *(_part(report, finding) for finding in report.findings),
+            *(Section(each.title, [], [], [figures.inline(each)], []) for each in sweeps.together(report)),
             *([_jobs(outcome.jobs)] if outcome.jobs else []),
         ],
     )
