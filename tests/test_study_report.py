@@ -257,6 +257,13 @@ def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
     assert "io_time_s is unknown or 0 in 12 measurement(s)" in " ".join(text.split())
     page.render(studypages.of_study(report))
     assert _pictures(report) == {}
+    pair = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2", "reader.batch_size=4,8"))
+    for known, stems in ((1, []), (2, ["map", "effects"])):  # in most repeats 0, and in few of them
+        some = [
+            each if each.repeat < known else each._replace(summary=structs.replace(each.summary, read_MBps=0.0))
+            for each in studies.measured(pair, _values(pair, {}))
+        ]
+        assert list(_pictures(studyreport.make(StudyOutcome(pair, [], some, [], 0), "read_MBps"))) == stems
     judged = _report(made, _values(made, THREADS), "io_time_s")
     assert [axes.get_ylabel() for axes in _pictures(judged)["sweep"].figure.axes][-1] == "I/O time (s)"
 
@@ -411,6 +418,7 @@ def test_runs_made_once_more_are_left_out_and_told(tmp_path: Path) -> None:
     folder = _written(tmp_path)
     made = studyfiles.load(folder)
     outcomes = [jobfiles.load(path) for path in studyfiles.jobs(made, folder)]
+    assert jobfiles.load_all([outcomes[0].directory or folder]) == outcomes
     twice = studyfiles.of_jobs(made, [*outcomes, *outcomes])
     assert twice.others == 12
     assert "12 measured once more and left out" in " ".join(_shown(studyreport.make(twice)).split())

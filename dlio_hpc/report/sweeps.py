@@ -50,6 +50,12 @@ class _Shown(NamedTuple):
         numbers = {point.point for point in self.found.points}
         return [point for point in self.finding.points if point.point in numbers]
 
+    @property
+    def medians(self) -> dict[int, float]:
+        """Of what points are judged by, as far as a logarithm can be had of it."""
+        spreads = {point.point: getattr(point, self.finding.metric) for point in self.points}
+        return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
+
     def level(self, point: int, axis: Axis) -> int:
         return self.study.points[point].places[axis.key]
 
@@ -85,11 +91,11 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
             )
             with canvas.style():
                 yield "sweep", words, *_sweep(shown, title + words)
-        elif len(part.axes) == 2:
+        elif len(part.axes) == 2 and shown.medians:
             words = f"{studyrows.METRICS[finding.metric].capitalize()} of each combination"
             with canvas.style():
                 yield "map", words, *_map(shown, title + words)
-        if found.ranking is not None and len(found.ranking.effects) > 1:
+        if found.ranking is not None and len(found.ranking.effects) > 1 and shown.medians:
             with canvas.style():
                 yield "effects", "What each parameter does", *_effects(shown, title + "What each parameter does")
     if finding.scalings:
@@ -227,9 +233,8 @@ def _map(shown: _Shown, title: str) -> tuple[Figure, str]:
     across, up = sorted(shown.part.axes, key=lambda axis: -len(axis.labels))
     metric = shown.finding.metric
     cells = np.full((len(up.labels), len(across.labels)), np.nan)
-    for point in shown.points:
-        if (spread := getattr(point, metric)) is not None:
-            cells[shown.level(point.point, up), shown.level(point.point, across)] = spread.median
+    for number, median in shown.medians.items():
+        cells[shown.level(number, up), shown.level(number, across)] = median
     figure, (axes,) = _sheet(title, shown.whose, min(7.0, 1.5 + 0.42 * len(up.labels)), 1)
     good = -np.log(cells) if metric in COSTS else np.log(cells)
     low, high = np.nanmin(good), np.nanmax(good)
@@ -295,7 +300,7 @@ def _effects(shown: _Shown, title: str) -> tuple[Figure, str]:
     figure, sheets = _sheet("", shown.whose, 0.7 + 2.2 * rows, rows, columns)
     figure.suptitle(title, x=0.005, ha="left", fontsize=10, fontweight="bold")
     metric, scale = shown.finding.metric, 100.0 if shown.finding.metric == "au" else 1.0
-    medians = {point.point: scale * getattr(point, metric).median for point in shown.points if getattr(point, metric)}
+    medians = {number: scale * median for number, median in shown.medians.items()}
     centre = float(np.exp(np.mean(np.log(list(medians.values())))))
     top = 1.08 * max(medians.values())
     for axes, effect in zip(sheets, effects, strict=False):
