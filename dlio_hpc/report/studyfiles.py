@@ -51,9 +51,7 @@ def load(path: Path) -> Study:
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
-    """The study that all these jobs are of, with the most repeats that any of them knows; None: they are single jobs, or
-    of several studies.
-    """
+    """The study that all these jobs are of, with the most repeats that any of them knows; None: there is none."""
     copies = {outcome.study: outcome.job.job for outcome in outcomes}
     studies = [document.decode(content, Study, f"{job}/{rundir.STUDY}") for content, job in copies.items() if content]
     if None in copies or len({(study.study, study.created) for study in studies}) != 1 or studies[0].is_plain:
