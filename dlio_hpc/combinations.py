@@ -97,7 +97,7 @@ def check_reader(reader: "Reader") -> None:
             f"direct: true needs a transfer_size of whole blocks of {BLOCK} bytes",
         ),
         (
-            reader.interleave > 1 and reader.shuffle.files and reader.shuffle.samples,
+            (reader.interleave or 1) > 1 and reader.shuffle.files and reader.shuffle.samples,
             "interleave takes files in turn; with shuffle of files and samples any sample may come next",
         ),
         (
@@ -145,13 +145,13 @@ def check_workload(workload: "Workload") -> None:
             f"reader.transfer_size goes with mode: floor; in mode: framework {_LIBRARY.get(kind)} chooses its requests",
         ),
         (
-            reader.interleave > 1 and kind in _LIBRARY and (framework or not plain),
+            (reader.interleave or 1) > 1 and kind in _LIBRARY and (framework or not plain),
             "reader.interleave: these files are loaded whole, it would load one for every sample",
         ),
         (
-            reads_records(workload) and reader.read_threads > reader.interleave,
+            reads_records(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
             f"reader.read_threads: tf.data reads as many files at once as it interleaves, {reader.interleave}; raise "
-            "reader.interleave with it",
+            "reader.interleave with it, or leave it null",
         ),
         (
             bool(reader.verify) and kind != "tfrecord",
@@ -188,8 +188,7 @@ def check_workload(workload: "Workload") -> None:
         )
 
 
-def reads_records(workload: "Workload") -> bool:
+def reads_records(dataset: "Dataset", reader: "Reader") -> bool:
     """Does TensorFlow read the files itself? It cannot where any sample of any file may come next."""
-    reader, shuffle = workload.reader, workload.reader.shuffle
-    own = reader.loader == "tensorflow" and reader.mode == "framework" and workload.dataset.format == "tfrecord"
-    return own and not (shuffle.files and shuffle.samples)
+    own = reader.loader == "tensorflow" and reader.mode == "framework" and dataset.format == "tfrecord"
+    return own and not (reader.shuffle.files and reader.shuffle.samples)

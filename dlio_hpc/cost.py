@@ -1,11 +1,11 @@
 """What runs are expected to take: time, bytes read and written, room; from what the site says of its nodes."""
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from dlio_hpc import dataset, units
+from dlio_hpc import dataset
 from dlio_hpc.errors import DlioError
 from dlio_hpc.plan import Plan, Run
 from dlio_hpc.site import Rates
@@ -20,8 +20,8 @@ class Cost(NamedTuple):
 
 
 class JobCost(Struct, frozen=True):
-    """Of a batch job, as a site charges and fills up. space: bytes that its datasets are still to take, files: likewise.
-    limit_node_hours: if it lasts to its time limit.
+    """Of a batch job. space: bytes that its datasets are still to take; files: likewise. limit_node_hours: if it lasts
+    to its time limit.
     """
 
     job: str
@@ -114,6 +114,6 @@ def _checkpoints(run: Run, ranks: int) -> int:
     return count * sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)
 
 
-def told(seconds: float) -> str:
-    """A guess needs no fractions."""
-    return units.format_walltime(round(seconds))
+def as_document(cost: JobCost) -> dict[str, Any]:
+    """For --json."""
+    return structs.asdict(cost)

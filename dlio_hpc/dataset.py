@@ -1,10 +1,11 @@
 """A dataset's folder: its files' names and the fingerprint file that says what lies there."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +18,8 @@ from dlio_hpc.workload import Dataset, SideFile
 FINGERPRINT_FILE = "dlio-dataset.json"
 # Headers and directories of the formats, and the file system's own: room beyond the payload.
 _SPARE = 1.02
+# Of the number in a file's name.
+_MOST_DIGITS = 16
 
 
 class Fingerprint(Struct, frozen=True):
@@ -25,23 +28,75 @@ class Fingerprint(Struct, frozen=True):
     fingerprint: str
     dataset: Dataset
     complete: bool
-    schema: int = 1
+    schema: Literal[1] = 1
+
+
+def file_name(dataset: Dataset, number: int) -> str:
+    """Names are computed, no job lists the dataset."""
+    return f"{number:08}.{dataset.format}"
 
 
 def file_path(run: Run, number: int) -> str:
-    """Names are computed, nobody lists the dataset."""
-    return os.path.join(run.dataset, f"{number:08}.{run.workload.dataset.format}")
+    return os.path.join(run.dataset, file_name(run.workload.dataset, number))
+
+
+def side_name(side: SideFile) -> str:
+    """Of a side file that is read, which lies with the dataset."""
+    return f"side-{side.name}"
 
 
 def side_path(run: Run, side: SideFile) -> str:
-    """Where a side file that is read lies."""
-    return os.path.join(run.dataset, f"side-{side.name}")
+    return os.path.join(run.dataset, side_name(side))
+
+
+def file_count(dataset: Dataset) -> int:
+    """Files of samples in the folder."""
+    return 0 if dataset.format == "null" else dataset.files
+
+
+def sides(dataset: Dataset) -> list[SideFile]:
+    """Those that lie in the folder."""
+    return [side for side in dataset.side_files if side.access == "read"]
+
+
+def names(dataset: Dataset) -> Iterator[str]:
+    """Of everything in the folder of a whole dataset, but the fingerprint file, which is written last."""
+    yield from map(side_name, sides(dataset))
+    for number in range(file_count(dataset)):
+        yield file_name(dataset, number)
+
+
+def strangers(folder: Path, dataset: Dataset) -> Iterator[str]:
+    """Names in the folder that nobody gave who generates this dataset, and what is no file at all."""
+    named = {FINGERPRINT_FILE, *map(side_name, sides(dataset))}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            known = entry.name in named or is_note(entry.name) or _is_file_name(dataset, entry.name)
+            if not known or not entry.is_file(follow_symlinks=False):
+                yield entry.name
+
+
+def is_note(name: str) -> bool:
+    """The fingerprint file, or what is left of writing it when that was interrupted."""
+    return (
+        re.fullmatch(rf"{re.escape(FINGERPRINT_FILE)}|[.]{re.escape(FINGERPRINT_FILE)}[.]\d+[.]tmp", name) is not None
+    )
+
+
+def _is_file_name(dataset: Dataset, name: str) -> bool:
+    stem = name.partition(".")[0]
+    if not stem.isdecimal() or len(stem) > _MOST_DIGITS:
+        return False
+    return int(stem) < file_count(dataset) and file_name(dataset, int(stem)) == name
 
 
 def mark(run: Run, complete: bool) -> None:
     """Write the fingerprint file."""
-    content = Fingerprint(run.fingerprint, run.workload.dataset, complete)
-    rundir.write(Path(run.dataset, FINGERPRINT_FILE), document.encode(content))
+    write(Path(run.dataset), Fingerprint(run.fingerprint, run.workload.dataset, complete))
+
+
+def write(folder: Path, found: Fingerprint) -> None:
+    rundir.write(folder / FINGERPRINT_FILE, document.encode(found))
 
 
 @contextmanager
@@ -51,15 +106,37 @@ def owned(run: Run) -> Iterator[None]:
     def say() -> None:
         print(f"waiting for another job that generates {run.dataset}", flush=True)
 
+    while True:
+        try:
+            os.makedirs(run.dataset, exist_ok=True)
+            os.listdir(run.dataset)
+            lock = lock_file(Path(run.dataset))
+            _touch(lock, run)
+        except OSError as fault:
+            raise InfrastructureError(f"cannot use {run.dataset}: {fault.strerror}; choose another --data") from fault
+        with rundir.locked_file(lock, say) as is_there:
+            if is_there:  # else the dataset was removed while this job waited
+                yield
+                return
+
+
+def _touch(lock: Path, run: Run) -> None:
+    """Made, if need be; another user's dataset that is whole can be read by who may not write there."""
     try:
-        os.makedirs(run.dataset, exist_ok=True)
-        os.listdir(run.dataset)
-        lock = lock_file(Path(run.dataset))
         lock.touch()
-    except OSError as fault:
-        raise InfrastructureError(f"cannot use {run.dataset}: {fault.strerror}; choose another --data") from fault
-    with rundir.locked_file(lock, say):
-        yield
+    except PermissionError:
+        found = read(Path(run.dataset))
+        if found is None or not found.complete:
+            raise
+
+
+def is_owned(folder: Path) -> bool:
+    """Does a job generate the dataset just now?"""
+    lock = lock_file(folder)
+    if not lock.exists():
+        return False
+    with rundir.locked_now(lock) as is_mine:
+        return not is_mine
 
 
 def lock_file(folder: Path) -> Path:
@@ -69,7 +146,7 @@ def lock_file(folder: Path) -> Path:
 
 def begin(run: Run) -> None:
     """An empty or unfinished folder, marked so; ConfigError when there is no room for the dataset."""
-    known = _fingerprint(Path(run.dataset)) is not None
+    known = read(Path(run.dataset)) is not None
     try:
         if not known:  # the rest of an interrupted generation finds its room by trying
             check_space([run], Path(run.dataset))
@@ -80,7 +157,7 @@ def begin(run: Run) -> None:
 
 def is_unwritten(run: Run) -> bool:
     """Is there still nothing of the dataset that stays: no folder, an empty one, or an unfinished generation?"""
-    found = _fingerprint(Path(run.dataset))
+    found = read(Path(run.dataset))
     return not _holds_anything(Path(run.dataset)) if found is None else not found.complete
 
 
@@ -90,7 +167,7 @@ def is_complete(run: Run) -> bool:
     ConfigError when something else lies in its place, InvalidRun when files of a whole dataset are gone.
     """
     folder = Path(run.dataset)
-    found = _fingerprint(folder)
+    found = read(folder)
     if found is None:
         if _holds_anything(folder):
             raise ConfigError(
@@ -120,8 +197,7 @@ def _known_paths(run: Run) -> list[str]:
     """First and last file, and those beside them."""
     dataset = run.workload.dataset
     numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})
-    sides = [side_path(run, side) for side in dataset.side_files if side.access == "read"]
-    return [*(file_path(run, number) for number in numbers), *sides]
+    return [*(file_path(run, number) for number in numbers), *(side_path(run, side) for side in sides(dataset))]
 
 
 def require(run: Run) -> None:
@@ -129,7 +205,7 @@ def require(run: Run) -> None:
     if not run.workload.dataset.is_stored or is_complete(run):
         return
     folder = Path(run.dataset)
-    if _fingerprint(folder) is not None:
+    if read(folder) is not None:
         raise ConfigError(f"the generation of {folder} was not finished; run it again with --generate auto")
     others = sorted(path.parent.name for path in folder.parent.glob(f"*/{FINGERPRINT_FILE}"))
     there = f"there are: {', '.join(others)}" if others else "there is none"
@@ -151,8 +227,7 @@ def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
 
 
 def check_space(runs: Sequence[Run], folder: Path) -> str:
-    """What the runs' datasets need and what is free on the file system of `folder`; ConfigError when there is no room.
-    """
+    """What the datasets need and what is free on the file system of `folder`; ConfigError when there is no room."""
     wanted, files = needs_of_all(runs)
     there = os.statvfs(folder)
     free = there.f_bavail * there.f_frsize
@@ -172,7 +247,18 @@ def check_space(runs: Sequence[Run], folder: Path) -> str:
     return f"{told}, {files} files of {there.f_favail} inodes"
 
 
-def _fingerprint(folder: Path) -> Fingerprint | None:
+def existing(folder: Path) -> Fingerprint:
+    """What lies in a dataset's folder; ConfigError where it is none."""
+    known = read(folder)
+    if known is None:
+        raise ConfigError(
+            f"{folder} holds no {FINGERPRINT_FILE}: it is no dataset's folder; see dlio-hpc datasets list"
+        )
+    return known
+
+
+def read(folder: Path) -> Fingerprint | None:
+    """What the fingerprint file of a folder says, None where there is none; ConfigError when it says nothing to us."""
     try:
         content = (folder / FINGERPRINT_FILE).read_bytes()
     except FileNotFoundError:

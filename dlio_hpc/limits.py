@@ -1,8 +1,9 @@
 """What a site and its queues allow, checked before anything is submitted: batch systems take much that never runs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from dlio_hpc import units
+from dlio_hpc.cost import JobCost
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
 from dlio_hpc.site import Site, depth
@@ -109,6 +110,27 @@ def computing(plan: Plan) -> float:
         for run in plan.runs
         if run.kind != "generate"
     )
+
+
+def check_cost(site: Site, costs: Sequence[JobCost]) -> None:
+    """ConfigError when jobs together cost more than the site lets one submission have."""
+    limits = site.limits
+    hours = sum(cost.limit_node_hours for cost in costs)
+    if limits.node_hours is not None and hours > limits.node_hours:
+        raise ConfigError(
+            f"{len(costs)} job(s) cost {hours:.4g} node-hours if they last to their limits, site {site.name} allows "
+            f"{limits.node_hours:.4g}; lower --time, or measure fewer points (see dlio-hpc plan-cost)"
+        )
+    for what, most, bytes_ in (
+        ("read", limits.bytes_read, sum(cost.bytes_read for cost in costs)),
+        ("write", limits.bytes_written, sum(cost.bytes_written for cost in costs)),
+        ("take up", limits.space, sum(cost.space for cost in costs)),
+    ):
+        if most is not None and bytes_ > most:
+            raise ConfigError(
+                f"{len(costs)} job(s) {what} {units.format_size(bytes_)}, site {site.name} allows "
+                f"{units.format_size(most)}; use --dataset-size, fewer points or fewer epochs (see dlio-hpc plan-cost)"
+            )
 
 
 def check_jobs(site: Site, queue: str | None, queues: list[tuple[str, ...]], more: int) -> None:

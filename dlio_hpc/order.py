@@ -22,7 +22,7 @@ class Order:
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0) -> None:
         shuffle = reader.shuffle
-        self._interleave = min(reader.interleave, dataset.files)
+        self._interleave = min(reader.files_in_turn(dataset), dataset.files)
         self._samples_per_file = dataset.samples_per_file
         self._files = dataset.files
         self._shuffle = shuffle

@@ -1,7 +1,7 @@
 """From a study to batch jobs: which points share an allocation, in what order, and what each job runs for them."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import structs
@@ -21,11 +21,17 @@ class Unit(NamedTuple):
     repeat: int
 
 
+_NOTHING: Mapping[Unit, float] = {}
+
+
 def order(study: Study) -> list[Unit]:
     """Every measurement once, in rounds of all points, each round in an order of its own that the seed decides: what
-    drifts in the meantime reaches all points alike.
+    drifts in the meantime reaches all points alike. Nothing where data are generated only.
     """
     import random
+
+    if study.generate == "only":
+        return []
 
     rounds: list[Unit] = []
     for repeat in range(study.repeat):
@@ -35,9 +41,12 @@ def order(study: Study) -> list[Unit]:
     return rounds
 
 
-def plans(study: Study, wanted: Iterable[Unit] | None = None, first: int = 1) -> tuple[Plan, ...]:
+def plans(
+    study: Study, wanted: Iterable[Unit] | None = None, first: int = 1, taken: Mapping[Unit, float] = _NOTHING
+) -> tuple[Plan, ...]:
     """The jobs that measure what is wanted, by default everything, each to run when the one before has ended; what the
-    site allows is not looked at here. first: the number of the first one.
+    site allows is not looked at here. first: the number of the first one. taken: seconds of what was measured before,
+    to correct expectations by.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -45,11 +54,11 @@ def plans(study: Study, wanted: Iterable[Unit] | None = None, first: int = 1) ->
     if study.generate == "only":
         if not is_stored:
             raise ConfigError("--generate only: the null format has no data to generate")
-        return (_generating(study, wanted, study.study if study.is_plain else f"{study.study}-generate"),)
+        return (_generating(study, study.study if study.is_plain else f"{study.study}-generate"),)
     ahead = []
     if study.generate == "first" and is_stored:
-        ahead = [_generating(study, wanted, f"{study.study}-generate")]
-    groups = [group for scale in _scales(study, wanted) for group in _split(study, scale)]
+        ahead = [_generating(study, f"{study.study}-generate")]
+    groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, taken)]
     if study.is_plain:
         names = [f"{study.study}-read" if ahead else study.study]
     else:
@@ -89,13 +98,14 @@ class _Expected(NamedTuple):
     measure: float
 
 
-def _split(study: Study, wanted: Sequence[Unit]) -> Iterator[list[Unit]]:
+def _split(study: Study, wanted: Sequence[Unit], taken: Mapping[Unit, float]) -> Iterator[list[Unit]]:
     """As many as fit into one job's time, as far as can be told; a single one fits in any case."""
     if study.is_plain:
         yield list(wanted)
         return
-    room = study.walltime - plan.notice(study.site, study.walltime)
-    expected = {number: _expected(study, study.points[number]) for number in {unit.point for unit in wanted}}
+    slower = max((took / _expected(study, unit.point).measure for unit, took in taken.items()), default=1.0)
+    room = (study.walltime - plan.notice(study.site, study.walltime)) / max(1.0, slower)
+    expected = {number: _expected(study, number) for number in {unit.point for unit in wanted}}
     group: list[Unit] = []
     used, here, written = 0.0, set[str](), set[str]()
     for unit in wanted:
@@ -118,8 +128,8 @@ def _more(point: _Expected, here: set[str], written: set[str]) -> float:
     return (point.find if point.dataset in written else point.generate) + point.warm_up + point.measure
 
 
-def _expected(study: Study, point: Point) -> _Expected:
-    rates = study.site.rates
+def _expected(study: Study, number: int) -> _Expected:
+    point, rates = study.points[number], study.site.rates
     generate, measure = (runs.of_point(study, point, kind, kind, "") for kind in _BOTH)
     takes = cost.of_run(measure, point.nodes, point.ranks, rates).seconds
     made = study.generate == "auto" and point.workload.dataset.is_stored
@@ -130,15 +140,15 @@ def _expected(study: Study, point: Point) -> _Expected:
 _BOTH: tuple[Kind, Kind] = ("generate", "measure")
 
 
-def _generating(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
+def _generating(study: Study, job: str) -> Plan:
     """A job that writes all datasets and measures nothing, on as many nodes as any other has."""
-    largest = max((study.points[unit.point] for unit in wanted), key=lambda point: point.ranks)
-    return _plan(study, job, largest, _each(study, _distinct(study, wanted), "generate", job))
+    largest = max(study.points, key=lambda point: point.ranks)
+    return _plan(study, job, largest, _each(study, _distinct(study.points), "generate", job))
 
 
 def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
     """A job that makes the datasets that its points read, where an earlier one has not, warms up, and measures."""
-    points = _distinct(study, wanted)
+    points = _distinct([study.points[number] for number in sorted({unit.point for unit in wanted})])
     made = _each(study, points, "generate", job) if study.generate == "auto" else []
     warm = _each(study, [point for point in points for _ in range(study.warmup)], "warmup", job)
     measured = []
@@ -151,11 +161,10 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
     return _plan(study, job, study.points[wanted[0].point], [*made, *warm, *measured])
 
 
-def _distinct(study: Study, wanted: Sequence[Unit]) -> list[Point]:
+def _distinct(points: Iterable[Point]) -> list[Point]:
     """A point for each dataset."""
     found: dict[str, Point] = {}
-    for number in sorted({unit.point for unit in wanted}):
-        point = study.points[number]
+    for point in points:
         found.setdefault(plan.fingerprint(plan.resolved(point.workload).dataset, point.layout), point)
     return list(found.values())
 

@@ -114,6 +114,7 @@ def resolved(workload: Workload) -> Workload:
         checkpoint=checkpoint,
         reader=structs.replace(
             reader,
+            interleave=reader.files_in_turn(dataset),
             prefetch=reader.batches_ahead,
             transfer_size=workload.request_size,
             verify=dataset.format == "tfrecord" and reader.verifies,
@@ -184,6 +185,7 @@ def job_name(workload: str) -> str:
 
 
 def data_directory(site: Site, asked: Path | None) -> str:
+    """Where datasets go, as asked for or as the site says; ConfigError where neither does."""
     directory = asked or (Path(os.path.expandvars(site.data)) if site.data else None)
     if directory is None:
         raise ConfigError(f"site {site.name} has no default data directory; say with --data where datasets go")

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -78,14 +79,22 @@ def write(path: Path, content: bytes) -> None:
 
 def is_locked(directory: Path) -> bool:
     """Is somebody in the block of locked() just now?"""
-    with _lockable(directory / PLAN) as descriptor:
+    with locked_now(directory / PLAN) as is_mine:
+        return not is_mine
+
+
+@contextmanager
+def locked_now(path: Path) -> Iterator[bool]:
+    """As locked_file(), for who does not want to wait: False in the block where somebody else is in it."""
+    with _lockable(path) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_mine = True
         except BlockingIOError:
-            return True
+            is_mine = False
         except OSError:
-            return False  # a file system without locks
-    return False
+            is_mine = True  # a file system without locks
+        yield is_mine
 
 
 @contextmanager
@@ -96,8 +105,9 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[None]:
-    """One process at a time in the block, for all that ask for `path`; who has to wait calls `on_wait` first.
+def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[bool]:
+    """One process at a time in the block, for all that ask for `path`; who has to wait calls `on_wait` first. False in
+    the block where the file was removed meanwhile: somebody else may be in it with a new one.
 
     Where the file system knows no locks, nobody waits.
     """
@@ -108,19 +118,35 @@ def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
             except BlockingIOError:
                 on_wait()
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
+        yield _is_still(path, descriptor)
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    """Is the file that was opened the one that lies there? A folder stands in for a file that cannot be opened."""
+    opened = os.fstat(descriptor)
+    try:
+        return stat.S_ISDIR(opened.st_mode) or os.path.samestat(opened, os.stat(path))
+    except OSError:
+        return False
 
 
 @contextmanager
 def _lockable(path: Path) -> Iterator[int]:
-    """A file open for writing: NFS locks no other, and Lustre's locks on folders do not reach other nodes. The folder,
-    where the file is missing or may not be written.
+    """A file open for writing: NFS locks no other, and Lustre's locks on folders do not reach other nodes. Open for
+    reading where it is another user's; the folder, where it is missing or may not even be read.
     """
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError:
-        descriptor = os.open(path.parent, os.O_RDONLY)
+        descriptor = _readable(path)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _readable(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except OSError:
+        return os.open(path.parent, os.O_RDONLY)

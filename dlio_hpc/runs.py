@@ -1,4 +1,4 @@
-"""A point of a study as runs of the core: which dataset, how many steps, samples and bytes; what is to be said of it."""
+"""A point of a study as a run of the core: its dataset, its steps, samples and bytes; what is to be said of it."""
 
 import os
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
-"""A study: the points that one submission measures, each a workload on so many nodes, and how often each is measured."""
+"""A study: the points that one submission measures, each a workload on so many nodes, and how often."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import Meta, Struct, structs
 
@@ -16,6 +16,7 @@ from dlio_hpc.site import resolved as resolved_site
 from dlio_hpc.sweep import Axis
 from dlio_hpc.workload import Draft, Workload, draft, shrunk
 
+T = TypeVar("T")
 Positive = Annotated[int, Meta(ge=1)]
 # What points can be judged by; all of result.json's summary.
 Metric = Literal["samples_per_s", "read_MBps", "wall_s", "io_time_s", "au"]
@@ -24,7 +25,8 @@ _MOST_POINTS = 100_000
 
 
 class Request(Struct, frozen=True):
-    """What the user asks for beyond workload and site; None: what the site says. seed: of the order of runs; None: drawn.
+    """What the user asks for beyond workload and site; None: what the site says. seed: of the order of runs, drawn
+    where it is None.
     """
 
     runs: Path
@@ -266,49 +268,108 @@ def _size_notes(workload: Workload, size: int) -> Iterator[str]:
 
 
 class Scale(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a part in a study file: what it is on, and with which keys set; None, or no key: as the part itself has it."""
-
-    set: dict[str, Any] = {}
-    sweep: dict[str, Any] = {}
-    nodes: tuple[Positive, ...] | None = None
-    ranks_per_node: tuple[Positive, ...] | None = None
-    dataset_size: units.Size | None = None
-
-
-class PartFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part in a study file. set: keys of the workload, or site.layout, that are changed for all of it. sweep: a list
-    or a range for each key that varies. laptop: what is different where the study is tried at home.
+    """How large something in a study file is, and with which keys of the workload (or of site.layout) `set`; None: not
+    said here.
     """
 
-    workload: str
-    title: str = ""
     set: dict[str, Any] = {}
+    nodes: tuple[Positive, ...] | str | None = None
+    ranks_per_node: tuple[Positive, ...] | str | None = None
+    dataset_size: units.Size | None = None
+
+
+class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
+    """What is different where the study is tried at home. sweep: a key's values there; other keys vary as they do."""
+
+    sweep: dict[str, Any] = {}
+
+
+class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
+    """A part in a study file. sweep: a list or a range for each key that varies."""
+
+    workload: str | None = None
+    title: str = ""
     sweep: dict[str, Any] = {}
     zip: bool = False
-    nodes: tuple[Positive, ...] = (1,)
-    ranks_per_node: tuple[Positive, ...] = ()
     weak: bool = False
-    dataset_size: units.Size | None = None
     metric: Metric = "samples_per_s"
-    laptop: Scale = Scale()
+    laptop: Shrunk = Shrunk()
 
 
-class StudyFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """A study as its YAML file says it."""
+class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A study as its YAML file says it; what stands beside the parts is said for all of them."""
 
     name: str
     parts: dict[str, PartFile]
     description: str = ""
     source: str = ""
+    workload: str | None = None
     repeat: Positive = 3
     warmup: Annotated[int, Meta(ge=0)] = 0
+    laptop: Scale = Scale()
 
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError("parts: a study has at least one")
+        for name, part in self.parts.items():
+            if part.workload is None and self.workload is None:
+                raise ValueError(f"parts.{name} has no workload")
 
 
-def load(name: str) -> tuple[StudyFile, str]:
-    """A shipped study file, or one by its path; and where it lies."""
+def load(name: str) -> StudyFile:
+    """A shipped study file, or one by its path."""
     path = shipped.find(shipped.STUDIES, name)
-    return document.convert(document.read_yaml(path), StudyFile, str(path)), str(path)
+    return document.convert(document.read_yaml(path), StudyFile, str(path))
+
+
+class Changes(Struct, frozen=True):
+    """What a user wants otherwise than the study file has it; None: as it is there. full: as large as it is written,
+    not as on a laptop.
+    """
+
+    full: bool = False
+    overrides: tuple[str, ...] = ()
+    nodes: tuple[int, ...] | None = None
+    ranks_per_node: tuple[int, ...] | None = None
+    dataset_size: int | None = None
+
+
+def asked_of(file: StudyFile, site: Site, changes: Changes) -> list[Asked]:
+    """The parts of a study file, each after what is said for all, smaller for a laptop, and as the user wants it."""
+    return [_asked_of(name, part, file, site, changes) for name, part in file.parts.items()]
+
+
+def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: Changes) -> Asked:
+    layers: list[Scale] = [file, part, *([] if changes.full else [file.laptop, part.laptop])]
+    settings = {key: value for layer in layers for key, value in layer.set.items()}
+    layout = {key: value for key, value in settings.items() if key.startswith("site.")}
+    swept = part.sweep if changes.full else part.sweep | part.laptop.sweep
+    source = f"{file.name}: parts.{name}"
+    return Asked(
+        workload=draft(
+            part.workload or file.workload or "",
+            changes.overrides,
+            {key: value for key, value in settings.items() if key not in layout},
+        ),
+        site=structs.replace(site, layout=_layout(site, layout)),
+        axes=tuple(sweep.axis_of(key, values, f"{source}.sweep.{key}") for key, values in swept.items()),
+        zipped=part.zip,
+        nodes=changes.nodes or _counts(layers, "nodes", source) or (1,),
+        # Who names nodes scales over those, not over the ranks of a laptop.
+        ranks_per_node=changes.ranks_per_node or _counts(layers[: 2 if changes.nodes else 4], "ranks_per_node", source),
+        weak=part.weak,
+        dataset_size=changes.dataset_size or _last(layer.dataset_size for layer in layers),
+        metric=part.metric,
+        name=name,
+        title=part.title,
+    )
+
+
+def _counts(layers: Sequence[Scale], key: str, source: str) -> tuple[int, ...]:
+    given = _last(getattr(layer, key) for layer in layers)
+    return () if given is None else sweep.counts(list(given) if isinstance(given, tuple) else given, f"{source}.{key}")
+
+
+def _last(values: Iterable[T | None]) -> T | None:
+    """The last that is said."""
+    return [None, *(value for value in values if value is not None)][-1]

@@ -29,6 +29,11 @@ class Axis(Struct, frozen=True):
     numbers: tuple[float, ...] | None
     unit: Unit = ""
 
+    def identity(self, place: int) -> float | str:
+        """The same for values that mean the same: 1 MiB and 1024 KiB."""
+        number = _number(self.values[place], self.unit)
+        return self.labels[place] if number is None else number
+
     @property
     def is_layout(self) -> bool:
         """Is it a key of the site's Lustre layout, rather than of the workload?"""
@@ -51,23 +56,29 @@ def axis_of(key: str, given: object, source: str) -> Axis:
             f"{source}: a study varies keys of the workload and of {_LAYOUT}; for another key of the site, submit a "
             "study each with -S"
         )
-    unit, kind = _unit(key), given if isinstance(given, list) else [given]
-    values = [value for each in kind for value in (_range(each, unit, source) if _is_range(each) else [each])]
+    unit = _unit(key)
+    listed: list[Any] = given if isinstance(given, list) else [given]
+    values = [value for each in listed for value in (_range(each, unit, source) if _is_range(each) else [each])]
     if not values:
         raise ConfigError(f"{source}: no values")
     places = [_number(value, unit) for value in values]
     labels = [_label(value, unit) for value in values]
-    known = [label if place is None else place for label, place in zip(labels, places, strict=True)]
-    if twice := [label for number, label in enumerate(labels) if known[number] in known[:number]]:
-        raise ConfigError(f"{source}: {twice[0]} is there twice")
-    numbers = tuple(place for place in places if place is not None)
+    numbers = tuple(float(place) for place in places if place is not None)
     return Axis(key, tuple(values), tuple(labels), numbers if len(numbers) == len(values) else None, unit)
+
+
+def counts(given: object, source: str) -> tuple[int, ...]:
+    """Numbers from 1 on, in a list or a range such as 128..2048*2; ConfigError for anything else."""
+    numbers = axis_of("n", given, source).numbers or ()
+    if not numbers or any(number < 1 or not number.is_integer() for number in numbers):
+        raise ConfigError(f"{source}: expected numbers from 1 on, such as 4 or 1,2,4 or 1..8*2, found {given!r}")
+    return tuple(map(int, numbers))
 
 
 def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
     """Which value each key has, by its place in the axis: every combination, or one after the other side by side.
 
-    ConfigError when lists to be zipped differ in length.
+    ConfigError when lists to be zipped differ in length, or something is there twice.
     """
     keys, ranges = [axis.key for axis in axes], [range(len(axis.values)) for axis in axes]
     if twice := [key for number, key in enumerate(keys) if key in keys[:number]]:
@@ -75,7 +86,13 @@ def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
     if zipped and len({len(each) for each in ranges}) > 1:
         told = ", ".join(f"{axis.key} has {len(axis.values)}" for axis in axes)
         raise ConfigError(f"--zip pairs lists of one length: {told}")
+    seen: set[tuple[float | str, ...]] = set()
     for places in zip(*ranges, strict=True) if zipped and axes else itertools.product(*ranges):
+        same = tuple(axis.identity(place) for axis, place in zip(axes, places, strict=True))
+        if same in seen:
+            words = ", ".join(f"{axis.key}={axis.labels[place]}" for axis, place in zip(axes, places, strict=True))
+            raise ConfigError(f"-P {words}: it is there twice")
+        seen.add(same)
         yield dict(zip(keys, places, strict=True))
 
 
@@ -89,13 +106,15 @@ def _unit(key: str) -> Unit:
     return "bytes" if units.Size in kinds else "seconds" if units.Seconds in kinds else ""
 
 
-def _number(value: object, unit: Unit) -> float | None:
+def _number(value: object, unit: Unit) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
-        if unit:
-            return float((units.size if unit == "bytes" else units.seconds)(value))
-        return None if isinstance(value, str) else float(value)
+        if unit == "bytes":
+            return int(units.size(value))
+        if unit == "seconds":
+            return float(units.seconds(value))
+        return None if isinstance(value, str) else value
     except ValueError:
         return None
 
@@ -129,7 +148,7 @@ def _range(text: str, unit: Unit, source: str) -> list[Any]:
         raise _no_range(text, source)
     if first > last or (how == "*" and first <= 0):
         raise ConfigError(f"{source}: the range {text} never ends; it goes from the smaller to the larger")
-    values = []
+    values: list[float] = []
     for place in itertools.count():
         value = first * step**place if how == "*" else first + step * place
         if value > last * (1 + 1e-9):
@@ -148,7 +167,7 @@ def _end(text: str, unit: Unit) -> int | float | None:
     """A number, with its unit where the key has one."""
     value = document.parse_yaml(text, "range")
     number = _number(value, unit)
-    return int(number) if number is not None and number.is_integer() else number
+    return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _spelt(value: float, unit: Unit) -> int | float | str:

@@ -88,9 +88,13 @@ def format_seconds(value: float) -> str:
 
 def utc_now(fraction: bool = False) -> str:
     """This moment as every record has it: 2026-11-21T14:25:01Z; with `fraction` 2026-11-21T14:25:01.123Z."""
-    now = time.time()
-    thousandths = f".{int(now % 1 * 1000):03}" if fraction else ""
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now)) + thousandths + "Z"
+    return utc(time.time(), fraction)
+
+
+def utc(moment: float, fraction: bool = False) -> str:
+    """Seconds since 1970, likewise."""
+    thousandths = f".{int(moment % 1 * 1000):03}" if fraction else ""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + thousandths + "Z"
 
 
 def timestamp(text: str) -> float:

@@ -195,7 +195,8 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """How each rank reads.
 
-    `interleave`: so many files in turn, a sample of each, as tf.data's interleave does.
+    `interleave`: so many files in turn, a sample of each, as tf.data's interleave does. null: as many as read_threads
+    where tf.data reads records itself (num_parallel_reads of TFRecordDataset is both), else 1.
     `transfer_size` null: a request a sample (TFRecord in framework mode: 256 KiB, TensorFlow's default).
     `prefetch` null: twice the read threads; 0: the training loop reads its batch itself.
     `preprocess_time`: seconds a sample, on `preprocess_threads`, before the batch is ready.
@@ -210,7 +211,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     access: Literal["independent", "collective"] = "independent"
     load: Literal["on_demand", "memory"] = "on_demand"
     batch_size: Positive = 1
-    interleave: Positive = 1
+    interleave: Positive | None = None
     transfer_size: units.Size | None = None
     read_threads: Positive = 1
     prefetch: Natural | None = None
@@ -232,6 +233,12 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def batches_ahead(self) -> int:
         return 2 * self.read_threads if self.prefetch is None else self.prefetch
+
+    def files_in_turn(self, dataset: Dataset) -> int:
+        """interleave, or what it comes to where that is null."""
+        if self.interleave is not None:
+            return self.interleave
+        return self.read_threads if combinations.reads_records(dataset, self) else 1
 
     @property
     def verifies(self) -> bool:
@@ -363,15 +370,18 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
     return draft(name, overrides).with_settings({})
 
 
-def draft(name: str, overrides: tuple[str, ...] = ()) -> Draft:
-    """As load(), to be changed further."""
+def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None) -> Draft:
+    """As load(), to be changed further; `settings` are laid over it before the overrides are."""
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
     if not isinstance(data, dict):
         raise ConfigError(f"{path}: a mapping of keys is needed")
-    for override in ("", *overrides):
-        if override:
-            document.override(data, override)
+    _spell_out(data)
+    for key, value in (settings or {}).items():
+        document.put(data, key, value, f"{key}={value}")
+        _spell_out(data)
+    for override in overrides:
+        document.override(data, override)
         _spell_out(data)
     return Draft(data, f"{path} with -S" if overrides else str(path))
 

@@ -4,18 +4,20 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import plan, site
+from dlio_hpc import site
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
-from dlio_hpc.plan import Request
 from dlio_hpc.workload import Checkpoint, load
+from tests import planning
 from tests.conftest import Run
 
 PAPER = [1024, 1024, 4096, 65536, 4194304]
 
 
 def _checkpoints(tmp_path: Path, rank: int = 0, *overrides: str) -> tuple[Checkpoints, Path]:
-    made = plan.make(load("demo", ("checkpoint={}", *overrides)), site.load("local"), Request(tmp_path, data=tmp_path))
+    made = planning.make(
+        load("demo", ("checkpoint={}", *overrides)), site.load("local"), planning.Request(tmp_path, data=tmp_path)
+    )
     run = made.runs[-1]
     assert run.workload.checkpoint is not None
     return Checkpoints(run, run.workload.checkpoint, rank), Path(run.outputs)

@@ -213,6 +213,20 @@ def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp
     assert "it ended as failed, nothing can follow on it" in late.err
 
 
+def test_a_job_of_a_study_that_fails_does_not_stop_the_next(run: Run, small: Path, tmp_path: Path) -> None:
+    theta = Theta(run, tmp_path, wait=0.5)
+    setup = "[ -e ../../again ] || { touch ../../again; exit 9; }"
+    done = theta.submit(
+        small, "-P", "reader.shuffle.seed=1,2", "--ppn", "1,2", "-S", f"site.setup={json.dumps([setup])}", "--wait"
+    )
+    assert done.code == 6
+    assert [job["state"] for job in done.json["jobs"]] == ["failed", "completed"]
+    assert len(done.json["missing"]) == 2
+    again = theta("dlio-submit", "--resume", done.json["study"], "--wait", "--json")
+    assert again.code == 0, again.err
+    assert again.json["missing"] == []
+
+
 def test_the_queue_manager_cannot_be_reached(theta: Theta, small: Path) -> None:
     go = theta.folder / "go"
     setup = json.dumps([f"until [ -e {go} ]; do sleep 0.05; done; exit 9"])

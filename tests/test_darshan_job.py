@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from dlio_hpc import plan, site, workload
 from dlio_hpc.darshan import judge, preload, reader
+from tests import planning
 from tests.conftest import BIN, Outcome, Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
@@ -524,8 +525,8 @@ _KIB = 1 << 10
 
 
 def _planned(ranks: int, *settings: str) -> tuple[plan.Plan, plan.Run]:
-    request = plan.Request(runs=Path("/r"), data=Path("/d"), ranks_per_node=ranks, generate="never")
-    (made,) = plan.study(workload.load("demo", settings), site.load("local"), request)
+    request = planning.Request(runs=Path("/r"), data=Path("/d"), ranks_per_node=ranks, generate="never")
+    (made,) = planning.plans(workload.load("demo", settings), site.load("local"), request)
     return made, made.runs[0]
 
 

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from dlio_hpc import document, plan, shipped, site, workload
 from dlio_hpc.batch import jobscript
-from dlio_hpc.batch.schedulers import SCHEDULERS
-from dlio_hpc.plan import Plan, Request
+from dlio_hpc.batch.schedulers import SCHEDULERS, After
+from dlio_hpc.plan import Plan
+from tests import planning
 
 NASTY = [
     "x; touch owned",
@@ -27,8 +28,8 @@ _GOLDEN = Path(__file__).parent / "golden"
 
 
 def _plan(folder: Path, name: str = "demo", shipped: str = "demo", repeat: int = 1) -> Plan:
-    request = Request(runs=folder, data=folder, repeat=repeat)
-    return plan.make(workload.load(shipped, (f"name={json.dumps(name)}",)), site.load("local"), request)
+    request = planning.Request(runs=folder, data=folder, repeat=repeat)
+    return planning.make(workload.load(shipped, (f"name={json.dumps(name)}",)), site.load("local"), request)
 
 
 def _with_runner(made: Plan, command: str, **changes: object) -> Plan:
@@ -48,8 +49,8 @@ def _usual(name: str) -> Plan:
     profile = site.load(name)
     queue = profile.queues.get(profile.queue or "")
     nodes = max(queue.fewest_nodes if queue else 1, 1 if name == "local" else 2)
-    request = Request(runs=Path("/runs"), data=Path("/data"), nodes=nodes, account="proj", repeat=2)
-    made = plan.make(workload.load("demo"), profile, request)
+    request = planning.Request(runs=Path("/runs"), data=Path("/data"), nodes=nodes, account="proj", repeat=2)
+    made = planning.make(workload.load("demo"), profile, request)
     command = made.site.launcher.command.rpartition("/")[2]
     launcher = replace(made.site.launcher, command=command)
     return replace(made, version="0", site=replace(made.site, python="/opt/python/bin/python3", launcher=launcher))
@@ -98,9 +99,9 @@ def test_no_value_does_harm(nasty: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("nasty", NASTY)
 def test_the_submit_command_can_be_pasted(nasty: str, tmp_path: Path) -> None:
     made = _plan(tmp_path / nasty.replace("/", "_"))
-    assert str(Path(made.directory, "job.sh")) in shlex.split(SCHEDULERS["local"].command(made, []))
+    assert str(Path(made.directory, "job.sh")) in shlex.split(SCHEDULERS["local"].command(made, After()))
     for name in ("slurm", "pbs", "cobalt"):
-        assert made.directory in shlex.split(SCHEDULERS[name].command(made, []))
+        assert made.directory in shlex.split(SCHEDULERS[name].command(made, After()))
 
 
 def _script_status(tmp_path: Path, launcher: str) -> tuple[int, str, str]:
@@ -124,7 +125,7 @@ def test_exit_status_is_what_went_wrong(tmp_path: Path) -> None:
 
 
 def test_each_run_is_one_launcher_line(tmp_path: Path) -> None:
-    made = plan.make(workload.load("demo"), site.load("local"), Request(runs=tmp_path, repeat=3, warmup=1))
+    made = planning.make(workload.load("demo"), site.load("local"), planning.Request(runs=tmp_path, repeat=3, warmup=1))
     lines = [line for line in jobscript.render(made).splitlines() if "dlio_hpc.core plan.json --run" in line]
     assert len(lines) == len(made.runs) == 5
     assert all(" mpiexec -n 4 " in line.replace("/", " ") for line in lines)

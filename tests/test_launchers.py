@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import limits, plan, site, units, workload
+from dlio_hpc import limits, site, units, workload
 from dlio_hpc.batch import launchers
 from dlio_hpc.batch.shell import join
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan, Request
+from dlio_hpc.plan import Plan
+from tests import planning
 
 _PRELOAD = 'LD_PRELOAD=/opt/libother.so:/opt/libhdf5.so"${LD_PRELOAD:+:$LD_PRELOAD}"'
 
@@ -31,7 +32,7 @@ def _plan(kind: str, scheduler: str = "slurm", bind: str | None = None, **change
         preload=("/opt/libother.so", "/opt/libhdf5.so"),
         **changes,
     )
-    return plan.make(workload.load("demo"), profile, Request(runs=Path("/r"), data=Path("/d"), nodes=2))
+    return planning.make(workload.load("demo"), profile, planning.Request(runs=Path("/r"), data=Path("/d"), nodes=2))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_one_spec_is_rendered_for_each_launcher(kind: str, scheduler: str, bind:
 
 def test_what_is_not_given_is_not_said() -> None:
     bare = replace(site.load("slurm"), launcher=site.Launcher("srun", "srun"))
-    made = plan.make(workload.load("demo"), bare, Request(runs=Path("/r"), data=Path("/d")))
+    made = planning.make(workload.load("demo"), bare, planning.Request(runs=Path("/r"), data=Path("/d")))
     assert launchers.command(made) == [
         "srun", "--nodes=1", "--ntasks=4", "--ntasks-per-node=4", "--kill-on-bad-exit=1",
     ]  # fmt: skip
@@ -79,8 +80,8 @@ def test_a_variable_of_the_ranks_is_one_word_whatever_is_in_it(value: str) -> No
 
 
 def test_theta_is_what_the_paper_ran() -> None:
-    request = Request(runs=Path("/r"), data=Path("/d"), nodes=512, walltime=units.walltime("3h"))
-    made = plan.make(workload.load("demo"), site.load("theta"), request)
+    request = planning.Request(runs=Path("/r"), data=Path("/d"), nodes=512, walltime=units.walltime("3h"))
+    made = planning.make(workload.load("demo"), site.load("theta"), request)
     assert join(launchers.command(made)) == "aprun -n 2048 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32"
     assert made.site.darshan is not None
     assert all(run.darshan for run in made.runs)
@@ -112,14 +113,18 @@ def test_the_limits_of_shipped_sites(name: str, options: dict[str, Any], message
         options = options | {"walltime": units.walltime(options["walltime"])}
     with pytest.raises(ConfigError) as caught:
         limits.check(
-            [plan.make(workload.load("demo"), site.load(name), Request(Path("/r"), data=Path("/d"), **options))]
+            [
+                planning.make(
+                    workload.load("demo"), site.load(name), planning.Request(Path("/r"), data=Path("/d"), **options)
+                )
+            ]
         )
     assert message in str(caught.value)
 
 
 def test_a_queue_that_the_profile_does_not_list_is_passed_on_with_a_note() -> None:
-    request = Request(runs=Path("/r"), data=Path("/d"), account="p", queue="R123456")
-    made = plan.make(workload.load("demo"), site.load("polaris"), request)
+    request = planning.Request(runs=Path("/r"), data=Path("/d"), account="p", queue="R123456")
+    made = planning.make(workload.load("demo"), site.load("polaris"), request)
     assert "site polaris does not list queue R123456; its limits are not known here" in list(limits.notes(made))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from dlio_hpc import plan
 from dlio_hpc.core import content
@@ -153,13 +154,21 @@ def test_samples_of_different_sizes(tmp_path: Path, loader: Any, kind: Any, per_
 
 @pytest.mark.parametrize("shuffle", [s for s in _SHUFFLES if not (s.files and s.samples)], ids=str)
 @pytest.mark.parametrize(("files", "per_file"), [(5, 7), (6, 6), (12, 3), (2, 20)])
-@pytest.mark.parametrize("loader", ["native", "tensorflow"])
-def test_interleaved_files(tmp_path: Path, loader: Any, files: int, per_file: int, shuffle: Shuffle) -> None:
+@pytest.mark.parametrize(
+    ("loader", "turn", "threads"), [("native", 4, 3), ("tensorflow", 4, 3), ("tensorflow", None, 4)]
+)
+def test_interleaved_files(
+    tmp_path: Path, loader: Any, turn: int | None, threads: int, files: int, per_file: int, shuffle: Shuffle
+) -> None:
     dataset = Dataset("tfrecord", files, per_file, Sample(bytes=Size(200)))
-    keys = Reader(loader=loader, mode="framework", batch_size=3, interleave=4, read_threads=3, shuffle=shuffle)
+    keys = Reader(
+        loader=loader, mode="framework", batch_size=3, interleave=turn, read_threads=threads, shuffle=shuffle
+    )  # fmt: skip
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
-    assert _epoch(loader, made, tmp_path, 2) == _expected(made, 2)
+    seen = _epoch(loader, made, tmp_path, 2)
+    assert seen == _expected(made, 2)
+    assert seen == _expected(structs.replace(made, reader=structs.replace(keys, interleave=4)), 2)
 
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])

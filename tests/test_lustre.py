@@ -316,6 +316,36 @@ def test_a_layout_is_set_before_data_exist_and_read_back_from_them(run: Run, sma
     assert other["runs"][0]["result"]["generated"]["dataset"] != folder, "another layout, another dataset"
 
 
+def test_datasets_of_one_study_have_each_the_layout_that_was_asked_for(run: Run, small: Path, tmp_path: Path) -> None:
+    machine = Machine(run, tmp_path)
+    done = machine.run(
+        "dlio-submit", small, "-s", "local", "-d", machine.mount / "data", "--wait", "--json", "--seed", 1,
+        "-S", "site.layout={stripe_count: 4}", "-P", "site.layout.stripe_size=1MiB,2MiB",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (job,) = done.json["jobs"]
+    assert [call[1:5] for call in machine.calls("setstripe")] == [
+        ["-c", "4", "-S", "1048576"], ["-c", "4", "-S", "2097152"],
+    ]  # fmt: skip
+    for name, size in (("after.yaml", MIB), ("after-2.yaml", 2 * MIB)):
+        assert _record(job, name)["layouts"][0]["parts"][0]["stripe_size"] == size
+        assert _record(job, name.replace("after", "before"))["asked"]["stripe_size"] == size
+    assert len({entry["result"]["dataset"]["path"] for entry in job["runs"]}) == 2
+
+
+def test_a_layout_that_is_not_as_asked_spoils_its_own_points_alone(run: Run, small: Path, tmp_path: Path) -> None:
+    machine = Machine(run, tmp_path)
+    done = machine.run(
+        "dlio-submit", small, "-s", "local", "-d", machine.mount / "data", "--wait", "--json", "--seed", 1,
+        "-S", "site.layout={stripe_size: 1 MiB}", "-P", "site.layout.stripe_count=2,11",
+    )  # fmt: skip
+    assert done.code == 3, done.err
+    (missing,) = done.json["missing"]
+    assert "the layout is not as asked" in missing["why"]
+    assert missing["title"] == "site.layout.stripe_count=11"
+    assert len(done.json["points"][0]["measurements"]) == 1
+
+
 def test_progressive_and_overstriped_layouts(run: Run, small: Path, tmp_path: Path) -> None:
     machine = Machine(run, tmp_path, version="2.16.1")
     parts = "{end: 1 MiB, mdt: true}, {end: 4 MiB, stripe_count: 2}, {stripe_count: -1, stripe_size: 4 MiB}"

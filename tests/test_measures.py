@@ -13,9 +13,10 @@ from dlio_hpc.core.measures import Counts, Floats
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.run import _placement_faults
 from dlio_hpc.core.tally import UNKNOWN, Tally
-from dlio_hpc.plan import Request, Run, make
+from dlio_hpc.plan import Run
 from dlio_hpc.site import load as load_site
 from dlio_hpc.workload import load
+from tests import planning
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_size=20)
 
@@ -40,7 +41,7 @@ def test_nothing_read_has_no_latency() -> None:
 
 
 def _run_of(steps_per_epoch: int) -> Run:
-    run = make(load("demo"), load_site("local"), Request(runs=Path("r"))).runs[1]
+    run = planning.make(load("demo"), load_site("local"), planning.Request(runs=Path("r"))).runs[1]
     return replace(run, steps_per_epoch=steps_per_epoch)
 
 
@@ -174,7 +175,7 @@ def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:
 
 
 def test_ranks_that_are_not_where_they_should_be(tmp_path: Path) -> None:
-    plan = make(load("demo"), load_site("local"), Request(runs=tmp_path))
+    plan = planning.make(load("demo"), load_site("local"), planning.Request(runs=tmp_path))
     assert _placement_faults(plan, ["a"] * 4) == []
     (fault,) = _placement_faults(plan, ["a", "a", "a", "b"])
     assert fault == "1 node(s) x 4 ranks were planned, there were 3 on a, 1 on b"

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dlio_hpc.order import Order, mix, permute
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
@@ -107,6 +108,26 @@ def test_files_are_taken_in_turn(files: int, per_file: int, interleave: int, shu
     assert len(set(turns[:at_once])) == at_once
     assert turns[: at_once * per_file] == turns[:at_once] * per_file, "each of them in every turn"
     assert (order[: at_once * per_file] % per_file).tolist() == sorted(list(range(per_file)) * at_once)
+
+
+@given(
+    files=st.integers(1, 30), per_file=st.integers(1, 12), threads=st.integers(1, 9), shuffled=st.booleans(),
+    epoch=st.integers(0, 3),
+)  # fmt: skip
+def test_as_many_files_in_turn_as_threads_read_is_the_order_of_that_number(
+    files: int, per_file: int, threads: int, shuffled: bool, epoch: int
+) -> None:
+    dataset = Dataset("tfrecord", files, per_file, Sample(shape=(1,)))
+    left = Reader(
+        loader="tensorflow", mode="framework", read_threads=threads, shuffle=Shuffle(files=shuffled, seed=5)
+    )  # fmt: skip
+    given_number, floor = replace(left, interleave=threads), replace(left, mode="floor")
+    orders = [
+        Order(dataset, keys, epoch).samples(0, files * per_file).tolist()
+        for keys in (left, given_number, floor, replace(floor, interleave=1))
+    ]
+    assert orders[0] == orders[1]
+    assert orders[2] == orders[3]
 
 
 def test_seeding_once_gives_every_epoch_the_same_order() -> None:

@@ -10,8 +10,9 @@ from msgspec.structs import replace
 
 from dlio_hpc import document, limits, plan, shipped, site, units, workload
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan, Request
+from dlio_hpc.plan import Plan
 from dlio_hpc.workload import Dataset, Reader, Sample, Train, Workload
+from tests import planning
 
 
 def _workload(samples: int, batch: int, drop_last: bool = False, steps: int | None = None) -> Workload:
@@ -56,12 +57,12 @@ def test_fingerprints_depend_on_the_geometry_alone() -> None:
     assert plan.dataset_name(dataset) == "npz-64x4x1MiB-81f8666cf68c"
 
 
-def _make(request: Request, *overrides: str) -> Plan:
-    return plan.make(workload.load("demo", overrides), site.load("local"), request)
+def _make(request: planning.Request, *overrides: str) -> Plan:
+    return planning.make(workload.load("demo", overrides), site.load("local"), request)
 
 
 def test_a_plan_survives_its_file(tmp_path: Path) -> None:
-    made = _make(Request(runs=tmp_path, walltime=units.walltime("1:30:00"), repeat=2, warmup=1))
+    made = _make(planning.Request(runs=tmp_path, walltime=units.walltime("1:30:00"), repeat=2, warmup=1))
     assert document.decode(document.encode(made), Plan, "plan.json") == made
     assert [run.name for run in made.runs] == ["generate", "warmup", "measure-1", "measure-2"]
     assert made.walltime == 5400
@@ -69,25 +70,25 @@ def test_a_plan_survives_its_file(tmp_path: Path) -> None:
 
 def test_the_kinds_of_runs_follow_generate(tmp_path: Path) -> None:
     every: tuple[plan.Generate, ...] = ("auto", "only", "never")
-    kinds = {how: [run.kind for run in _make(Request(runs=tmp_path, generate=how)).runs] for how in every}
+    kinds = {how: [run.kind for run in _make(planning.Request(runs=tmp_path, generate=how)).runs] for how in every}
     assert kinds == {"auto": ["generate", "measure"], "only": ["generate"], "never": ["measure"]}
-    null = plan.make(workload.load("null"), site.load("local"), Request(runs=tmp_path))
+    null = planning.make(workload.load("null"), site.load("local"), planning.Request(runs=tmp_path))
     assert [run.kind for run in null.runs] == ["measure"]
     with pytest.raises(ConfigError, match="no data to generate"):
-        plan.make(workload.load("null"), site.load("local"), Request(runs=tmp_path, generate="only"))
+        planning.make(workload.load("null"), site.load("local"), planning.Request(runs=tmp_path, generate="only"))
 
 
 def test_limits_are_checked_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--nodes 2: site local has 1 at most"):
-        limits.check([_make(Request(runs=tmp_path, nodes=2))])
+        limits.check([_make(planning.Request(runs=tmp_path, nodes=2))])
     with pytest.raises(ConfigError, match="nothing is left to read"):
-        _make(Request(runs=tmp_path), "reader.drop_last=true", "reader.batch_size=100")
+        _make(planning.Request(runs=tmp_path), "reader.drop_last=true", "reader.batch_size=100")
     profile = replace(site.load("local"), limits=site.Limits(walltime=units.Walltime(600)))
     with pytest.raises(ConfigError, match="--time 1:00:00: site local allows 0:10:00 at most"):
-        limits.check([plan.make(workload.load("demo"), profile, Request(runs=tmp_path))])
+        limits.check([planning.make(workload.load("demo"), profile, planning.Request(runs=tmp_path))])
     profile = replace(profile, data=None)
     with pytest.raises(ConfigError, match="say with --data"):
-        plan.make(workload.load("demo"), profile, Request(runs=tmp_path, walltime=units.Walltime(60)))
+        planning.make(workload.load("demo"), profile, planning.Request(runs=tmp_path, walltime=units.Walltime(60)))
 
 
 @given(st.text())
@@ -131,8 +132,8 @@ def test_the_launcher_beside_the_interpreter_comes_first(tmp_path: Path) -> None
 
 def test_more_steps_than_can_be_recorded_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="train: 1000000000 epochs of 16 steps are more than 67108864"):
-        _make(Request(runs=tmp_path), "train.epochs=1000000000")
-    assert _make(Request(runs=tmp_path, generate="only"), "train.epochs=1000000000").runs
+        _make(planning.Request(runs=tmp_path), "train.epochs=1000000000")
+    assert _make(planning.Request(runs=tmp_path, generate="only"), "train.epochs=1000000000").runs
 
 
 def test_a_billion_samples_are_planned_and_begun_like_a_thousand(tmp_path: Path) -> None:
@@ -148,13 +149,14 @@ from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.order import Order
 from dlio_hpc.core.places import Places
+from tests import planning
 
 def begin(files):
     for kind in ("npz", "tfrecord", "hdf5", "csv"):
         keys = (f"dataset.format={{kind}}", f"dataset.files={{files}}", "dataset.samples_per_file=1000")
         spread = () if kind == "csv" else ("dataset.sample={{bytes: 1000, stdev: 100}}",)
         made = workload.load("demo", (*keys, *spread, "train.steps=1000"))
-        run = plan.make(made, site.load("local"), plan.Request(Path("{tmp_path}"))).runs[-1]
+        run = planning.make(made, site.load("local"), planning.Request(Path("{tmp_path}"))).runs[-1]
         reader = FORMATS[kind].reader(run.workload, str, None)
         NativeLoader(run.workload, reader, run.steps_per_epoch).close()
         first, last = plan.positions(run.workload, 4, 3, 4)

@@ -11,13 +11,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import command, plan, site, workload
+from dlio_hpc import command, site, workload
 from dlio_hpc.batch import detect
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, Known, Sight, cobalt, common, pbs, slurm
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, Known, Sight, cobalt, common, pbs, slurm
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.plan import Plan
 from dlio_hpc.units import Walltime
+from tests import planning
 
 Said = dict[str, Answer]
 QUEUES = ["slurm", "pbs", "cobalt"]
@@ -33,11 +34,11 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Said:
 
 def _plan(name: str, walltime: int = 3600, *options: str, **changes: Any) -> Plan:
     profile = site.load({"cobalt": "theta"}.get(name, name), tuple(f"{key}={value}" for key, value in changes.items()))
-    request = plan.Request(
+    request = planning.Request(
         runs=Path("/runs"), data=Path("/data"), nodes=128 if name == "cobalt" else 2, walltime=Walltime(walltime),
         job_options=options,
     )  # fmt: skip
-    return plan.make(workload.load("null"), profile, request)
+    return planning.make(workload.load("null"), profile, request)
 
 
 def _known(*ids: str, directory: Path = Path("/nowhere")) -> list[Known]:
@@ -65,7 +66,7 @@ def test_a_server_that_cannot_be_reached_has_refused_nothing(said: Said, name: s
     for program in ("sbatch", "squeue", "scancel", "qsub", "qstat", "qdel", "qselect"):
         said[program] = Answer(1, "", words)
     for action in (
-        lambda: scheduler.submit(_plan(name), []),
+        lambda: scheduler.submit(_plan(name), After()),
         lambda: scheduler.states(_known("5")),
         lambda: scheduler.cancel("5"),
         lambda: scheduler.find("name"),
@@ -102,7 +103,7 @@ def test_a_refusal_is_told_in_the_batch_systems_words(said: Said, name: str, cod
     program = SCHEDULERS[name].program
     said[program] = Answer(code, "", words)
     with pytest.raises(ConfigError) as refusal:
-        SCHEDULERS[name].submit(_plan(name), [])
+        SCHEDULERS[name].submit(_plan(name), After())
     assert str(refusal.value) == f"{program} refuses the job: {' '.join(words.split())}"
 
 
@@ -121,7 +122,7 @@ TAKEN = [
 @pytest.mark.parametrize(("name", "out", "batch_id"), TAKEN)
 def test_the_batch_id_of_what_was_taken(said: Said, name: str, out: str, batch_id: str) -> None:
     said[SCHEDULERS[name].program] = Answer(0, out.strip(), "")
-    assert SCHEDULERS[name].submit(_plan(name), []) == batch_id
+    assert SCHEDULERS[name].submit(_plan(name), After()) == batch_id
 
 
 @pytest.mark.parametrize("name", QUEUES)
@@ -129,7 +130,7 @@ def test_the_batch_id_of_what_was_taken(said: Said, name: str, out: str, batch_i
 def test_an_answer_without_a_batch_id(said: Said, name: str, out: str) -> None:
     said[SCHEDULERS[name].program] = Answer(0, out, "")
     with pytest.raises(Unanswered, match="gave no id that we know"):
-        SCHEDULERS[name].submit(_plan(name), [])
+        SCHEDULERS[name].submit(_plan(name), After())
 
 
 @pytest.mark.parametrize(
@@ -143,8 +144,8 @@ def test_an_answer_without_a_batch_id(said: Said, name: str, out: str) -> None:
 def test_what_a_person_would_type(name: str, line: str) -> None:
     made = _plan(name)
     scheduler = SCHEDULERS[name]
-    assert scheduler.command(made, ["4", "5"]) == f"cd {made.directory} && {line}"
-    assert scheduler.command(made, []) == f"cd {made.directory} && {line.split(maxsplit=1)[0]}" + (
+    assert scheduler.command(made, After(("4", "5"))) == f"cd {made.directory} && {line}"
+    assert scheduler.command(made, After()) == f"cd {made.directory} && {line.split(maxsplit=1)[0]}" + (
         " --parsable job.sh" if name == "slurm" else " job.sh"
     )
 
@@ -483,7 +484,7 @@ def test_no_answer_is_a_surprise(name: str, answer: Answer, monkeypatch: pytest.
     monkeypatch.setattr(command, "ask", lambda *_words, **_: answer)
     scheduler, made = SCHEDULERS[name], _PLANS[name]
     actions: tuple[Callable[[], Any], ...] = (
-        lambda: scheduler.submit(made, []),
+        lambda: scheduler.submit(made, After()),
         lambda: scheduler.states(_known("7")),
         lambda: scheduler.cancel("7"),
         lambda: scheduler.find("name"),

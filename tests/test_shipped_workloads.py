@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from dlio_hpc import plan, shipped, site, units
-from dlio_hpc.plan import Request
 from dlio_hpc.workload import Compute, load
+from tests import planning
 from tests.conftest import Run
 
 NAMES = shipped.names(shipped.WORKLOADS)
@@ -45,8 +45,8 @@ def test_each_can_be_planned_and_says_where_its_numbers_come_from(name: str, tmp
         previous = {line: body.splitlines()[body.splitlines().index(line) - 1] for line in told}
         unexplained = [line for line, before in previous.items() if "#" not in before]
         assert not unexplained, "a value without a word on its source"
-    request = Request(tmp_path, data=tmp_path, walltime=units.walltime("7d"))
-    assert plan.make(made, site.load("local"), request).runs
+    request = planning.Request(tmp_path, data=tmp_path, walltime=units.walltime("7d"))
+    assert planning.make(made, site.load("local"), request).runs
 
 
 def test_numbers_of_the_paper() -> None:

@@ -8,14 +8,17 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ctypes.util import find_library
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import h5py
+import numpy as np
 import pytest
 
-from dlio_hpc import plan, shipped, site, workload
+from dlio_hpc import shipped, site, workload
 from dlio_hpc.batch import jobscript
-from tests import cluster
+from tests import cluster, planning
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run
 from tests.standins import libdarshan
@@ -342,6 +345,85 @@ def test_the_dataset_is_made_in_a_job_before_the_one_that_reads(on_slurm: Run, s
     assert on_slurm("dlio-hpc", "collect", done.json["study"]).err.count("already archived") == 2
 
 
+_STUDY = ("-s", "slurm", "-d", "data", "-S", "site.job_options=[]", "--seed", 3, "--json")
+
+
+def test_sweeps_make_requests_of_the_sizes_asked_for(on_slurm: Run, small: Path) -> None:
+    for kind, sweep, samples in (
+        ("npz", "reader.transfer_size=4000,12000", {4000: 3, 12000: 1}),
+        ("hdf5", "dataset.chunk=4000,12000", {4000: 3, 12000: 1}),
+    ):
+        done = on_slurm(
+            "dlio-submit", small, *_STUDY, "-S", f"dataset.format={kind}", "-N", 2, "-P", sweep, "--repeat", 2, "--wait"
+        )
+        assert done.code == 0, done.err
+        (job,) = done.json["jobs"]
+        assert [entry["kind"] for entry in job["runs"]].count("generate") == (1 if kind == "npz" else 2)
+        plan_ = json.loads(Path(job["directory"], "plan.json").read_bytes())
+        for run_, entry in zip(plan_["runs"], job["runs"], strict=True):
+            if run_["point"] is None:
+                continue
+            size = int(plan_["titles"][str(run_["point"])].partition("=")[2].split()[0])
+            assert entry["result"]["summary"]["reads"] == SAMPLES * EPOCHS * samples[size]
+            with h5py.File(Path(job["directory"], "runs", entry["name"], "timeline.h5")) as file:
+                counts, edges = (
+                    np.array(file["request_sizes/counts"]).sum(axis=0),
+                    np.array(file["request_sizes/edges"]),
+                )
+            (place,) = np.flatnonzero(counts)
+            assert edges[place] <= size < edges[place + 1]
+        assert done.json["missing"] == []
+
+
+def test_a_scaling_study_is_a_chain_of_jobs_on_one_dataset(on_slurm: Run, small: Path) -> None:
+    done = on_slurm("dlio-submit", small, *_STUDY, "-N", "1,2,4", "--weak", "--repeat", 2, "--wait")
+    assert done.code == 0, done.err
+    jobs = done.json["jobs"]
+    assert [job["state"] for job in jobs] == ["completed"] * 3
+    measured = [entry["result"] for job in jobs for entry in job["runs"] if entry["kind"] == "measure"]
+    assert [result["nodes"] for result in measured] == [1, 1, 2, 2, 4, 4]
+    assert {result["summary"]["steps"] for result in measured} == {2}, "as many as sixteen ranks have"
+    assert len({result["dataset"]["path"] for result in measured}) == 1
+    commands = [json.loads(Path(job["directory"], "job.json").read_bytes())["command"] for job in jobs]
+    assert "dependency" not in commands[0]
+    for before, command in zip(jobs, commands[1:], strict=False):
+        assert f"--dependency=afterany:{before['batch_id']} " in command
+    spans = [(job["runs"][0]["result"]["started"], job["runs"][-1]["result"]["ended"]) for job in jobs]
+    assert spans == sorted(spans)
+    assert all(ended <= started for (_, ended), (started, _) in pairwise(spans)), "never two at a time"
+
+
+def test_a_study_whose_first_job_is_killed_goes_on_and_is_resumed(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    options = ("-P", "reader.shuffle.seed=1..3", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "75s",
+               "-S", "site.rates.launch=20s")  # fmt: skip
+    done = on_slurm("dlio-submit", small, *_STUDY, *options)
+    assert done.code == 0, done.err
+    first, _ = done.json["jobs"]
+    _until(lambda: list(Path(first["directory"]).glob("runs/*measure/result.json")))
+    slurm.tell("scancel", first["batch_id"])
+    waited = on_slurm("dlio-hpc", "wait", done.json["study"], "--json")
+    assert waited.code == 7
+    assert [job["state"] for job in waited.json["jobs"]] == ["cancelled", "completed"]
+    told = on_slurm("dlio-hpc", "collect", done.json["study"])
+    assert told.code == 7
+    assert "1 of 3 measurements are missing" in told.err
+    again = on_slurm("dlio-submit", "--resume", done.json["study"], "--wait", "--json")
+    assert again.code == 0, again.err
+    assert [len(job["runs"]) for job in again.json["jobs"]][-1] == 2, "what was missing, and finding the dataset"
+    assert again.json["missing"] == []
+
+
+def test_a_study_with_a_job_that_writes_its_datasets_first(on_slurm: Run, small: Path) -> None:
+    options = ("--generate", "first", "-P", "dataset.format=npz,tfrecord", "-N", "1,2", "--wait")
+    done = on_slurm("dlio-submit", small, *_STUDY, *options)
+    assert done.code == 0, done.err
+    write, *read = done.json["jobs"]
+    assert [entry["kind"] for entry in write["runs"]] == ["generate", "generate"]
+    assert {entry["kind"] for job in read for entry in job["runs"]} == {"measure"}
+    command = json.loads(Path(read[1]["directory"], "job.json").read_bytes())["command"]
+    assert f"--dependency=afterok:{write['batch_id']},afterany:{read[0]['batch_id']} " in command
+
+
 def test_what_depends_on_a_job_that_failed_is_cancelled(on_slurm: Run, small: Path) -> None:
     options = ("-s", "slurm", "-d", "data", "-t", "5m", "--json")
     first = on_slurm("dlio-submit", small, *options, "-J", "--begin=now+3", "-S", "site.setup=['exit 9']").job
@@ -458,9 +540,9 @@ def test_folders_of_which_slurm_makes_something_else_are_refused(on_slurm: Run, 
 def test_slurm_takes_the_script_of_every_shipped_site(slurm: Cluster, tmp_path: Path, name: str) -> None:
     profile = site.load(name)
     for queue in profile.queues or [None]:
-        request = plan.Request(runs=tmp_path, data=tmp_path, nodes=2, account="proj", queue=queue)
+        request = planning.Request(runs=tmp_path, data=tmp_path, nodes=2, account="proj", queue=queue)
         script = tmp_path / "job.sh"
-        script.write_text(jobscript.render(plan.make(workload.load("demo"), profile, request)))
+        script.write_text(jobscript.render(planning.make(workload.load("demo"), profile, request)))
         answer = slurm.tell("sbatch", "--test-only", str(script))
         assert "to start at" in answer, answer
         assert " on nodes n" in answer

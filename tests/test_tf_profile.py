@@ -7,8 +7,9 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc import plan, site, workload
+from dlio_hpc import site, workload
 from dlio_hpc.core.loaders.tensorflow import xplane
+from tests import planning
 from tests.conftest import Run
 
 _TFRECORD = ("reader.loader=tensorflow", "reader.mode=framework", "dataset.format=tfrecord", "reader.read_threads=1")
@@ -57,8 +58,8 @@ def _check_events(file: h5py.File, summary: Any) -> None:
 
 
 def test_runs_of_a_plan_say_whether_they_are_profiled(tmp_path: Path) -> None:
-    request = plan.Request(runs=tmp_path, tf_profile=True)
-    made = plan.make(workload.load("demo", ("reader.loader=tensorflow",)), site.load("local"), request)
+    request = planning.Request(runs=tmp_path, tf_profile=True)
+    made = planning.make(workload.load("demo", ("reader.loader=tensorflow",)), site.load("local"), request)
     assert [run.tf_profile for run in made.runs] == [False, True], "nothing is read in the first"
 
 

@@ -8,14 +8,15 @@ from msgspec.structs import replace
 from dlio_hpc import document, plan, shipped, site, units, workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.workload import Dataset, Sample, Workload
+from tests import planning
 
 
 @pytest.mark.parametrize("name", shipped.names(shipped.WORKLOADS))
 def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, tmp_path: Path) -> None:
     for known in shipped.names(shipped.SITES):
         profile = site.load(known, ("limits={}", "queues={}"))
-        request = plan.Request(runs=tmp_path, data=tmp_path, walltime=units.walltime("7d"), account="a")
-        assert plan.make(workload.load(name), profile, request).runs
+        request = planning.Request(runs=tmp_path, data=tmp_path, walltime=units.walltime("7d"), account="a")
+        assert planning.make(workload.load(name), profile, request).runs
 
 
 @pytest.mark.parametrize(
@@ -202,6 +203,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
                 "reader.loader=tensorflow",
                 "reader.mode=framework",
                 "reader.shuffle.files=false",
+                "reader.interleave=1",
             ),
             "reader.read_threads: tf.data reads as many files at once as it interleaves, 1; raise reader.interleave",
         ),
@@ -242,3 +244,46 @@ def test_a_chunk_of_many_samples_may_be_too_large_for_a_shrunk_file() -> None:
         ConfigError, match=r"--dataset-size 2 MiB: with fewer samples in a file, chunk: \[4, 512, 512\]"
     ):
         workload.shrunk(whole, 2 << 20, 1)
+
+
+_RECORDS = (
+    "dataset.format=tfrecord", "reader.loader=tensorflow", "reader.mode=framework", "reader.shuffle.files=false",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("overrides", "files"),
+    [
+        ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null"), 8),
+        ((*_RECORDS, "reader.read_threads=1"), 1),
+        ((*_RECORDS, "reader.read_threads=2", "reader.interleave=5"), 5),
+        ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.mode=floor"), 1),
+        ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.loader=native"), 1),
+        (
+            (*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.shuffle={files: true, samples: true}"),
+            1,
+        ),
+        (
+            (
+                "reader.read_threads=8",
+                "reader.prefetch=null",
+            ),
+            1,
+        ),
+    ],
+    ids=str,
+)
+def test_files_in_turn_where_nobody_says_how_many(overrides: tuple[str, ...], files: int) -> None:
+    made = workload.load("demo", overrides)
+    assert made.reader.files_in_turn(made.dataset) == files
+    assert plan.resolved(made).reader.interleave == files
+
+
+@pytest.mark.parametrize("name", ["cosmoflow", "imagenet"])
+@pytest.mark.parametrize("threads", [1, 2, 4, 8])
+def test_read_threads_can_be_swept_without_a_word_on_interleaving(tmp_path: Path, name: str, threads: int) -> None:
+    made = workload.load(name, (f"reader.read_threads={threads}",))
+    request = planning.Request(tmp_path, data=tmp_path, walltime=units.walltime("7d"))
+    planned = planning.make(made, site.load("local"), request).runs[1].workload
+    assert planned.reader.interleave == threads
+    assert plan.fingerprint(planned.dataset) == plan.fingerprint(plan.resolved(workload.load(name)).dataset)

@@ -90,7 +90,7 @@ def _examined(subject: _Subject, record: recorded.Recorded | None, step_s: float
     requests = _requests(found, faults, subject.wanted, aligned)
     computing = None
     if record is not None and aligned is not None:
-        computing = {rank: recorded.computing(record, rank) for rank in range(len(record.hosts))}
+        computing = recorded.computing_of_all(record)
     analysis = summarise(found, _whole(requests, faults), subject.wanted, computing, step_s)
     if requests is None or (record is not None and aligned is None):
         return Examined(title, found, faults, analysis, None, subject.timeline, None)
@@ -141,7 +141,6 @@ def _data_of(made: Run) -> Callable[[str], bool]:
 
     def is_data(path: str) -> bool:
         folder, name = os.path.split(path)
-        is_note = name == dataset.FINGERPRINT_FILE or name.startswith(f".{dataset.FINGERPRINT_FILE}.")
-        return folder == made.outputs or (folder == made.dataset and not is_note)
+        return folder == made.outputs or (folder == made.dataset and not dataset.is_note(name))
 
     return is_data

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from dlio_hpc.results import Summary
+from dlio_hpc.units import seconds_between
 
 
 class Measured(NamedTuple):
@@ -17,3 +18,8 @@ class Measured(NamedTuple):
     started: str
     ended: str
     summary: Summary
+
+    @property
+    def seconds(self) -> float:
+        """From its first barrier to its result."""
+        return seconds_between(self.started, self.ended)

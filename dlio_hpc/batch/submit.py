@@ -14,12 +14,15 @@ from msgspec.structs import replace
 
 from dlio_hpc import document, limits, rundir
 from dlio_hpc.batch import job, jobscript
-from dlio_hpc.batch.schedulers import SCHEDULERS, Scheduler
+from dlio_hpc.batch.schedulers import SCHEDULERS, After, Scheduler
 from dlio_hpc.batch.state import refresh
 from dlio_hpc.command import Unanswered
 from dlio_hpc.darshan import preload
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError
 from dlio_hpc.plan import Plan
+from dlio_hpc.study import Study
+
+_AFTER_NONE = After()
 
 
 class Submitted(NamedTuple):
@@ -34,7 +37,7 @@ def check(plans: Sequence[Plan]) -> None:
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
     if not scheduler.is_queue:
-        if len(plans) > 1:
+        if len(plans) > 1 and all(run.kind == "generate" for run in plan.runs):
             raise ConfigError(
                 f"--generate first: site {plan.site.name} has no queue that could hold a job until another has ended; "
                 "say --generate only --wait, then --generate never"
@@ -51,14 +54,14 @@ def check(plans: Sequence[Plan]) -> None:
         limits.check_jobs(plan.site, plan.queue, scheduler.queues(), len(plans))
 
 
-def submit(plan: Plan, after: Sequence[str] = ()) -> Submitted:
-    """Write the job's directory and hand its script to the batch system; returns as soon as that has taken it. With
-    `after`, batch ids, it runs when those have ended well.
+def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
+    """Write the job's directory and hand its script to the batch system; returns as soon as that has taken it. study:
+    that it is a part of, to be kept with it.
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
-    record = job.planned(plan, scheduler.command(plan, after), tuple(after))
-    _write(directory, plan, record)
+    record = job.planned(plan, scheduler.command(plan, after), after.all)
+    _write(directory, plan, record, study)
     with _uninterrupted(), rundir.locked(directory):  # until its id is written down, nobody takes it for stray
         if job.load(directory).ended:
             raise Incomplete(f"job {plan.job} was cancelled before it was handed over")
@@ -77,7 +80,7 @@ def submit(plan: Plan, after: Sequence[str] = ()) -> Submitted:
     return Submitted(record, _notes(plan, scheduler))
 
 
-def parents(directories: Sequence[Path], plan: Plan) -> list[str]:
+def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
     """Batch ids of the jobs that the new one has to wait for; ConfigError when one of them has ended badly already."""
     ids = []
     for record in map(refresh, directories):
@@ -87,7 +90,7 @@ def parents(directories: Sequence[Path], plan: Plan) -> list[str]:
             raise ConfigError(f"--after {record.job}: it is no job of {plan.site.name}'s batch system")
         if not record.ended:
             ids.append(record.batch_id)
-    return ids
+    return tuple(ids)
 
 
 @contextmanager
@@ -117,11 +120,26 @@ def _without_effect(plan: Plan, scheduler: Scheduler) -> list[str]:
     return [f"site {plan.site.name} has no accounts and queues; {', '.join(ignored)} recorded, without effect"]
 
 
-def _write(directory: Path, plan: Plan, record: job.Job) -> None:
+def keep(study: Study) -> Path:
+    """The folder of a study, made with what it is to be; ConfigError when there is one of that name."""
+    folder = Path(study.runs, study.study)
+    try:
+        folder.mkdir(parents=True)
+        rundir.write(folder / rundir.STUDY, document.encode(study))
+    except FileExistsError:
+        raise ConfigError(f"{folder} is there already; choose another --runs") from None
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write {folder}: {fault.strerror}; choose another --runs") from fault
+    return folder
+
+
+def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) -> None:
     script = jobscript.render(plan).encode()
     try:
         directory.mkdir(parents=True)
         rundir.write(directory / rundir.PLAN, document.encode(plan))
+        if study is not None:
+            rundir.write(directory / rundir.STUDY, document.encode(study))
         rundir.write(directory / rundir.SCRIPT, script)
         (directory / rundir.SCRIPT).chmod(0o755)
         _write_darshan(directory, plan)

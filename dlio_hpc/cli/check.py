@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from dlio_hpc import plan, units
+from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.request import asks, drafted
 from dlio_hpc.cli.verbs import SETTINGS, option
@@ -13,18 +13,17 @@ _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("workload_name", metavar="[WORKLOAD]", default="demo")
+@click.argument("workload_name", metavar="[WORKLOAD]", required=False)
 @asks
 @option("--launch/--no-launch", default=True, help="Start two ranks, in a job of their own (default).")
 @option("--patience", metavar="TIME", default="2m", show_default=True, help="How long that job may wait in its queue.")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def check(
-    workload_name: str, overrides: tuple[str, ...], site: str | None, nodes: int, ppn: int | None, launch: bool,
-    patience: str, as_json: bool, **options: Any,
+    workload_name: str | None, launch: bool, patience: str, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Look for what would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
 
-    WORKLOAD is demo unless named.
+    WORKLOAD is demo unless named, or --study.
 
     Each finding is a line of its own; the exit code is that of the first fault.
     """
@@ -34,8 +33,8 @@ def check(
         patience_s = units.seconds(patience)
     except ValueError as fault:
         raise click.BadParameter(str(fault), param_hint="--patience") from fault
-    request = plan.Request(nodes=nodes, ranks_per_node=ppn, **options)
-    plans = drafted(workload_name, overrides, site, request)
+    usual = "demo" if options["study_name"] is None else None
+    plans = drafted(workload_name or usual, options).jobs
     findings = []
     for finding in preflight.look(plans, patience_s if launch else None):
         findings.append(finding)

@@ -1,6 +1,7 @@
 """A job's life after submission: status, wait, cancel, collect."""
 
 import glob
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,11 @@ from dlio_hpc import rundir
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
-from dlio_hpc.cli.report import collect_one, finish
+from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
+from dlio_hpc.cli.request import study_folder
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, Incomplete
+from dlio_hpc.report import studyfiles
 
 
 def _on_jobs(function: Any) -> Any:
@@ -58,9 +61,12 @@ def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[state.Look], int
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @option("--quiet", is_flag=True, help="No progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
-    """Watch each JOB to its end, collect it and show what it measured."""
+    """Watch each JOB, or a study, to its end, collect it and show what it measured."""
     directories, code = _sound(jobs, runs)
     watched, stray = console.wait(directories, quiet)
+    folders = _studies(jobs, runs) if len(jobs) == 1 else []
+    if folders:
+        return collect_all(watched, quiet) or show_study(folders[0], as_json) or code or stray
     return (finish(watched, as_json, quiet) if watched else 0) or code or stray
 
 
@@ -76,7 +82,7 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
     else:
         looks, code = _refreshed(jobs, runs)
         directories = [look.directory for look in looks if not look.job.ended]
-    records, failed = console.each(directories, cancel_one)
+    records, failed = console.each(reversed(directories), cancel_one)  # or the next one of a study would start
     for record in records:
         click.echo(f"{record.job}: {_cancelled(record)}")
     return failed or code
@@ -85,14 +91,44 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
 @click.command(context_settings=SETTINGS)
 @_on_jobs
 def collect(jobs: tuple[str, ...], runs: Path) -> int:
-    """Archive each JOB that has ended; all below RUNS when none is named. What is archived already stays as it is."""
+    """Archive each JOB that has ended; all below RUNS when none is named. What is archived already stays as it is.
+
+    Of a study it says which points are missing, and how to have them measured.
+    """
     looks, code = _refreshed(jobs, runs)
     for look in looks:
         if look.job.ended or jobs:
             code = console.each([look.directory], lambda ended: collect_one(ended, quiet=False))[1] or code
         else:
             console.say(f"{look.job.job}: {look.job.state}, not collected yet")
+    for folder in _studies(jobs, runs):
+        code = _missing(folder) or code
     return code
+
+
+def _studies(jobs: tuple[str, ...], runs: Path) -> list[Path]:
+    """Folders of the studies among `jobs`; of all below `runs` when none is named."""
+    named = [study_folder(name, runs) for name in jobs] or sorted(
+        path.parent for path in runs.glob(f"*/{rundir.STUDY}")
+    )
+    return [folder for folder in named if studyfiles.is_study(folder)]
+
+
+def _missing(folder: Path) -> int:
+    """Say which points of a study were not measured, and how they can be; Incomplete's code when some are."""
+    study = studyfiles.load(folder)
+    found = studyfiles.outcome(study, studyfiles.jobs(study, folder))
+    whole = len(found.measured) + len(found.missing)
+    if not found.missing:
+        console.say(f"{study.study}: all {whole} measurements of {len(study.points)} points are there")
+        return 0
+    console.say(f"{study.study}: {len(found.missing)} of {whole} measurements are missing")
+    for missing in found.missing:
+        point = study.points[missing.unit.point]
+        console.say(f"  p{point.number} {study.title(point)}, repeat {missing.unit.repeat + 1}: {missing.why}")
+    if not all(missing.is_live for missing in found.missing):
+        console.say(f"  to measure those alone: dlio-submit --resume {shlex.quote(str(folder))}")
+    return Incomplete.exit_code
 
 
 def _cancelled(record: job.Job) -> str:
@@ -118,6 +154,8 @@ def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
 
 def named(name: str, runs: Path) -> list[Path]:
     """The directory of a job, by its path or its name below `runs`, or those of a study there."""
+    if studyfiles.is_study(folder := study_folder(name, runs)):
+        return [path for path in studyfiles.jobs(studyfiles.load(folder), folder) if path.is_dir()]
     if Path(name).is_dir() or "/" in name or (runs / name).is_dir():
         return [Path(name) if Path(name).is_dir() or "/" in name else runs / name]
     # A study's jobs are named after it.

@@ -173,9 +173,14 @@ def _print(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examin
                 iotables.show(run, sys.stdout)
 
 
+def collect_all(directories: list[Path], quiet: bool) -> int:
+    """Collect jobs that have ended; the code of the first that could not be."""
+    return console.each(directories, lambda directory: collect_one(directory, quiet))[1]
+
+
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
     """Collect jobs that have ended, then show them, those that could not be collected too."""
-    _, code = console.each(directories, lambda directory: collect_one(directory, quiet))
+    code = collect_all(directories, quiet)
     return show(directories, as_json) or code
 
 

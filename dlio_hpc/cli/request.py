@@ -1,24 +1,38 @@
-"""What a job is to be: the options that every command which plans one has, and the plans that come of them."""
+"""What is to be measured: the options that every command which plans jobs has, and the study that comes of them."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
+from msgspec import structs
 
-from dlio_hpc import limits, plan, site, units, workload
+from dlio_hpc import cost, document, limits, packing, plan, site, study, sweep, units, workload
 from dlio_hpc.cli.verbs import option
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import Plan
 
 PATH = click.Path(path_type=Path)
-Plans = tuple[plan.Plan, ...]
 # What an override of the site's profile begins with.
 _SITE = "site."
+_NO_WORKLOAD = "Missing argument 'WORKLOAD'"
 
 
 class _Lines(click.types.StringParamType):
     """Text that may hold blanks; in the environment variable, one value a line."""
 
     envvar_list_splitter = "\n"
+
+
+def _counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tuple[int, ...] | None:
+    """Numbers from 1 on, between commas, or a range: 128,256 or 1..8*2."""
+    if value is None:
+        return None
+    try:
+        return sweep.counts(document.parse_yaml(f"[{value}]", "--"), "")
+    except ConfigError as fault:
+        raise click.BadParameter(str(fault).removeprefix(": "), ctx, param) from fault
 
 
 def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
@@ -37,8 +51,14 @@ _REQUEST = (
     option(
         "-s", "--site", metavar="NAME|FILE", help="Site profile. Default: the one for this host's name, else local."
     ),
-    option("-N", "--nodes", type=click.IntRange(1), default=1, show_default=True, help="Nodes."),
-    option("--ppn", type=click.IntRange(1), metavar="N", help="Ranks a node. Default: the site's."),
+    option("-N", "--nodes", callback=_counts, metavar="N[,N...]", help="Nodes; several: a job for each.  [default: 1]"),
+    option(
+        "--ppn",
+        "ranks_per_node",
+        callback=_counts,
+        metavar="N[,N...]",
+        help="Ranks a node; several: a job for each. Default: the site's.",
+    ),
     option("-A", "--account", help="Account or project to charge."),
     option("-q", "--queue", help="Queue or partition."),
     option(
@@ -47,7 +67,7 @@ _REQUEST = (
         "walltime",
         metavar="TIME",
         callback=_unit(units.walltime),
-        help="Limit: 30 (minutes), 30m, 1:30:00.",
+        help="Limit of a job: 30 (minutes), 30m, 1:30:00.",
     ),
     option(
         "-J",
@@ -70,8 +90,22 @@ _REQUEST = (
         metavar="KEY=VALUE",
         help="Override a key: dataset.files=8; of the site: site.depth=2.",
     ),
-    option("--repeat", type=click.IntRange(1), default=1, show_default=True, metavar="N", help="Measured runs."),
-    option("--warmup", type=click.IntRange(0), default=0, show_default=True, metavar="N", help="Runs before those."),
+    option(
+        "-P",
+        "--sweep",
+        "sweeps",
+        multiple=True,
+        type=_Lines(),
+        metavar="KEY=A,B,...",
+        help="Measure a key's values: reader.read_threads=1,2,4 or 1..4*2; repeatable: every combination.",
+    ),
+    option("--zip", "zipped", is_flag=True, help="Lists of -P side by side, not every combination."),
+    option("--weak", is_flag=True, help="With several -N or --ppn: each rank reads as much, however many there are."),
+    option("--study", "study_name", metavar="NAME|FILE", help="What to measure from a study file, such as fig11."),
+    option("--full", is_flag=True, help="With --study: as large as the file says, not as on a laptop."),
+    option("--seed", type=click.IntRange(0), metavar="N", help="Of the order of a study's runs. Default: drawn."),
+    option("--repeat", type=click.IntRange(1), metavar="N", help="Measured runs of each point.  [default: 1]"),
+    option("--warmup", type=click.IntRange(0), metavar="N", help="Runs before those, of each dataset.  [default: 0]"),
     option(
         "--dataset-size",
         metavar="SIZE",
@@ -100,27 +134,104 @@ _REQUEST = (
 
 
 def asks(function: Any) -> Any:
-    """The options that say what a job is to be, as every command that plans one has them."""
+    """The options that say what is to be measured, as every command that plans jobs has them."""
     for add in reversed(_REQUEST):
         function = add(function)
     return function
 
 
-def planned(workload_name: str, overrides: tuple[str, ...], site_name: str | None, request: plan.Request) -> Plans:
-    """The plans of a submission; overrides that begin with site. are the site's."""
-    plans = drafted(workload_name, overrides, site_name, request)
-    limits.check(plans)
-    return plans
+class Planned(NamedTuple):
+    """What is to be measured, and the jobs that do it."""
+
+    study: study.Study
+    jobs: tuple[Plan, ...]
 
 
-def drafted(workload_name: str, overrides: tuple[str, ...], site_name: str | None, request: plan.Request) -> Plans:
+def planned(workload_name: str | None, options: dict[str, Any]) -> Planned:
+    """What comes of the options of asks(); ConfigError where the site does not allow it."""
+    found = drafted(workload_name, options)
+    limits.check(found.jobs)
+    limits.check_cost(found.study.site, cost.of_jobs(found.jobs))
+    return found
+
+
+def drafted(workload_name: str | None, options: dict[str, Any]) -> Planned:
     """As planned(), whatever the site allows."""
-    return plan.study(*_asked(workload_name, overrides, site_name), request)
+    rest, what = dict(options), dict[str, Any]()
+    file_name, full = rest.pop("study_name"), rest.pop("full")
+    if (workload_name is None) == (file_name is None):
+        both = f"{workload_name} and --study {file_name}"
+        raise click.UsageError(f"{both if file_name else _NO_WORKLOAD}: give a WORKLOAD, or --study NAME")
+    of_site, of_workload = _apart(rest.pop("overrides"))
+    machine = site.load(rest.pop("site") or site.here(), of_site)
+    for key in ("sweeps", "zipped", "weak", "nodes", "ranks_per_node", "dataset_size"):
+        what[key] = rest.pop(key)
+    if file_name is None:
+        if full:
+            raise click.UsageError("--full goes with --study")
+        assert workload_name is not None
+        parts, description = [_asked(workload_name, machine, of_workload, what)], ""
+        usual = {"repeat": 1, "warmup": 0}
+        name = parts[0].workload.name
+    else:
+        parts, file = _from_file(file_name, machine, of_workload, full, what)
+        usual, description, name = {"repeat": file.repeat, "warmup": file.warmup}, file.description, file.name
+    request = study.Request(**rest | {key: value for key, value in usual.items() if rest[key] is None})
+    made = study.make(plan.job_name(name), parts, request, description)
+    return Planned(made, packing.plans(made))
 
 
-def _asked(
-    workload_name: str, overrides: tuple[str, ...], site_name: str | None
-) -> tuple[workload.Workload, site.Site]:
+def _apart(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The site's and the workload's."""
     of_site = tuple(text.removeprefix(_SITE) for text in overrides if text.startswith(_SITE))
-    of_workload = tuple(text for text in overrides if not text.startswith(_SITE))
-    return workload.load(workload_name, of_workload), site.load(site_name or site.here(), of_site)
+    return of_site, tuple(text for text in overrides if not text.startswith(_SITE))
+
+
+def _asked(name: str, machine: site.Site, overrides: tuple[str, ...], what: dict[str, Any]) -> study.Asked:
+    axes = tuple(map(sweep.axis, what["sweeps"]))
+    nodes, ranks_per_node = what["nodes"] or (1,), what["ranks_per_node"] or ()
+    if what["zipped"] and len(axes) < 2:
+        raise click.UsageError("--zip goes with two -P or more")
+    if what["weak"] and len(nodes) * len(ranks_per_node or (1,)) < 2:
+        raise click.UsageError("--weak goes with several --nodes, or several --ppn")
+    _check_fixed(axes, overrides)
+    return study.Asked(
+        workload.draft(name, overrides), machine, axes, what["zipped"], nodes, ranks_per_node, what["weak"],
+        what["dataset_size"],
+    )  # fmt: skip
+
+
+def _from_file(
+    name: str, machine: site.Site, overrides: tuple[str, ...], full: bool, what: dict[str, Any]
+) -> tuple[list[study.Asked], study.StudyFile]:
+    if what["sweeps"] or what["zipped"] or what["weak"]:
+        raise click.UsageError("--study says what varies; for -P, --zip and --weak, copy its file and change that")
+    file = study.load(name)
+    changes = study.Changes(full, overrides, what["nodes"], what["ranks_per_node"], what["dataset_size"])
+    parts = study.asked_of(file, machine, changes)
+    for part in parts:
+        _check_fixed(part.axes, overrides)
+    return parts, file
+
+
+def _check_fixed(axes: tuple[sweep.Axis, ...], overrides: tuple[str, ...]) -> None:
+    fixed = {text.partition("=")[0].strip() for text in overrides}
+    if both := [axis.key for axis in axes if axis.key in fixed]:
+        raise click.UsageError(f"{both[0]} is varied; it cannot be set with -S as well")
+
+
+def resumed(found: study.Study, options: dict[str, Any]) -> study.Study:
+    """The study with the options that may be others the second time."""
+    changed = {key: options[key] for key in RESUMABLE if options[key]}
+    if found.generate == "first":
+        changed["generate"] = "auto"  # what is there is found, what is not may have been why it was interrupted
+    return structs.replace(found, **changed)
+
+
+# What may be said again with --resume.
+RESUMABLE = ("walltime", "account", "queue", "job_options")
+
+
+def study_folder(name: str, runs: Path) -> Path:
+    """The folder of a study, by its path or its name below `runs`."""
+    return Path(name) if os.sep in name or Path(name).is_dir() else runs / name

@@ -9,8 +9,9 @@ import click
 from dlio_hpc import __version__
 
 _VERBS = {
-    "submit": "submit", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs", "report": "report",
-    "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue", "workloads": "catalogue",
+    "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
+    "report": "report", "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue",
+    "workloads": "catalogue", "datasets": "datasets",
 }  # fmt: skip
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
@@ -24,7 +25,7 @@ class _Verbs(click.Group):
         if cmd_name not in _VERBS:
             return None
         module = importlib.import_module(f"dlio_hpc.cli.{_VERBS[cmd_name]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
 

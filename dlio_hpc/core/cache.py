@@ -27,15 +27,19 @@ def drop(path: str) -> None:
         os.close(descriptor)
 
 
-def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, last: int) -> Iterator[int]:
-    """Numbers of the files that this rank should drop, so that its node forgets what its ranks will read.
+def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, last: int, steps: int) -> Iterator[int]:
+    """Numbers of the files that this rank should drop, so that its node forgets what its ranks will read in `steps`.
 
-    Its own files; where any sample of any file may come next, the node's ranks share out all files.
+    Those that it reads itself; where any sample of any file may come next and they read many, all files, shared out
+    among the node's ranks.
     """
-    shuffle = workload.reader.shuffle
-    if shuffle.files and shuffle.samples:
-        yield from range(*share(workload.dataset.files, node.size, node.rank))
+    shuffle, files = workload.reader.shuffle, workload.dataset.files
+    in_memory = workload.reader.load == "memory"
+    most = workload.dataset.samples if in_memory else steps * workload.reader.batch_size  # the same for all ranks
+    if shuffle.files and shuffle.samples and most > files // node.size:
+        yield from range(*share(files, node.size, node.rank))
         return
+    last = min(last, first + most)
     latest = -1
     for begin in range(first, last, STRETCH):
         samples = order.samples(begin, min(begin + STRETCH, last))

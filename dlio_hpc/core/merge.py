@@ -10,7 +10,7 @@ from dlio_hpc.core.activity import Activity, Lattice, common
 from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.train import Recording
 from dlio_hpc.plan import Run
-from dlio_hpc.results import CheckpointSummary, Epoch, SideFilesSummary, SlowestRank, Summary
+from dlio_hpc.results import CheckpointSummary, Distribution, Epoch, SideFilesSummary, SlowestRank, Summary
 from dlio_hpc.workload import Workload
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ class Merged(NamedTuple):
 
 # Columns of Merged.totals.
 OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(9)
+# A step's phases, by the instant with which each begins; it ends with the next.
+PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
 # Columns of Merged.checkpoints.
 _EPOCH, _STEPS, _PAUSE_S, _WRITE_S, _FSYNC_S, _BACK_S, SIZE = range(7)
 
@@ -105,7 +107,7 @@ def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
 
 
 def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
-    wait, compute, sync = (part.sum(axis=1).mean() for part in phases(steps))
+    wait, compute, sync = (phase(steps, which).sum(axis=1).mean() for which in PHASES)
     fetched = merged.storage_bytes[:, number]
     saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
     after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # the last step's checkpoint is the epoch's too
@@ -126,10 +128,10 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
 def summary(merged: Merged, run: Run) -> Summary:
     """The figures of the whole run."""
     steps, totals = merged.steps, merged.totals
-    wait, compute, sync = phases(steps)
+    times = _times(steps)
     wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
     samples, bytes_read = int(steps[..., SAMPLES].sum()), int(steps[..., BYTES].sum())
-    busy = float(compute.sum() + wait.sum())
+    busy = times.compute_s + times.wait_s
     io_s = float(totals[:, IO_S].sum())
     counts = merged.histogram.sum(axis=0)
     known = bool((merged.storage_bytes >= 0).all())
@@ -144,20 +146,20 @@ def summary(merged: Merged, run: Run) -> Summary:
         wall_s=wall_s,
         samples_per_s=samples / wall_s,
         read_MBps=bytes_read / wall_s / 1e6,
-        au=float(compute.sum()) / busy if busy else None,
+        au=times.compute_s / busy if busy else None,
         au_mlperf=_au_mlperf(_by_epoch(steps, run.steps_per_epoch)),
         io_time_s=io_s / len(steps) if totals[:, TIMED].any() or not samples else None,
         io_hidden_fraction=float(totals[:, _HIDDEN_S].sum()) / io_s if io_s else None,
         opens=int(totals[:, OPENS].sum()),
         reads=int(totals[:, REQUESTS].sum()),
-        wait_s=measures.of_values(wait),
-        compute_s=measures.of_values(compute),
-        sync_s=measures.of_values(sync),
+        wait_s=times.wait,
+        compute_s=times.compute,
+        sync_s=times.sync,
         read_latency_s=measures.of_histogram(
             counts, float(totals[:, _READ_S].sum()), float(totals[:, _LONGEST_S].max())
         ),
         compute_asked_s=float(steps[..., ASKED].mean()),
-        slowest_rank=_slowest(merged.hosts, (wait + compute).sum(axis=1)),
+        slowest_rank=_slowest(merged.hosts, times.busy),
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
         preprocess_s=float(totals[:, _PREPROCESS_S].mean()),
         side_files=_side_files(merged.side_files) if run.workload.dataset.side_files else None,
@@ -191,13 +193,32 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
     )
 
 
-def phases(steps: Floats) -> tuple[Floats, Floats, Floats]:
-    """wait, compute and sync of every step."""
-    return (
-        steps[..., READY] - steps[..., STARTED],
-        steps[..., COMPUTED] - steps[..., READY],
-        steps[..., SYNCED] - steps[..., COMPUTED],
-    )
+def phase(steps: Floats, which: int) -> Floats:
+    """One of PHASES of every step: with many ranks, large enough not to have all three at once."""
+    return steps[..., which + 1] - steps[..., which]
+
+
+class _Times(NamedTuple):
+    """How steps spend their time. wait_s, compute_s: sums; busy: (ranks), what each computed and waited."""
+
+    wait: Distribution
+    compute: Distribution
+    sync: Distribution
+    wait_s: float
+    compute_s: float
+    busy: Floats
+
+
+def _times(steps: Floats) -> _Times:
+    both = phase(steps, WAIT)
+    wait, wait_s = measures.of_values(both), float(both.sum())
+    compute = phase(steps, COMPUTE)
+    both += compute
+    busy = both.sum(axis=1)
+    del both
+    computed, compute_s = measures.of_values(compute), float(compute.sum())
+    del compute
+    return _Times(wait, computed, measures.of_values(phase(steps, SYNC)), wait_s, compute_s, busy)
 
 
 def _au_mlperf(epochs: list[Floats]) -> float | None:

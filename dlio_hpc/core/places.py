@@ -1,5 +1,6 @@
 """Where samples lie: the number of its file, its place in it, its size; arithmetic, for any sample at any time."""
 
+from bisect import bisect_right
 from typing import NamedTuple
 
 import numpy as np
@@ -67,6 +68,14 @@ class Places:
     def position(self, number: int) -> int:
         """Where in the stream of contents a file begins."""
         return self.of(np.array([number * self._samples_per_file], np.uint64))[0].position
+
+    def holder(self, number: int, offset: int, gap: int = 0) -> int:
+        """The sample to which byte `offset` of a file's samples belongs, `gap` bytes more being each one's."""
+        if not self._stdev:
+            within = offset // (self._mean + gap)
+            return number * self._samples_per_file + min(within, self._samples_per_file - 1)
+        places = self.in_file(number)
+        return places[bisect_right(places, offset, key=lambda place: place.offset + place.within * gap) - 1].sample
 
     def file_size(self, number: int) -> int:
         """Bytes of all samples of a file."""

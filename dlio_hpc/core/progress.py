@@ -1,5 +1,8 @@
 """Plain lines in job.out that say how far a run is; whoever watches the job draws a bar from them."""
 
+import sys
+from typing import TextIO
+
 from dlio_hpc.core.clock import now
 
 _SOON_S, _LATER_S = 1.0, 10.0
@@ -8,7 +11,8 @@ _SOON_S, _LATER_S = 1.0, 10.0
 class Progress:
     """Rank 0 speaks for all: once a second in a run's first half minute, then every ten seconds, and at the end."""
 
-    def __init__(self, run: str, speaks: bool) -> None:
+    def __init__(self, run: str, speaks: bool, to: TextIO | None = None) -> None:
+        self._to = to or sys.stdout
         self._run = run
         self._speaks = speaks
         self._began = now()
@@ -19,4 +23,4 @@ class Progress:
         if not self._speaks or (now() < self._next and done < total):
             return
         self._next = now() + (_SOON_S if now() - self._began < 30 else _LATER_S)
-        print(f"{self._run} {done}/{total} {unit}{', ' if rest else ''}{rest}", flush=True)
+        print(f"{self._run} {done}/{total} {unit}{', ' if rest else ''}{rest}", file=self._to, flush=True)

@@ -1,13 +1,15 @@
 """timeline.h5: every step of every rank, and what each rank read when; grows with ranks x steps, not with reads."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from dlio_hpc import rundir
 from dlio_hpc.core import measures, merge
-from dlio_hpc.core.measures import ASKED, BYTES, SAMPLES, STARTED, Floats
+from dlio_hpc.core.measures import ASKED, BYTES, SAMPLES, STARTED
 from dlio_hpc.core.merge import Merged
 from dlio_hpc.darshan import clocks
 from dlio_hpc.plan import Run
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
     import h5py
 
     from dlio_hpc.core.loaders.tensorflow.xplane import Profile
+
+Column = npt.NDArray[Any]
 
 _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
 
@@ -57,28 +61,33 @@ def first_step(merged: Merged) -> float:
 
 def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
     group.attrs["about"] = "axes: rank, epoch, step; seconds, start counts from the run's first step; NaN: no time"
-    table = _table(merged.steps, run.steps_per_epoch)
-    wait, compute, sync = merge.phases(table)
-    columns = {
-        "start": table[..., STARTED] - first_step(merged),
-        "wait": wait,
-        "compute": compute,
-        "sync": sync,
-        "asked": table[..., ASKED],
-        "samples": np.nan_to_num(table[..., SAMPLES]).astype(np.uint32),
-        "bytes": np.nan_to_num(table[..., BYTES]).astype(np.uint64),
-    }
-    for name, column in columns.items():
-        group.create_dataset(name, data=column, **_PACKED)
+    for name, column in _columns(merged):
+        group.create_dataset(name, data=_table(column, run.steps_per_epoch), **_PACKED)
 
 
-def _table(steps: Floats, per_epoch: int) -> Floats:
-    """(ranks, epochs, steps, columns), with NaN for the steps of the last epoch that there was no time for."""
-    ranks, done, columns = steps.shape
+def _columns(merged: Merged) -> Iterator[tuple[str, Column]]:
+    """(ranks, steps of all epochs) each, one in memory at a time."""
+    steps = merged.steps
+    yield "start", steps[..., STARTED] - first_step(merged)
+    yield "wait", merge.phase(steps, merge.WAIT)
+    yield "compute", merge.phase(steps, merge.COMPUTE)
+    yield "sync", merge.phase(steps, merge.SYNC)
+    yield "asked", steps[..., ASKED]
+    yield "samples", steps[..., SAMPLES].astype(np.uint32)
+    yield "bytes", steps[..., BYTES].astype(np.uint64)
+
+
+def _table(column: Column, per_epoch: int) -> Column:
+    """(ranks, epochs, steps); NaN, or none of what is counted, for the steps of the last epoch that there was no time
+    for.
+    """
+    ranks, done = column.shape
     epochs = -(-done // per_epoch)
-    padded = np.full((ranks, epochs * per_epoch, columns), np.nan)
-    padded[:, :done] = steps
-    return padded.reshape(ranks, epochs, per_epoch, columns)
+    if done == epochs * per_epoch:
+        return column.reshape(ranks, epochs, per_epoch)
+    padded = np.full((ranks, epochs * per_epoch), np.nan if column.dtype.kind == "f" else 0, column.dtype)
+    padded[:, :done] = column
+    return padded.reshape(ranks, epochs, per_epoch)
 
 
 def _ranks(group: "h5py.Group", merged: Merged) -> None:

@@ -145,7 +145,7 @@ class _Forgetting:
         self._run = run
 
     def __call__(self, order: Order, first: int, last: int) -> None:
-        for number in cache.files_of(self._node, self._run.workload, order, first, last):
+        for number in cache.files_of(self._node, self._run.workload, order, first, last, self._run.steps_per_epoch):
             cache.drop(dataset.file_path(self._run, number))
 
 

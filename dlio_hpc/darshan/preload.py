@@ -174,7 +174,7 @@ def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
     if reader.shuffle.files and reader.shuffle.samples:
         an_epoch = min(dataset.files, per_rank)
     else:
-        an_epoch = min(dataset.files, -(-per_rank // dataset.samples_per_file) + reader.interleave)
+        an_epoch = min(dataset.files, -(-per_rank // dataset.samples_per_file) + reader.files_in_turn(dataset))
     epochs = 1 if reader.load == "memory" else epochs
     changing = reader.shuffle.files and reader.shuffle.reseed
     opened = per_rank if reader.shuffle.files and reader.shuffle.samples else an_epoch

@@ -13,6 +13,8 @@ from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
 _SHOWN = 10
+# Nodes that the page names.
+_NAMED = 32
 _ORDER = {"measure": 0, "warmup": 1, "generate": 2}
 
 
@@ -105,7 +107,7 @@ def _job_facts(outcome: JobOutcome) -> list[Facts]:
     on = [(name, str(version)) for name, version in sorted(versions.items())]
     if nodes:
         on = [
-            ("nodes", ", ".join(node["host"] for node in nodes)),
+            ("nodes", _hosts([node["host"] for node in nodes])),
             ("processor", f"{nodes[0]['cpu']}, {nodes[0]['cores']} threads"),
             ("memory", format_size(nodes[0]["memory_bytes"])),
             ("kernel", nodes[0]["kernel"]),
@@ -117,6 +119,13 @@ def _job_facts(outcome: JobOutcome) -> list[Facts]:
         *(_layout(found, _where(outcome, found)) for found in outcome.layouts),
         *([Facts("Environment", on)] if on else []),
     ]
+
+
+def _hosts(names: list[str]) -> str:
+    """Those of a large job by their number."""
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{len(names)}: {', '.join(names[: _NAMED // 2])}, ..., {', '.join(names[-_NAMED // 2 :])}"
 
 
 def _results(outcome: JobOutcome) -> list[Facts]:

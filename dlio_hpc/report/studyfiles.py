@@ -74,6 +74,14 @@ def jobs(study: Study, folder: Path) -> list[Path]:
     ]
 
 
+def next_number(study: Study, paths: Sequence[Path]) -> int:
+    """Of the study's next job."""
+    from dlio_hpc import archive
+
+    names = [path.name.removesuffix(archive.SUFFIX).removeprefix(f"{study.study}-") for path in paths]
+    return 1 + max((int(name) for name in names if name.isdigit()), default=0)
+
+
 def _escaped(name: str) -> str:
     import glob
 
@@ -100,15 +108,14 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
             elif unit in good:
                 others += 1
             else:
-                good[unit] = _measured(job, run)
+                good[unit] = _measured(job, run, unit)
     wanted = packing.order(study)
     missing = [bad.get(unit, Missing(unit, None, absent, False)) for unit in wanted if unit not in good]
     return StudyOutcome(study, outcomes, [good[unit] for unit in wanted if unit in good], missing, others)
 
 
-def _measured(job: JobOutcome, run: RunOutcome) -> Measured:
-    assert run.result is not None
-    assert run.result.summary is not None
-    assert run.run.point is not None
-    result, summary = run.result, run.result.summary
-    return Measured(run.run.point, run.run.repeat, job.job.job, run.name, result.started, result.ended, summary)
+def _measured(job: JobOutcome, run: RunOutcome, unit: Unit) -> Measured:
+    result = run.result
+    assert result is not None
+    assert result.summary is not None
+    return Measured(unit.point, unit.repeat, job.job.job, run.name, result.started, result.ended, result.summary)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench import peer, reading, starting, tracing
+from tests.bench import peer, reading, scaling, starting, tracing
 from tests.bench.table import ROUNDS, heading
 
 
@@ -23,6 +23,7 @@ def main() -> None:
     )
     heading()
     starting.bench()
+    scaling.bench()
     with tempfile.TemporaryDirectory() as name:
         reading.bench(Path(name))
         tracing.bench(Path(name))

@@ -8,7 +8,7 @@ from typing import Any
 
 from dlio_hpc import rundir
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
+from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
 from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
@@ -46,8 +46,11 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
         yield f"--attrs {':'.join(attrs)}"
 
 
-def _words(after: Sequence[str]) -> list[str]:
-    return ["qsub", *(["--dependencies", ":".join(after)] if after else []), rundir.SCRIPT]
+def _words(after: After) -> list[str]:
+    """Cobalt knows no dependency on a job that ended badly: the script of one that is followed whatever comes of it
+    ends well to Cobalt, and tells the truth in exit_status.
+    """
+    return ["qsub", *(["--dependencies", ":".join(after.all)] if after.all else []), rundir.SCRIPT]
 
 
 _command = partial(common.typed, _words)

@@ -2,9 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from dlio_hpc import command
+from dlio_hpc.batch.schedulers.scheduler import After
 from dlio_hpc.batch.shell import Shell
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.errors import ConfigError
@@ -26,10 +27,10 @@ def ask(*words: str, cwd: str | None = None, patience_s: float | None = None) ->
     return answer
 
 
-Words = Callable[[Sequence[str]], list[str]]
+Words = Callable[[After], list[str]]
 
 
-def submit(words: Words, batch_id: re.Pattern[str], plan: Plan, after: Sequence[str]) -> str:
+def submit(words: Words, batch_id: re.Pattern[str], plan: Plan, after: After) -> str:
     """The id of the job that the command takes in: the first group of the last line that is `batch_id`, sites say other
     things before it. ConfigError in the batch system's words when it is refused.
     """
@@ -43,7 +44,13 @@ def submit(words: Words, batch_id: re.Pattern[str], plan: Plan, after: Sequence[
     raise Unanswered(f"{command_words[0]} took the job but gave no id that we know: {answer.out[:200]!r}")
 
 
-def typed(words: Words, plan: Plan, after: Sequence[str]) -> str:
+def dependencies(after: After) -> str:
+    """As Slurm and PBS have them: afterok:1:2,afterany:3."""
+    kinds = {"afterok": after.well, "afterany": after.over}
+    return ",".join(":".join([kind, *ids]) for kind, ids in kinds.items() if ids)
+
+
+def typed(words: Words, plan: Plan, after: After) -> str:
     """A submission as a person would type it."""
     return f"cd {shlex.quote(plan.directory)} && {shlex.join(words(after))}"
 

@@ -3,51 +3,57 @@
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dlio_hpc import rundir
-from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight
+from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight
 from dlio_hpc.batch.shell import quote
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan import Plan
 
 # From TERM to KILL, for ranks that do not listen.
 _GRACE_S = 30
+# The program that waits for other jobs and becomes the next one.
+SUCCESSOR = "dlio_hpc.batch.successor"
 
 
-def _arguments(plan: Plan) -> list[str]:
-    """The inner timeout(1) tells the script that its end is near, the outer one ends it with all that it started."""
+def _arguments(plan: Plan, after: After) -> list[str]:
+    """The inner timeout(1) tells the script that its end is near, the outer one ends it with all that it started. One
+    that follows others waits for their end first, and has its time from then on.
+    """
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.notice)]
-    return ["timeout", f"--kill-after={_GRACE_S}", str(int(plan.walltime)), *warning, "bash", script]
+    limited = ["timeout", f"--kill-after={_GRACE_S}", str(int(plan.walltime)), *warning, "bash", script]
+    return [sys.executable, "-m", SUCCESSOR, *after.over, "--", *limited] if after.over else limited
 
 
-def _command(plan: Plan, _after: Sequence[str]) -> str:
+def _command(plan: Plan, after: After) -> str:
     folder = Path(plan.directory)
     out, err = (shlex.quote(str(folder / name)) for name in (rundir.STDOUT, rundir.STDERR))
-    return f"setsid {shlex.join(_arguments(plan))} < /dev/null > {out} 2> {err} &"
+    return f"setsid {shlex.join(_arguments(plan, after))} < /dev/null > {out} 2> {err} &"
 
 
-def _submit(plan: Plan, after: Sequence[str]) -> str:
+def _submit(plan: Plan, after: After) -> str:
     """Start the script in a session of its own, so that it outlives this process and its terminal.
 
     The batch id is PID.START, with the start time in clock ticks since boot (proc(5), stat, field 22): a number used
     again by another process is not taken for the job.
     """
-    if after:
+    if after.well:
         raise ConfigError(
             f"--after: site {plan.site.name} has no queue that could hold a job until another has ended; submit that "
             "one with --wait"
         )
-    folder = Path(plan.directory)
+    folder, arguments = Path(plan.directory), _arguments(plan, after)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
     try:
         pid = os.posix_spawnp(
-            "timeout",
-            _arguments(plan),
+            arguments[0],
+            arguments,
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
@@ -65,10 +71,18 @@ def _submit(plan: Plan, after: Sequence[str]) -> str:
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
     """Those that live; the others have left nothing but their files."""
-    return {job.batch_id: Sight("running") for job in jobs if _lives(job.batch_id)}
+    return {job.batch_id: Sight("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)}
 
 
-def _lives(batch_id: str) -> bool:
+def _waits(batch_id: str) -> bool:
+    """Is it still to start, after others?"""
+    try:
+        return SUCCESSOR.encode() in Path(f"/proc/{_parse(batch_id)[0]}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def lives(batch_id: str) -> bool:
     """Running while any process of the job's session lives; afterwards nothing is left but its exit_status."""
     leader, start = _parse(batch_id)
     process = _process(leader)

@@ -9,7 +9,7 @@ from typing import Any
 
 from dlio_hpc import rundir, units
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
+from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
 from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
@@ -44,8 +44,8 @@ def _select(plan: Plan) -> str:
     return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in (plan.site.chunk | chunk).items())])
 
 
-def _words(after: Sequence[str]) -> list[str]:
-    depends = ["-W", f"depend=afterok:{':'.join(after)}"] if after else []
+def _words(after: After) -> list[str]:
+    depends = ["-W", f"depend={common.dependencies(after)}"] if after.all else []
     return ["qsub", *depends, rundir.SCRIPT]
 
 

@@ -23,6 +23,17 @@ class Known(NamedTuple):
     directory: Path
 
 
+class After(NamedTuple):
+    """Batch ids of the jobs that one waits for: that they end well, or that they end, whatever comes of them."""
+
+    well: tuple[str, ...] = ()
+    over: tuple[str, ...] = ()
+
+    @property
+    def all(self) -> tuple[str, ...]:
+        return (*self.well, *self.over)
+
+
 class Sight(NamedTuple):
     """A job's state as the batch system tells it, and its own words for it: TIMEOUT, Exit_status -29."""
 
@@ -36,7 +47,7 @@ class Scheduler(NamedTuple):
     program: the command that submits.
     directive: a value as it is written on a line of options at the head of a script.
     request: what its template prints beyond the plan.
-    command: what submit() runs, as a person would type it; the last argument holds batch ids of jobs to wait for.
+    command: what submit() runs, as a person would type it.
     submit: the batch id of a job just handed over; ConfigError when it is refused.
     states: of the jobs that it knows, by batch id; one that is not there has been forgotten, or was never known.
     cancel: asks it to end a job. find: the batch id of a job of that name. queues: names of the queues
@@ -48,8 +59,8 @@ class Scheduler(NamedTuple):
     program: str
     directive: Callable[[str], Shell]
     request: Callable[[Plan], dict[str, Any]]
-    command: Callable[[Plan, Sequence[str]], str]
-    submit: Callable[[Plan, Sequence[str]], str]
+    command: Callable[[Plan, After], str]
+    submit: Callable[[Plan, After], str]
     states: Callable[[Sequence[Known]], dict[str, Sight]]
     cancel: Callable[[str], None]
     find: Callable[[str], str | None]

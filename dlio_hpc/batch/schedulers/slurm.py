@@ -8,7 +8,7 @@ from typing import Any
 
 from dlio_hpc import rundir, units
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import Known, Scheduler, Sight, State
+from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
 from dlio_hpc.batch.shell import quote
 from dlio_hpc.command import unexplained
 from dlio_hpc.errors import ConfigError
@@ -39,9 +39,9 @@ def _request(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _words(after: Sequence[str]) -> list[str]:
+def _words(after: After) -> list[str]:
     """A job whose parent failed would wait for ever unless told not to."""
-    depends = [f"--dependency=afterok:{':'.join(after)}", "--kill-on-invalid-dep=yes"] if after else []
+    depends = [f"--dependency={common.dependencies(after)}", "--kill-on-invalid-dep=yes"] if after.all else []
     return ["sbatch", "--parsable", *depends, rundir.SCRIPT]
 
 

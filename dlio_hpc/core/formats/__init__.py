@@ -4,9 +4,9 @@ from dlio_hpc.core.formats import csv, hdf5, npz, null, tfrecord
 from dlio_hpc.core.formats.format import Format
 
 FORMATS: dict[str, Format] = {
-    "tfrecord": Format(tfrecord.write, tfrecord.reader),
-    "hdf5": Format(hdf5.write, hdf5.reader),
-    "npz": Format(npz.write, npz.reader),
-    "csv": Format(csv.write, csv.reader),
-    "null": Format(null.write, null.reader),
+    "tfrecord": Format(tfrecord.write, tfrecord.reader, tfrecord.fault),
+    "hdf5": Format(hdf5.write, hdf5.reader, hdf5.fault),
+    "npz": Format(npz.write, npz.reader, npz.fault),
+    "csv": Format(csv.write, csv.reader, csv.fault),
+    "null": Format(null.write, null.reader, null.fault),
 }

@@ -7,12 +7,13 @@ width into numbers: what parsing costs beyond the file system is the difference 
 import io
 import math
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core import content
+from dlio_hpc.core import comparison, content
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import Request, write_all
 from dlio_hpc.core.formats.flat import FlatReader
@@ -34,17 +35,30 @@ _VALUES_AT_ONCE = 1 << 18
 
 
 def write(path: str, dataset: Dataset, number: int) -> None:
+    with open(path, "wb", buffering=0) as file:
+        for piece in _pieces(dataset, number):
+            write_all(file.fileno(), piece)
+        os.fsync(file.fileno())
+
+
+def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
+    """All bytes of the file."""
     columns = math.prod(dataset.sample.array_shape)
     values = dataset.samples_per_file * columns
-    with open(path, "wb", buffering=0) as file:
-        for first in range(0, values, _VALUES_AT_ONCE):
-            count = min(_VALUES_AT_ONCE, values - first)
-            words = np.empty(count * _FLOAT, np.uint8)
-            content.fill(words, (number * values + first) * _FLOAT, dataset.random_bits)
-            text = spelled(words.view("<u4") % _TEN)
-            text[columns - 1 - first % columns :: columns, -1] = ord("\n")
-            write_all(file.fileno(), text.reshape(-1).data)
-        os.fsync(file.fileno())
+    for first in range(0, values, _VALUES_AT_ONCE):
+        count = min(_VALUES_AT_ONCE, values - first)
+        words = np.empty(count * _FLOAT, np.uint8)
+        content.fill(words, (number * values + first) * _FLOAT, dataset.random_bits)
+        text = spelled(words.view("<u4") % _TEN)
+        text[columns - 1 - first % columns :: columns, -1] = ord("\n")
+        yield text.reshape(-1).data
+
+
+def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
+    count, line = dataset.samples_per_file, dataset.sample_bytes
+    return comparison.of_file(
+        path, count * line, None if quick else _pieces(dataset, number), lambda at: number * count + at // line
+    )
 
 
 def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:

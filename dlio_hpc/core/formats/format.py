@@ -30,11 +30,13 @@ class Reader(Protocol):
 
 class Format(NamedTuple):
     """write: file `number` of the dataset, to a path, onto storage. reader: of the files that `Paths` names by number;
-    the communicator is for collective access.
+    the communicator is for collective access. fault: where the file at a path is not what write() makes of that number,
+    in words, None where it is; quick: by its size and what it says of itself alone.
     """
 
     write: Callable[[str, Dataset, int], None]
     reader: "Callable[[Workload, Paths, Intracomm | None], Reader]"
+    fault: Callable[[str, Dataset, int, bool], str | None]
 
 
 def check(dataset: Dataset, place: Place, row: Rows, paths: Paths) -> None:

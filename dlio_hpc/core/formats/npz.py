@@ -7,14 +7,16 @@ whole array however little of it is wanted.
 
 import io
 import os
+import struct
 import tokenize
 import zipfile
 import zlib
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.core import content
+from dlio_hpc.core import comparison, content
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
 from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
@@ -30,9 +32,12 @@ _MEMBER = "x.npy"
 # which page-aligned serves direct I/O and stripe boundaries.
 _LOCAL_HEADER = 30 + len(_MEMBER) + 20
 DATA_OFFSET = 4096
+# What ends an archive behind its directory, a record, or three where it is large; the most that lies behind a member.
+_ENDS, _MOST_BEHIND = (22, 56 + 20 + 22), 1024
 # What numpy.load and zipfile raise over bytes that they do not understand.
 _DAMAGE = (
     RuntimeError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+    struct.error, NotImplementedError,
 )  # fmt: skip
 
 
@@ -48,12 +53,62 @@ def write(path: str, dataset: Dataset, number: int) -> None:
         with zipfile.ZipFile(file, "w", compresslevel=level) as archive:
             member._compresslevel = level  # type: ignore[attr-defined]
             with archive.open(member, "w", force_zip64=True) as target:
-                target.write(_npy_header(dataset, places.array_shape(number)))
-                for piece in content.pieces(places.position(number), places.file_size(number), dataset.random_bits):
+                for piece in _member(dataset, places, number):
                     target.write(piece)
         file.truncate()
         file.flush()
         os.fsync(descriptor)
+
+
+def _member(dataset: Dataset, places: Places, number: int) -> Iterator[bytes | memoryview]:
+    """All bytes of the file in the archive; a piece is valid until the next is taken."""
+    yield _npy_header(dataset, places.array_shape(number))
+    yield from content.pieces(places.position(number), places.file_size(number), dataset.random_bits)
+
+
+def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
+    """ZIP's own structures may differ between versions of Python and of zlib; they have to be sound."""
+    places = Places(dataset)
+    header = DATA_OFFSET - _LOCAL_HEADER
+    stored = dataset.compression == "none"
+    try:
+        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+            (member,) = archive.infolist()
+            if member.filename != _MEMBER or member.file_size != header + places.file_size(number):
+                return f"holds {member.file_size} bytes of {member.filename}, expected {_MEMBER} of the samples' size"
+            if why := _frame_fault(file, archive.start_dir, member, stored):
+                return why
+            if quick:
+                return None
+            checksum = comparison.Checksum(_member(dataset, places, number))
+            with archive.open(member) as stream:
+                stream._expected_crc = None  # type: ignore[attr-defined]  # where it differs says more
+                at = comparison.first_difference(stream, checksum)
+    except _DAMAGE as fault:
+        return f"is no archive of ours, or damaged: {fault}"
+    if at is None:
+        return None if checksum.value == member.CRC else f"the checksum of {_MEMBER} is wrong"
+    where = f"byte {at + _LOCAL_HEADER}" if stored else f"byte {at} of {_MEMBER}"
+    return comparison.told(where, places.holder(number, at - header) if at >= header else None)
+
+
+def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, stored: bool) -> str | None:
+    """What ZIP wrote around the member, which begins the file: the local header tells what the directory tells, and
+    nothing lies between or behind.
+    """
+    file.seek(0)
+    local = file.read(_LOCAL_HEADER)
+    file.seek(directory)
+    end = file.read(_MOST_BEHIND + 1)
+    names = sum(struct.unpack("<3H", end[28:34]))
+    sizes = struct.pack("<HHQQ", 1, 16, member.file_size, member.compress_size)
+    if member.compress_type != (zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED):
+        return f"is {'compressed' if stored else 'not compressed'}"
+    if directory != _LOCAL_HEADER + member.compress_size or len(end) - 46 - names not in _ENDS:
+        return "its parts do not add up to its size"
+    if local[4:18] != end[6:20] or local[-20:] != sizes or end[-2:] != b"\0\0":
+        return "its header and its directory disagree"
+    return None
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:

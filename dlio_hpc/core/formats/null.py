@@ -17,6 +17,11 @@ def write(path: str, dataset: Dataset, number: int) -> None:
     """There is nothing to write."""
 
 
+def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
+    """There is no file."""
+    return None
+
+
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> "Null":
     return Null()
 

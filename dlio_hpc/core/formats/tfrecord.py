@@ -8,11 +8,12 @@ does: requests of exactly transfer_size from the file's begin on, checksums veri
 import os
 import struct
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.core import content
+from dlio_hpc.core import comparison, content
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import Request, write_all
 from dlio_hpc.core.formats.blocks import Blocks
@@ -32,21 +33,35 @@ _BUFFER = 4 << 20
 
 
 def write(path: str, dataset: Dataset, number: int) -> None:
+    with open(path, "wb", buffering=0) as file:
+        for piece in _pieces(dataset, number):
+            write_all(file.fileno(), piece)
+        os.fsync(file.fileno())
+
+
+def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
+    """All bytes of the file; a piece is valid until the next is taken."""
     buffer = np.empty(_BUFFER + dataset.sample.largest + FRAME, np.uint8)
     used = 0
-    with open(path, "wb", buffering=0) as file:
-        for place in Places(dataset).in_file(number):
-            record = buffer[used : used + place.size + FRAME]
-            payload = record[HEAD:-FOOT]
-            content.fill(payload, place.position, dataset.random_bits)
-            record[:HEAD] = memoryview(head(place.size))
-            record[-FOOT:] = memoryview(struct.pack("<I", masked_crc(payload)))
-            used += len(record)
-            if used >= _BUFFER:
-                write_all(file.fileno(), buffer[:used].data)
-                used = 0
-        write_all(file.fileno(), buffer[:used].data)
-        os.fsync(file.fileno())
+    for place in Places(dataset).in_file(number):
+        record = buffer[used : used + place.size + FRAME]
+        payload = record[HEAD:-FOOT]
+        content.fill(payload, place.position, dataset.random_bits)
+        record[:HEAD] = memoryview(head(place.size))
+        record[-FOOT:] = memoryview(struct.pack("<I", masked_crc(payload)))
+        used += len(record)
+        if used >= _BUFFER:
+            yield buffer[:used].data
+            used = 0
+    yield buffer[:used].data
+
+
+def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
+    places = Places(dataset)
+    size = places.file_size(number) + dataset.samples_per_file * FRAME
+    return comparison.of_file(
+        path, size, None if quick else _pieces(dataset, number), lambda at: places.holder(number, at, FRAME)
+    )
 
 
 def head(size: int) -> bytes:

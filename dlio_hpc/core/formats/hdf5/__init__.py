@@ -9,22 +9,27 @@ import contextlib
 import errno
 import math
 import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
-from dlio_hpc.core import content
+from dlio_hpc.core import comparison, content
 from dlio_hpc.core.formats.flat import FlatReader
-from dlio_hpc.core.formats.format import Paths, Reader, damaged
+from dlio_hpc.core.formats.format import Paths, Reader, as_bytes, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
-from dlio_hpc.core.formats.hdf5.file import NAME, File, chunk_of, looking_up, reason
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, NAME, SUPERBLOCK, File, chunk_of, end_of_file, looking_up, reason
 from dlio_hpc.core.formats.hdf5.library import Library
 from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
+from dlio_hpc.errors import InvalidRun
 from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset, Workload
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
+
+Array = npt.NDArray[Any]
 
 _SLAB = 4 << 20
 
@@ -34,10 +39,6 @@ def write(path: str, dataset: Dataset, number: int) -> None:
 
     places = Places(dataset)
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
-    begin = places.position(number)
-    row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
-    unit = chunk[0] if chunk else 1
-    rows = max(unit, _SLAB // row // unit * unit)
     level = LEVEL if dataset.level is None else dataset.level
     options: dict[str, Any] = {} if chunk is None else {"chunks": chunk}
     if dataset.compression != "none":
@@ -46,9 +47,7 @@ def write(path: str, dataset: Dataset, number: int) -> None:
     try:
         with h5py.File(path, "w") as file:
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
-            for first in range(0, shape[0], rows):
-                slab = np.empty((min(rows, shape[0] - first), *shape[1:]), dataset.sample.array_dtype)
-                content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, dataset.random_bits)
+            for first, slab in _slabs(dataset, places, number):
                 target[first : first + len(slab)] = slab
     except (OSError, RuntimeError) as fault:  # the latter where closing finds the disk full
         raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
@@ -57,6 +56,45 @@ def write(path: str, dataset: Dataset, number: int) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:
+    """The array in parts of whole chunks, each behind the number of its first row."""
+    shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
+    begin = places.position(number)
+    row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
+    unit = chunk[0] if chunk else 1
+    rows = max(unit, _SLAB // row // unit * unit)
+    for first in range(0, shape[0], rows):
+        slab = np.empty((min(rows, shape[0] - first), *shape[1:]), dataset.sample.array_dtype)
+        content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, dataset.random_bits)
+        yield first, slab
+
+
+def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
+    """The array is compared; how HDF5 lays it out may differ between its versions."""
+    with open(path, "rb") as plain:
+        size, told = os.fstat(plain.fileno()).st_size, end_of_file(plain.read(SUPERBLOCK))
+    if told != size:
+        return f"has {size} bytes, " + ("and is no HDF5 file" if told is None else f"says of itself {told}")
+    if quick:
+        return None
+    places = Places(dataset)
+    at = 0
+    try:
+        with contextlib.closing(File(path, dataset, number)) as file:
+            for first, slab in _slabs(dataset, places, number):
+                found, expected = as_bytes(file.dataset[first : first + len(slab)]), as_bytes(slab)
+                wrong = comparison.difference(found, expected)
+                if wrong is not None:
+                    at += wrong
+                    return comparison.told(f"byte {at} of its array", places.holder(number, at))
+                at += len(expected)
+    except InvalidRun as fault:
+        return str(fault)
+    except DAMAGE as fault:
+        return f"cannot be read from byte {at} of its array on: {reason(fault)}"
+    return None
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:

@@ -36,7 +36,7 @@ class TensorFlowLoader:
         self._pipeline: Any = None
         self._span: Span | None = None
         self._source: Source
-        if reads_records(workload):
+        if reads_records(workload.dataset, workload.reader):
             self._source = Records(self._tf, workload, paths)
         else:
             self._source = Batches(self._tf, workload, paths)

@@ -28,6 +28,7 @@ class Records:
         self._workload = workload
         self._paths = paths
         self._preprocessing = Preprocessing(tf, workload)
+        self._turn = workload.reader.files_in_turn(workload.dataset)
         self._opens = 0
         self._lock = threading.Lock()
         self._order: Order
@@ -61,7 +62,7 @@ class Records:
         of a group of files, and these rests take their turns by themselves.
         """
         dataset = self._workload.dataset
-        group = min(self._workload.reader.interleave, dataset.files) * dataset.samples_per_file
+        group = min(self._turn, dataset.files) * dataset.samples_per_file
         begin, end = -(-first // group) * group, last // group * group
         cuts = [first, begin, end, last] if begin < end else [first, min(max(first, begin), last), last]
         for one, other in itertools.pairwise(cuts):
@@ -72,13 +73,13 @@ class Records:
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
         files = tf.data.Dataset.from_generator(lambda: self._files(first, last), output_signature=signature)
-        if keys.interleave == 1:
+        if self._turn == 1:
             count = self._workload.dataset.samples_per_file
             if first % count or last % count or keys.shuffle.samples:
                 return files.flat_map(self._file)
             return self._records(files.map(lambda path, _: path))  # whole files, one after the other
         return files.interleave(
-            self._file, keys.interleave, 1, num_parallel_calls=keys.read_threads, deterministic=True
+            self._file, self._turn, 1, num_parallel_calls=keys.read_threads, deterministic=True
         )  # fmt: skip
 
     def _files(self, first: int, last: int) -> Iterator[tuple[str, Withins]]:
@@ -86,7 +87,7 @@ class Records:
         else the first one's and how many.
         """
         count = self._workload.dataset.samples_per_file
-        group = min(self._workload.reader.interleave, self._workload.dataset.files) * count
+        group = min(self._turn, self._workload.dataset.files) * count
         shuffled = self._workload.reader.shuffle.samples
         begin = first
         while begin < last:

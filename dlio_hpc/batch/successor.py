@@ -1,0 +1,23 @@
+"""Of a local job that follows others: python -m dlio_hpc.batch.successor ID... -- COMMAND... waits for the end of those
+jobs, and becomes the command.
+"""
+
+import os
+import sys
+import time
+
+from dlio_hpc.batch.schedulers.local import lives
+
+_LOOK_S = 0.5
+
+
+def main() -> None:
+    end = sys.argv.index("--")
+    ids, command = sys.argv[1:end], sys.argv[end + 1 :]
+    while any(map(lives, ids)):
+        time.sleep(_LOOK_S)
+    os.execvp(command[0], command)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""dlio-hpc plan-cost: what a submission would cost, before anything is submitted."""
+
+from typing import Any
+
+import click
+
+from dlio_hpc import cost, packing, rundir, units
+from dlio_hpc.cli import console
+from dlio_hpc.cli.request import Planned, asks, drafted, study_folder
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cost import JobCost
+
+_HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "writes", "new data")
+
+
+@click.command(name="plan-cost", context_settings=SETTINGS)
+@click.argument("name", metavar="[WORKLOAD|STUDY]", required=False)
+@asks
+@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def plan_cost(name: str | None, as_json: bool, **options: Any) -> None:
+    """Show what WORKLOAD with these options (as dlio-submit has them), or a STUDY below RUNS, costs: node-hours, bytes
+    written and read, the space it needs. Nothing is submitted.
+
+    Times are guesses from the site's rates (dlio-hpc sites NAME), bytes are those planned.
+    """
+    found = _planned(name, options)
+    costs = cost.of_jobs(found.jobs)
+    if as_json:
+        total = {
+            key: value for key, value in cost.as_document(_total(costs)).items() if key not in {"job", "walltime_s"}
+        }
+        jobs = [cost.as_document(one) for one in costs]
+        console.print_json(
+            {"study": found.study.study, "points": len(found.study.points), "jobs": jobs, "total": total}
+        )
+        return
+    _show(found, costs)
+
+
+def _planned(name: str | None, options: dict[str, Any]) -> Planned:
+    from dlio_hpc.report import studyfiles
+
+    folder = None if name is None else study_folder(name, options["runs"])
+    if folder is not None and (folder / rundir.STUDY).is_file():
+        found = studyfiles.load(folder)
+        return Planned(found, packing.plans(found))
+    return drafted(name, options)
+
+
+def _total(costs: list[JobCost]) -> JobCost:
+    """Of all jobs together, on the most nodes that any of them has."""
+    sums = {key: sum(getattr(one, key) for one in costs) for key in JobCost.__struct_fields__ if key != "job"}
+    return JobCost(**(sums | {"job": "in all", "nodes": max(one.nodes for one in costs)}))
+
+
+def _show(found: Planned, costs: list[JobCost]) -> None:
+    import sys
+
+    from dlio_hpc.report import tables
+
+    table = tables.table(*_HEADER)
+    table.columns[0].justify = "left"
+    for one in costs:
+        table.add_row(
+            one.job.removeprefix(f"{found.study.study}-") if one.job != found.study.study else "1", *_row(one)
+        )
+    if len(costs) > 1:
+        table.add_section()
+        table.add_row("in all", *_row(_total(costs)), style="bold")
+    site, study = found.study.site, found.study
+    out = tables.console(sys.stdout)
+    out.print(
+        f"{study.study}: {len(study.points)} point(s) x {study.repeat} on {site.name}, datasets below {study.data}"
+    )
+    out.print(table)
+    rates = site.rates
+    out.print(
+        f"expected: at {rates.read / 1e6:.0f} MB/s read and {rates.write / 1e6:.0f} MB/s written a node, "
+        f"{units.format_seconds(rates.launch)} to start a run\n(site.rates). at most: if jobs last to their limit of "
+        f"{units.format_walltime(int(study.walltime))}."
+    )
+
+
+def _row(one: JobCost) -> list[str]:
+    return [
+        str(one.nodes),
+        str(one.runs),
+        units.format_walltime(round(one.expected_s)),
+        f"{one.node_hours:.3g}",
+        f"{one.limit_node_hours:.4g}",
+        units.format_size(one.bytes_read),
+        units.format_size(one.bytes_written),
+        units.format_size(one.space),
+    ]

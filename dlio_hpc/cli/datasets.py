@@ -1,0 +1,217 @@
+"""dlio-hpc datasets: list, verify, remove."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import click
+
+from dlio_hpc import dataset, plan, removal, site, units
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+
+State = Literal["complete", "unfinished", "generating"]
+
+_PATH = click.Path(path_type=Path)
+_DATA = option("-d", "--data", type=_PATH, metavar="DIR", help="Where datasets are. Default: the site's.")
+_SITE = option(
+    "-s", "--site", "site_name", metavar="NAME|FILE", help="Site profile. Default: the one for this host's name."
+)
+_AS_JSON = option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+# Letters of a line of the table, of which the name takes what is left.
+_WIDTH = 100
+
+
+class _Found(NamedTuple):
+    """made: when the fingerprint file was written, as utc_now() writes it."""
+
+    folder: Path
+    known: Fingerprint
+    state: State
+    made: str
+
+
+@click.group(context_settings=SETTINGS)
+def datasets() -> None:
+    """List, verify and remove the datasets that lie below the data directory."""
+
+
+@datasets.command("list")
+@_DATA
+@_SITE
+@_AS_JSON
+def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> int:
+    """List the datasets with what they hold and whether they are whole."""
+    where = _directory(data, site_name)
+    found, code = console.each(_folders(where), _look)
+    if as_json:
+        console.print_json({"data": str(where), "datasets": [_as_document(each) for each in found]})
+    elif found:
+        click.echo(_table(where, found))
+    else:
+        click.echo(f"no datasets in {where}" + ("" if where.exists() else ", which is not there"))
+    return code
+
+
+@datasets.command()
+@click.argument("names", nargs=-1, metavar="[NAME|DIR]...")
+@_DATA
+@_SITE
+@option("--quick", is_flag=True, help="Names, number and sizes of files only; contents are not read.")
+@_AS_JSON
+def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, quick: bool, as_json: bool) -> int:
+    """Compare each dataset (default: all) with what is generated, file by file; exit code 3 when one is broken."""
+    folders = _named(names, data, site_name) if names else _folders(_directory(data, site_name))
+    checked, code = console.each(folders, lambda folder: _verified(folder, quick))
+    if as_json:
+        console.print_json({"datasets": checked})
+    else:
+        for each in checked:
+            for fault in each["faults"]:
+                click.echo(f"{each['name']}: {fault['fault']}" if fault["file"] == each["name"] else _line(each, fault))
+            if not each["faults"]:
+                size = units.format_size(each["bytes"])
+                click.echo(f"{each['name']}: sound ({each['files']} files, {size}{', names and sizes' * quick})")
+        if not checked and not code:
+            click.echo("no datasets to verify")
+    return InvalidRun.exit_code if any(each["faults"] for each in checked) else code
+
+
+def _line(each: dict[str, Any], fault: dict[str, str]) -> str:
+    return f"{each['name']}/{fault['file']}: {fault['fault']}"
+
+
+def _verified(folder: Path, quick: bool) -> dict[str, Any]:
+    """What the core finds in a process of its own."""
+    found = _look(folder)
+    base = {"name": folder.name, "path": str(folder)}
+    if found.state == "generating":
+        fault = {"file": folder.name, "fault": "a job generates it just now; verify it when that has ended"}
+        return {**base, "files": 0, "bytes": 0, "faults": [fault]}
+    command = [sys.executable, "-m", "dlio_hpc.core.verify", str(folder), "--json", *["--quick"] * quick]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    if done.returncode not in {0, InvalidRun.exit_code} or not done.stdout:
+        raise InfrastructureError(f"{folder} could not be verified; see above")
+    return {**base, **json.loads(done.stdout)}
+
+
+@datasets.command()
+@click.argument("names", nargs=-1, metavar="[NAME|DIR]...")
+@_DATA
+@_SITE
+@option("--unfinished", is_flag=True, help="All whose generation began and did not end.")
+@option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
+def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool) -> int:
+    """Remove datasets: exactly the files that were generated, then the folder.
+
+    Nothing is removed where one of them holds anything else, or is being generated.
+    """
+    if bool(names) == unfinished:
+        raise click.UsageError("give the names of datasets, or --unfinished")
+    code = 0
+    if unfinished:
+        looked, code = console.each(_folders(_directory(data, site_name)), _look)
+        folders = [each.folder for each in looked if each.state == "unfinished" and not each.folder.is_symlink()]
+        if not folders and not code:
+            click.echo("no unfinished datasets")
+    else:
+        folders = list(dict.fromkeys(_named(names, data, site_name)))
+    for folder in folders:
+        removal.check(folder)
+    for folder in folders:
+        count, size = removal.content(folder) if dry_run else removal.remove(folder)
+        click.echo(f"{folder}: {'would free' if dry_run else 'freed'} {units.format_size(size)} in {count} files")
+    return code
+
+
+def _directory(data: Path | None, site_name: str | None) -> Path:
+    """As dlio-submit finds it."""
+    return Path(plan.data_directory(site.load(site_name or site.here()), data))
+
+
+def _folders(where: Path) -> list[Path]:
+    """Those that hold a fingerprint file."""
+    try:
+        return sorted(path for path in where.iterdir() if os.path.lexists(path / FINGERPRINT_FILE))
+    except FileNotFoundError:
+        return []
+    except OSError as fault:
+        raise ConfigError(f"cannot look into {where}: {fault.strerror}; name another with --data") from fault
+
+
+def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> list[Path]:
+    """Names below the data directory; what has a slash is a path."""
+    below = [name for name in names if "/" not in name]
+    where = _directory(data, site_name) if below else Path()
+    return [Path(os.path.abspath(name)) if "/" in name else where / name for name in names]
+
+
+def _look(folder: Path) -> _Found:
+    """ConfigError where no dataset lies, or one that is not ours to read."""
+    known = dataset.read(folder)
+    if known is None:
+        raise ConfigError(
+            f"{folder} holds no {FINGERPRINT_FILE}: it is no dataset's folder; see dlio-hpc datasets list"
+        )
+    state: State = "complete" if known.complete else "unfinished"
+    if not known.complete and dataset.is_owned(folder):
+        state = "generating"
+    try:
+        made = units.utc((folder / FINGERPRINT_FILE).stat().st_mtime)
+    except OSError as fault:
+        raise ConfigError(f"{folder} went away: {fault.strerror}") from fault
+    return _Found(folder, known, state, made)
+
+
+def _as_document(found: _Found) -> dict[str, Any]:
+    layout = found.known.dataset
+    return {
+        "name": found.folder.name,
+        "path": str(found.folder),
+        "format": layout.format,
+        "compression": layout.compression,
+        "files": dataset.file_count(layout),
+        "samples_per_file": layout.samples_per_file,
+        "bytes": _payload(found),
+        "state": found.state,
+        "made": found.made,
+        "fingerprint": found.known.fingerprint,
+    }
+
+
+def _payload(found: _Found) -> int:
+    layout = found.known.dataset
+    return sum(side.file_size for side in dataset.sides(layout)) + layout.size * (layout.format != "null")
+
+
+def _table(where: Path, found: list[_Found]) -> str:
+    rows = [("format", "files x samples", "size", "state", "made (UTC)"), *map(_cells, found)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    room = _WIDTH - sum(widths) - len(widths)
+    name_width = min(room, max(len(each.folder.name) for each in found))
+    lines = [f"datasets in {where}:", ""]
+    for name, row in zip(["name", *(each.folder.name for each in found)], rows, strict=True):
+        if len(name) > name_width:
+            lines.append(name)
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[2] = cells[2].strip().rjust(widths[2])
+        lines.append(f"{'' if len(name) > name_width else name:{name_width}} {' '.join(cells)}".rstrip())
+    lines += ["", "size: of samples and side files before compression; files x samples: in each file"]
+    if any(each.state == "unfinished" for each in found):
+        lines.append("unfinished: the next job that wants it makes it anew; dlio-hpc datasets remove --unfinished")
+    if any(each.state == "generating" for each in found):
+        lines.append("generating: a job writes it just now")
+    return "\n".join(lines)
+
+
+def _cells(found: _Found) -> tuple[str, ...]:
+    layout = found.known.dataset
+    files = f"{layout.files} x {layout.samples_per_file}" if layout.format != "null" else "-"
+    made = found.made[:16].replace("T", " ")
+    packed = "" if layout.compression == "none" else f" {layout.compression}"
+    return layout.format + packed, files, units.format_size(_payload(found)), found.state, made

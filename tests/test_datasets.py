@@ -1,0 +1,411 @@
+"""dlio-hpc datasets: what lies there is listed, every change to it is found, and nothing else is ever removed."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import pytest
+from msgspec.structs import replace
+
+from dlio_hpc import dataset, plan, removal, rundir, site, workload
+from dlio_hpc.core import sidefiles
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.verify import verify
+from dlio_hpc.errors import ConfigError, InfrastructureError
+from tests import planning
+from tests.conftest import Run
+
+_SPREAD = ("dataset.sample={bytes: 1000, stdev: 200, seed: 3}",)
+_STORED: dict[str, tuple[str, ...]] = {
+    "npz": (),
+    "npz spread": _SPREAD,
+    "npz gzip": ("dataset.compression=gzip", "dataset.random_bits=3"),
+    "tfrecord": ("dataset.format=tfrecord",),
+    "tfrecord spread": ("dataset.format=tfrecord", *_SPREAD),
+    "hdf5": ("dataset.format=hdf5",),
+    "hdf5 spread": ("dataset.format=hdf5", *_SPREAD),
+    "hdf5 chunked": ("dataset.format=hdf5", "dataset.chunk=[2, 7, 3]"),
+    "hdf5 gzip": ("dataset.format=hdf5", "dataset.compression=gzip", "dataset.random_bits=3"),
+    "hdf5 lzf": ("dataset.format=hdf5", "dataset.compression=lzf", "dataset.random_bits=3", "reader.mode=framework"),
+    "hdf5 shared": ("dataset.format=hdf5", "dataset.layout=shared", "dataset.files=1"),
+    "csv": ("dataset.format=csv",),
+    "one a file": ("dataset.samples_per_file=1", *_SPREAD),
+}
+
+
+def _plan(folder: Path, *overrides: str) -> plan.Run:
+    small = ("dataset.files=3", "dataset.samples_per_file=5", "dataset.sample={shape: [30, 7], dtype: float32}")
+    made = workload.load("demo", (*small, *overrides))
+    request = planning.Request(runs=folder / "runs", data=folder / "data")
+    return planning.make(made, site.load("local"), request).runs[0]
+
+
+def _generated(folder: Path, *overrides: str, complete: bool = True) -> Path:
+    """A dataset as the core leaves it."""
+    run = _plan(folder, *overrides)
+    with dataset.owned(run):
+        dataset.begin(run)
+        for side in dataset.sides(run.workload.dataset):
+            sidefiles.write(run, side)
+        for number in range(dataset.file_count(run.workload.dataset)):
+            FORMATS[run.workload.dataset.format].write(
+                dataset.file_path(run, number), run.workload.dataset, number
+            )  # fmt: skip
+        if complete:
+            dataset.mark(run, complete=True)
+    return Path(run.dataset)
+
+
+def _faults(folder: Path, quick: bool = False) -> dict[str, str]:
+    return {fault.file: fault.fault for fault in verify(folder, quick).faults}
+
+
+def _flip(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 0x10
+    path.write_bytes(content)
+
+
+def _places(path: Path) -> list[int]:
+    """Bytes of a file, of samples and of what the format puts before them; HDF5 has many between that nobody reads."""
+    if path.suffix != ".hdf5":
+        return [0, path.stat().st_size // 3, path.stat().st_size // 2]
+    with h5py.File(path) as file:
+        array = file["x"].id
+        if (offset := array.get_offset()) is not None:
+            return [0, offset, offset + 2000]
+        chunks = [array.get_chunk_info(number) for number in range(array.get_num_chunks())]
+    return [0, chunks[0].byte_offset, chunks[-1].byte_offset]
+
+
+@pytest.mark.parametrize("name", _STORED)
+def test_a_flipped_byte_is_found_in_every_format(tmp_path: Path, name: str) -> None:
+    folder = _generated(tmp_path, *_STORED[name])
+    for quick in (True, False):
+        assert _faults(folder, quick) == {}
+    for path in sorted(folder.glob("0*")):
+        for at in _places(path):
+            _flip(path, at)
+            (found,) = _faults(folder).items()
+            assert found[0] == path.name
+            _flip(path, at)
+    assert _faults(folder) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "told"),
+    [
+        ("npz", 4096 + 2 * 840, "byte 5776 is not as generated (sample 7)"),
+        ("npz", 4095, "byte 4095 is not as generated"),
+        ("npz gzip", 0, "is no archive of ours, or damaged: "),
+        ("tfrecord", 3 * 856 - 1, "byte 2567 is not as generated (sample 7)"),
+        ("tfrecord spread", 5079, "byte 5079 is not as generated (sample 9)"),
+        ("hdf5", 2048 + 3 * 840, "byte 2520 of its array is not as generated (sample 8)"),
+        ("csv", 4 * 2100, "byte 8400 is not as generated (sample 9)"),
+        ("one a file", 4200, "byte 4200 is not as generated (sample 1)"),
+    ],
+)
+def test_a_fault_is_told_by_byte_and_sample(tmp_path: Path, name: str, at: int, told: str) -> None:
+    folder = _generated(tmp_path, *_STORED[name])
+    path = folder / f"00000001.{folder.name.partition('-')[0]}"
+    _flip(path, at)
+    assert _faults(folder)[path.name].startswith(told)
+
+
+@pytest.mark.parametrize(
+    "name", ["npz", "npz gzip", "tfrecord", "hdf5", "hdf5 gzip", "hdf5 chunked", "csv", "one a file"]
+)
+@pytest.mark.parametrize("quick", [True, False])
+def test_missing_extra_and_cut_files_are_found(tmp_path: Path, name: str, quick: bool) -> None:
+    folder = _generated(tmp_path, *_STORED[name], "dataset.side_files=[{name: meta, bytes: 100, count: 3}]")
+    first, second, third = sorted(folder.glob("0*"))
+    first.unlink()
+    os.truncate(second, second.stat().st_size - 1)
+    with third.open("ab") as file:
+        file.write(b"x")
+    (folder / "notes.txt").touch()
+    (folder / f"{3:08}{first.suffix}").touch()
+    os.truncate(folder / "side-meta", 299)
+    found = _faults(folder, quick)
+    assert sorted(found) == sorted(
+        (first.name, second.name, third.name, "notes.txt", f"{3:08}{first.suffix}", "side-meta")
+    )
+    assert found[first.name] == "is missing"
+    assert found["notes.txt"] == "is no file of the dataset"
+    assert found["side-meta"] == "has 299 bytes, expected 300"
+
+
+def test_side_files_are_compared_where_there_is_nothing_else(tmp_path: Path) -> None:
+    folder = _generated(tmp_path, "dataset.format=null", "dataset.side_files=[{name: meta, bytes: 100, count: 3}]")
+    assert _faults(folder) == {}
+    _flip(folder / "side-meta", 77)
+    assert _faults(folder) == {"side-meta": "byte 77 is not as generated"}
+    assert _faults(folder, quick=True) == {}
+
+
+def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
+    folder = _generated(tmp_path)
+    first, second, third = sorted(folder.glob("0*"))
+    first.unlink()
+    first.mkdir()
+    second.unlink()
+    second.symlink_to(third)
+    third.chmod(0)
+    found = _faults(folder)
+    assert "is no file" in found[first.name]
+    assert found[second.name].startswith(("is no file of the dataset", "byte", "cannot be read"))
+    assert os.getuid() == 0 or found[third.name] == "cannot be read: Permission denied"
+
+
+def test_the_list(run: Run, tmp_path: Path) -> None:
+    told = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert (told.code, told.out) == (0, f"no datasets in {tmp_path}/data, which is not there\n")
+    (tmp_path / "data").mkdir()
+    told = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert (told.code, told.out) == (0, f"no datasets in {tmp_path}/data\n")
+    whole, half = _generated(tmp_path), _generated(tmp_path, "dataset.format=csv", complete=False)
+    made = _generated(tmp_path, "dataset.format=tfrecord", complete=False)
+    for name, content in (("foreign", "{}"), ("unreadable", "nonsense")):
+        (tmp_path / "data" / name).mkdir()
+        (tmp_path / "data" / name / "dlio-dataset.json").write_text(content)
+    (tmp_path / "data" / "other").mkdir()
+    with rundir.locked_file(dataset.lock_file(made)):
+        told = run("dlio-hpc", "datasets", "list", DLIO_HPC_DATA=str(tmp_path / "data"))
+    assert told.code == 2
+    assert "foreign/dlio-dataset.json" in told.err
+    assert "unreadable/dlio-dataset.json" in told.err
+    lines = {line.split()[0]: line.split() for line in told.out.splitlines() if line}
+    assert lines[whole.name][1:-2] == ["npz", "3", "x", "5", "12.3", "KiB", "complete"]
+    assert lines[half.name][7] == "unfinished"
+    assert lines[made.name][7] == "generating"
+    assert max(map(len, told.out.splitlines()[1:])) <= 100
+    assert "remove --unfinished" in told.out
+    as_json = run("dlio-hpc", "datasets", "list", "-d", "data", "--json")
+    states = {each["name"]: each["state"] for each in as_json.json["datasets"]}
+    assert states == {whole.name: "complete", half.name: "unfinished", made.name: "unfinished"}
+    (first,) = [each for each in as_json.json["datasets"] if each["name"] == whole.name]
+    assert (first["files"], first["samples_per_file"], first["bytes"], first["format"]) == (3, 5, 12600, "npz")
+    assert first["path"] == str(whole)
+
+
+def test_the_longest_names_fit_the_table(run: Run, tmp_path: Path) -> None:
+    steps = "train.steps=1"
+    run_of = _plan(
+        tmp_path, "dataset.format=tfrecord", "dataset.files=90071992547", "dataset.samples_per_file=77", steps
+    )
+    Path(run_of.dataset).mkdir(parents=True)
+    dataset.mark(run_of, complete=True)
+    _generated(tmp_path)
+    told = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert max(map(len, told.out.splitlines()[1:])) <= 100
+    assert run_of.dataset.rpartition("/")[2] in told.out
+
+
+def test_the_sites_data_directory_is_the_default(run: Run, tmp_path: Path) -> None:
+    folder = _generated(tmp_path)
+    profile = run("dlio-hpc", "sites", "local").out
+    (line,) = [line for line in profile.splitlines() if line.startswith("data:")]
+    (tmp_path / "mine.yaml").write_text(profile.replace(line, "data: $WHERE/data"))
+    told = run("dlio-hpc", "datasets", "list", "-s", "./mine.yaml", WHERE=str(tmp_path))
+    assert folder.name in told.out
+    assert run("dlio-hpc", "datasets", "list", "-s", "./mine.yaml").code == 2
+
+
+def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> None:
+    sound, broken = _generated(tmp_path), _generated(tmp_path, "dataset.format=csv")
+    half = _generated(tmp_path, "dataset.format=tfrecord", complete=False)
+    told = run("dlio-hpc", "datasets", "verify", "-d", "data", sound.name)
+    assert (told.code, told.out) == (0, f"{sound.name}: sound (3 files, 24.52 KiB)\n")
+    assert "3/3 files" in told.err
+    _flip(broken / "00000002.csv", 5000)
+    told = run("dlio-hpc", "datasets", "verify", "-d", "data")
+    assert told.code == 3
+    assert f"{sound.name}: sound" in told.out
+    assert f"{broken.name}/00000002.csv: byte 5000 is not as generated (sample 12)" in told.out
+    assert f"{half.name}: its generation did not end" in told.out
+    assert run("dlio-hpc", "datasets", "verify", "-d", "data", broken.name, "--quick").code == 0
+    told = run("dlio-hpc", "datasets", "verify", f"{broken}/", "--json")
+    assert told.code == 3
+    (document,) = told.json["datasets"]
+    assert document["name"] == broken.name
+    assert [fault["file"] for fault in document["faults"]] == ["00000002.csv"]
+    with rundir.locked_file(dataset.lock_file(half)):
+        told = run("dlio-hpc", "datasets", "verify", "-d", "data", half.name)
+    assert told.code == 3
+    assert "a job generates it just now" in told.out
+    told = run("dlio-hpc", "datasets", "verify", "-d", "data", "nowhere", sound.name)
+    assert told.code == 2
+    assert "holds no dlio-dataset.json" in told.err
+    assert "sound" in told.out
+    (tmp_path / "empty").mkdir()
+    assert run("dlio-hpc", "datasets", "verify", "-d", "empty").out == "no datasets to verify\n"
+
+
+def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -> None:
+    side = "dataset.side_files=[{name: meta, bytes: 100}]"
+    first, second = _generated(tmp_path, side), _generated(tmp_path, "dataset.format=csv")
+    (first / ".dlio-dataset.json.4711.tmp").touch()
+    size = sum(path.stat().st_size for path in first.iterdir())
+    told = run("dlio-hpc", "datasets", "remove", "-d", "data", first.name, "--dry-run")
+    assert (told.code, f"would free {size / 1024:.4g} KiB in 6 files" in told.out) == (0, True)
+    assert verify(first, quick=False).faults == ()
+    told = run("dlio-hpc", "datasets", "remove", "-d", "data", first.name)
+    assert told.code == 0
+    assert f"{first}: freed" in told.out
+    assert "in 6 files" in told.out
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == sorted(
+        (dataset.lock_file(second).name, second.name)
+    )
+    assert verify(second, quick=False).faults == ()
+
+
+def test_what_is_not_ours_is_never_removed(run: Run, tmp_path: Path) -> None:
+    whole, mixed = _generated(tmp_path), _generated(tmp_path, "dataset.format=csv")
+    before = {path: path.read_bytes() for path in (*whole.iterdir(), *mixed.iterdir())}
+    (mixed / "thesis.tex").touch()
+    plain = tmp_path / "data" / "plain"
+    plain.mkdir()
+    link = tmp_path / "data" / "link"
+    link.symlink_to(whole)
+    for name, message in (
+        (mixed.name, "thesis.tex; move it away; nothing was removed"),
+        ("plain", "holds no dlio-dataset.json"),
+        ("..", "holds no dlio-dataset.json"),
+        ("link", f"is a link to {whole}"),
+    ):
+        told = run("dlio-hpc", "datasets", "remove", "-d", "data", whole.name, name)
+        assert told.code == 2
+        assert message in told.err
+        assert {path: path.read_bytes() for path in before} == before, "not even what could have been removed"
+    (mixed / "thesis.tex").unlink()
+    file = mixed / "00000001.csv"
+    file.rename(tmp_path / "elsewhere")
+    file.symlink_to(tmp_path / "elsewhere")
+    assert run("dlio-hpc", "datasets", "remove", f"{mixed}").code == 2
+    assert run("dlio-hpc", "datasets", "remove", "-d", "data").code == 2
+    assert (tmp_path / "elsewhere").exists()
+
+
+def test_what_a_job_generates_is_left_alone(run: Run, tmp_path: Path) -> None:
+    made, half = _generated(tmp_path, complete=False), _generated(tmp_path, "dataset.format=csv", complete=False)
+    whole = _generated(tmp_path, "dataset.format=tfrecord")
+    with rundir.locked_file(dataset.lock_file(made)):
+        told = run("dlio-hpc", "datasets", "remove", "-d", "data", made.name)
+        assert told.code == 2
+        assert "a job generates it just now" in told.err
+        told = run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished")
+        assert told.code == 0
+    assert (made.exists(), half.exists(), whole.exists()) == (True, False, True)
+    assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished").code == 0
+    assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished").out == "no unfinished datasets\n"
+    assert [path.name for path in whole.parent.iterdir() if not path.name.startswith(".")] == [whole.name]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="becoming another user takes root")
+def test_the_lock_of_another_user_counts() -> None:
+    """Who may delete from a group's folder need not be able to write the lock."""
+    program = "import os, sys; from pathlib import Path; from dlio_hpc import dataset; os.setuid(65534); "
+    program += "sys.exit(dataset.is_owned(Path(sys.argv[1])))"
+    with tempfile.TemporaryDirectory() as name:  # tmp_path is its user's alone
+        Path(name).chmod(0o777)
+        made = _generated(Path(name), complete=False)
+        with rundir.locked_file(dataset.lock_file(made)):
+            assert subprocess.run([sys.executable, "-c", program, made], check=False).returncode == 1
+        assert subprocess.run([sys.executable, "-c", program, made], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("after", range(4))
+def test_an_interrupted_removal_is_not_taken_for_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
+) -> None:
+    folder = _generated(tmp_path)
+    run = _plan(tmp_path)
+    unlink: Callable[..., None] = os.unlink
+    left = [after]
+
+    def limited(*arguments: Any, **keys: Any) -> None:
+        if "dir_fd" in keys:
+            left[0] -= 1
+            if left[0] < 0:
+                raise PermissionError(1, "interrupted", arguments[0])
+        unlink(*arguments, **keys)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", limited)
+        with pytest.raises(InfrastructureError, match="interrupted"):
+            removal.remove(folder)
+    assert len(list(folder.glob("0*"))) == max(0, 3 - after)
+    assert not dataset.is_complete(run)
+    assert dataset.is_unwritten(run)
+    assert removal.remove(folder)[0] == 4 - after
+    assert not folder.exists()
+
+
+def test_a_disk_without_room_for_a_mark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = _generated(tmp_path)
+    write = dataset.write
+
+    def full(where: Path, found: dataset.Fingerprint) -> None:
+        if (folder / "00000000.npz").exists():
+            raise OSError(28, "No space left on device")
+        write(where, found)
+
+    monkeypatch.setattr(dataset, "write", full)
+    assert removal.remove(folder)[0] == 4
+    assert not folder.exists()
+
+
+def test_who_waited_for_a_dataset_that_was_removed_makes_it_anew(tmp_path: Path) -> None:
+    """The lock that it waited for is gone with the folder; nobody else gets in beside it."""
+    folder, run = _generated(tmp_path, complete=False), _plan(tmp_path)
+    waits, inside = threading.Event(), threading.Event()
+
+    def generate() -> None:
+        waits.set()
+        with dataset.owned(run):
+            inside.set()
+            assert dataset.is_owned(folder)
+            dataset.begin(run)
+
+    thread = threading.Thread(target=generate)
+    with rundir.locked_file(dataset.lock_file(folder)):
+        thread.start()
+        waits.wait()
+        assert not inside.wait(0.3)
+        for path in folder.iterdir():
+            path.unlink()
+        folder.rmdir()
+        dataset.lock_file(folder).unlink()
+    thread.join()
+    assert inside.is_set()
+    assert dataset.read(folder) is not None
+
+
+def test_a_whole_dataset_of_another_user_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = _plan(tmp_path)
+    folder = _generated(tmp_path)
+
+    def forbidden(path: Path, *_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "touch", forbidden)
+    with dataset.owned(run):
+        assert dataset.is_complete(run)
+    dataset.write(folder, dataset.Fingerprint(run.fingerprint, run.workload.dataset, complete=False))
+    with pytest.raises(InfrastructureError, match="cannot use"), dataset.owned(run):
+        pass
+
+
+def test_a_dataset_of_a_later_schema_is_left_alone(tmp_path: Path) -> None:
+    folder = _generated(tmp_path)
+    note = folder / dataset.FINGERPRINT_FILE
+    note.write_bytes(note.read_bytes().replace(b'"schema": 1', b'"schema": 2'))
+    with pytest.raises(ConfigError, match="schema"):
+        removal.check(folder)
+    assert replace(_plan(tmp_path), number=1).dataset == str(folder)

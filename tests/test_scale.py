@@ -1,0 +1,185 @@
+"""What a job of 8192 ranks costs where only one process is at work, and that a rank's work does not grow with the
+dataset.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from dlio_hpc import dataset, document, plan, results, rundir, site, workload
+from dlio_hpc.analysis import recorded
+from dlio_hpc.core import cache, measures, merge, timeline
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.order import Order
+from tests import planning, recordings
+from tests.bench import scaling
+from tests.conftest import BIN
+
+# Of the 438 MiB that the recordings alone take.
+_MOST_MIB = 1430
+
+
+def test_planning_does_not_grow_with_the_ranks(tmp_path: Path) -> None:
+    """Plan, limits and job script of three sites, in a fresh process."""
+    few, many = (scaling.cost("plan", tmp_path, nodes) for nodes in (scaling.FEW, scaling.NODES))
+    assert many.seconds < 2 * few.seconds + 0.2
+    assert abs(many.mebibytes - few.mebibytes) < 2
+    assert many.mebibytes < 50
+    small, large = (document.encode(scaling.planned(tmp_path, "slurm", nodes)) for nodes in (1, scaling.NODES))
+    assert len(large) < len(small) + 100
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, scaling.Cost]:
+    """8192 ranks x 1000 steps, merged and written in a process of its own; what it took, making the recordings too."""
+    folder = tmp_path_factory.mktemp("large")
+    return folder, scaling.cost("merge", folder)
+
+
+def test_merging_takes_little_more_than_the_recordings(large: tuple[Path, scaling.Cost]) -> None:
+    assert large[1].mebibytes < _MOST_MIB
+    (path,) = (large[0] / "job").glob("runs/*/result.json")
+    summary = results.decode(path.read_bytes(), str(path)).summary
+    assert summary is not None
+    assert (summary.samples, summary.steps) == (8192 * 1000, 1000)
+    assert summary.compute_s.mean == pytest.approx(0.0505, rel=1e-3)
+    assert path.stat().st_size < 100_000
+
+
+def test_the_report_of_many_ranks_is_small(large: tuple[Path, scaling.Cost]) -> None:
+    pytest.importorskip("matplotlib")
+    cost = scaling.cost("report", large[0])
+    assert cost.mebibytes < _MOST_MIB
+    assert cost.seconds < 60
+    page = (large[0] / "report.html").read_text()
+    assert len(page) < 1_000_000
+    assert "2048: nid000000, nid000001" in page
+    assert "nid001000" not in page
+
+
+def test_every_step_can_be_read_back(tmp_path: Path) -> None:
+    """Also where the last epoch was cut short; what was computed is the same for all ranks at once and one by one."""
+    made = scaling.planned(tmp_path, "slurm", 2)
+    (run,) = made.runs
+    found = recordings.merged(made)._replace(storage_bytes=np.zeros((8, 3)))
+    cut = found._replace(steps=found.steps[:, :950])
+    path = tmp_path / rundir.TIMELINE
+    timeline.write(tmp_path, cut, replace(run, steps_per_epoch=400), [], "")
+    assert [epoch.steps for epoch in merge.epochs(cut, replace(run, steps_per_epoch=400))] == [400, 400, 150]
+    first = cut.steps[..., measures.STARTED].min()
+    with h5py.File(path) as file:
+        columns = {name: file["steps"][name][:].reshape(8, -1) for name in file["steps"]}
+    assert {column.shape for column in columns.values()} == {(8, 1200)}
+    steps = cut.steps
+    for name, expected in (
+        ("start", steps[..., measures.STARTED] - first),
+        ("wait", steps[..., measures.READY] - steps[..., measures.STARTED]),
+        ("compute", steps[..., measures.COMPUTED] - steps[..., measures.READY]),
+        ("sync", steps[..., measures.SYNCED] - steps[..., measures.COMPUTED]),
+        ("asked", steps[..., measures.ASKED]),
+        ("samples", steps[..., measures.SAMPLES]),
+        ("bytes", steps[..., measures.BYTES]),
+    ):
+        assert (columns[name][:, :950] == expected).all(), name
+        rest = columns[name][:, 950:]
+        assert (np.isnan(rest) if rest.dtype.kind == "f" else rest == 0).all()
+    with recorded.opened(path.read_bytes()) as record:
+        at_once = recorded.computing_of_all(record)
+        assert all((at_once[rank] == recorded.computing(record, rank)).all() for rank in range(8))
+        assert at_once[3].shape == (950, 2)
+
+
+_STEPS, _BATCH = 4, 4
+_FEW, _MANY = _STEPS * _BATCH, 100 * _STEPS * _BATCH
+_WAYS = {
+    "in order": (),
+    "shuffled": ("reader.shuffle={files: true, samples: true}",),
+    "cache dropped": ("reader.drop_cache=true",),
+    "shuffled, cache dropped": ("reader.shuffle={files: true, samples: true}", "reader.drop_cache=true"),
+}
+
+
+def _planned(folder: Path, files: int, *overrides: str) -> plan.Plan:
+    keys = (
+        f"dataset.files={files}", "dataset.samples_per_file=1", "dataset.sample={shape: [10]}", f"train.steps={_STEPS}",
+        f"reader.batch_size={_BATCH}", "reader.read_threads=1", "reader.shuffle={}", "compute.time=0", "train.epochs=1",
+    )  # fmt: skip
+    request = planning.Request(runs=folder, data=folder / "data", ranks_per_node=1, generate="never")
+    return planning.make(workload.load("demo", (*keys, *overrides)), site.load("local"), request)
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Datasets of few and of many files."""
+    folder = tmp_path_factory.mktemp("stored")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)  # of 1600 files it takes long
+        for files in (_FEW, _MANY):
+            (run,) = _planned(folder, files).runs
+            Path(run.dataset).mkdir(parents=True)
+            for number in range(files):
+                FORMATS["npz"].write(dataset.file_path(run, number), run.workload.dataset, number)
+            dataset.mark(run, complete=True)
+    return folder
+
+
+# Everything that asks a metadata server: calls that take a path, what is told of an open file, what lists a folder.
+_METADATA = "trace=%file,?fstat,?fstatfs,?getdents,?getdents64,?ftruncate,?fchmod"
+
+
+def _calls(folder: Path, made: plan.Plan) -> Counter[str]:
+    """Metadata calls of one rank, from its start to its end, by name."""
+    job = folder / made.job
+    job.mkdir()
+    (job / rundir.PLAN).write_bytes(document.encode(made))
+    trace = job / "trace"
+    core = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", "0"]
+    traced = ["strace", "-f", "-qq", "-e", _METADATA, "-e", "signal=none", "-o", str(trace)]
+    done = subprocess.run(
+        [BIN / "mpiexec", "-n", "1", *traced, *core], cwd=job, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return Counter(re.findall(r"^\d+ +(\w+)\(", trace.read_text(errors="replace"), re.MULTILINE))
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("way", _WAYS)
+def test_metadata_calls_do_not_grow_with_the_dataset(stored: Path, way: str) -> None:
+    """As many files are read of 16 as of 1600; the interpreter's own calls are among those that are counted."""
+    if shutil.which("strace") is None or subprocess.run(["strace", "-o", "/dev/null", "true"], check=False).returncode:
+        assert "CI" not in os.environ, "strace has to work where changes are checked"
+        pytest.skip("no strace here, or it may not trace: apt-get install strace")
+    few, many = (_calls(stored, _planned(stored, files, *_WAYS[way])) for files in (_FEW, _MANY))
+    assert sum(few.values()) > _FEW
+    assert not many - few, f"{dict(many - few)} more calls on {_MANY} files than on {_FEW}"
+
+
+@pytest.mark.parametrize("way", ["cache dropped", "shuffled, cache dropped"])
+@pytest.mark.parametrize("ranks_on_node", [1, 2, 8])
+def test_a_node_forgets_what_it_reads_and_no_more_than_that(tmp_path: Path, way: str, ranks_on_node: int) -> None:
+    """By the arithmetic of the order: with few steps its files are those that its ranks read, whatever lies there."""
+    for files, steps in ((64, 1), (10_000, _STEPS), (10_000, 2000), (10**9, _STEPS)):
+        made = _planned(tmp_path, files, f"train.steps={steps}", *_WAYS[way]).runs[0].workload
+        order = Order(made.dataset, made.reader, 0)
+        dropped: list[int] = []
+        read: set[int] = set()
+        for rank in range(ranks_on_node):
+            first, last = plan.positions(made, 8, rank, ranks_on_node)
+            node: Any = SimpleNamespace(size=ranks_on_node, rank=rank)
+            mine = list(cache.files_of(node, made, order, first, last, steps))
+            assert len(mine) <= steps * _BATCH
+            dropped += mine
+            read |= set(order.samples(first, min(last, first + steps * _BATCH)).tolist())
+        assert read <= set(dropped)
+        assert len(dropped) == len(set(dropped))

@@ -1,0 +1,336 @@
+"""Whole studies on the local site, as a user runs them."""
+
+import itertools
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+import pytest
+
+from dlio_hpc.analysis import requests
+from dlio_hpc.darshan import reader
+from tests.conftest import Outcome, Run
+from tests.standins import libdarshan
+
+KIB = 1 << 10
+# 16 samples of 64 KiB in 4 files: a few milliseconds a run.
+WORKLOAD = """\
+name: tiny
+dataset: {format: FORMAT, files: 4, samples_per_file: 4, sample: {bytes: 64 KiB}}
+reader: {batch_size: 4, shuffle: {files: true, samples: true, seed: 7}}
+"""
+_LOCAL = ("-s", "local", "-d", "data", "--ppn", 2, "--seed", 5)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Callable[..., Path]:
+    def write(kind: str = "npz", more: str = "") -> Path:
+        path = tmp_path / f"{kind}.yaml"
+        path.write_text(WORKLOAD.replace("FORMAT", kind) + more)
+        return path
+
+    return write
+
+
+def _measured(study: Any) -> dict[str, list[Any]]:
+    """Results of the study's runs by their point's title, each with its directory."""
+    found: dict[str, list[Any]] = {}
+    for job in study["jobs"]:
+        plan = json.loads(Path(job["directory"], "plan.json").read_bytes())
+        points = {f"{run['number']:02}-{run['name']}": run["point"] for run in plan["runs"]}
+        for run in job["runs"]:
+            if points[run["name"]] is not None and run["result"]:
+                run["folder"] = Path(job["directory"], "runs", run["name"])
+                found.setdefault(plan["titles"][str(points[run["name"]])], []).append(run)
+    return found
+
+
+def _requests(run: Any) -> dict[int, int]:
+    """Requests by the lower edge of their size, as the core has seen them."""
+    with h5py.File(run["folder"] / "timeline.h5") as file:
+        counts, edges = np.array(file["request_sizes/counts"]).sum(axis=0), np.array(file["request_sizes/edges"])
+    return {int(edges[place]): int(counts[place]) for place in np.flatnonzero(counts)}
+
+
+def _traced(run: Any) -> set[int]:
+    """Sizes of all reads of the dataset in the trace of a run's Darshan log."""
+    (path,) = (run["folder"] / "darshan").glob("*.darshan")
+    found = requests.of_log(reader.load(path), "DXT_POSIX", lambda name: "/data/" in name, None)
+    return set(found.length[~found.write].tolist())
+
+
+def test_a_sweep_of_transfer_sizes_makes_requests_of_those_sizes(run: Run, tiny: Any) -> None:
+    done = run(
+        "dlio-submit", tiny(), *_LOCAL, "-P", "reader.transfer_size=4KiB..64KiB*4", "--repeat", 2, "--wait", "--json"
+    )
+    assert done.code == 0, done.err
+    (job,) = done.json["jobs"]
+    assert [entry["kind"] for entry in job["runs"]].count("generate") == 1, "readers alone differ: one dataset"
+    found = _measured(done.json)
+    assert {title: len(runs) for title, runs in found.items()} == {
+        "reader.transfer_size=4 KiB": 2, "reader.transfer_size=16 KiB": 2, "reader.transfer_size=64 KiB": 2,
+    }  # fmt: skip
+    for size in (4, 16, 64):
+        for entry in found[f"reader.transfer_size={size} KiB"]:
+            assert _requests(entry) == {size * KIB: 16 * 64 // size}
+            assert entry["result"]["summary"]["bytes_read"] == 16 * 64 * KIB
+
+
+def test_a_sweep_of_chunk_sizes_makes_requests_of_those_sizes(run: Run, tiny: Any) -> None:
+    sweeps = ("-P", "dataset.chunk=4KiB..64KiB*4", "-P", "reader.mode=floor,framework")
+    done = run("dlio-submit", tiny("hdf5"), *_LOCAL, *sweeps, "--wait", "--json")
+    assert done.code == 0, done.err
+    (job,) = done.json["jobs"]
+    assert len({entry["result"]["dataset"]["path"] for entry in job["runs"]}) == 3
+    assert [entry["kind"] for entry in job["runs"]].count("generate") == 3, "each geometry once, whatever the mode"
+    found = _measured(done.json)
+    for size in (4, 16, 64):
+        (floor,) = found[f"dataset.chunk={size} KiB, reader.mode=floor"]
+        assert _requests(floor) == {size * KIB: 16 * 64 // size}
+        (library,) = found[f"dataset.chunk={size} KiB, reader.mode=framework"]
+        summary = library["result"]["summary"]
+        chunks = 16 * 64 // size
+        assert chunks <= summary["reads"] <= chunks + 4 * 40, "besides, HDF5 looks up where the chunks lie"
+
+
+def test_darshan_sees_the_sizes_that_were_asked_for(run: Run, tiny: Any, tmp_path: Path) -> None:
+    library = libdarshan.install(tmp_path / "lib")
+    watched = ("-S", f"site.darshan={library}", "-S", libdarshan.rank_environment())
+    workload = tiny()
+    assert run("dlio-submit", workload, *_LOCAL, "--generate", "only", "--no-darshan", "--wait").code == 0
+    done = run(
+        "dlio-submit", workload, *_LOCAL, *watched, "-P", "reader.transfer_size=4KiB..64KiB*4", "--wait", "--json"
+    )
+    assert done.code == 0, done.err
+    for title, (entry,) in _measured(done.json).items():
+        assert entry["darshan"]["why_not"] is None
+        assert entry["darshan"]["differences"] == []
+        size = int(title.partition("=")[2].split()[0]) * KIB
+        assert _traced(entry) == {size}
+
+
+def _study(done: Outcome) -> Path:
+    assert done.code == 0, done.err
+    return Path(done.json["jobs"][0]["directory"].rpartition("-")[0])
+
+
+def _until(holds: Callable[[], object], patience_s: float = 60) -> None:
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _table(study: Any) -> Any:
+    """What does not depend on how fast the machine was: points, how often each was measured, what it read."""
+    return sorted(
+        (title, len(runs), {(entry["result"]["summary"]["samples"], entry["result"]["summary"]["bytes_read"],
+                             entry["result"]["summary"]["reads"]) for entry in runs})
+        for title, runs in _measured(study).items()
+    )  # fmt: skip
+
+
+def test_a_study_killed_in_the_middle_and_resumed_is_like_one_that_was_not(run: Run, tiny: Any) -> None:
+    options = ("-P", "reader.transfer_size=4KiB..64KiB*4", "--repeat", 3, "-S", "compute.time=50ms")
+    whole = run("dlio-submit", tiny(), *_LOCAL, *options, "--wait", "--json")
+    assert whole.code == 0, whole.err
+    folder = _study(run("dlio-submit", tiny(), *_LOCAL, *options, "--json"))
+    directory = folder.with_name(f"{folder.name}-1")
+    _until(lambda: len(list(directory.glob("runs/*/result.json"))) >= 5)
+    leader = int(json.loads((directory / "job.json").read_bytes())["batch_id"].partition(".")[0])
+    os.killpg(leader, signal.SIGKILL)
+    _kill_session(leader)
+    told = run("dlio-hpc", "collect", folder)
+    assert told.code == 7
+    assert "measurements are missing" in told.err
+    assert "reader.transfer_size=" in told.err
+    assert f"dlio-submit --resume {folder}" in told.err
+    missing = told.err.count(", repeat ")
+    assert 0 < missing < 9
+    again = run("dlio-submit", "--resume", folder.name, "--wait", "--json")
+    assert again.code == 0, again.err
+    first, second = again.json["jobs"]
+    assert (first["state"], second["state"]) == ("lost", "completed")
+    assert sum(entry["kind"] == "measure" for entry in second["runs"]) == missing, "those alone"
+    assert again.json["missing"] == []
+    assert _table(again.json) == _table(whole.json)
+    rows = [
+        [(point["title"], len(point["measurements"])) for point in each["points"]] for each in (again.json, whole.json)
+    ]
+    assert rows[0] == rows[1]
+    settled = run("dlio-submit", "--resume", folder)
+    assert settled.code == 0
+    assert "nothing to resume: 9 measurements are there" in settled.err
+    assert "all 9 measurements of 3 points are there" in run("dlio-hpc", "collect", folder).err
+
+
+def _kill_session(leader: int) -> None:
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = Path(f"/proc/{entry}/stat").read_bytes().rpartition(b")")[2].split()
+                if int(fields[3]) == leader:
+                    os.kill(int(entry), signal.SIGKILL)
+            except OSError:
+                continue
+
+
+def test_what_does_not_fit_into_one_job_is_split_and_run_one_after_the_other(run: Run, tiny: Any) -> None:
+    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
+    done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
+    assert done.code == 0, done.err
+    jobs = [Path(job["directory"]) for job in done.json["jobs"]]
+    assert len(jobs) == 2
+    assert [job["state"] for job in run("dlio-hpc", "status", *jobs, "--json").json["jobs"]][1] == "queued"
+    waited = run("dlio-hpc", "wait", _study(done).name, "--json")
+    assert waited.code == 0, waited.err
+    spans = [
+        (entry["result"]["started"], entry["result"]["ended"]) for job in waited.json["jobs"] for entry in job["runs"]
+    ]
+    assert spans == sorted(spans), "never two at a time"
+    assert all(ended <= started for (_, ended), (started, _) in itertools.pairwise(spans))
+    first, second = waited.json["jobs"]
+    assert not first["runs"][0]["result"]["generated"]["reused"]
+    assert second["runs"][0]["result"]["generated"]["reused"]
+
+
+def test_cancelling_a_study_reaches_the_jobs_that_wait(run: Run, tiny: Any) -> None:
+    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
+    done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
+    folder = _study(done)
+    assert run("dlio-hpc", "cancel", folder.name).code == 0
+    waited = run("dlio-hpc", "wait", folder.name, "--json")
+    assert waited.code == 7
+    assert [job["state"] for job in waited.json["jobs"]] == ["cancelled", "cancelled"]
+    again = run("dlio-submit", "--resume", folder, "--dry-run", "--json", "-t", "1h")
+    assert again.code == 0, again.err
+    (job,) = again.json["jobs"]
+    assert job["job"].endswith("-3")
+    assert not Path(job["directory"]).exists()
+
+
+def test_a_point_that_fails_does_not_stop_the_others(run: Run, tiny: Any, tmp_path: Path) -> None:
+    sweeps = ("-P", "dataset.format=npz,tfrecord,hdf5", "-P", "reader.batch_size=1,4")
+    shown = run("dlio-submit", tiny(), *_LOCAL, *sweeps, "--dry-run", "--json").json
+    assert not (tmp_path / "data").exists()
+    assert len(shown["jobs"]) == 1
+    first = run("dlio-submit", tiny(), *_LOCAL, *sweeps, "--generate", "only", "--wait", "--json")
+    assert first.code == 0, first.err
+    (broken,) = (tmp_path / "data").glob("tfrecord-*")
+    (broken / "dlio-dataset.json").unlink()
+    done = run("dlio-submit", tiny(), *_LOCAL, *sweeps, "--wait", "--json")
+    assert done.code == 2, "as the point that failed"
+    (job,) = done.json["jobs"]
+    assert job["state"] == "failed"
+    found = _measured(done.json)
+    assert len(found) == 4
+    assert not [title for title in found if "tfrecord" in title]
+    assert len(done.json["missing"]) == 2
+    assert all(
+        "no dataset" in missing["why"] or "dlio-dataset.json" in missing["why"] for missing in done.json["missing"]
+    )
+    for path in broken.iterdir():
+        path.unlink()
+    again = run("dlio-submit", "--resume", _folder(done), "--wait", "--json")
+    assert again.code == 0, again.err
+    assert len(_measured(again.json)) == 6
+
+
+def _folder(done: Outcome) -> Path:
+    return Path(done.json["jobs"][0]["directory"].rpartition("-")[0])
+
+
+def test_a_submission_killed_between_two_jobs_is_resumed(run: Run, tiny: Any) -> None:
+    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
+    done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
+    folder = _study(done)
+    last = Path(done.json["jobs"][-1]["directory"])
+    assert run("dlio-hpc", "cancel", last).code == 0
+    _until(lambda: run("dlio-hpc", "status", last).out.count("cancelled"))
+    for path in sorted(last.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    last.rmdir()
+    told = run("dlio-hpc", "collect", folder)
+    assert "no job was submitted for it" in told.err
+    again = run("dlio-submit", "--resume", folder, "--json")
+    assert again.code == 0, again.err
+    waited = run("dlio-submit", "--resume", folder, "--wait", "--json")
+    assert waited.code == 0, waited.err
+    assert waited.json["missing"] == []
+    assert sum(len(runs) for runs in _measured(waited.json).values()) == 4
+
+
+def test_a_study_file_of_the_users_own(run: Run, tiny: Any, tmp_path: Path) -> None:
+    workload = tiny()
+    (tmp_path / "mine.yaml").write_text(f"""\
+name: mine
+description: two things at once
+workload: {workload}
+repeat: 1
+set: {{reader.batch_size: 2}}
+parts:
+  sizes: {{title: Transfer sizes, sweep: {{reader.transfer_size: 16 KiB..64 KiB*2}}}}
+  ranks: {{title: Ranks, ranks_per_node: [1, 2], nodes: [1]}}
+""")
+    done = run("dlio-submit", "--study", "mine.yaml", "-s", "local", "-d", "data", "--wait", "--json")
+    assert done.code == 0, done.err
+    assert done.json["study"].startswith("mine-")
+    found = _measured(done.json)
+    assert set(found) == {
+        "sizes: reader.transfer_size=16 KiB", "sizes: reader.transfer_size=32 KiB",
+        "sizes: reader.transfer_size=64 KiB", "ranks: ranks per node=1", "ranks: ranks per node=2",
+    }  # fmt: skip
+    assert {entry["result"]["ranks"] for runs in found.values() for entry in runs} == {1, 2, 4}
+    told = run("dlio-hpc", "plan-cost", _folder(done), "--json").json
+    assert told["points"] == 5
+    assert told["total"]["space"] == 0, "the dataset lies there"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("demo", "-P", "reader.read_threads=1,2", "-S", "reader.read_threads=4"), "cannot be set with -S as well"),
+        (("demo", "-P", "reader.read_threads=1,2", "--zip"), "--zip goes with two -P or more"),
+        (("demo", "--weak"), "--weak goes with several --nodes"),
+        (("demo", "--full"), "--full goes with --study"),
+        (("demo", "--study", "fig11"), "give a WORKLOAD, or --study NAME"),
+        (("--study", "fig99"), "no study 'fig99'; give a YAML file or one of: fig10, fig11, fig12, fig14, fig15, fig9"),
+        (("--study", "fig11", "-P", "reader.batch_size=1,2"), "--study says what varies"),
+        (("demo", "--resume", "x"), "--resume goes on with the study as it was"),
+        (("--resume", "x", "-N", "2"), "--resume goes on with the study as it was"),
+        (("--resume", "absent"), "is no study's folder"),
+        (("demo", "-N", "1,2", "-s", "local"), "--nodes 2: site local has 1 at most"),
+        (("demo", "--ppn", "1,x"), "expected numbers from 1 on"),
+        (("demo", "--repeat", "2", "-S", "site.limits.node_hours=0.1"), "allows 0.1; lower --time"),
+        (("demo", "-S", "site.limits.space=1MiB"), "take up 261.1 MiB, site local allows 1 MiB"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_is_written(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    done = run("dlio-submit", *arguments)
+    assert done.code == 2
+    assert message in " ".join(done.err.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_study_would_cost(run: Run, tmp_path: Path) -> None:
+    told = run(
+        "dlio-hpc", "plan-cost", "cosmoflow", "-s", "theta", "-d", "/d", "-N", "128..2048*2", "--weak", "-t", "3h"
+    )
+    assert told.code == 0
+    assert max(map(len, told.out.splitlines())) <= 80
+    assert [line.split()[:3] for line in told.out.splitlines() if line[:1].isdigit()] == [
+        ["1", "128", "2"], ["2", "256", "2"], ["3", "512", "2"], ["4", "1024", "2"], ["5", "2048", "2"],
+    ]  # fmt: skip
+    assert "15.5 TiB" in told.out, "1/16 of 2 TiB for each doubling, four epochs each"
+    as_json = run("dlio-hpc", "plan-cost", "demo", "-s", "local", "-P", "dataset.files=8,16", "--json").json
+    assert as_json["total"]["bytes_read"] == 2 * (8 + 16) * (4 << 20)
+    assert as_json["total"]["files"] == 8 + 16 + 2
+    assert list(tmp_path.iterdir()) == []
