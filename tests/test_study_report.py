@@ -115,6 +115,8 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     words = " ".join(_shown(report).split())
     assert "No difference beyond noise: the reference (read_threads=2)" in words or "Best: the reference" in words
     assert "Keep what you have." in words
+    assert "So much hides differences" not in words
+    assert "So much hides differences" in " ".join(_shown(_report(made, _values(made, {}, sd=0.5))).split())
     assert report.advice == [
         "demo (NumPy): keep what you have (reader.read_threads=2); nothing else is better beyond noise."
     ]
