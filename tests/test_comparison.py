@@ -347,6 +347,19 @@ def test_least_squares_are_what_numpy_finds(data: st.DataObject) -> None:
         assert found.errors[0, 1] == pytest.approx(expected * found.sd)
 
 
+def test_critical_values_are_those_of_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five points, 20 degrees of freedom, 95 %: Student's t, Dunnett's one-sided d (1955, table 1a), Tukey's q."""
+    monkeypatch.setattr(replicates, "_DRAWS", 100_000)
+    place = np.repeat(np.arange(5), 5)
+    found = replicates.fit(place, np.zeros(25, int), np.random.default_rng(1).normal(0, 1, 25))
+    assert (found.df, found.spread.size) == (20, 0)
+    drawn = replicates.draw(found)
+    (against,) = drawn.against
+    assert np.quantile(drawn.pair, 0.95) == pytest.approx(2.086, abs=0.03)
+    assert np.quantile(against, 0.95) == pytest.approx(2.30, abs=0.03)
+    assert np.quantile(drawn.apart, 0.95) * np.sqrt(2) == pytest.approx(4.23, abs=0.04)
+
+
 def test_draws_have_the_spread_of_the_design() -> None:
     """Missing cells and all: of estimates of points that are all alike."""
     there = np.ones((4, 3), bool)

@@ -35,7 +35,7 @@ class Spread(Struct, frozen=True):
 
 
 class PointFigures(Struct, frozen=True):
-    """A point over its n repeats: None where none of them has the figure. values: the metric of each, by repeat."""
+    """A point over its n repeats; None where none of them has the figure."""
 
     point: int
     labels: dict[str, str]

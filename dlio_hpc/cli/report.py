@@ -49,7 +49,7 @@ def report(
         if len(jobs) > 1:
             raise ConfigError(f"{folder} is a study: report on it by itself, or give all of its jobs")
         return _report_study(_study_in(folder), wanted, metric, as_json, as_csv)
-    outcomes = [jobfiles.load(path) for path in jobs]
+    outcomes = jobfiles.load_all(jobs)
     if len(jobs) > 1 and (study := studyfiles.held(outcomes)) is not None:
         found = studyfiles.of_jobs(study, outcomes, absent="none of these jobs was to make it")
         return _report_study(found, wanted, metric, as_json, as_csv)
@@ -79,9 +79,7 @@ def _report_study(outcome: "StudyOutcome", wanted: Pictures, metric: Metric | No
     if as_json:
         console.print_json(studyreport.as_document(made))
     elif as_csv:
-        from dlio_hpc.report import iotables
-
-        iotables.write_csv(studyreport.csv_rows(made), sys.stdout)
+        studyreport.write_csv(made, sys.stdout)
     else:
         from dlio_hpc.report import studytables
 

@@ -176,7 +176,9 @@ def _chunks(workload: Workload) -> list[str] | None:
         return None
     shape = dataset.chunk_shape
     if shape is None:
-        return ['file.create_dataset("x", ...) without chunks; for files that exist: h5repack -l x:CONTI OLD NEW']
+        return [
+            'file.create_dataset("x", ...) without chunks; for files that exist: h5repack -f x:NONE -l x:CONTI OLD NEW'
+        ]
     size = math.prod(shape) * ITEM_BYTES[dataset.sample.array_dtype]
     of = f"{format_size(size)}: in elements of {dataset.sample.array_dtype}, samples first"
     lines = [

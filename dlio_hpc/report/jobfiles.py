@@ -2,7 +2,7 @@
 
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -58,10 +58,17 @@ class JobOutcome(NamedTuple):
     study: bytes | None = None
 
 
-def load(path: Path) -> JobOutcome:
-    """The job in a directory, whose state is asked for anew, or in an archive."""
+def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
+    """As load() of each, their batch systems asked once for all of them."""
+    looks = {look.directory: look for look in state.refresh_all([path for path in paths if path.is_dir()])}
+    return [load(path, looks.get(path)) for path in paths]
+
+
+def load(path: Path, look: state.Look | None = None) -> JobOutcome:
+    """The job in a directory, whose state is asked for anew unless it is given, or in an archive."""
     if path.is_dir():
-        (look,) = state.refresh_all([path])
+        if look is None:
+            (look,) = state.refresh_all([path])
         content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
         small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
         for file in (file for pattern in (rundir.ENVIRONMENT, rundir.STUDY, *small) for file in path.glob(pattern)):

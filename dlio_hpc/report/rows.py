@@ -1,6 +1,7 @@
 """What a job measured, as rows of text: the terminal and the page show the same."""
 
 from dlio_hpc.lustre.record import Record, describe
+from dlio_hpc.plan import Plan
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, without_log
 from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
@@ -12,7 +13,7 @@ LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks.
 
 
 def workload(outcome: JobOutcome) -> str:
-    """What was run, in three lines."""
+    """What was run, in three lines, and one more where runs differ in it."""
     plan = outcome.plan
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
@@ -22,8 +23,14 @@ def workload(outcome: JobOutcome) -> str:
         f"{format_size(dataset.sample_bytes)} ({size})\n"
         f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks, "
         f"batch {reader.batch_size}, {reader.read_threads} reader thread(s), {work.train.epochs} epoch(s)\n"
-        f"{reader.loader} loader, {', '.join(_ways(work))}"
+        f"{reader.loader} loader, {', '.join(_ways(work))}" + _several(plan)
     )
+
+
+def _several(plan: Plan) -> str:
+    if len(plan.titles) < 2:
+        return ""
+    return f"\nthat is the first of {len(plan.titles)} points of the study {plan.study}: dlio-hpc report {plan.study}"
 
 
 def title(outcome: JobOutcome, run: RunOutcome) -> str:

@@ -51,12 +51,12 @@ def load(path: Path) -> Study:
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
-    """The study that all these jobs have their part in; None: they are single jobs, or of several studies."""
-    contents = {outcome.study for outcome in outcomes}
-    if len(contents) != 1 or (content := contents.pop()) is None:
+    """The study that all these jobs are of, with the most repeats that any of them knows; None: there is none."""
+    copies = {outcome.study: outcome.job.job for outcome in outcomes}
+    studies = [document.decode(content, Study, f"{job}/{rundir.STUDY}") for content, job in copies.items() if content]
+    if None in copies or len({(study.study, study.created) for study in studies}) != 1 or studies[0].is_plain:
         return None
-    study = document.decode(content, Study, f"{outcomes[0].job.job}/{rundir.STUDY}")
-    return None if study.is_plain else study
+    return max(studies, key=lambda study: study.repeat)
 
 
 def jobs(study: Study, folder: Path) -> list[Path]:
@@ -90,7 +90,7 @@ def _escaped(name: str) -> str:
 
 def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
     """Of the jobs in these directories and archives."""
-    return of_jobs(study, [jobfiles.load(path) for path in paths])
+    return of_jobs(study, jobfiles.load_all(paths))
 
 
 def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:

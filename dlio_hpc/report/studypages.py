@@ -23,7 +23,9 @@ def of_study(report: StudyReport) -> Page:
         state="bad" if missing else "ok",
         facts=list(_facts(report)),
         sections=[
+            *([_advice(report.advice)] if report.advice else []),
             *(_part(report, finding) for finding in report.findings),
+            *(Section(each.title, [], [], [figures.inline(each)], []) for each in sweeps.together(report)),
             *([_jobs(outcome.jobs)] if outcome.jobs else []),
         ],
     )
@@ -40,8 +42,6 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
     if len(study.parts) > 1:
         told = [(finding.part, line) for finding in report.findings for line in _first(study, finding)]
         yield Facts("Found", [(name, line.removeprefix(f"{name}: ")) for name, line in told])
-    if report.advice:
-        yield Facts("For the application", [("", line) for line in report.advice])
     if missing := studyrows.missing(report.outcome):
         yield Facts("Missing", [("", line) for line in missing])
     workload = study.points[0].workload
@@ -56,6 +56,11 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
             *(("Note", note) for note in study.notes),
         ],
     )
+
+
+def _advice(lines: list[str]) -> Section:
+    told = [[f"\N{MIDDLE DOT} {line.strip()}" if line.startswith(" ") else line] for line in lines]
+    return Section("For the application", [], [Table("", [""], told)], [], [])
 
 
 def _part(report: StudyReport, finding: Finding) -> Section:
@@ -103,7 +108,7 @@ def _points(study: Study, finding: Finding) -> list[Table]:
     told = [row for _, row in studyrows.points(study, finding)]
     more = studyrows.left_out(finding)
     legend = studyrows.legend(study, finding) if finding.comparisons else "Medians of n measurements."
-    return [Table(legend + (f" {more}" if more else ""), header, told)]
+    return [Table("Points", header, told), Table("", [""], [[" ".join(filter(None, (more, legend)))]])]
 
 
 def _intervals(study: Study, finding: Finding) -> list[Table]:
@@ -114,8 +119,9 @@ def _intervals(study: Study, finding: Finding) -> list[Table]:
         for each in found.points
         if each.low is not None and each.high is not None
     ]
-    title = "Times as good as the best of the others: multiple comparisons with the best (Hsu), jointly 95 %"
-    return [Table(title, ["setting", "ratio", "from", "to"], told)] if told else []
+    how = "ratio: times as good as the best of the others; from, to: multiple comparisons with the best (Hsu), 95 %."
+    table = Table("Against the best", ["setting", "ratio", "from", "to"], told)
+    return [table, Table("", [""], [[how]])] if told else []
 
 
 def _jobs(jobs: list[JobOutcome]) -> Section:

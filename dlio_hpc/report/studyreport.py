@@ -1,5 +1,6 @@
 """What there is to report of a study: its measurements, what was found in them, what to do about it."""
 
+import csv
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -78,7 +79,11 @@ def _missing(report: StudyReport, missing: Missing) -> dict[str, Any]:
     }
 
 
-def csv_rows(report: StudyReport) -> Iterator[list[object]]:
+def write_csv(report: StudyReport, file: Any) -> None:
+    csv.writer(file, lineterminator="\n").writerows(_rows(report))
+
+
+def _rows(report: StudyReport) -> Iterator[list[object]]:
     """A heading, and a row for each measurement; of keys that its part does not vary, nothing."""
     study = report.outcome.study
     keys = list(dict.fromkeys(axis.key for part in study.parts for axis in part.axes))

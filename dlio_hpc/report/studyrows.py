@@ -23,6 +23,8 @@ RANKING = ("parameter", "best", "worst", "best / worst", "of all differences", "
 # Last words of keys that say too little by themselves, or are a column's already.
 _VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files", "layout"}
 _SHOWN = 60
+# Of a single measurement; a difference of a third would still be missed in three rounds.
+_MUCH_NOISE = 0.15
 _SCALES = {"nodes", "ranks per node"}
 _MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": "?"}
 
@@ -152,6 +154,8 @@ def noise(finding: Finding) -> list[str]:
     sd, df = noises[0].sd or 0.0, noises[0].df
     few = "; so few tell little: repeat more often" if df < 4 else ""
     told = f"Noise of a single measurement: {100 * sd:.2g} % ({df} degrees of freedom{few})."
+    if sd > _MUCH_NOISE:
+        told += " So much hides differences: longer runs or a higher --repeat would show more."
     if any(each.are_rounds_apart for each in noises):
         drift = max(each.drift for each in noises)
         told += f" Rounds differ by {100 * drift:.2g} %, which all points share and which is left out."

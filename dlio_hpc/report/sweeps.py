@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -50,14 +50,21 @@ class _Shown(NamedTuple):
         numbers = {point.point for point in self.found.points}
         return [point for point in self.finding.points if point.point in numbers]
 
+    @property
+    def medians(self) -> dict[int, float]:
+        """Of what points are judged by, as far as a logarithm can be had of it."""
+        spreads = {point.point: getattr(point, self.finding.metric) for point in self.points}
+        return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
+
     def level(self, point: int, axis: Axis) -> int:
         return self.study.points[point].places[axis.key]
 
 
 def draw(report: StudyReport) -> Iterator[Picture]:
-    """Of each part in turn; what was not measured has none."""
+    """Of each part in turn, then of all together; what was not measured has none."""
     for finding in report.findings:
         yield from of_part(report, finding)
+    yield from together(report)
 
 
 def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:
@@ -84,17 +91,18 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
             )
             with canvas.style():
                 yield "sweep", words, *_sweep(shown, title + words)
-        elif len(part.axes) == 2:
+        elif len(part.axes) == 2 and shown.medians:
             words = f"{studyrows.METRICS[finding.metric].capitalize()} of each combination"
             with canvas.style():
                 yield "map", words, *_map(shown, title + words)
-        if found.ranking is not None and len(found.ranking.effects) > 1:
+        if found.ranking is not None and len(found.ranking.effects) > 1 and shown.medians:
             with canvas.style():
                 yield "effects", "What each parameter does", *_effects(shown, title + "What each parameter does")
     if finding.scalings:
         words = f"{finding.scalings[0].kind.capitalize()} scaling"
+        named = [(_setting(scaling), scaling) for scaling in finding.scalings]
         with canvas.style():
-            yield "scaling", words, *_scaling(finding, whose, title + words)
+            yield "scaling", words, *_scaling(named, whose, title + words)
 
 
 def _sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) -> tuple[Figure, list[Axes]]:
@@ -225,9 +233,8 @@ def _map(shown: _Shown, title: str) -> tuple[Figure, str]:
     across, up = sorted(shown.part.axes, key=lambda axis: -len(axis.labels))
     metric = shown.finding.metric
     cells = np.full((len(up.labels), len(across.labels)), np.nan)
-    for point in shown.points:
-        if (spread := getattr(point, metric)) is not None:
-            cells[shown.level(point.point, up), shown.level(point.point, across)] = spread.median
+    for number, median in shown.medians.items():
+        cells[shown.level(number, up), shown.level(number, across)] = median
     figure, (axes,) = _sheet(title, shown.whose, min(7.0, 1.5 + 0.42 * len(up.labels)), 1)
     good = -np.log(cells) if metric in COSTS else np.log(cells)
     low, high = np.nanmin(good), np.nanmax(good)
@@ -293,7 +300,7 @@ def _effects(shown: _Shown, title: str) -> tuple[Figure, str]:
     figure, sheets = _sheet("", shown.whose, 0.7 + 2.2 * rows, rows, columns)
     figure.suptitle(title, x=0.005, ha="left", fontsize=10, fontweight="bold")
     metric, scale = shown.finding.metric, 100.0 if shown.finding.metric == "au" else 1.0
-    medians = {point.point: scale * getattr(point, metric).median for point in shown.points if getattr(point, metric)}
+    medians = {number: scale * median for number, median in shown.medians.items()}
     centre = float(np.exp(np.mean(np.log(list(medians.values())))))
     top = 1.08 * max(medians.values())
     for axes, effect in zip(sheets, effects, strict=False):
@@ -334,59 +341,69 @@ def _effect(shown: _Shown, axes: Axes, effect: Effect, medians: dict[int, float]
         axes.set_xticks(places.at[::step], [canvas.printable(label, 12) for label in places.labels[::step]])
 
 
-def _scaling(finding: Finding, whose: str, title: str) -> tuple[Figure, str]:
-    """Speed-up above, efficiency below, both against the ideal."""
+def together(report: StudyReport) -> Iterator[Picture]:
+    """How parts scale beside each other; nothing where only one does."""
+    study = report.outcome.study
+    scaling = [(finding, each) for finding in report.findings for each in finding.scalings]
+    if len({finding.part for finding, _ in scaling}) < 2:
+        return
+    named = [(f"{finding.part}: {_setting(each)}", each) for finding, each in scaling]
+    with canvas.style():
+        figure, caption = _scaling(
+            named, f"{study.study} on {study.site.name}, {study.created}", "Scaling of all parts"
+        )
+    yield Picture("scaling", "Scaling of all parts", caption, figure, True)
+
+
+def _scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
+    """Speed-up above, efficiency below, both against the ideal: over ranks, where all begin with as many."""
     figure, (upper, lower) = _sheet(title, whose, 5.0, 2)
-    drawn = finding.scalings[: len(_LINES)]
-    ranks = sorted({step.ranks for scaling in drawn for step in scaling.steps})
-    for colour, scaling in zip(_LINES, drawn, strict=False):
-        _line(upper, lower, scaling, colour)
-    most = ranks[-1] / ranks[0]
-    upper.plot([ranks[0], ranks[-1]], [1, most], color=GREY, linewidth=1, linestyle="--", label="ideal")
+    drawn = named[: len(_LINES)]
+    starts = {scaling.steps[0].ranks for _, scaling in drawn}
+    first = starts.pop() if len(starts) == 1 else 1
+    over = "ranks" if not starts else "times as many ranks as the fewest"
+    at = sorted({first * step.ideal for _, scaling in drawn for step in scaling.steps})
+    upper.plot([at[0], at[-1]], [1, at[-1] / at[0]], color=GREY, linewidth=1, linestyle="--", label="ideal")
+    for colour, (name, scaling) in zip(_LINES, drawn, strict=False):
+        _line(upper, lower, scaling, first, colour, canvas.printable(name, 48))
     lower.axhline(100, color=GREY, linewidth=1, linestyle="--")
     for axes in (upper, lower):
-        _ticks(axes, _Places([float(each) for each in ranks], list(map(str, ranks)), True), "ranks")
+        _ticks(axes, _Places(at, [f"{each:g}" for each in at], True), over)
     upper.set_yscale("log", base=2)
     upper.yaxis.set_minor_locator(NullLocator())
     upper.yaxis.set_major_formatter(FuncFormatter(lambda each, _: f"{each:g}"))
     upper.set(ylabel="speed-up (log scale)", xlabel="")
     upper.tick_params(labelbottom=False)
-    highest = max(100 * step.efficiency for scaling in drawn for step in scaling.steps)
+    highest = max(100 * step.efficiency for _, scaling in drawn for step in scaling.steps)
     lower.set(ylabel="efficiency (%)", ylim=(0, 1.1 * max(100.0, highest)))
-    _legend(upper)
+    upper.legend(loc="upper left")
     figure.align_ylabels([upper, lower])
-    return figure, _scaling_words(finding, len(drawn))
+    return figure, _scaling_words(named, len(drawn))
 
 
-def _line(upper: Axes, lower: Axes, scaling: Scaling, colour: str) -> None:
-    ranks = [step.ranks for step in scaling.steps]
+def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, name: str) -> None:
     speed = np.array([step.speed_up for step in scaling.steps])
     ends = np.array([[step.low or step.speed_up, step.high or step.speed_up] for step in scaling.steps]).T
     room = np.abs(ends - speed)
     ideal = np.array([step.ideal for step in scaling.steps])
-    upper.errorbar(ranks, speed, room, color=colour, linewidth=1.3, marker="o", markersize=4, capsize=2.5,
-                   label=_setting(scaling))  # fmt: skip
-    efficiency = 100 * speed / ideal
-    lower.errorbar(ranks, efficiency, 100 * room / ideal, color=colour, linewidth=1.3, marker="o", markersize=4,
-                   capsize=2.5)  # fmt: skip
+    looks: dict[str, Any] = {"color": colour, "linewidth": 1.3, "marker": "o", "markersize": 4, "capsize": 2.5}
+    upper.errorbar(first * ideal, speed, room, label=name, **looks)
+    lower.errorbar(first * ideal, 100 * speed / ideal, 100 * room / ideal, **looks)
 
 
 def _setting(scaling: Scaling) -> str:
     names = studyrows.short(list(scaling.labels))
-    told = ", ".join(f"{names[key]}={label}" for key, label in scaling.labels.items())
-    return canvas.printable(told or f"{scaling.kind} scaling", 36)
+    return ", ".join(f"{names[key]}={label}" for key, label in scaling.labels.items()) or f"{scaling.kind} scaling"
 
 
-def _scaling_words(finding: Finding, drawn: int) -> str:
-    words = []
-    for scaling in finding.scalings[:drawn]:
-        last = scaling.steps[-1]
-        words.append(
-            f"{_setting(scaling)}: {last.speed_up:.2f} x on {last.ranks} ranks, {100 * last.efficiency:.0f} % of ideal"
-        )
-    kind = finding.scalings[0].kind
-    what = "each rank reads the same amount" if kind == "weak" else "all ranks together read the same amount"
-    more = len(finding.scalings) - drawn
-    rest = f" {more} more setting(s) are in the table." if more else ""
-    bars = "Bars: 95 % intervals, where there are repeats."
-    return f"{kind.capitalize()} scaling: {what}. {'; '.join(words)}. {bars}{rest}"
+def _scaling_words(named: list[tuple[str, Scaling]], drawn: int) -> str:
+    told = [
+        f"{name}: {scaling.steps[-1].speed_up:.2f} x on {scaling.steps[-1].ranks} ranks, "
+        f"{100 * scaling.steps[-1].efficiency:.0f} % of ideal"
+        for name, scaling in named[:drawn]
+    ]
+    kinds = {scaling.kind for _, scaling in named}
+    what = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
+    scale = " ".join(f"{kind.capitalize()} scaling: {words}." for kind, words in what.items() if kind in kinds)
+    more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
+    return f"{scale} {'; '.join(told)}. Bars: 95 % intervals, where there are repeats.{more}"

@@ -1,0 +1,508 @@
+"""The report of a study says what was measured, found and missing: terminal, JSON, CSV, page and pictures alike."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib.patches import Rectangle
+from msgspec import structs
+
+from dlio_hpc import archive, packing
+from dlio_hpc.batch.schedulers import State
+from dlio_hpc.report import figures, jobfiles, page, studyfiles, studypages, studyreport, studytables, sweeps
+from dlio_hpc.report.figures import Picture
+from dlio_hpc.report.studyfiles import StudyOutcome
+from dlio_hpc.report.studyreport import StudyReport
+from dlio_hpc.study import Study
+from tests import studies
+from tests.conftest import Run
+from tests.test_pictures import _browse, _Reader, browser
+
+NONE: tuple[Any, ...] = ()
+
+
+def _values(
+    made: Study, effects: Mapping[str, Sequence[float]], sd: float = 0.02, base: float = 150.0
+) -> studies.Values:
+    """Samples/s: of each key its level's effect (a logarithm), a round's drift, noise."""
+    drift = np.random.default_rng(3).normal(0, 0.05, made.repeat)
+
+    def value(number: int, repeat: int) -> float:
+        point = made.points[number]
+        effect = sum(told[point.places[key]] for key, told in effects.items() if key in point.places)
+        noise = np.random.default_rng([number, repeat]).normal(0, sd)
+        return float(base * point.nodes**0.9 * np.exp(effect + drift[repeat] + noise))
+
+    return value
+
+
+def _report(made: Study, values: studies.Values, metric: Any = None, **summary: Any) -> StudyReport:
+    """Without files."""
+    measured = studies.measured(made, values, **summary)
+    have = {(each.point, each.repeat) for each in measured}
+    missing = [
+        studyfiles.Missing(unit, None, "no job was submitted for it", False)
+        for unit in packing.order(made)
+        if unit not in have
+    ]
+    return studyreport.make(StudyOutcome(made, [], measured, missing, 0), metric)
+
+
+def _shown(report: StudyReport) -> str:
+    file = io.StringIO()
+    studytables.show(report, file)
+    return file.getvalue()
+
+
+def _pictures(report: StudyReport) -> dict[str, Picture]:
+    return {picture.stem: picture for picture in sweeps.draw(report)}
+
+
+THREADS = {"reader.read_threads": [-0.3, 0.0, 0.3, 0.3]}
+
+
+def _threads(folder: Path, repeat: int = 3, name: str = "tune") -> Study:
+    return studies.make(folder, studies.asked("demo", "reader.read_threads=1,2,4,8"), repeat=repeat, name=name)
+
+
+@pytest.fixture
+def threads(tmp_path: Path) -> StudyReport:
+    made = _threads(tmp_path)
+    return _report(made, _values(made, THREADS))
+
+
+def test_the_terminal_says_what_is_best_and_by_how_much(threads: StudyReport) -> None:
+    text = _shown(threads)
+    assert max(map(len, text.splitlines())) <= 100
+    words = " ".join(text.split())
+    assert "4 point(s) x 3 measurement(s) in rounds, their order drawn with seed 7" in words
+    assert re.search(r"1 3 .* worse\b", words)
+    assert re.search(
+        r"Best: read_threads=[48], 1\.[34]\d x the reference \(read_threads=2\); 95 % interval 1\.[23]", words
+    )
+    assert "confidence > 99.9 %" in words
+    assert "1 of 3 others cannot be told from the best." in words
+    assert "Noise of a single measurement: " in words
+    assert "demo (NumPy): change this, for 1.3" in words
+    assert "read with 4 threads a rank" in words, "the smaller one of two that are equally good"
+    assert "Missing" not in words
+
+
+def test_without_repeats_nothing_is_claimed(tmp_path: Path) -> None:
+    made = _threads(tmp_path, repeat=1)
+    report = _report(made, _values(made, THREADS))
+    words = " ".join(_shown(report).split())
+    assert (
+        "Whether that is more than noise cannot be told: too little was measured twice; --repeat 3 would tell" in words
+    )
+    assert "Best" not in words
+    assert report.advice == []
+    assert set(re.findall(r"(worse|same|best|\?)$", _shown(report), re.MULTILINE)) == {"?"}
+
+
+def test_noise_is_called_noise(tmp_path: Path) -> None:
+    made = _threads(tmp_path)
+    report = _report(made, _values(made, {}, sd=0.05))
+    words = " ".join(_shown(report).split())
+    assert "No difference beyond noise: the reference (read_threads=2)" in words or "Best: the reference" in words
+    assert "Keep what you have." in words
+    assert "So much hides differences" not in words
+    assert "So much hides differences" in " ".join(_shown(_report(made, _values(made, {}, sd=0.5))).split())
+    assert report.advice == [
+        "demo (NumPy): keep what you have (reader.read_threads=2); nothing else is better beyond noise."
+    ]
+
+
+def test_parameters_are_ranked_and_drawn(tmp_path: Path) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8", "reader.preprocess_threads=1,2")
+    made = studies.make(tmp_path, part)
+    effects = {"reader.read_threads": [0.0, 0.2, 0.4], "reader.batch_size": [0.0, 0.1]}
+    report = _report(made, _values(made, effects))
+    words = " ".join(_shown(report).split())
+    order = [words.index(f"{name} {levels}") for name, levels in (("read_threads", "4 1"), ("batch_size", "8 4"))]
+    assert order == sorted(order)
+    assert re.search(r"preprocess_threads \d \d 1\.0\d 0 % no", words)
+    assert "are interplay" in words
+    (picture,) = _pictures(report).values()
+    assert picture.stem == "effects"
+    assert "preprocess_threads 1.0" in picture.caption
+    assert "within noise" in picture.caption
+    labels = [axes.get_xlabel() for axes in picture.figure.axes]
+    assert labels == ["reader.read_threads", "reader.batch_size", "reader.preprocess_threads"]
+    means = np.asarray(picture.figure.axes[0].lines[1].get_ydata())
+    assert means[-1] / means[0] == pytest.approx(np.exp(0.4), rel=0.03)
+
+
+def test_one_parameter_is_a_curve_with_every_measurement(threads: StudyReport) -> None:
+    (picture,) = _pictures(threads).values()
+    upper, lower = picture.figure.axes
+    assert (upper.get_ylabel(), lower.get_ylabel(), lower.get_xlabel()) == ("time (s)", "MB/s", "reader.read_threads")
+    assert lower.get_xscale() == "log"
+    assert [tick.get_text() for tick in lower.get_xticklabels()] == ["1", "2", "4", "8"]
+    line, dots, *_ = lower.lines
+    assert len(np.asarray(dots.get_xdata())) == 12
+    (finding,) = threads.findings
+    medians = [point.read_MBps.median for point in finding.points if point.read_MBps]
+    assert np.asarray(line.get_ydata()).tolist() == medians
+    rings = {str(line.get_label()): float(np.asarray(line.get_xdata())[0]) for line in lower.lines[2:]}
+    assert rings["reference"] == 2
+    assert rings["best"] in {4, 8}
+
+
+@pytest.mark.parametrize(
+    ("axis", "scale", "labels"),
+    [
+        ("reader.transfer_size=64KiB,1MiB,3MiB", "log", ["64 KiB", "1 MiB", "3 MiB"]),
+        ("reader.read_threads=1,2,3", "linear", ["1", "2", "3"]),
+        ("dataset.compression=none,gzip", "linear", ["none", "gzip"]),
+    ],
+)
+def test_sizes_and_powers_of_two_lie_on_a_logarithmic_axis(
+    tmp_path: Path, axis: str, scale: str, labels: list[str]
+) -> None:
+    made = studies.make(tmp_path, studies.asked("demo", axis))
+    axes = _pictures(_report(made, _values(made, {})))["sweep"].figure.axes[-1]
+    assert axes.get_xscale() == scale
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == labels
+
+
+def test_two_parameters_are_a_map(tmp_path: Path) -> None:
+    made = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=4,8"))
+    effects = {"reader.read_threads": [0.0, 0.2, 0.4], "reader.batch_size": [0.0, 0.3]}
+    report = _report(made, _values(made, effects))
+    drawn = _pictures(report)
+    assert list(drawn) == ["map", "effects"]
+    (axes,) = drawn["map"].figure.axes
+    (finding,) = report.findings
+    cells = {text.get_text() for text in axes.texts}
+    assert cells == {f"{point.samples_per_s.median:.4g}" for point in finding.points if point.samples_per_s}
+    frames = {str(patch.get_label()): patch for patch in axes.patches if isinstance(patch, Rectangle)}
+    best, reference = (np.floor(frames[name].get_xy()).tolist() for name in ("best", "reference"))
+    assert (best, reference) == ([2, 1], [1, 0])
+    assert _report(made, lambda point, _: None if point == 3 else 5.0 + point).findings[0].comparisons
+    holed = _report(made, lambda point, repeat: None if point == 3 else 5.0 + point + 0.01 * repeat)
+    assert "-" in {text.get_text() for text in _pictures(holed)["map"].figure.axes[0].texts}
+
+
+@pytest.mark.parametrize("weak", [False, True])
+def test_scaling_has_a_table_and_a_picture(tmp_path: Path, weak: bool) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2", nodes=(1, 2, 4), ranks_per_node=(4,), weak=weak)
+    made = studies.make(tmp_path, part)
+    report = _report(made, _values(made, {"reader.read_threads": [0.0, 0.2]}))
+    text = _shown(report)
+    kind = "Weak" if weak else "Strong"
+    assert f"{kind} scaling of read_threads=1" in text
+    assert re.search(r"4 x 4 +16 .* 3\.\d\d .* 4 +\d\d\.\d %", text)
+    assert "On 4 node(s) x 4 ranks: Best: " in text
+    picture = _pictures(report)["scaling"]
+    upper, lower = picture.figure.axes
+    assert upper.get_xscale() == upper.get_yscale() == "log"
+    legend = upper.get_legend()
+    assert legend is not None
+    assert lower.get_xlabel() == "ranks"
+    assert {each.get_text() for each in legend.get_texts()} == {"read_threads=1", "read_threads=2", "ideal"}
+    assert re.search(r"read_threads=2: 3\.\d\d x on 16 ranks, \d\d % of ideal", picture.caption)
+    assert lower.get_ylabel() == "efficiency (%)"
+
+
+def test_parts_that_scale_are_drawn_together(tmp_path: Path) -> None:
+    demo = studies.asked("demo", nodes=(1, 2, 4), ranks_per_node=(2,))
+    parts = [structs.replace(demo, name="a"), structs.replace(demo, name="b", nodes=(2, 8), weak=True)]
+    made = studies.make(tmp_path, *parts)
+    report = _report(made, _values(made, {}))
+    drawn = _pictures(report)
+    assert list(drawn) == ["a-scaling", "b-scaling", "scaling"]
+    _, lower = drawn["scaling"].figure.axes
+    assert lower.get_xlabel() == "times as many ranks as the fewest"
+    assert re.search(r"a: strong scaling: 3\.\d+ x on 8 ranks, .*; b: weak scaling: 3\.", drawn["scaling"].caption)
+    assert page.render(studypages.of_study(report)).count("<svg ") == 3
+
+
+def test_however_much_or_little_there_is_it_fits(tmp_path: Path) -> None:
+    asked = studies.asked
+    many = asked("demo", "reader.read_threads=1..40", "reader.batch_size=1,2")
+    keys = ["read_threads=1,2", "batch_size=2,4", "preprocess_threads=1,2", "shuffle.seed=1,2", "drop_last=true,false"]
+    wide = asked("demo", *(f"reader.{key}" for key in keys))
+    layout = asked("cosmic_tagger", "site.layout.stripe_count=1,8", "dataset.chunk=2KiB,3MiB", settings=())
+    for part in (asked(), many, wide, layout):
+        made = studies.make(tmp_path, part)
+        for values in (
+            _values(made, {}),
+            lambda *_: None,
+            lambda *_: 5.0,
+            lambda point, _: 5.0 if point == 0 else None,
+        ):
+            report = _report(made, values)
+            text = _shown(report)
+            assert max(map(len, text.splitlines())) <= 100
+            assert ("Nothing was measured yet." in text) == (not report.outcome.measured)
+            html = page.render(studypages.of_study(report))
+            assert made.study in html
+            for picture in sweeps.draw(report):
+                ET.fromstring(figures.svg(picture.figure))
+            json.dumps(studyreport.as_document(report), allow_nan=False)
+
+
+def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
+    made = _threads(tmp_path)
+    report = _report(made, _values(made, THREADS), "io_time_s", io_time_s=None, au=None)
+    text = _shown(report)
+    assert "io_time_s is unknown or 0 in 12 measurement(s)" in " ".join(text.split())
+    page.render(studypages.of_study(report))
+    assert _pictures(report) == {}
+    pair = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2", "reader.batch_size=4,8"))
+    for known, stems in ((1, []), (2, ["map", "effects"])):  # in most repeats 0, and in few of them
+        some = [
+            each if each.repeat < known else each._replace(summary=structs.replace(each.summary, read_MBps=0.0))
+            for each in studies.measured(pair, _values(pair, {}))
+        ]
+        assert list(_pictures(studyreport.make(StudyOutcome(pair, [], some, [], 0), "read_MBps"))) == stems
+    judged = _report(made, _values(made, THREADS), "io_time_s")
+    assert [axes.get_ylabel() for axes in _pictures(judged)["sweep"].figure.axes][-1] == "I/O time (s)"
+
+
+def test_the_page_holds_all_of_it_and_asks_for_nothing(tmp_path: Path, threads: StudyReport) -> None:
+    parts = [
+        structs.replace(studies.asked("demo", "reader.read_threads=1,2"), name="<a>", title="threads & more"),
+        structs.replace(studies.asked("demo", "reader.batch_size=4,8"), name="b"),
+    ]
+    made = studies.make(tmp_path, *parts)
+    for report, pictures in ((threads, 1), (_report(made, _values(made, {"reader.batch_size": [0, 0.3]})), 2)):
+        html = page.render(studypages.of_study(report))
+        found = _Reader()
+        found.feed(html)
+        assert found.tags.count("svg") == pictures
+        assert len(found.ids) == len(set(found.ids))
+        assert not {"script", "link", "iframe", "img", "a>"} & set(found.tags)
+        shown = " ".join("".join(found.text).split())
+        assert "Noise of a single measurement" in shown
+        assert "For the application" in shown
+        assert all(line.strip() in shown for line in report.advice)
+    assert "<a>: threads & more" in shown
+    assert {picture.stem for picture in sweeps.draw(report)} == {"-a--sweep", "b-sweep"}
+
+
+@browser
+def test_a_browser_shows_the_page(tmp_path: Path, threads: StudyReport) -> None:
+    file = tmp_path / "study.html"
+    file.write_text(page.render(studypages.of_study(threads)))
+    assert _browse(file, f"--screenshot={tmp_path / 'study.png'}", "--window-size=1100,2000") == ([], [])
+
+
+def test_the_same_study_gives_the_same_bytes(tmp_path: Path, threads: StudyReport) -> None:
+    for name in ("a", "b"):
+        figures.save(sweeps.draw(threads), tmp_path / name)
+    names = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert names == ["sweep.png", "sweep.svg"]
+    for name in names:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    again = studyreport.make(threads.outcome)
+    assert again.findings == threads.findings
+
+
+def _written(folder: Path, state: State = "completed", lost: tuple[Any, ...] = NONE) -> Path:
+    made = _threads(folder)
+    values = _values(made, THREADS)
+    return studies.write(made, lambda *place: None if place in lost else values(*place), state)
+
+
+def test_a_study_is_reported_by_folder_and_by_name(run: Run, tmp_path: Path) -> None:
+    folder = _written(tmp_path / "dlio-runs")
+    by_folder, by_name = run("dlio-hpc", "report", folder), run("dlio-hpc", "report", "tune")
+    assert by_folder.code == by_name.code == 0, by_folder.err
+    assert by_folder.out == by_name.out
+    assert "Best: read_threads=" in by_folder.out
+    elsewhere = run("dlio-hpc", "report", "tune", "-o", "dlio-runs", cwd=tmp_path)
+    assert elsewhere.out == by_name.out
+    assert run("dlio-hpc", "report", "tune", DLIO_HPC_RUNS=str(tmp_path / "dlio-runs"), cwd=Path("/")).code == 0
+    assert run("dlio-hpc", "report", "nothing").code == 2
+    job = run("dlio-hpc", "report", "tune-1")
+    assert "tune-1 on local: completed" in job.out
+    assert "01-p0-measure-1 reader.read_threads=1" in job.out
+    assert "the first of 4 points of the study tune" in job.out
+    assert run("dlio-hpc", "report", "tune", "tune-1").code == 2
+
+
+def test_json_is_one_document(run: Run, tmp_path: Path) -> None:
+    _written(tmp_path / "dlio-runs", lost=((2, 1),))
+    done = run("dlio-hpc", "report", "tune", "--json")
+    keys = ["study", "description", "seed", "repeat", "points", "missing", "findings", "advice", "jobs"]
+    assert list(done.json) == keys
+    assert done.code == 3, "a job that ended well without a result"
+    assert [len(point["measurements"]) for point in done.json["points"]] == [3, 3, 2, 3]
+    assert [point["is_reference"] for point in done.json["points"]] == [False, True, False, False]
+    (missing,) = done.json["missing"]
+    assert (missing["point"], missing["repeat"], missing["job"]) == (2, 1, "tune-1")
+    (finding,) = done.json["findings"]
+    assert finding["comparisons"][0]["gain"]["is_beyond_noise"]
+    assert [job["job"] for job in done.json["jobs"]] == ["tune-1"]
+    by_time = run("dlio-hpc", "report", "tune", "--json", "--metric", "wall_s")
+    assert by_time.json["findings"][0]["metric"] == "wall_s"
+    assert run("dlio-hpc", "report", "tune", "--metric", "speed").code == 2
+
+
+def test_csv_has_a_row_for_each_measurement(run: Run, tmp_path: Path) -> None:
+    _written(tmp_path / "dlio-runs")
+    header, *rows = csv.reader(io.StringIO(run("dlio-hpc", "report", "tune", "--csv").out))
+    assert header[:4] == ["study", "part", "point", "reader.read_threads"]
+    assert len(rows) == 12
+    assert {row[3] for row in rows} == {"1", "2", "4", "8"}
+    assert all(float(row[header.index("wall_s")]) > 0 for row in rows)
+
+
+def test_page_and_pictures_are_written(run: Run, tmp_path: Path) -> None:
+    _written(tmp_path / "dlio-runs")
+    done = run("dlio-hpc", "report", "tune", "--html", "out/tune.html", "--figures", "out/figures")
+    assert done.code == 0
+    assert done.err.splitlines() == ["report: out/tune.html", "figures: out/figures"]
+    assert sorted(path.name for path in (tmp_path / "out/figures").iterdir()) == ["sweep.png", "sweep.svg"]
+    assert "Jobs and runs" in (tmp_path / "out/tune.html").read_text()
+    refused = run("dlio-hpc", "report", "tune", "--perfetto", "trace.json")
+    assert refused.code == 2
+    assert "name the job's directory" in refused.err
+
+
+@pytest.mark.parametrize(
+    ("state", "code", "told"),
+    [("timeout", 7, "is timeout"), ("cancelled", 7, "is cancelled"), ("failed", 6, "ended as failed")],
+)
+def test_what_is_missing_decides_the_exit_code(run: Run, tmp_path: Path, state: State, code: int, told: str) -> None:
+    _written(tmp_path / "dlio-runs", state, lost=((2, 1), (3, 2)))
+    done = run("dlio-hpc", "report", "tune")
+    assert done.code == code
+    assert "Missing: 2 of 12 measurements." in done.out
+    assert "To measure what is missing: dlio-submit --resume tune" in done.out
+    assert told in done.out + done.err
+    assert "Best: " in done.out, "figures are shown anyway"
+
+
+def test_archives_alone_are_enough(run: Run, tmp_path: Path) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2,4,8", nodes=(1, 2), ranks_per_node=(2,))
+    made = studies.make(tmp_path / "dlio-runs", part)
+    studies.write(made, _values(made, THREADS))
+    whole = run("dlio-hpc", "report", "tune").out
+    folders = sorted((tmp_path / "dlio-runs").glob("tune-*"))
+    assert len(folders) == 2
+    kept = []
+    for folder in folders:
+        kept.append(tmp_path / f"{folder.name}{archive.SUFFIX}")
+        archive.create(folder, kept[-1])
+    for paths in (kept, folders, [kept[0], folders[1]]):
+        done = run("dlio-hpc", "report", *paths)
+        assert done.code == 0, done.err
+        assert done.out == whole
+    one = run("dlio-hpc", "report", kept[0])
+    assert "tune-1 on local: completed" in one.out
+    other = _written(tmp_path / "other").parent / "tune-1"
+    mixed = run("dlio-hpc", "report", kept[0], other)
+    assert "Best" not in mixed.out, "of two studies: each job by itself"
+
+
+def test_a_part_of_a_studys_jobs_is_not_all(run: Run, tmp_path: Path) -> None:
+    part = studies.asked("demo", "reader.read_threads=1,2", nodes=(1, 2, 4), ranks_per_node=(2,))
+    made = studies.make(tmp_path / "dlio-runs", part)
+    studies.write(made, _values(made, {}))
+    done = run("dlio-hpc", "report", *sorted((tmp_path / "dlio-runs").glob("tune-*"))[:2])
+    assert done.code == 7
+    assert "6 x none of these jobs was to make it" in done.out
+
+
+def test_runs_made_once_more_are_left_out_and_told(tmp_path: Path) -> None:
+    folder = _written(tmp_path)
+    made = studyfiles.load(folder)
+    outcomes = [jobfiles.load(path) for path in studyfiles.jobs(made, folder)]
+    assert jobfiles.load_all([outcomes[0].directory or folder]) == outcomes
+    twice = studyfiles.of_jobs(made, [*outcomes, *outcomes])
+    assert twice.others == 12
+    assert "12 measured once more and left out" in " ".join(_shown(studyreport.make(twice)).split())
+    assert studyfiles.held(outcomes) == made
+
+
+COSMOFLOW = ("reader.interleave=16", "reader.prefetch=16")
+
+
+@pytest.mark.parametrize(
+    ("name", "axes", "settings", "wanted"),
+    [
+        (
+            "cosmoflow",
+            ["reader.transfer_size=256KiB,1MiB"],
+            (),
+            ["CosmoFlow (TFRecord through tf.data): change this",
+             "tf.data.TFRecordDataset(files, buffer_size=1048576, num_parallel_reads=4)"],
+        ),
+        (
+            "cosmoflow",
+            ["reader.read_threads=4,8"],
+            COSMOFLOW,
+            ["tf.data.TFRecordDataset(files, buffer_size=262144, num_parallel_reads=8)"],
+        ),
+        ("cosmoflow", ["reader.preprocess_threads=4,8"], (), ["dataset.map(preprocess, num_parallel_calls=8)"]),
+        ("cosmoflow", ["reader.prefetch=8,16"], (), ["dataset.batch(1).prefetch(16)"]),
+        (
+            "cosmic_tagger",
+            ["dataset.chunk=2KiB,4MiB"],
+            (),
+            ["Cosmic Tagger (HDF5): change this", 'file.create_dataset("x", ..., chunks=(4194304,))  # 4 MiB',
+             "h5repack -l x:CHUNK=4194304 OLD NEW", 'h5py.File(name, "r", rdcc_nbytes=16777216)'],
+        ),
+        (
+            "cosmic_tagger",
+            ["dataset.compression=none,gzip"],
+            (),
+            ['create_dataset("x", ..., compression="gzip", compression_opts=4)', "h5repack -f x:GZIP=4 OLD NEW"],
+        ),
+        ("cosmic_tagger", ["dataset.compression=none,lzf"], (), ['compression="lzf"']),
+        (
+            "cosmic_tagger",
+            ["site.layout={stripe_count: 1},{stripe_count: 8, stripe_size: 1MiB}"],
+            ("dataset.chunk=3 MiB",),
+            ["lfs setstripe -c 8 -S 1048576 DIR  # 8 stripes of 1 MiB", "then copy the files anew",
+             "a multiple of the chunk (3 MiB)"],
+        ),
+        (
+            "demo",
+            ["reader.read_threads=2,4"],
+            ("reader.prefetch=null", "reader.loader=pytorch"),
+            ['DataLoader(dataset, batch_size=4, num_workers=4, prefetch_factor=2, multiprocessing_context="fork")'],
+        ),
+        ("demo", ["dataset.compression=none,gzip"], (), ["numpy.savez_compressed(...)"]),
+        ("demo", ["compute.mode=sleep,spin"], (), ["compute.mode: spin"]),
+    ],
+)  # fmt: skip
+def test_advice_is_in_the_applications_words(
+    tmp_path: Path, name: str, axes: list[str], settings: tuple[str, ...], wanted: list[str]
+) -> None:
+    made = studies.make(tmp_path, studies.asked(name, *axes, settings=settings))
+    key = made.parts[0].axes[0].key
+    assert made.points[made.parts[0].reference].places[key] == 0
+    advice = "\n".join(_report(made, _values(made, {key: [0.0, 0.3]})).advice)
+    for words in wanted:
+        assert words in advice
+    kept = "\n".join(_report(made, _values(made, {key: [0.3, 0.0]})).advice)
+    assert "keep what you have" in kept
+    assert wanted[-1] not in kept
+
+
+def test_advice_names_what_is_kept(tmp_path: Path) -> None:
+    part = studies.asked("cosmoflow", "reader.transfer_size=256KiB,40MiB", "reader.prefetch=8,16", settings=())
+    made = studies.make(tmp_path, part)
+    advice = _report(made, _values(made, {"reader.transfer_size": [0.0, 0.3]})).advice
+    assert advice[-1] == "  Keep reader.prefetch=8."
+    record = 128**3 * 4 * 2 + 16
+    assert f"a multiple of a record ({record} bytes with its frame), here {2 * record}" in "\n".join(advice)
+
+
+def test_what_takes_long_to_import_is_imported_when_a_study_is_shown() -> None:
+    program = "import dlio_hpc.cli.report, sys; print({'numpy', 'matplotlib', 'rich', 'jinja2'} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
