@@ -38,7 +38,9 @@ class JobCost(Struct, frozen=True):
 
 
 def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
-    """Reading and computing one after the other, at the rates of so many nodes; starting the ranks comes on top."""
+    """Reading (or preparing, what takes longer) and computing one after the other, at the rates of so many nodes;
+    starting the ranks comes on top.
+    """
     if run.kind == "generate":
         written = _needs(run)[0]
         return Cost(rates.launch + written / (nodes * rates.write), 0, written)
@@ -46,8 +48,11 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     steps = run.steps_per_epoch * work.train.epochs
     computing = steps * work.compute.time.mean
     read, written = run.bytes + _beside(run, ranks, "read"), _beside(run, ranks, "write") + _checkpoints(run, ranks)
-    moving = read / (nodes * rates.read) + written / (nodes * rates.write)
-    return Cost(rates.launch + computing + moving, read, written)
+    preparing = run.samples / ranks * work.reader.preprocess_time / work.reader.preprocess_threads
+    if work.reader.load == "memory":
+        preparing /= work.train.epochs
+    reading, writing = max(read / (nodes * rates.read), preparing), written / (nodes * rates.write)
+    return Cost(rates.launch + computing + reading + writing, read, written)
 
 
 def of_job(plan: Plan, begun: set[str]) -> JobCost:

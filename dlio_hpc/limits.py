@@ -113,11 +113,17 @@ def computing(plan: Plan) -> float:
 
 
 def check_cost(site: Site, costs: Sequence[JobCost]) -> None:
-    """ConfigError when jobs together cost more than the site lets one submission have."""
+    """ConfigError with the first fault of what jobs cost together."""
+    for fault in of_cost(site, costs):
+        raise fault
+
+
+def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
+    """What is more than the site lets one submission have."""
     limits = site.limits
     hours = sum(cost.limit_node_hours for cost in costs)
     if limits.node_hours is not None and hours > limits.node_hours:
-        raise ConfigError(
+        yield ConfigError(
             f"{len(costs)} job(s) cost {hours:.4g} node-hours if they last to their limits, site {site.name} allows "
             f"{limits.node_hours:.4g}; lower --time, or measure fewer points (see dlio-hpc plan-cost)"
         )
@@ -127,7 +133,7 @@ def check_cost(site: Site, costs: Sequence[JobCost]) -> None:
         ("take up", limits.space, sum(cost.space for cost in costs)),
     ):
         if most is not None and bytes_ > most:
-            raise ConfigError(
+            yield ConfigError(
                 f"{len(costs)} job(s) {what} {units.format_size(bytes_)}, site {site.name} allows "
                 f"{units.format_size(most)}; use --dataset-size, fewer points or fewer epochs (see dlio-hpc plan-cost)"
             )

@@ -20,8 +20,8 @@ T = TypeVar("T")
 Positive = Annotated[int, Meta(ge=1)]
 # What points can be judged by; all of result.json's summary.
 Metric = Literal["samples_per_s", "read_MBps", "wall_s", "io_time_s", "au"]
-# More points than any queue would ever take.
-_MOST_POINTS = 100_000
+# More measurements than any queue would ever take.
+_MOST = 100_000
 
 
 class Request(Struct, frozen=True):
@@ -161,6 +161,8 @@ def make(name: str, asked: Sequence[Asked], request: Request, description: str =
         of_part = list(_points(part, len(points), notes))
         parts.append(_part(part, of_part))
         points += of_part
+    if len(points) * (request.repeat + request.warmup) > _MOST:
+        raise _too_much()
     runs = plan.absolute(request.runs)
     return Study(
         version=__version__,
@@ -186,6 +188,10 @@ def make(name: str, asked: Sequence[Asked], request: Request, description: str =
         points=tuple(points),
         notes=tuple(notes),
     )
+
+
+def _too_much() -> ConfigError:
+    return ConfigError(f"these are more than {_MOST} measurements; vary less at a time, or repeat less (--repeat)")
 
 
 def _part(asked: Asked, points: list[Point]) -> Part:
@@ -234,8 +240,8 @@ def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]
         except ConfigError as fault:
             raise ConfigError(f"{told}: {fault}" if told else str(fault)) from fault
         for nodes, each in scales:
-            if number - first >= _MOST_POINTS:
-                raise ConfigError(f"the study has more than {_MOST_POINTS} points; vary less at a time")
+            if number >= _MOST:
+                raise _too_much()
             yield Point(number, asked.name, places, nodes, each, workload, layout)
             number += 1
 

@@ -380,7 +380,7 @@ def test_what_is_missing_decides_the_exit_code(run: Run, tmp_path: Path, state: 
     done = run("dlio-hpc", "report", "tune")
     assert done.code == code
     assert "Missing: 2 of 12 measurements." in done.out
-    assert "To measure what is missing: dlio-submit --resume tune" in done.out
+    assert f"To measure what is missing: dlio-submit --resume {tmp_path / 'dlio-runs' / 'tune'}\n" in done.out
     assert told in done.out + done.err
     assert "Best: " in done.out, "figures are shown anyway"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from dlio_hpc import cost, packing, rundir, units
+from dlio_hpc import cost, limits, packing, rundir, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.request import Planned, asks, drafted, study_folder
 from dlio_hpc.cli.verbs import SETTINGS, option
@@ -25,6 +25,9 @@ def plan_cost(name: str | None, as_json: bool, **options: Any) -> None:
     """
     found = _planned(name, options)
     costs = cost.of_jobs(found.jobs)
+    faults = [*limits.of_cost(found.study.site, costs), *(each for job in found.jobs for each in limits.faults(job))]
+    for words in dict.fromkeys(map(str, faults)):
+        console.say(f"note: dlio-submit would refuse: {words}")
     if as_json:
         total = {
             key: value for key, value in cost.as_document(_total(costs)).items() if key not in {"job", "walltime_s"}

@@ -149,7 +149,10 @@ def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
         if not found:
             raise ConfigError(f"no jobs in {runs}; say with --runs where they lie")
         return found
-    return list(dict.fromkeys(directory for name in jobs for directory in named(name, runs)))
+    found = list(dict.fromkeys(directory for name in jobs for directory in named(name, runs)))
+    if not found:
+        console.say(f"{' '.join(jobs)}: the study has no job's directory here")
+    return found
 
 
 def named(name: str, runs: Path) -> list[Path]:

@@ -70,7 +70,7 @@ def _check_resume(context: click.Context, workload_name: str | None) -> None:
 def _resume(
     folder: Path, options: dict[str, Any], dry_run: bool, wait: bool, as_json: bool, quiet: bool, verbose: bool
 ) -> int:
-    from dlio_hpc import limits, packing, rundir
+    from dlio_hpc import cost, limits, packing, rundir
     from dlio_hpc.cli import console
     from dlio_hpc.report import studyfiles
 
@@ -87,6 +87,7 @@ def _resume(
         taken = {packing.Unit(one.point, one.repeat): one.seconds for one in seen.measured}
         again = Planned(found, packing.plans(found, wanted, studyfiles.next_number(found, paths), taken))
         limits.check(again.jobs)
+        limits.check_cost(found.site, cost.of_jobs(again.jobs))
         if dry_run:
             _show(again, as_json, quiet)
             return 0

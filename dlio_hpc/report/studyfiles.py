@@ -1,8 +1,11 @@
 """What a study left behind: what its jobs measured of its points, and what is still missing."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from msgspec import structs
 
 from dlio_hpc import document, packing, rundir
 from dlio_hpc.analysis.measured import Measured
@@ -47,7 +50,13 @@ def load(path: Path) -> Study:
         content = (path / rundir.STUDY).read_bytes()
     except OSError as fault:
         raise ConfigError(f"{path} is no study's folder: cannot read {rundir.STUDY}: {fault.strerror}") from fault
-    return document.decode(content, Study, str(path / rundir.STUDY))
+    found = document.decode(content, Study, str(path / rundir.STUDY))
+    here = os.path.dirname(os.path.abspath(path))
+    if here == found.runs:
+        return found
+    below = os.path.relpath(found.archive, found.runs)  # it was moved, with its archives where they lay beside it
+    archive = found.archive if below.startswith("..") else os.path.join(here, below)
+    return structs.replace(found, runs=here, archive=archive)
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:

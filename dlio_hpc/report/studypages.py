@@ -43,7 +43,8 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
         told = [(finding.part, line) for finding in report.findings for line in _first(study, finding)]
         yield Facts("Found", [(name, line.removeprefix(f"{name}: ")) for name, line in told])
     if missing := studyrows.missing(report.outcome):
-        yield Facts("Missing", [("", line) for line in missing])
+        lines = [*missing, *filter(None, [studyrows.resume(report.outcome)])]
+        yield Facts("Missing", [("", line) for line in lines])
     workload = study.points[0].workload
     yield Facts(
         "Study",

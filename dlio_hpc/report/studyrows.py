@@ -1,5 +1,7 @@
 """What a study found, as rows and sentences: the terminal and the page say the same."""
 
+import os
+import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -322,7 +324,13 @@ def missing(outcome: StudyOutcome, most: int = 8) -> list[str]:
     lines += [f"  {count} x {why}" for why, count in whys[:most]]
     if len(whys) > most:
         lines.append(f"  and {len(whys) - most} more reasons; --json has all.")
+    return [*lines, "Their jobs go on."] if all(each.is_live for each in outcome.missing) else lines
+
+
+def resume(outcome: StudyOutcome) -> str | None:
+    """How to have what is missing, from anywhere; None where there is nothing to be done."""
     if all(each.is_live for each in outcome.missing):
-        return [*lines, "Their jobs go on."]
+        return None
     later = " when those that go on have ended" if any(each.is_live for each in outcome.missing) else ""
-    return [*lines, f"To measure what is missing{later}: dlio-submit --resume {outcome.study.study}"]
+    folder = shlex.quote(os.path.join(outcome.study.runs, outcome.study.study))
+    return f"To measure what is missing{later}: dlio-submit --resume {folder}"

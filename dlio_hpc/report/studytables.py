@@ -24,6 +24,8 @@ def show(report: StudyReport, file: Any) -> None:
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(out.width, _WIDTH) if out.is_terminal else _WIDTH
     out.print(Group(*_report(report, out.width)))
+    if (words := studyrows.resume(report.outcome)) is not None:
+        out.print(Text(words, "yellow"), soft_wrap=True)
 
 
 def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
