@@ -20,7 +20,8 @@ class Cost(NamedTuple):
 
 
 class JobCost(Struct, frozen=True):
-    """Of a batch job. space: bytes that its datasets are still to take; files: likewise. limit_node_hours: if it lasts
+    """Of a batch job. space: bytes that its datasets are still to take, and a
+    checkpoint; files: of datasets. limit_node_hours: if it lasts
     to its time limit.
     """
 
@@ -47,7 +48,13 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     work = run.workload
     steps = run.steps_per_epoch * work.train.epochs
     computing = steps * work.compute.time.mean
-    read, written = run.bytes + _beside(run, ranks, "read"), _beside(run, ranks, "write") + _checkpoints(run, ranks)
+    saved = _checkpoint(run, ranks)
+    again = saved if work.checkpoint is not None and work.checkpoint.read_back else 0
+    count = _checkpoints(run)
+    read, written = (
+        run.bytes + _beside(run, ranks, "read") + count * again,
+        _beside(run, ranks, "write") + count * saved,
+    )
     preparing = run.samples / ranks * work.reader.preprocess_time / work.reader.preprocess_threads
     if work.reader.load == "memory":
         preparing /= work.train.epochs
@@ -68,6 +75,7 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
             space, files = space + needed, files + more
         costs.append(cost)
     expected = sum(cost.seconds for cost in costs)
+    space += max((_checkpoint(run, plan.ranks) for run in plan.runs if _checkpoints(run)), default=0)
     return JobCost(
         plan.job,
         plan.nodes,
@@ -90,7 +98,7 @@ def of_jobs(plans: Iterable[Plan]) -> list[JobCost]:
 
 
 def _needs(run: Run) -> tuple[int, int]:
-    """Bytes and files that the dataset is still to take; all of them where nobody may look."""
+    """Bytes and files that the dataset is still to take; all of them where nobody may look at it."""
     try:
         size, files = dataset.needs(run)
     except DlioError:
@@ -109,14 +117,18 @@ def _beside(run: Run, ranks: int, access: str) -> int:
     )
 
 
-def _checkpoints(run: Run, ranks: int) -> int:
-    """Bytes of all checkpoints of a run."""
+def _checkpoints(run: Run) -> int:
+    """How many a run makes."""
     checkpoint, epochs = run.workload.checkpoint, run.workload.train.epochs
     if checkpoint is None:
         return 0
-    steps = run.steps_per_epoch * epochs
-    count = epochs if checkpoint.every_steps is None else steps // checkpoint.every_steps
-    return count * sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)
+    return epochs if checkpoint.every_steps is None else run.steps_per_epoch * epochs // checkpoint.every_steps
+
+
+def _checkpoint(run: Run, ranks: int) -> int:
+    """Bytes of one, which takes the place of the one before."""
+    checkpoint = run.workload.checkpoint
+    return 0 if checkpoint is None else sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)
 
 
 def as_document(cost: JobCost) -> dict[str, Any]:

@@ -217,7 +217,8 @@ def needs(run: Run) -> tuple[float, int]:
     dataset = run.workload.dataset
     if not dataset.is_stored or not is_unwritten(run):
         return 0, 0
-    return dataset.size * _SPARE, dataset.files + len(dataset.side_files) + 1
+    payload = dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
+    return payload * _SPARE, file_count(dataset) + len(sides(dataset)) + 1
 
 
 def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:

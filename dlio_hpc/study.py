@@ -226,6 +226,10 @@ def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]
     scales = [(nodes, each) for nodes in asked.nodes for each in asked.ranks_per_node or (asked.site.ranks_per_node,)]
     if len(set(scales)) < len(scales):
         raise ConfigError("--nodes, --ppn: each number once")
+    if asked.zipped and len(asked.axes) < 2:
+        raise ConfigError("--zip goes with two -P or more (in a study file zip with two keys that vary)")
+    if asked.weak and len(scales) < 2:
+        raise ConfigError("--weak goes with several --nodes or several --ppn (in a study file with ranks_per_node)")
     most = max(nodes * each for nodes, each in scales)
     number = first
     for places in sweep.settings(asked.axes, asked.zipped):
@@ -236,6 +240,7 @@ def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]
                 notes |= dict.fromkeys(_size_notes(workload, asked.dataset_size))
                 workload = shrunk(workload, asked.dataset_size, most)
             if asked.weak:
+                _check_weak(workload)
                 workload = _weak(workload, most)
         except ConfigError as fault:
             raise ConfigError(f"{told}: {fault}" if told else str(fault)) from fault
@@ -261,6 +266,14 @@ def _layout(site: Site, settings: dict[str, Any]) -> Layout | None:
     return document.convert(data["layout"], Layout, "site.layout") if data["layout"] is not None else None
 
 
+def _check_weak(workload: Workload) -> None:
+    if workload.reader.load == "memory" and workload.reader.shard:
+        raise ConfigError(
+            "--weak: reader.load: memory loads a rank's whole share, which is smaller on more ranks; use "
+            "reader.load: on_demand, or leave --weak out"
+        )
+
+
 def _weak(workload: Workload, most: int) -> Workload:
     """Each rank does on few nodes the steps that it has on the most, so that one dataset serves all."""
     steps = plan.steps_per_epoch(workload, most)
@@ -279,8 +292,8 @@ class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
     set: dict[str, Any] = {}
-    nodes: tuple[Positive, ...] | str | None = None
-    ranks_per_node: tuple[Positive, ...] | str | None = None
+    nodes: tuple[Positive, ...] | Positive | str | None = None
+    ranks_per_node: tuple[Positive, ...] | Positive | str | None = None
     dataset_size: units.Size | None = None
 
 
@@ -323,9 +336,22 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load(name: str) -> StudyFile:
-    """A shipped study file, or one by its path."""
+    """A shipped study file, or one by its path; workloads that lie beside it are found there."""
     path = shipped.find(shipped.STUDIES, name)
-    return document.convert(document.read_yaml(path), StudyFile, str(path))
+    data = document.read_yaml(path)
+    parts = data.get("parts") if isinstance(data, dict) else None
+    for part_name, part in parts.items() if isinstance(parts, dict) else ():
+        document.convert(part, PartFile, f"{path}: parts.{part_name}")  # or its name would not be told
+    file = document.convert(data, StudyFile, str(path))
+    near = {name: structs.replace(part, workload=_beside(path, part.workload)) for name, part in file.parts.items()}
+    return structs.replace(file, workload=_beside(path, file.workload), parts=near)
+
+
+def _beside(path: Path, workload: str | None) -> str | None:
+    """The workload's file, where its name is one relative to the study file at `path`."""
+    if workload is None or not workload.endswith((".yaml", ".yml")) or not (path.parent / workload).exists():
+        return workload
+    return str(path.parent.absolute() / workload)
 
 
 class Changes(Struct, frozen=True):
@@ -348,6 +374,8 @@ def asked_of(file: StudyFile, site: Site, changes: Changes) -> list[Asked]:
 def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: Changes) -> Asked:
     layers: list[Scale] = [file, part, *([] if changes.full else [file.laptop, part.laptop])]
     settings = {key: value for layer in layers for key, value in layer.set.items()}
+    for key in settings:
+        sweep.check_site_key(key, f"{file.name}: parts.{name}.set.{key}")
     layout = {key: value for key, value in settings.items() if key.startswith("site.")}
     swept = part.sweep if changes.full else part.sweep | part.laptop.sweep
     source = f"{file.name}: parts.{name}"

@@ -37,7 +37,7 @@ class Axis(Struct, frozen=True):
     @property
     def is_layout(self) -> bool:
         """Is it a key of the site's Lustre layout, rather than of the workload?"""
-        return self.key == _LAYOUT or self.key.startswith(f"{_LAYOUT}.")
+        return f"{self.key}.".startswith(f"{_LAYOUT}.")
 
 
 def axis(text: str) -> Axis:
@@ -51,11 +51,7 @@ def axis(text: str) -> Axis:
 
 def axis_of(key: str, given: object, source: str) -> Axis:
     """The key with a list of values, or a single range."""
-    if key.startswith("site.") and not (key == _LAYOUT or key.startswith(f"{_LAYOUT}.")):
-        raise ConfigError(
-            f"{source}: a study varies keys of the workload and of {_LAYOUT}; for another key of the site, submit a "
-            "study each with -S"
-        )
+    check_site_key(key, source)
     unit = _unit(key)
     listed: list[Any] = given if isinstance(given, list) else [given]
     values = [value for each in listed for value in (_range(each, unit, source) if _is_range(each) else [each])]
@@ -65,6 +61,15 @@ def axis_of(key: str, given: object, source: str) -> Axis:
     labels = [_label(value, unit) for value in values]
     numbers = tuple(float(place) for place in places if place is not None)
     return Axis(key, tuple(values), tuple(labels), numbers if len(numbers) == len(values) else None, unit)
+
+
+def check_site_key(key: str, source: str) -> None:
+    """ConfigError for a key of the site that all of a study has in common."""
+    if key.startswith("site.") and not f"{key}.".startswith(f"{_LAYOUT}."):
+        raise ConfigError(
+            f"{source}: a study varies keys of the workload and of {_LAYOUT}; for another key of the site, submit a "
+            "study each with -S"
+        )
 
 
 def counts(given: object, source: str) -> tuple[int, ...]:

@@ -4,9 +4,9 @@ from typing import Any
 
 import click
 
-from dlio_hpc import cost, limits, packing, rundir, units
+from dlio_hpc import cost, limits, packing, shipped, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.request import Planned, asks, drafted, study_folder
+from dlio_hpc.cli.request import Planned, asks, drafted, given_options, study_folder
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.cost import JobCost
 
@@ -17,13 +17,14 @@ _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "wr
 @click.argument("name", metavar="[WORKLOAD|STUDY]", required=False)
 @asks
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def plan_cost(name: str | None, as_json: bool, **options: Any) -> None:
-    """Show what WORKLOAD with these options (as dlio-submit has them), or a STUDY below RUNS, costs: node-hours, bytes
-    written and read, the space it needs. Nothing is submitted.
+@click.pass_context
+def plan_cost(context: click.Context, /, name: str | None, as_json: bool, **options: Any) -> None:
+    """Show what WORKLOAD with these options (as dlio-submit has them), or all of a STUDY (a study file's name, or one
+    below RUNS) costs: node-hours, bytes written and read, the space it needs. Nothing is submitted.
 
     Times are guesses from the site's rates (dlio-hpc sites NAME), bytes are those planned.
     """
-    found = _planned(name, options)
+    found = _planned(context, name, options)
     costs = cost.of_jobs(found.jobs)
     faults = [*limits.of_cost(found.study.site, costs), *(each for job in found.jobs for each in limits.faults(job))]
     for words in dict.fromkeys(map(str, faults)):
@@ -40,13 +41,17 @@ def plan_cost(name: str | None, as_json: bool, **options: Any) -> None:
     _show(found, costs)
 
 
-def _planned(name: str | None, options: dict[str, Any]) -> Planned:
+def _planned(context: click.Context, name: str | None, options: dict[str, Any]) -> Planned:
     from dlio_hpc.report import studyfiles
 
     folder = None if name is None else study_folder(name, options["runs"])
-    if folder is not None and (folder / rundir.STUDY).is_file():
+    if folder is not None and studyfiles.is_study(folder):
+        if given := given_options(context, {"runs", "as_json"}):
+            raise click.UsageError(f"{given[0]}: {folder} is a study, whose options are settled")
         found = studyfiles.load(folder)
         return Planned(found, packing.plans(found))
+    if name in shipped.names(shipped.STUDIES) and options["study_name"] is None:
+        return drafted(None, options | {"study_name": name})
     return drafted(name, options)
 
 

@@ -117,8 +117,10 @@ def _studies(jobs: tuple[str, ...], runs: Path) -> list[Path]:
 def _missing(folder: Path) -> int:
     """Say which points of a study were not measured, and how they can be; Incomplete's code when some are."""
     study = studyfiles.load(folder)
-    found = studyfiles.outcome(study, studyfiles.jobs(study, folder))
+    found = studyfiles.outcome(study, studyfiles.jobs(study))
     whole = len(found.measured) + len(found.missing)
+    for words in found.broken:
+        console.say(f"{study.study}: left out, it cannot be read: {words}")
     if not found.missing:
         console.say(f"{study.study}: all {whole} measurements of {len(study.points)} points are there")
         return 0
@@ -158,7 +160,7 @@ def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
 def named(name: str, runs: Path) -> list[Path]:
     """The directory of a job, by its path or its name below `runs`, or those of a study there."""
     if studyfiles.is_study(folder := study_folder(name, runs)):
-        return [path for path in studyfiles.jobs(studyfiles.load(folder), folder) if path.is_dir()]
+        return [path for path in studyfiles.jobs(studyfiles.load(folder)) if path.is_dir()]
     if Path(name).is_dir() or "/" in name or (runs / name).is_dir():
         return [Path(name) if Path(name).is_dir() or "/" in name else runs / name]
     # A study's jobs are named after it.

@@ -64,7 +64,7 @@ def _place(name: str, runs: Path) -> Path:
 
 def _study_in(folder: Path) -> "StudyOutcome":
     study = studyfiles.load(folder)
-    return studyfiles.outcome(study, studyfiles.jobs(study, folder))
+    return studyfiles.outcome(study, studyfiles.jobs(study))
 
 
 def show_study(folder: Path, as_json: bool) -> int:

@@ -150,9 +150,14 @@ class Planned(NamedTuple):
 def planned(workload_name: str | None, options: dict[str, Any]) -> Planned:
     """What comes of the options of asks(); ConfigError where the site does not allow it."""
     found = drafted(workload_name, options)
+    check(found)
+    return found
+
+
+def check(found: Planned) -> None:
+    """ConfigError where the site does not allow it."""
     limits.check(found.jobs)
     limits.check_cost(found.study.site, cost.of_jobs(found.jobs))
-    return found
 
 
 def drafted(workload_name: str | None, options: dict[str, Any]) -> Planned:
@@ -190,10 +195,6 @@ def _apart(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]
 def _asked(name: str, machine: site.Site, overrides: tuple[str, ...], what: dict[str, Any]) -> study.Asked:
     axes = tuple(map(sweep.axis, what["sweeps"]))
     nodes, ranks_per_node = what["nodes"] or (1,), what["ranks_per_node"] or ()
-    if what["zipped"] and len(axes) < 2:
-        raise click.UsageError("--zip goes with two -P or more")
-    if what["weak"] and len(nodes) * len(ranks_per_node or (1,)) < 2:
-        raise click.UsageError("--weak goes with several --nodes, or several --ppn")
     _check_fixed(axes, overrides)
     return study.Asked(
         workload.draft(name, overrides), machine, axes, what["zipped"], nodes, ranks_per_node, what["weak"],
@@ -231,6 +232,17 @@ def resumed(found: study.Study, options: dict[str, Any]) -> study.Study:
 
 # What may be said again with --resume.
 RESUMABLE = ("walltime", "account", "queue", "job_options")
+
+
+def given_options(context: click.Context, beside: set[str]) -> list[str]:
+    """Options on the command line, by their long names, beside some."""
+    return [
+        param.opts[-1]
+        for param in context.command.params
+        if isinstance(param, click.Option)
+        and param.name not in beside
+        and context.get_parameter_source(str(param.name)) is click.core.ParameterSource.COMMANDLINE
+    ]
 
 
 def study_folder(name: str, runs: Path) -> Path:

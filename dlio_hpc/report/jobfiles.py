@@ -215,11 +215,15 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
     return None
 
 
-def run_fault(outcome: JobOutcome, run: RunOutcome) -> str | None:
-    """Why a run of the job is no measurement, whatever became of the others; None for a good one."""
-    layout = next((each for each in outcome.layouts if each.path == run.run.dataset and each.faults), None)
-    if layout is not None:
+def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> str | None:
+    """Why a run of the job is no measurement, whatever became of the others; None for a good one. must_be_laid_out: it
+    is none either where the file system knows no layouts.
+    """
+    layout = next((each for each in outcome.layouts if each.path == run.run.dataset), None)
+    if layout is not None and layout.faults:
         return f"the layout is not as asked: {'; '.join(layout.faults)}"
+    if layout is not None and must_be_laid_out and layout.asked is not None and not layout.file_system.is_lustre:
+        return f"the layout was not set: {layout.path} is on {layout.file_system.kind}, not Lustre"
     if (fault := _own_fault(run)) is not None:
         return str(fault)
     if run.result is None or run.result.summary is None:

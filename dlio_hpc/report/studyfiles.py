@@ -1,5 +1,6 @@
 """What a study left behind: what its jobs measured of its points, and what is still missing."""
 
+import glob
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +8,9 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import document, packing, rundir
+from dlio_hpc import archive, document, packing, rundir
 from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.packing import Unit
 from dlio_hpc.report import jobfiles
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
@@ -29,7 +30,7 @@ class Missing(NamedTuple):
 
 class StudyOutcome(NamedTuple):
     """jobs: in the order of their names. measured: one for each measurement that is good, in the study's order.
-    others: measurements made once more, which are left out.
+    others: measurements made once more, which are left out. broken: jobs that cannot be read, and why.
     """
 
     study: Study
@@ -37,26 +38,38 @@ class StudyOutcome(NamedTuple):
     measured: list[Measured]
     missing: list[Missing]
     others: int
+    broken: tuple[str, ...] = ()
 
 
 def is_study(path: Path) -> bool:
-    """Is it the folder of a study, rather than of a job?"""
-    return (path / rundir.STUDY).is_file() and not (path / rundir.JOB).exists()
+    """Is it the folder of a study, rather than of a job; or was it, and its jobs still know?"""
+    return not (path / rundir.JOB).exists() and _record(path) is not None
+
+
+def _record(path: Path) -> Path | None:
+    """The study's record: in its folder, or where that is lost in that of one of its jobs."""
+    own = path / rundir.STUDY
+    if own.is_file():
+        return own
+    return next(iter(sorted(path.parent.glob(f"{glob.escape(path.name)}-[0-9]*/{rundir.STUDY}"))), None)
 
 
 def load(path: Path) -> Study:
     """The study in a folder; ConfigError when there is none."""
+    record = _record(path)
+    if record is None:
+        raise ConfigError(f"{path} is no study's folder: there is no {rundir.STUDY}")
     try:
-        content = (path / rundir.STUDY).read_bytes()
+        content = record.read_bytes()
     except OSError as fault:
-        raise ConfigError(f"{path} is no study's folder: cannot read {rundir.STUDY}: {fault.strerror}") from fault
-    found = document.decode(content, Study, str(path / rundir.STUDY))
+        raise ConfigError(f"cannot read {record}: {fault.strerror}") from fault
+    found = document.decode(content, Study, str(record))
     here = os.path.dirname(os.path.abspath(path))
     if here == found.runs:
         return found
     below = os.path.relpath(found.archive, found.runs)  # it was moved, with its archives where they lay beside it
-    archive = found.archive if below.startswith("..") else os.path.join(here, below)
-    return structs.replace(found, runs=here, archive=archive)
+    kept = found.archive if below.startswith("..") else os.path.join(here, below)
+    return structs.replace(found, runs=here, archive=kept)
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
@@ -68,42 +81,61 @@ def held(outcomes: Sequence[JobOutcome]) -> Study | None:
     return max(studies, key=lambda study: study.repeat)
 
 
-def jobs(study: Study, folder: Path) -> list[Path]:
-    """Directories of the study's jobs, beside its folder; archives of those that have no directory any more."""
-    from dlio_hpc import archive
-
-    beside = folder.resolve().parent
-    found = {path.parent.name: path.parent for path in beside.glob(f"{_escaped(study.study)}-*/{rundir.JOB}")}
-    for path in Path(study.archive).glob(f"{_escaped(study.study)}-*{archive.SUFFIX}"):
+def jobs(study: Study) -> list[Path]:
+    """Directories of the study's jobs; archives of those that have no directory any more."""
+    found = {path.parent.name: path.parent for path in _named(study, study.runs, f"/{rundir.JOB}")}
+    for path in _named(study, study.archive, archive.SUFFIX):
         found.setdefault(path.name.removesuffix(archive.SUFFIX), path)
-    numbers = {name: name.removeprefix(f"{study.study}-") for name in found}
-    known = [name for name, number in numbers.items() if number.isdigit() or number == "generate"]
-    return [
-        found[name] for name in sorted(known, key=lambda name: int(numbers[name]) if numbers[name].isdigit() else 0)
-    ]
+    numbers = {name: _number(study, name) for name in found}
+    return [found[name] for name in sorted(found, key=lambda name: numbers[name] or 0) if numbers[name] is not None]
 
 
-def next_number(study: Study, paths: Sequence[Path]) -> int:
-    """Of the study's next job."""
-    from dlio_hpc import archive
+def next_number(study: Study) -> int:
+    """Of the study's next job; whatever lies in a folder of such a name, it is taken."""
+    names = [path.name for path in _named(study, study.runs, "")]
+    names += [path.name.removesuffix(archive.SUFFIX) for path in _named(study, study.archive, archive.SUFFIX)]
+    return 1 + max((_number(study, name) or 0 for name in names), default=0)
 
-    names = [path.name.removesuffix(archive.SUFFIX).removeprefix(f"{study.study}-") for path in paths]
-    return 1 + max((int(name) for name in names if name.isdigit()), default=0)
+
+def _named(study: Study, folder: str, suffix: str) -> list[Path]:
+    """What is called as the study's jobs are."""
+    return list(Path(folder).glob(f"{glob.escape(study.study)}-*{suffix}"))
 
 
-def _escaped(name: str) -> str:
-    import glob
-
-    return glob.escape(name)
+def _number(study: Study, name: str) -> int | None:
+    """Of a job; 0: the one that generates. None: the name is no job's of this study."""
+    number = name.removeprefix(f"{study.study}-")
+    return int(number) if number.isdigit() else 0 if number == "generate" else None
 
 
 def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
-    """Of the jobs in these directories and archives."""
-    return of_jobs(study, jobfiles.load_all(paths))
+    """Of the jobs in these directories and archives. One that cannot be read spoils none of the others."""
+    try:
+        return of_jobs(study, jobfiles.load_all(paths))
+    except DlioError:
+        outcomes, broken = [], []
+        for path in paths:
+            try:
+                outcomes.append(_either(study, path))
+            except DlioError as fault:
+                broken.append(f"{path.name}: {fault}")
+        return of_jobs(study, outcomes)._replace(broken=tuple(broken))
+
+
+def _either(study: Study, path: Path) -> JobOutcome:
+    """From the directory, or where that cannot be read from the archive."""
+    try:
+        return jobfiles.load(path)
+    except DlioError:
+        kept = Path(study.archive, path.name + archive.SUFFIX)
+        if not path.is_dir() or not kept.exists():
+            raise
+        return jobfiles.load(kept)
 
 
 def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
     """Of these jobs; absent: why a measurement is missing that none of them was to make."""
+    laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
     good: dict[Unit, Measured] = {}
     bad: dict[Unit, Missing] = {}
     others = 0
@@ -112,7 +144,8 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
             if run.run.point is None:
                 continue
             unit = Unit(run.run.point, run.run.repeat)
-            if (why := jobfiles.run_fault(job, run)) is not None:
+            why = jobfiles.run_fault(job, run, must_be_laid_out=study.points[unit.point].part in laid_out)
+            if why is not None:
                 bad[unit] = Missing(unit, job.job.job, why, not job.job.ended)
             elif unit in good:
                 others += 1

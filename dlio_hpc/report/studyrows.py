@@ -43,6 +43,12 @@ def heading(outcome: StudyOutcome) -> list[str]:
     ]
 
 
+def notes(outcome: StudyOutcome) -> list[str]:
+    """What a reader must know before believing anything."""
+    told = dict.fromkeys(note for job in outcome.jobs for note in job.plan.notes)
+    return [*told, *(f"left out, it cannot be read: {words}" for words in outcome.broken)]
+
+
 def short(keys: Sequence[str]) -> dict[str, str]:
     """Keys without what is before their last dot, as long as that is clear."""
     last = {key: key.rsplit(".", 1)[-1] for key in keys}

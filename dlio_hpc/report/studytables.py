@@ -32,6 +32,7 @@ def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
     study = report.outcome.study
     yield Text(study.study, "bold")
     yield from map(Text, studyrows.heading(report.outcome))
+    yield from (Text(f"Note: {words}", "yellow") for words in studyrows.notes(report.outcome))
     for finding in report.findings:
         yield Text()
         yield from _part(study, finding)
