@@ -48,13 +48,10 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     work = run.workload
     steps = run.steps_per_epoch * work.train.epochs
     computing = steps * work.compute.time.mean
-    saved = _checkpoint(run, ranks)
-    again = saved if work.checkpoint is not None and work.checkpoint.read_back else 0
-    count = _checkpoints(run)
-    read, written = (
-        run.bytes + _beside(run, ranks, "read") + count * again,
-        _beside(run, ranks, "write") + count * saved,
-    )
+    saved = _checkpoints(run) * _checkpoint(run, ranks)
+    is_read_back = work.checkpoint is not None and work.checkpoint.read_back
+    read = run.bytes + _beside(run, ranks, "read") + saved * is_read_back
+    written = _beside(run, ranks, "write") + saved
     preparing = run.samples / ranks * work.reader.preprocess_time / work.reader.preprocess_threads
     if work.reader.load == "memory":
         preparing /= work.train.epochs

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from dlio_hpc import units
+from dlio_hpc import cost, units
 from dlio_hpc.cost import JobCost
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
@@ -98,6 +98,13 @@ def notes(plan: Plan) -> Iterator[str]:
             f"computing alone takes {units.format_walltime(int(least))} of the {units.format_walltime(plan.walltime)} "
             "that the job may last; a slow file system will not fit in"
         )
+    expected = cost.of_job(plan, set()).expected_s
+    if expected > plan.walltime:
+        yield (
+            f"{plan.job} is expected to take {units.format_walltime(round(expected))} and lasts "
+            f"{units.format_walltime(plan.walltime)}; ask for more --time or --nodes, or less --dataset-size (times "
+            "are guesses from the site's rates, see dlio-hpc plan-cost)"
+        )
     site, queue = plan.site, plan.queue
     if site.queues and queue is not None and queue not in site.queues:
         yield f"site {site.name} does not list queue {queue}; its limits are not known here"
@@ -112,6 +119,12 @@ def computing(plan: Plan) -> float:
     )
 
 
+def has_budget(site: Site) -> bool:
+    """Is there a limit to what one submission may cost?"""
+    limits = site.limits
+    return any(most is not None for most in (limits.node_hours, limits.bytes_read, limits.bytes_written, limits.space))
+
+
 def check_cost(site: Site, costs: Sequence[JobCost]) -> None:
     """ConfigError with the first fault of what jobs cost together."""
     for fault in of_cost(site, costs):
@@ -121,16 +134,16 @@ def check_cost(site: Site, costs: Sequence[JobCost]) -> None:
 def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
     """What is more than the site lets one submission have."""
     limits = site.limits
-    hours = sum(cost.limit_node_hours for cost in costs)
+    hours = sum(one.limit_node_hours for one in costs)
     if limits.node_hours is not None and hours > limits.node_hours:
         yield ConfigError(
             f"{len(costs)} job(s) cost {hours:.4g} node-hours if they last to their limits, site {site.name} allows "
             f"{limits.node_hours:.4g}; lower --time, or measure fewer points (see dlio-hpc plan-cost)"
         )
     for what, most, bytes_ in (
-        ("read", limits.bytes_read, sum(cost.bytes_read for cost in costs)),
-        ("write", limits.bytes_written, sum(cost.bytes_written for cost in costs)),
-        ("take up", limits.space, sum(cost.space for cost in costs)),
+        ("read", limits.bytes_read, sum(one.bytes_read for one in costs)),
+        ("write", limits.bytes_written, sum(one.bytes_written for one in costs)),
+        ("take up", limits.space, sum(one.space for one in costs)),
     ):
         if most is not None and bytes_ > most:
             yield ConfigError(
@@ -146,6 +159,10 @@ def check_jobs(site: Site, queue: str | None, queues: list[tuple[str, ...]], mor
         (f"site {site.name}", site.limits.jobs, len(queues)),
         (f"queue {queue} of site {site.name}", known.jobs if known else None, sum(queue in names for names in queues)),
     ):
+        if most is not None and more > most:
+            raise ConfigError(
+                f"{where} takes {most} job(s) of a user at most, these are {more}; give each more --time, or vary less"
+            )
         if most is not None and have + more > most:
             raise ConfigError(
                 f"{where} takes {most} job(s) of a user at most, you have {have} there; wait, or cancel one"

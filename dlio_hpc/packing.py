@@ -22,16 +22,22 @@ class Unit(NamedTuple):
 
 
 _NOTHING: Mapping[Unit, float] = {}
+# More than queues take, and than a user wants to wait for.
+_MOST_JOBS = 200
+# No run takes less, in seconds.
+_SHORT = 1e-2
 
 
 def order(study: Study) -> list[Unit]:
     """Every measurement once, in rounds of all points, each round in an order of its own that the seed decides: what
     drifts in the meantime reaches all points alike. Nothing where data are generated only.
     """
-    import random
-
     if study.generate == "only":
         return []
+    if study.is_plain:
+        return [Unit(0, repeat) for repeat in range(study.repeat)]
+
+    import random
 
     rounds: list[Unit] = []
     for repeat in range(study.repeat):
@@ -64,7 +70,9 @@ def plans(
     else:
         names = [f"{study.study}-{first + place}" for place in range(len(groups))]
     jobs = [*ahead, *(_measuring(study, group, name) for group, name in zip(groups, names, strict=True))]
-    return (*(structs.replace(made, is_followed=not study.is_plain) for made in jobs[:-1]), jobs[-1])
+    if len(jobs) > _MOST_JOBS:
+        raise ConfigError(f"these are {len(jobs)} jobs, more than {_MOST_JOBS}; give each more --time, or vary less")
+    return tuple(jobs)
 
 
 def _check(study: Study) -> None:
@@ -103,8 +111,7 @@ def _split(study: Study, wanted: Sequence[Unit], taken: Mapping[Unit, float]) ->
     if study.is_plain:
         yield list(wanted)
         return
-    slower = max((took / _expected(study, unit.point).measure for unit, took in taken.items()), default=1.0)
-    room = (study.walltime - plan.notice(study.site, study.walltime)) / max(1.0, slower)
+    room = (study.walltime - plan.notice(study.site, study.walltime)) / _slower(study, taken)
     expected = {number: _expected(study, number) for number in {unit.point for unit in wanted}}
     group: list[Unit] = []
     used, here, written = 0.0, set[str](), set[str]()
@@ -119,6 +126,15 @@ def _split(study: Study, wanted: Sequence[Unit], taken: Mapping[Unit, float]) ->
         here.add(expected[unit.point].dataset)
         written |= here
     yield group
+
+
+def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
+    """By how much measurements took longer than expected, in the middle; 1 where they did not."""
+    rates = study.site.rates
+    ratios = sorted(
+        (took + rates.launch) / max(_expected(study, unit.point).measure, _SHORT) for unit, took in taken.items()
+    )
+    return max(1.0, ratios[len(ratios) // 2]) if ratios else 1.0
 
 
 def _more(point: _Expected, here: set[str], written: set[str]) -> float:
@@ -202,6 +218,7 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
         job_options=study.job_options,
         notes=tuple(dict.fromkeys([*study.notes, *(note for point in points for note in runs.notes(study, point))])),
         runs=tuple(structs.replace(run, number=number) for number, run in enumerate(listed)),
+        is_link=bool(numbers),
         titles={number: study.title(study.points[number]) for number in numbers},
     )
     try:

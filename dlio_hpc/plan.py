@@ -47,7 +47,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     """One batch job. titles: of the points of its study that it measures, in words, by their numbers; empty where there
-    is nothing to compare. is_followed: another job waits for its end, whatever comes of it.
+    is nothing to compare. is_link: of a chain of jobs, the next of which runs whatever comes of this one.
     """
 
     version: str
@@ -67,7 +67,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     notes: tuple[str, ...]
     runs: tuple[Run, ...]
     titles: dict[int, str] = {}
-    is_followed: bool = False
+    is_link: bool = False
     schema: Literal[1] = 1
 
     @property
@@ -192,6 +192,17 @@ def data_directory(site: Site, asked: Path | None) -> str:
     if asked is None and "$" in str(directory):
         raise ConfigError(f"site {site.name} puts datasets into {directory}, which is not set here; say with --data")
     return absolute(directory)
+
+
+def archive_folder(plan: Plan, directory: Path) -> Path:
+    """Where the archive of the job goes whose directory lies here now."""
+    return Path(moved(plan.archive, os.path.dirname(plan.directory), os.path.dirname(os.path.abspath(directory))))
+
+
+def moved(path: str, old: str, new: str) -> str:
+    """The path as it is when what lay in folder `old` lies in `new`; itself where it lay somewhere else."""
+    below = os.path.relpath(path, old)
+    return path if below.startswith("..") else os.path.normpath(os.path.join(new, below))
 
 
 def absolute(path: Path) -> str:

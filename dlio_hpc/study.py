@@ -223,25 +223,18 @@ def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
 
 
 def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]:
-    scales = [(nodes, each) for nodes in asked.nodes for each in asked.ranks_per_node or (asked.site.ranks_per_node,)]
-    if len(set(scales)) < len(scales):
-        raise ConfigError("--nodes, --ppn: each number once")
-    if asked.zipped and len(asked.axes) < 2:
-        raise ConfigError("--zip goes with two -P or more (in a study file zip with two keys that vary)")
-    if asked.weak and len(scales) < 2:
-        raise ConfigError("--weak goes with several --nodes or several --ppn (in a study file with ranks_per_node)")
+    scales = _scales(asked)
     most = max(nodes * each for nodes, each in scales)
     number = first
+    seen: dict[bytes, str] = {}
     for places in sweep.settings(asked.axes, asked.zipped):
         told = ", ".join(f"{axis.key}={axis.labels[places[axis.key]]}" for axis in asked.axes)
         try:
             workload, layout = _varied(asked, places)
-            if asked.dataset_size is not None:
-                notes |= dict.fromkeys(_size_notes(workload, asked.dataset_size))
-                workload = shrunk(workload, asked.dataset_size, most)
-            if asked.weak:
-                _check_weak(workload)
-                workload = _weak(workload, most)
+            workload = _sized(asked, workload, most, notes)
+            same = seen.setdefault(document.encode((plan.resolved(workload), layout)), told)
+            if same != told:
+                raise ConfigError(f"it comes to the same as {same}; vary it further apart, or without --dataset-size")
         except ConfigError as fault:
             raise ConfigError(f"{told}: {fault}" if told else str(fault)) from fault
         for nodes, each in scales:
@@ -249,6 +242,30 @@ def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]
                 raise _too_much()
             yield Point(number, asked.name, places, nodes, each, workload, layout)
             number += 1
+
+
+def _scales(asked: Asked) -> list[tuple[int, int]]:
+    """Nodes and ranks a node."""
+    scales = [(nodes, each) for nodes in asked.nodes for each in asked.ranks_per_node or (asked.site.ranks_per_node,)]
+    if len(set(scales)) < len(scales):
+        raise ConfigError("--nodes, --ppn: each number once")
+    if asked.zipped and len(asked.axes) < 2:
+        raise ConfigError("--zip goes with two -P or more (in a study file zip with two keys that vary)")
+    if asked.weak and len(scales) < 2:
+        raise ConfigError("--weak goes with several --nodes or several --ppn (in a study file with ranks_per_node)")
+    return scales
+
+
+def _sized(asked: Asked, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
+    """With the dataset, and the steps, that all scales have in common; `most` ranks are the largest of them."""
+    if asked.dataset_size is not None:
+        notes |= dict.fromkeys(_size_notes(workload, asked.dataset_size))
+        workload = shrunk(workload, asked.dataset_size, most)
+    if asked.weak:
+        _check_weak(workload)
+        workload = _weak(workload, most)
+        notes |= dict.fromkeys(_weak_notes(workload, most))
+    return workload
 
 
 def _varied(asked: Asked, places: dict[str, int]) -> tuple[Workload, Layout | None]:
@@ -278,6 +295,15 @@ def _weak(workload: Workload, most: int) -> Workload:
     """Each rank does on few nodes the steps that it has on the most, so that one dataset serves all."""
     steps = plan.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))
+
+
+def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
+    share, whole = workload.dataset.samples / most, (workload.train.steps or 0) * workload.reader.batch_size
+    if workload.reader.shard and share < whole:
+        yield (
+            f"--weak: on the most ranks each reads {share:.4g} samples an epoch, on fewer {whole}; for the same, make "
+            f"dataset.samples_per_file x dataset.files {whole * most}"
+        )
 
 
 def _size_notes(workload: Workload, size: int) -> Iterator[str]:

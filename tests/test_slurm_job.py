@@ -386,8 +386,8 @@ def test_a_scaling_study_is_a_chain_of_jobs_on_one_dataset(on_slurm: Run, small:
     assert len({result["dataset"]["path"] for result in measured}) == 1
     commands = [json.loads(Path(job["directory"], "job.json").read_bytes())["command"] for job in jobs]
     assert "dependency" not in commands[0]
-    for before, command in zip(jobs, commands[1:], strict=False):
-        assert f"--dependency=afterany:{before['batch_id']} " in command
+    for number, command in enumerate(commands[1:], 1):
+        assert f"--dependency=afterany:{':'.join(job['batch_id'] for job in jobs[:number])} " in command
     spans = [(job["runs"][0]["result"]["started"], job["runs"][-1]["result"]["ended"]) for job in jobs]
     assert spans == sorted(spans)
     assert all(ended <= started for (_, ended), (started, _) in pairwise(spans)), "never two at a time"

@@ -68,11 +68,41 @@ def test_every_measurement_is_made_once_whatever_the_time(points: int, repeat: i
     assert units_ == packing.order(made), "in the order drawn, however many jobs"
     for number, job in enumerate(jobs):
         assert job.job == f"s-{number + 1}"
-        assert job.is_followed == (number < len(jobs) - 1)
+        assert job.is_link
         assert [run.number for run in job.runs] == list(range(len(job.runs)))
         measured = sum(run.point is not None for run in job.runs)
         assert measured == 1 or cost.of_jobs([job])[0].expected_s <= job.walltime - job.notice + 2
     limits.check(jobs) if minutes > 120 else None
+
+
+def test_points_that_come_to_the_same_are_refused() -> None:
+    for sweeps, options, message in (
+        (
+            ("dataset.files=8,16,32",),
+            {"dataset_size": 4 << 20},
+            "files=16: it comes to the same as dataset.files=8",
+        ),
+        (("dataset.chunk=1MiB,1.5MiB",), {"overrides": ("dataset.format=hdf5",)}, "dataset.chunk=1.5 MiB: it comes to"),
+        (("reader.prefetch=null,4",), {}, "reader.prefetch=4: it comes to the same as reader.prefetch=null"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            _study(*sweeps, **options)
+        assert message in str(caught.value)
+    with pytest.raises(ConfigError, match="more than 100000 measurements"):
+        _study("reader.shuffle.seed=1..2", repeat=100_000)
+    with pytest.raises(ConfigError, match="these are 300 jobs, more than 200; give each more --time"):
+        packing.plans(_study("reader.shuffle.seed=1..300", walltime="2s", overrides=("compute.time=0.1",)))
+
+
+def test_weak_scaling_says_where_it_is_not(tmp_path: Path) -> None:
+    theta = site.load("theta")
+    uneven = _study(name="cosmic_tagger", machine=theta, nodes=(128, 2048), weak=True)
+    assert "on the most ranks each reads 5.249 samples an epoch, on fewer 32" in uneven.notes[0]
+    assert not _study(name="cosmoflow", machine=theta, nodes=(128, 256), weak=True).notes
+    with pytest.raises(ConfigError, match="loads a rank's whole share"):
+        _study(machine=theta, nodes=(1, 2), weak=True, overrides=("reader.load=memory",))
+    with pytest.raises(ConfigError, match="--weak goes with several"):
+        _study(weak=True)
 
 
 def test_the_order_is_random_by_rounds_and_by_the_seed_alone() -> None:
@@ -189,6 +219,10 @@ def test_what_the_user_says_gets_the_better_of_a_study_file() -> None:
     assert all(part.is_scaling and not part.axes for part in made.parts)
 
 
+def _from_file(path: Path) -> Study:
+    return study.make("s", study.asked_of(study.load(str(path)), LOCAL, study.Changes()), Request(path.parent))
+
+
 def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     for text, message in (
@@ -196,8 +230,14 @@ def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:
         ("name: x\nparts: {a: {sweep: {}}}", "parts.a has no workload"),
         ("name: x\nparts: {a: {workload: demo, swep: {}}}", "did you mean 'sweep'?"),
         ("name: x\nworkload: demo\nnodes: [0]\nparts: {a: {}}", "nodes"),
+        ("name: x\nworkload: demo\nparts: {a: {set: {site.depth: 3}}}", "parts.a.set.site.depth: a study varies keys"),
+        (
+            "name: x\nworkload: demo\nparts: {a: {metric: foo}}",
+            "parts.a: metric: found 'foo'; use one of",
+        ),
+        ("name: x\nworkload: demo\nparts: {a: {weak: true}}", "--weak goes with several --nodes"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError) as caught:
-            study.asked_of(study.load(str(path)), LOCAL, study.Changes())
+            _from_file(path)
         assert message in str(caught.value)

@@ -246,6 +246,98 @@ def _folder(done: Outcome) -> Path:
     return Path(done.json["jobs"][0]["directory"].rpartition("-")[0])
 
 
+def test_a_job_that_waits_may_be_cancelled_and_none_runs_beside_another(run: Run, tiny: Any) -> None:
+    options = ("-P", "reader.shuffle.seed=1..6", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
+    done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
+    first, second, third = (Path(job["directory"]) for job in done.json["jobs"])
+    _until(lambda: list(first.glob("runs/*measure/result.json")))
+    assert run("dlio-hpc", "cancel", second).code == 0
+    waited = run("dlio-hpc", "wait", _study(done).name, "--json")
+    assert waited.code == 7
+    assert [job["state"] for job in waited.json["jobs"]] == ["completed", "cancelled", "completed"]
+    ended, started = (json.loads((path / "job.json").read_bytes())["states"] for path in (first, third))
+    results = [json.loads(path.read_bytes()) for path in sorted(third.glob("runs/*/result.json"))]
+    assert results[0]["started"] > max(
+        json.loads(path.read_bytes())["ended"] for path in first.glob("runs/*/result.json")
+    ), (ended, started)
+
+
+def test_a_study_that_was_moved_or_damaged_is_resumed(run: Run, tiny: Any, tmp_path: Path) -> None:
+    options = ("-P", "reader.shuffle.seed=1..3", "--wait", "--json")
+    done = run("dlio-submit", tiny(), *_LOCAL, *options)
+    assert done.code == 0, done.err
+    name = _study(done).name
+    (tmp_path / "dlio-runs").rename(tmp_path / "moved")
+    job = tmp_path / "moved" / f"{name}-1"
+    lost = next(job.glob("runs/*p1-measure"))
+    (lost / "result.json").unlink()
+    (tmp_path / "moved" / "archive" / f"{name}-1.tar.zst").unlink()
+    (tmp_path / "moved" / f"{name}-2").mkdir()  # of a submission that was killed at once
+    (tmp_path / "moved" / name / "study.json").unlink()
+    (tmp_path / "moved" / name).rmdir()
+    told = run("dlio-hpc", "collect", f"moved/{name}")
+    assert "1 of 3 measurements are missing" in told.err
+    again = run("dlio-submit", "--resume", f"moved/{name}", "--wait", "--json")
+    assert again.code == 0, again.err
+    assert not (tmp_path / "dlio-runs").exists()
+    assert [Path(job["directory"]).name for job in again.json["jobs"]] == [f"{name}-1", f"{name}-3"]
+    assert again.json["missing"] == []
+    next(job.glob("runs/*p2-measure/result.json")).write_text("{")
+    shown = run("dlio-hpc", "report", name, "-o", "moved", "--json")
+    assert shown.code == 0, "its archive is whole"
+    (tmp_path / "moved" / "archive" / f"{name}-1.tar.zst").unlink()
+    broken = run("dlio-hpc", "report", name, "-o", "moved")
+    assert broken.code == 7
+    assert f"left out, it cannot be read: {name}-1:" in " ".join(broken.out.split())
+    rest = run("dlio-submit", "--resume", f"moved/{name}", "--wait", "--json")
+    assert rest.code == 0, rest.err
+    assert rest.json["missing"] == []
+
+
+def test_what_was_never_handed_over_is_measured_by_the_next_job(run: Run, tiny: Any) -> None:
+    done = run("dlio-submit", tiny(), *_LOCAL, "-P", "reader.shuffle.seed=1..2", "--wait", "--json")
+    folder = _study(done)
+    job = folder.with_name(f"{folder.name}-1")
+    record = json.loads((job / "job.json").read_bytes())
+    (job / "job.json").write_text(json.dumps(record | {"batch_id": None, "states": record["states"][:1]}))
+    for path in (
+        *job.glob("runs/*measure/result.json"),
+        job / "exit_status",
+        job / "job.out",
+        *folder.parent.glob("archive/*"),
+    ):
+        path.unlink()
+    assert "was never handed to the batch system" in run("dlio-hpc", "collect", folder).err
+    again = run("dlio-submit", "--resume", folder, "--wait", "--json")
+    assert again.code == 0, again.err
+    assert [each["state"] for each in again.json["jobs"]] == ["cancelled", "completed"]
+
+
+def test_limits_hold_for_what_is_resumed(run: Run, tiny: Any) -> None:
+    limited = ("-S", "site.limits.node_hours=1", "-t", "10m", "-S", "compute.time=1s")
+    done = run("dlio-submit", tiny(), *_LOCAL, *limited, "-P", "reader.shuffle.seed=1..2", "--json")
+    folder = _study(done)
+    assert run("dlio-hpc", "cancel", folder).code == 0
+    _until(lambda: "cancelled" in run("dlio-hpc", "status", folder).out)
+    refused = run("dlio-submit", "--resume", folder, "-t", "20h")
+    assert refused.code == 2
+    assert "cost 20 node-hours" in refused.err
+    assert not folder.with_name(f"{folder.name}-2").exists()
+
+
+def test_layouts_that_no_file_system_knows_are_no_measurement(run: Run, tiny: Any) -> None:
+    done = run("dlio-submit", tiny(), *_LOCAL, "-P", "site.layout.stripe_count=1,2", "--wait", "--json")
+    assert done.code == 7
+    assert all("the layout was not set" in missing["why"] for missing in done.json["missing"])
+    assert len(done.json["missing"]) == 2
+
+
+def test_what_came_from_the_page_cache_is_said(run: Run, tiny: Any) -> None:
+    done = run("dlio-submit", tiny(), *_LOCAL, "-P", "reader.shuffle.seed=1..2", "--wait")
+    assert done.code == 0, done.err
+    assert "Fetched from storage: 0 % of what was read, the rest came from the page cache" in " ".join(done.out.split())
+
+
 def test_a_submission_killed_between_two_jobs_is_resumed(run: Run, tiny: Any) -> None:
     options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
     done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")

@@ -373,7 +373,7 @@ def test_page_and_pictures_are_written(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("state", "code", "told"),
-    [("timeout", 7, "is timeout"), ("cancelled", 7, "is cancelled"), ("failed", 6, "ended as failed")],
+    [("timeout", 7, "near its time limit"), ("cancelled", 7, "was cancelled"), ("failed", 6, "ended as failed")],
 )
 def test_what_is_missing_decides_the_exit_code(run: Run, tmp_path: Path, state: State, code: int, told: str) -> None:
     _written(tmp_path / "dlio-runs", state, lost=((2, 1), (3, 2)))
@@ -489,7 +489,7 @@ def test_advice_is_in_the_applications_words(
     for words in wanted:
         assert words in advice
     kept = "\n".join(_report(made, _values(made, {key: [0.3, 0.0]})).advice)
-    assert "keep what you have" in kept
+    assert "keep what you have" in kept or "no change from" in kept
     assert wanted[-1] not in kept
 
 

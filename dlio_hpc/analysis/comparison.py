@@ -35,7 +35,9 @@ class Spread(Struct, frozen=True):
 
 
 class PointFigures(Struct, frozen=True):
-    """A point over its n repeats; None where none of them has the figure."""
+    """A point over its n repeats; None where none of them has the figure. from_storage: share of the bytes read that
+    the kernel fetched from storage, the rest came from the page cache; None where it does not tell.
+    """
 
     point: int
     labels: dict[str, str]
@@ -47,6 +49,7 @@ class PointFigures(Struct, frozen=True):
     samples_per_s: Spread | None
     io_time_s: Spread | None
     au: Spread | None
+    from_storage: float | None
 
 
 class Judged(Struct, frozen=True):
@@ -131,7 +134,9 @@ def value(summary: Summary, metric: Metric) -> float | None:
 def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Metric) -> Finding:
     points = {point.number: point for point in study.points if point.part == part.name}
     mine = [each for each in measured if each.point in points]
-    numbers = sorted({each.point for each in mine})
+    by_point: dict[int, list[Summary]] = {}
+    for each in mine:
+        by_point.setdefault(each.point, []).append(each.summary)
     usable = [each for each in mine if (value(each.summary, metric) or 0) > 0]
     groups = [group for group in _groups(part, points.values()) if len(group) > 1]
     fits = {place: fitted for place, group in enumerate(groups) if (fitted := _fit(group, usable, metric)) is not None}
@@ -142,7 +147,7 @@ def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Met
         part=part.name,
         title=part.title,
         metric=metric,
-        points=tuple(_figures(study, points[number], mine) for number in numbers),
+        points=tuple(_figures(study, points[number], by_point[number]) for number in sorted(by_point)),
         comparisons=tuple(found),
         scalings=scaling.scalings(study, part, mine) if part.is_scaling else (),
         unusable=_unusable(metric, len(mine) - len(usable)),
@@ -166,8 +171,7 @@ def _groups(part: Part, points: Any) -> list[list[Point]]:
     return list(groups.values())
 
 
-def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointFigures:
-    mine = [each.summary for each in measured if each.point == point.number]
+def _figures(study: Study, point: Point, mine: Sequence[Summary]) -> PointFigures:
     return PointFigures(
         point=point.number,
         labels=study.labels(point),
@@ -179,7 +183,14 @@ def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointF
         samples_per_s=_spread(mine, "samples_per_s"),
         io_time_s=_spread(mine, "io_time_s"),
         au=_spread(mine, "au"),
+        from_storage=_from_storage(mine),
     )
+
+
+def _from_storage(summaries: Sequence[Summary]) -> float | None:
+    fetched = [found for summary in summaries if (found := summary.storage_bytes_read) is not None]
+    whole = sum(summary.bytes_read + summary.overhead_bytes_read for summary in summaries)
+    return min(1.0, sum(fetched) / whole) if whole and len(fetched) == len(summaries) else None
 
 
 def _spread(summaries: Sequence[Summary], metric: Metric) -> Spread | None:

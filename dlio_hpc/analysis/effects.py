@@ -10,6 +10,9 @@ from dlio_hpc.analysis import replicates
 from dlio_hpc.analysis.replicates import SURE, Fit, Floats
 from dlio_hpc.study import Part, Point
 
+# So many values nobody looks through, and their matrices would take minutes.
+_MOST_LEVELS = 300
+
 
 class Level(Struct, frozen=True):
     """A value of a parameter. ratio: of the geometric mean of its points to that of all, the other parameters alike."""
@@ -44,9 +47,11 @@ class Ranking(Struct, frozen=True):
 
 
 def ranking(part: Part, points: Sequence[Point], found: Fit) -> Ranking | None:
-    """Of the parameters that vary among these points, to which the fit belongs; None where there is none."""
+    """Of the parameters that vary among these points, to which the fit belongs; None where there is none, or more
+    levels than anybody looks through.
+    """
     factors = _factors(part, points)
-    if not factors:
+    if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
         return None
     columns = [_columns(levels) for _, levels in factors]
     matrix = np.column_stack([np.ones((len(points), 1)), *(each[:, 1:] for each in columns)])

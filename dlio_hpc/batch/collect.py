@@ -8,6 +8,7 @@ from typing import NamedTuple
 from dlio_hpc import archive, filesystem, rundir
 from dlio_hpc.batch import job, state
 from dlio_hpc.errors import Incomplete, InfrastructureError
+from dlio_hpc.plan import archive_folder
 
 
 class Collected(NamedTuple):
@@ -29,7 +30,7 @@ def collect(directory: Path) -> Collected:
             f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
         )
     plan = job.load_plan(directory)
-    target = Path(plan.archive, record.job + archive.SUFFIX)
+    target = archive_folder(plan, directory) / (record.job + archive.SUFFIX)
     if not target.exists():
         state.await_release(directory)
     with rundir.locked(directory):

@@ -6,7 +6,7 @@ import shutil
 import signal
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -83,11 +83,14 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
     """Batch ids of the jobs that the new one has to wait for; ConfigError when one of them has ended badly already."""
     ids = []
-    for record in map(refresh, directories):
+    for directory in directories:
+        record = refresh(directory)
         if record.ended and record.state != "completed":
             raise ConfigError(f"--after {record.job}: it ended as {record.state}, nothing can follow on it")
         if record.scheduler != plan.site.scheduler or record.batch_id is None:
             raise ConfigError(f"--after {record.job}: it is no job of {plan.site.name}'s batch system")
+        if not record.ended and record.scheduler == "cobalt" and job.load_plan(directory).is_link:
+            raise ConfigError(f"--after {record.job}: Cobalt is not told how a study's jobs end; wait for it")
         if not record.ended:
             ids.append(record.batch_id)
     return tuple(ids)
@@ -129,8 +132,19 @@ def keep(study: Study) -> Path:
     except FileExistsError:
         raise ConfigError(f"{folder} is there already; choose another --runs") from None
     except OSError as fault:
+        with suppress(OSError):
+            folder.rmdir()
         raise InfrastructureError(f"cannot write {folder}: {fault.strerror}; choose another --runs") from fault
     return folder
+
+
+def _keep_copy(study: Study, path: Path) -> None:
+    """The same file under another name, where the file system has that: many points make it large."""
+    original = Path(study.runs, study.study, rundir.STUDY)
+    try:
+        os.link(original, path)
+    except OSError:
+        rundir.write(path, original.read_bytes())
 
 
 def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) -> None:
@@ -139,7 +153,7 @@ def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) ->
         directory.mkdir(parents=True)
         rundir.write(directory / rundir.PLAN, document.encode(plan))
         if study is not None:
-            rundir.write(directory / rundir.STUDY, document.encode(study))
+            _keep_copy(study, directory / rundir.STUDY)
         rundir.write(directory / rundir.SCRIPT, script)
         (directory / rundir.SCRIPT).chmod(0o755)
         _write_darshan(directory, plan)

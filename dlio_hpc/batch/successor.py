@@ -1,17 +1,19 @@
-"""Of a local job that follows others: python -m dlio_hpc.batch.successor ID... -- COMMAND... waits for the end of those
-jobs, and becomes the command.
+"""Of a local job that follows others: python successor.py ID... -- COMMAND... waits for the end of those jobs, then
+becomes the command.
 """
 
 import os
 import sys
 import time
 
-from dlio_hpc.batch.schedulers.local import lives
-
 _LOOK_S = 0.5
 
 
 def main() -> None:
+    """Modules beside this file are no modules of anybody's."""
+    del sys.path[0]
+    from dlio_hpc.batch.schedulers.local import lives
+
     end = sys.argv.index("--")
     ids, command = sys.argv[1:end], sys.argv[end + 1 :]
     while any(map(lives, ids)):

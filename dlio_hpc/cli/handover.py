@@ -54,15 +54,14 @@ def _told(found: Planned) -> str:
 
 def _after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str], live: Sequence[str]) -> Any:
     """What the last of `jobs` waits for, whose forerunners have `ids`: that the data are there, and that nobody else
-    measures.
+    measures. It waits for all of them: one in the middle may be cancelled while it waits itself.
     """
     from dlio_hpc.batch.schedulers import After
 
     if not ids:
         return After(tuple(parents), tuple(live))
-    generates = all(run.kind == "generate" for run in jobs[0].runs)
-    well, over = (ids[:1], ids[1:][-1:]) if generates else ([], ids[-1:])
-    return After((*parents, *well), tuple(over))
+    first = 1 if all(run.kind == "generate" for run in jobs[0].runs) else 0
+    return After((*parents, *ids[:first]), (*live, *ids[first:]))
 
 
 def hand_over(found: Planned, parents: Sequence[str], live: Sequence[str], manner: Manner) -> list[Path]:

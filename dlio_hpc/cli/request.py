@@ -157,7 +157,8 @@ def planned(workload_name: str | None, options: dict[str, Any]) -> Planned:
 def check(found: Planned) -> None:
     """ConfigError where the site does not allow it."""
     limits.check(found.jobs)
-    limits.check_cost(found.study.site, cost.of_jobs(found.jobs))
+    if limits.has_budget(found.study.site):
+        limits.check_cost(found.study.site, cost.of_jobs(found.jobs))
 
 
 def drafted(workload_name: str | None, options: dict[str, Any]) -> Planned:

@@ -19,6 +19,7 @@ from dlio_hpc.cli.request import (
     study_folder,
 )
 from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import ConfigError
 
 
 @click.command(context_settings=SETTINGS)
@@ -82,16 +83,20 @@ def _check_resume(context: click.Context, workload_name: str | None) -> None:
 def _resume(folder: Path, options: dict[str, Any], manner: Manner) -> int:
     """What is missing of the study in a folder, planned and submitted; two at a time would both measure it."""
     from dlio_hpc.batch import submit as batch
+    from dlio_hpc.batch.cancel import cancel
     from dlio_hpc.cli import console
     from dlio_hpc.report import studyfiles
 
-    found = resumed(studyfiles.load(folder), options)
-    folder = Path(found.runs, found.study)  # also where one of its jobs was named
+    known = studyfiles.load(folder)
+    if known.generate == "only":
+        raise ConfigError(f"{known.study} was to generate data, not to measure; submit it anew")
+    found = resumed(known, options)
+    folder = Path(known.runs, known.study)  # also where one of its jobs was named
     if not (folder / rundir.STUDY).is_file() and not manner.dry_run:
-        batch.keep(found)  # it was lost, and its jobs still knew it
+        batch.keep(known)  # it was lost, and its jobs still knew it
     with rundir.locked_file(folder / rundir.STUDY):
         seen = studyfiles.outcome(found, studyfiles.jobs(found))
-        going = [job for job in seen.jobs if job.directory is not None and not job.job.ended]
+        going = [job for job in seen.jobs if studyfiles.is_live(job)]
         live = [job.directory for job in going if job.directory is not None]
         wanted = [missing.unit for missing in seen.missing if not missing.is_live]
         if not wanted:
@@ -105,6 +110,9 @@ def _resume(folder: Path, options: dict[str, Any], manner: Manner) -> int:
             show(again, manner)
             return 0
         batch.check(again.jobs)
+        for job in seen.jobs:
+            if job.directory is not None and not job.job.ended and not studyfiles.is_live(job):
+                cancel(job.directory)  # it was never handed over
         ids = [job.job.batch_id for job in going if job.job.batch_id is not None]
         directories = hand_over(again, [], ids, manner)
     return afterwards(again, [*live, *directories], manner)

@@ -19,7 +19,7 @@ from dlio_hpc.workload import ITEM_BYTES, Workload
 _APPLICATIONS = {
     "cosmoflow": "CosmoFlow",
     "cosmic_tagger": "Cosmic Tagger",
-    "imagenet": "ResNet-50 on ImageNet",
+    "imagenet": "AlexNet on ImageNet",
     "ffn": "FFN",
     "candle": "CANDLE",
     "frnn": "FRNN",
@@ -49,7 +49,9 @@ def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
     heading = f"{part.name}: " * bool(part.name) + _application(after.workload) + where
     kept = [axis.key for axis in part.axes if after.places[axis.key] == before.places[axis.key]]
     if len(kept) == len(part.axes):
-        yield f"{heading}: keep what you have ({_words(part, before, kept)}); nothing else is better beyond noise."
+        words = _words(part, before, kept)
+        usual = f"keep what you have ({words})" if part.is_default else f"no change from {words}"
+        yield f"{heading}: {usual}; nothing else is better beyond noise."
         return
     yield f"{heading}: {_gain(chosen)}"
     changed = [axis.key for axis in part.axes if axis.key not in kept]

@@ -17,7 +17,7 @@ from dlio_hpc.darshan import verdict as verdicts
 from dlio_hpc.darshan.verdict import Verdict
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.lustre.record import Record, read
-from dlio_hpc.plan import Plan, Run
+from dlio_hpc.plan import Plan, Run, archive_folder
 
 _WANTED = re.compile(
     f"{'|'.join(map(re.escape, (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT)))}|"
@@ -74,7 +74,7 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         for file in (file for pattern in (rundir.ENVIRONMENT, rundir.STUDY, *small) for file in path.glob(pattern)):
             content[file.relative_to(path).as_posix()] = file.read_bytes()
         outcome = _outcome(content, str(path))
-        target = Path(outcome.plan.archive, outcome.job.job + archive.SUFFIX)
+        target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
         return outcome._replace(job=look.job, directory=path.resolve(), archive=target if target.exists() else None)
     if not path.exists():
         raise ConfigError(f"{path} is not there; give a job's directory or archive")
@@ -220,16 +220,36 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
     is none either where the file system knows no layouts.
     """
     layout = next((each for each in outcome.layouts if each.path == run.run.dataset), None)
-    if layout is not None and layout.faults:
-        return f"the layout is not as asked: {'; '.join(layout.faults)}"
-    if layout is not None and must_be_laid_out and layout.asked is not None and not layout.file_system.is_lustre:
-        return f"the layout was not set: {layout.path} is on {layout.file_system.kind}, not Lustre"
+    if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
+        return why
     if (fault := _own_fault(run)) is not None:
         return str(fault)
+    name = f"job {outcome.job.job}"
     if run.result is None or run.result.summary is None:
-        return f"job {outcome.job.job} is {outcome.job.state}" + (" and left no result" if outcome.job.ended else "")
+        if outcome.job.batch_id is None and not outcome.job.ended:
+            return f"{name} was never handed to the batch system"
+        return f"{name} {_ENDED[outcome.job.state]}" if outcome.job.ended else f"{name} is {outcome.job.state}"
     if run.result.summary.steps < run.result.summary.steps_planned:
-        return f"job {outcome.job.job} came near its time limit"
+        return f"{name} came near its time limit in the middle of it"
+    return None
+
+
+_ENDED: dict[State, str] = {
+    "completed": "ended well without a result of it",
+    "failed": "failed before it",
+    "timeout": "came near its time limit before it",
+    "cancelled": "was cancelled before it",
+    "node_fail": "lost a node before it",
+    "out_of_memory": "ran out of memory before it",
+    "lost": "was lost before it",
+}
+
+
+def _layout_fault(layout: Record, must_be_laid_out: bool) -> str | None:
+    if layout.faults:
+        return f"the layout is not as asked: {'; '.join(layout.faults)}"
+    if must_be_laid_out and layout.asked is not None and not layout.file_system.is_lustre:
+        return f"the layout was not set: {layout.path} is on {layout.file_system.kind}, not Lustre"
     return None
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import archive, document, packing, rundir
+from dlio_hpc import archive, document, packing, plan, rundir
 from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.packing import Unit
@@ -65,11 +65,7 @@ def load(path: Path) -> Study:
         raise ConfigError(f"cannot read {record}: {fault.strerror}") from fault
     found = document.decode(content, Study, str(record))
     here = os.path.dirname(os.path.abspath(path))
-    if here == found.runs:
-        return found
-    below = os.path.relpath(found.archive, found.runs)  # it was moved, with its archives where they lay beside it
-    kept = found.archive if below.startswith("..") else os.path.join(here, below)
-    return structs.replace(found, runs=here, archive=kept)
+    return structs.replace(found, runs=here, archive=plan.moved(found.archive, found.runs, here))
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
@@ -133,6 +129,11 @@ def _either(study: Study, path: Path) -> JobOutcome:
         return jobfiles.load(kept)
 
 
+def is_live(job: JobOutcome) -> bool:
+    """Does it go on? What was never handed to its batch system, because its submission was killed, does not."""
+    return job.directory is not None and not job.job.ended and job.job.batch_id is not None
+
+
 def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
     """Of these jobs; absent: why a measurement is missing that none of them was to make."""
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
@@ -146,7 +147,7 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
             unit = Unit(run.run.point, run.run.repeat)
             why = jobfiles.run_fault(job, run, must_be_laid_out=study.points[unit.point].part in laid_out)
             if why is not None:
-                bad[unit] = Missing(unit, job.job.job, why, not job.job.ended)
+                bad[unit] = Missing(unit, job.job.job, why, is_live(job))
             elif unit in good:
                 others += 1
             else:

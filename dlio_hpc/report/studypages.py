@@ -66,9 +66,10 @@ def _advice(lines: list[str]) -> Section:
 
 def _part(report: StudyReport, finding: Finding) -> Section:
     study = report.outcome.study
-    sentences = [
-        line for found in finding.comparisons for line in studyrows.verdict(study, finding, found)
-    ] + studyrows.noise(finding)
+    sentences = [line for found in finding.comparisons for line in studyrows.verdict(study, finding, found)] + [
+        *studyrows.noise(finding),
+        *studyrows.cached(finding),
+    ]
     summary = [Table("What was found", [""], [[line] for line in sentences])] if sentences else []
     if (found := studyrows.ranked(finding)) is not None:
         summary += _ranking(finding, found)

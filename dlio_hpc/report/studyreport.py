@@ -12,9 +12,9 @@ from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.errors import DlioError, Incomplete
 from dlio_hpc.report import advice, jobfiles
 from dlio_hpc.report.studyfiles import Missing, StudyOutcome
-from dlio_hpc.study import Metric, Point
+from dlio_hpc.study import Metric, Point, Study
 
-_FIGURES = ("wall_s", "samples_per_s", "read_MBps", "io_time_s", "au")
+_FIGURES = ("wall_s", "samples_per_s", "read_MBps", "io_time_s", "au", "bytes_read", "storage_bytes_read")
 
 
 class StudyReport(NamedTuple):
@@ -35,12 +35,15 @@ def as_document(report: StudyReport) -> dict[str, Any]:
     """As --json shows it."""
     outcome = report.outcome
     study = outcome.study
+    by_point: dict[int, list[Measured]] = {}
+    for each in outcome.measured:
+        by_point.setdefault(each.point, []).append(each)
     return {
         "study": study.study,
         "description": study.description,
         "seed": study.seed,
         "repeat": study.repeat,
-        "points": [_point(report, point) for point in study.points],
+        "points": [_point(study, point, by_point.get(point.number, [])) for point in study.points],
         "missing": [_missing(report, missing) for missing in outcome.missing],
         "findings": msgspec.to_builtins(report.findings),
         "advice": report.advice,
@@ -48,8 +51,7 @@ def as_document(report: StudyReport) -> dict[str, Any]:
     }
 
 
-def _point(report: StudyReport, point: Point) -> dict[str, Any]:
-    study = report.outcome.study
+def _point(study: Study, point: Point, measured: list[Measured]) -> dict[str, Any]:
     return {
         "point": point.number,
         "part": point.part,
@@ -58,7 +60,7 @@ def _point(report: StudyReport, point: Point) -> dict[str, Any]:
         "nodes": point.nodes,
         "ranks_per_node": point.ranks_per_node,
         "is_reference": study.part(point.part).reference == point.number,
-        "measurements": [_measurement(each) for each in report.outcome.measured if each.point == point.number],
+        "measurements": [_measurement(each) for each in measured],
     }
 
 
@@ -102,6 +104,8 @@ def fault(report: StudyReport) -> DlioError | None:
     missing, or Incomplete.
     """
     missing = report.outcome.missing
+    if report.outcome.study.generate == "only":
+        return next(filter(None, map(jobfiles.fault, report.outcome.jobs)), None)
     if not missing:
         return None
     concerned = {each.job for each in missing}

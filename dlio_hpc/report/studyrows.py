@@ -27,6 +27,8 @@ _VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files
 _SHOWN = 60
 # Of a single measurement; a difference of a third would still be missed in three rounds.
 _MUCH_NOISE = 0.15
+# From so much on storage was measured, if not alone.
+_FETCHED = 0.9
 _SCALES = {"nodes", "ranks per node"}
 _MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": "?"}
 
@@ -170,6 +172,21 @@ def noise(finding: Finding) -> list[str]:
     return [told]
 
 
+def cached(finding: Finding) -> list[str]:
+    """What of the bytes did not come from storage; nothing where nobody knows, or nothing was read."""
+    shares = [point.from_storage for point in finding.points if point.from_storage is not None]
+    if not shares:
+        return []
+    least, most = (f"{100 * each:.0f}" for each in (min(shares), max(shares)))
+    told = f"Fetched from storage: {least if least == most else f'{least} to {most}'} % of what was read"
+    if min(shares) > _FETCHED:
+        return [f"{told}."]
+    return [
+        f"{told}, the rest came from the page cache: this compares memory, not storage. reader.drop_cache, "
+        "reader.direct or more data than memory would tell."
+    ]
+
+
 def _where(study: Study, finding: Finding, found: Comparison) -> str:
     """On which ranks, where points are compared on several numbers of them."""
     if found.nodes is None or not study.part(finding.part).is_scaling:
@@ -211,7 +228,8 @@ def _choice(study: Study, found: Comparison) -> Iterator[str]:
         return
     if found.recommended == found.reference:
         others = "" if len(same) <= 1 and found.best == found.reference else f" {_others(len(same), len(found.points))}"
-        yield f"Keep what you have.{others}"
+        is_usual = study.part(study.points[found.recommended].part).is_default
+        yield f"{'Keep what you have.' if is_usual else 'No reason to change that.'}{others}"
     elif found.recommended != found.best:
         told = _told(study, found, found.recommended)
         yield f"Simplest of those that cannot be told from the best: {told}. {_others(len(same), len(found.points))}"

@@ -70,7 +70,7 @@ def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
     for found in finding.comparisons:
         yield Text()
         yield from map(Text, studyrows.verdict(study, finding, found))
-    yield from map(Text, studyrows.noise(finding))
+    yield from map(Text, [*studyrows.noise(finding), *studyrows.cached(finding)])
     yield from _ranking(finding)
     for scaling in finding.scalings:
         yield Text()

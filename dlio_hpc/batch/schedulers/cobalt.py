@@ -47,8 +47,8 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
 
 
 def _words(after: After) -> list[str]:
-    """Cobalt knows no dependency on a job that ended badly: the script of one that is followed whatever comes of it
-    ends well to Cobalt, and tells the truth in exit_status.
+    """Cobalt knows no dependency on a job that ended badly: the script of a study's job ends well to Cobalt
+    in any case, and tells the truth in exit_status.
     """
     return ["qsub", *(["--dependencies", ":".join(after.all)] if after.all else []), rundir.SCRIPT]
 

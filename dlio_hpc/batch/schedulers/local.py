@@ -17,8 +17,9 @@ from dlio_hpc.plan import Plan
 
 # From TERM to KILL, for ranks that do not listen.
 _GRACE_S = 30
-# The program that waits for other jobs and becomes the next one.
-SUCCESSOR = "dlio_hpc.batch.successor"
+# The program that waits for other jobs and becomes the next one. Started by its path: python -m would look for modules
+# in the folder of whoever submits first.
+_SUCCESSOR = str(Path(__file__).parents[1] / "successor.py")
 
 
 def _arguments(plan: Plan, after: After) -> list[str]:
@@ -28,7 +29,7 @@ def _arguments(plan: Plan, after: After) -> list[str]:
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.notice)]
     limited = ["timeout", f"--kill-after={_GRACE_S}", str(int(plan.walltime)), *warning, "bash", script]
-    return [sys.executable, "-m", SUCCESSOR, *after.over, "--", *limited] if after.over else limited
+    return [sys.executable, _SUCCESSOR, *after.over, "--", *limited] if after.over else limited
 
 
 def _command(plan: Plan, after: After) -> str:
@@ -77,7 +78,7 @@ def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
 def _waits(batch_id: str) -> bool:
     """Is it still to start, after others?"""
     try:
-        return SUCCESSOR.encode() in Path(f"/proc/{_parse(batch_id)[0]}/cmdline").read_bytes()
+        return os.fsencode(_SUCCESSOR) in Path(f"/proc/{_parse(batch_id)[0]}/cmdline").read_bytes()
     except OSError:
         return False
 
