@@ -193,6 +193,21 @@ def test_generating_and_reading_in_jobs_of_their_own(run: Run, small: Path, tmp_
     assert write["runs"][0]["result"]["ended"] < read["runs"][0]["result"]["started"]
 
 
+def test_a_study_is_a_chain_of_jobs_none_of_which_stops_the_next(run: Run, small: Path, tmp_path: Path) -> None:
+    on_pbs = Pbs(run, tmp_path, wait=0.5)
+    failing = Pbs.setup(tmp_path, "[ -e ../../again ] || { touch ../../again; exit 9; }")
+    done = on_pbs.submit(small, "-P", "reader.shuffle.seed=1,2", "--ppn", "1,2,4", *failing, "--wait")
+    assert done.code == 6
+    first, second, third = done.json["jobs"]
+    assert [job["state"] for job in (first, second, third)] == ["failed", "completed", "completed"]
+    command = record(Path(third["directory"]))["command"]
+    assert f"qsub -W depend=afterany:{first['batch_id']}:{second['batch_id']} job.sh" in command
+    assert second["runs"][-1]["result"]["ended"] <= third["runs"][0]["result"]["started"]
+    again = on_pbs("dlio-submit", "--resume", done.json["study"], "--wait", "--json")
+    assert again.code == 0, again.err
+    assert again.json["missing"] == []
+
+
 def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp_path: Path) -> None:
     on_pbs = Pbs(run, tmp_path, wait=5.0)
     first = on_pbs.taken(small, *Pbs.setup(tmp_path, "exit 9"))

@@ -17,6 +17,7 @@ from dlio_hpc.analysis import requests
 from dlio_hpc.darshan import reader
 from tests.conftest import Outcome, Run
 from tests.standins import libdarshan
+from tests.test_darshan_job import REAL, STANDIN
 
 KIB = 1 << 10
 # 16 samples of 64 KiB in 4 files: a few milliseconds a run.
@@ -99,20 +100,25 @@ def test_a_sweep_of_chunk_sizes_makes_requests_of_those_sizes(run: Run, tiny: An
         assert chunks <= summary["reads"] <= chunks + 4 * 40, "besides, HDF5 looks up where the chunks lie"
 
 
-def test_darshan_sees_the_sizes_that_were_asked_for(run: Run, tiny: Any, tmp_path: Path) -> None:
-    library = libdarshan.install(tmp_path / "lib")
-    watched = ("-S", f"site.darshan={library}", "-S", libdarshan.rank_environment())
-    workload = tiny()
-    assert run("dlio-submit", workload, *_LOCAL, "--generate", "only", "--no-darshan", "--wait").code == 0
-    done = run(
-        "dlio-submit", workload, *_LOCAL, *watched, "-P", "reader.transfer_size=4KiB..64KiB*4", "--wait", "--json"
-    )
-    assert done.code == 0, done.err
-    for title, (entry,) in _measured(done.json).items():
-        assert entry["darshan"]["why_not"] is None
-        assert entry["darshan"]["differences"] == []
-        size = int(title.partition("=")[2].split()[0]) * KIB
-        assert _traced(entry) == {size}
+@pytest.mark.parametrize("library", [STANDIN, *REAL])
+def test_darshan_sees_the_sizes_that_were_asked_for(run: Run, tiny: Any, tmp_path: Path, library: Path | None) -> None:
+    """The stand-in sees what Python reads, a real one what HDF5 reads, too."""
+    watched = ("-S", f"site.darshan={library or libdarshan.install(tmp_path / 'lib')}")
+    if library is None:
+        watched = (*watched, "-S", libdarshan.rank_environment())
+    sweeps: list[tuple[Path, str, tuple[str, ...]]] = [(tiny(), "reader.transfer_size", ())]
+    if library is not None:
+        sweeps.append((tiny("hdf5"), "dataset.chunk", ("-S", "reader.mode=framework")))
+    for workload, key, more in sweeps:
+        varied = (*more, "-P", f"{key}=4KiB..64KiB*4")
+        assert run("dlio-submit", workload, *_LOCAL, *varied, "--generate", "only", "--no-darshan", "--wait").code == 0
+        done = run("dlio-submit", workload, *_LOCAL, *varied, *watched, "--wait", "--json")
+        assert done.code == 0, done.err
+        for title, (entry,) in _measured(done.json).items():
+            assert entry["darshan"]["why_not"] is None
+            assert entry["darshan"]["differences"] == []
+            size = int(title.partition("=")[2].split()[0]) * KIB
+            assert {length for length in _traced(entry) if length >= 4 * KIB} == {size}
 
 
 def _study(done: Outcome) -> Path:

@@ -18,7 +18,7 @@ from msgspec import structs
 
 from dlio_hpc import archive, packing
 from dlio_hpc.batch.schedulers import State
-from dlio_hpc.report import figures, jobfiles, page, studyfiles, studypages, studyreport, studytables, sweeps
+from dlio_hpc.report import figures, jobfiles, page, studyfigures, studyfiles, studypages, studyreport, studytables
 from dlio_hpc.report.figures import Picture
 from dlio_hpc.report.studyfiles import StudyOutcome
 from dlio_hpc.report.studyreport import StudyReport
@@ -64,7 +64,7 @@ def _shown(report: StudyReport) -> str:
 
 
 def _pictures(report: StudyReport) -> dict[str, Picture]:
-    return {picture.stem: picture for picture in sweeps.draw(report)}
+    return {picture.stem: picture for picture in studyfigures.draw(report)}
 
 
 THREADS = {"reader.read_threads": [-0.3, 0.0, 0.3, 0.3]}
@@ -247,7 +247,7 @@ def test_however_much_or_little_there_is_it_fits(tmp_path: Path) -> None:
             assert ("Nothing was measured yet." in text) == (not report.outcome.measured)
             html = page.render(studypages.of_study(report))
             assert made.study in html
-            for picture in sweeps.draw(report):
+            for picture in studyfigures.draw(report):
                 ET.fromstring(figures.svg(picture.figure))
             json.dumps(studyreport.as_document(report), allow_nan=False)
 
@@ -288,7 +288,7 @@ def test_the_page_holds_all_of_it_and_asks_for_nothing(tmp_path: Path, threads: 
         assert "For the application" in shown
         assert all(line.strip() in shown for line in report.advice)
     assert "<a>: threads & more" in shown
-    assert {picture.stem for picture in sweeps.draw(report)} == {"-a--sweep", "b-sweep"}
+    assert {picture.stem for picture in studyfigures.draw(report)} == {"-a--sweep", "b-sweep"}
 
 
 @browser
@@ -300,7 +300,7 @@ def test_a_browser_shows_the_page(tmp_path: Path, threads: StudyReport) -> None:
 
 def test_the_same_study_gives_the_same_bytes(tmp_path: Path, threads: StudyReport) -> None:
     for name in ("a", "b"):
-        figures.save(sweeps.draw(threads), tmp_path / name)
+        figures.save(studyfigures.draw(threads), tmp_path / name)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == ["sweep.png", "sweep.svg"]
     for name in names:

@@ -96,9 +96,9 @@ def _study_page(made: "StudyReport") -> "Page":
 
 
 def _study_pictures(made: "StudyReport") -> "Iterator[Picture]":
-    from dlio_hpc.report import sweeps
+    from dlio_hpc.report import studyfigures
 
-    return sweeps.draw(made)
+    return studyfigures.draw(made)
 
 
 def _report_jobs(

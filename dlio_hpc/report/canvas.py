@@ -26,6 +26,8 @@ COLOURS = {
     "I/O": "#3F4A5A",
 }
 INK, GREY, RULE = "#222222", "#6A6A6A", "#E4E4E4"
+# For lines, in the order in which they take them.
+LINES = [COLOURS["read"], COLOURS["written"], COLOURS["compute"], COLOURS["sync"], COLOURS["wait"], "#56B4E9", INK]
 # Inches. A line of the report is one wide picture or two narrow ones.
 WIDE, NARROW = 9.2, 4.55
 NOTHING = "Nothing was read or written."

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dlio_hpc.analysis.comparison import Comparison, Finding
-from dlio_hpc.report import figures, rows, studyrows, sweeps
+from dlio_hpc.report import figures, rows, studyfigures, studyrows, studywords
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Facts, Page, Section, Table
 from dlio_hpc.report.studyreport import StudyReport
@@ -14,18 +14,18 @@ from dlio_hpc.units import format_seconds
 def of_study(report: StudyReport) -> Page:
     outcome = report.outcome
     study = outcome.study
-    missing = studyrows.missing(outcome)
+    missing = studywords.missing(outcome)
     first = next((line for finding in report.findings for line in _first(study, finding)), "Nothing was measured yet.")
     return Page(
         title=study.study,
-        subtitle=" · ".join([*studyrows.heading(outcome), f"{study.site.name}, {study.created}"]),
+        subtitle=" · ".join([*studywords.heading(outcome), f"{study.site.name}, {study.created}"]),
         verdict=f"{first} {missing[0]}" if missing else first,
         state="bad" if missing else "ok",
         facts=list(_facts(report)),
         sections=[
             *([_advice(report.advice)] if report.advice else []),
             *(_part(report, finding) for finding in report.findings),
-            *(Section(each.title, [], [], [figures.inline(each)], []) for each in sweeps.together(report)),
+            *(Section(each.title, [], [], [figures.inline(each)], []) for each in studyfigures.together(report)),
             *([_jobs(outcome.jobs)] if outcome.jobs else []),
         ],
     )
@@ -34,7 +34,7 @@ def of_study(report: StudyReport) -> Page:
 def _first(study: Study, finding: Finding) -> Iterator[str]:
     """The first sentences of each comparison, with its part's name where there are several."""
     name = f"{finding.part}: " if len(study.parts) > 1 else ""
-    yield from (name + " ".join(studyrows.verdict(study, finding, found)) for found in finding.comparisons[-1:])
+    yield from (name + " ".join(studywords.verdict(study, finding, found)) for found in finding.comparisons[-1:])
 
 
 def _facts(report: StudyReport) -> Iterator[Facts]:
@@ -42,8 +42,8 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
     if len(study.parts) > 1:
         told = [(finding.part, line) for finding in report.findings for line in _first(study, finding)]
         yield Facts("Found", [(name, line.removeprefix(f"{name}: ")) for name, line in told])
-    if missing := studyrows.missing(report.outcome):
-        lines = [*missing, *filter(None, [studyrows.resume(report.outcome)])]
+    if missing := studywords.missing(report.outcome):
+        lines = [*missing, *filter(None, [studywords.resume(report.outcome)])]
         yield Facts("Missing", [("", line) for line in lines])
     workload = study.points[0].workload
     yield Facts(
@@ -66,22 +66,22 @@ def _advice(lines: list[str]) -> Section:
 
 def _part(report: StudyReport, finding: Finding) -> Section:
     study = report.outcome.study
-    sentences = [line for found in finding.comparisons for line in studyrows.verdict(study, finding, found)] + [
-        *studyrows.noise(finding),
-        *studyrows.cached(finding),
+    sentences = [line for found in finding.comparisons for line in studywords.verdict(study, finding, found)] + [
+        *studywords.noise(finding),
+        *studywords.cached(finding),
     ]
     summary = [Table("What was found", [""], [[line] for line in sentences])] if sentences else []
     if (found := studyrows.ranked(finding)) is not None:
         summary += _ranking(finding, found)
     summary += [
-        Table(studyrows.scaling_title(each), studyrows.scaling_header(), studyrows.scaling(each))
+        Table(studywords.scaling_title(each), studyrows.scaling_header(), studyrows.scaling(each))
         for each in finding.scalings
     ]
     return Section(
-        heading=studyrows.part_title(study, finding) or study.points[0].workload.name,
+        heading=studywords.part_title(study, finding) or study.points[0].workload.name,
         notes=_notes(finding),
         summary=summary,
-        drawings=[figures.inline(picture) for picture in sweeps.of_part(report, finding)],
+        drawings=[figures.inline(picture) for picture in studyfigures.of_part(report, finding)],
         tables=[*_points(study, finding), *_intervals(study, finding)],
     )
 
@@ -95,11 +95,11 @@ def _notes(finding: Finding) -> list[str]:
 def _ranking(finding: Finding, found: Comparison) -> list[Table]:
     if found.ranking is None:
         return []
-    notes = [[note] for note in studyrows.ranking_notes(found.ranking)]
+    notes = [[note] for note in studywords.ranking_notes(found.ranking)]
     told = [Table("", [""], notes)] if notes else []
     if len(found.ranking.effects) < 2:
         return told
-    title = studyrows.ranking_title(finding, found)
+    title = studywords.ranking_title(finding, found)
     return [Table(title, list(studyrows.RANKING), studyrows.ranking(found.ranking)), *told]
 
 
@@ -109,7 +109,7 @@ def _points(study: Study, finding: Finding) -> list[Table]:
     header = studyrows.point_header(finding.metric, studyrows.varied(study, finding))
     told = [row for _, row in studyrows.points(study, finding)]
     more = studyrows.left_out(finding)
-    legend = studyrows.legend(study, finding) if finding.comparisons else "Medians of n measurements."
+    legend = studywords.legend(study, finding) if finding.comparisons else "Medians of n measurements."
     return [Table("Points", header, told), Table("", [""], [[" ".join(filter(None, (more, legend)))]])]
 
 

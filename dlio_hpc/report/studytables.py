@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.analysis.comparison import Finding
-from dlio_hpc.report import studyrows, tables
+from dlio_hpc.report import studyrows, studywords, tables
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.study import Study
 
@@ -24,15 +24,15 @@ def show(report: StudyReport, file: Any) -> None:
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(out.width, _WIDTH) if out.is_terminal else _WIDTH
     out.print(Group(*_report(report, out.width)))
-    if (words := studyrows.resume(report.outcome)) is not None:
+    if (words := studywords.resume(report.outcome)) is not None:
         out.print(Text(words, "yellow"), soft_wrap=True)
 
 
 def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
     study = report.outcome.study
     yield Text(study.study, "bold")
-    yield from map(Text, studyrows.heading(report.outcome))
-    yield from (Text(f"Note: {words}", "yellow") for words in studyrows.notes(report.outcome))
+    yield from map(Text, studywords.heading(report.outcome))
+    yield from (Text(f"Note: {words}", "yellow") for words in studywords.notes(report.outcome))
     for finding in report.findings:
         yield Text()
         yield from _part(study, finding)
@@ -40,7 +40,7 @@ def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
         yield Text()
         yield Text("For the application", "bold")
         yield from _indented(report.advice, width)
-    if lines := studyrows.missing(report.outcome):
+    if lines := studywords.missing(report.outcome):
         yield Text()
         yield from (Text(line, "yellow") for line in lines)
 
@@ -55,7 +55,7 @@ def _indented(lines: list[str], width: int) -> Iterator[RenderableType]:
 
 
 def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
-    if title := studyrows.part_title(study, finding):
+    if title := studywords.part_title(study, finding):
         yield Text(title, "bold")
     if not finding.points:
         yield Text("Nothing was measured yet.")
@@ -64,17 +64,17 @@ def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
     if (more := studyrows.left_out(finding)) is not None:
         yield Text(more)
     if finding.comparisons:
-        yield Text(studyrows.legend(study, finding), "dim")
+        yield Text(studywords.legend(study, finding), "dim")
     if finding.unusable is not None:
         yield Text(finding.unusable, "yellow")
     for found in finding.comparisons:
         yield Text()
-        yield from map(Text, studyrows.verdict(study, finding, found))
-    yield from map(Text, [*studyrows.noise(finding), *studyrows.cached(finding)])
+        yield from map(Text, studywords.verdict(study, finding, found))
+    yield from map(Text, [*studywords.noise(finding), *studywords.cached(finding)])
     yield from _ranking(finding)
     for scaling in finding.scalings:
         yield Text()
-        yield Text(studyrows.scaling_title(scaling))
+        yield Text(studywords.scaling_title(scaling))
         grid = tables.table(*studyrows.scaling_header())
         for row in studyrows.scaling(scaling):
             grid.add_row(*row)
@@ -109,11 +109,11 @@ def _ranking(finding: Finding) -> Iterator[RenderableType]:
         return
     if len(found.ranking.effects) > 1:
         yield Text()
-        yield Text(studyrows.ranking_title(finding, found))
+        yield Text(studywords.ranking_title(finding, found))
         grid = tables.table(*studyrows.RANKING)
         for place in (0, 1, 2):
             grid.columns[place].justify, grid.columns[place].no_wrap = "left", False
         for row in studyrows.ranking(found.ranking):
             grid.add_row(*row)
         yield grid
-    yield from map(Text, studyrows.ranking_notes(found.ranking))
+    yield from map(Text, studywords.ranking_notes(found.ranking))

@@ -1,0 +1,61 @@
+"""What pictures of a study are drawn on: sheets, and axes over what was varied."""
+
+from typing import NamedTuple
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullLocator
+
+from dlio_hpc.report import canvas
+from dlio_hpc.report.canvas import GREY, WIDE
+from dlio_hpc.sweep import Axis
+
+# More of them than fit beside each other are not all named.
+_MOST_TICKS = 14
+
+
+def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=(WIDE, height), layout="constrained")
+    axes = list(figure.subplots(rows, columns, squeeze=False).flat)
+    axes[0].set_title(title)
+    figure.supxlabel(canvas.printable(whose, 100), x=0.995, ha="right", fontsize=7, color=GREY)
+    return figure, axes
+
+
+class Places(NamedTuple):
+    """Where the levels of an axis lie, and how they are called."""
+
+    at: list[float]
+    labels: list[str]
+    is_log: bool
+
+
+def places(axis: Axis) -> Places:
+    """By their logarithms where they are sizes or powers of two, else side by side."""
+    numbers = axis.numbers
+    is_log = (
+        numbers is not None
+        and len(numbers) > 1
+        and min(numbers) > 0
+        and (axis.unit == "bytes" or all(float(np.log2(number)).is_integer() for number in numbers))
+    )
+    at = list(map(float, numbers)) if is_log and numbers is not None else list(map(float, range(len(axis.labels))))
+    return Places(at, list(axis.labels), is_log)
+
+
+def ticks(axes: Axes, places: Places, name: str) -> None:
+    step = -(-len(places.at) // _MOST_TICKS)
+    axes.set_xlabel(canvas.printable(name, 90))
+    if places.is_log:
+        low, high = np.log2(min(places.at)), np.log2(max(places.at))
+        room = 0.06 * (high - low) or 1
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlim(2.0 ** (low - room), 2.0 ** (high + room))
+    else:
+        axes.set_xlim(-0.5, len(places.at) - 0.5)
+    labels = [canvas.printable(label, 22) for label in places.labels]
+    axes.set_xticks(places.at[::step], labels[::step])
+    if max(map(len, labels)) * len(labels[::step]) > 110:
+        axes.tick_params(axis="x", labelrotation=30)

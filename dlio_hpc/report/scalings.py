@@ -1,0 +1,67 @@
+"""Pictures of scaling: speed-up and efficiency over ranks, beside the ideal."""
+
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, NullLocator
+
+from dlio_hpc.analysis.scaling import Scaling
+from dlio_hpc.report import canvas, plots, studyrows
+from dlio_hpc.report.canvas import GREY
+from dlio_hpc.report.plots import Places
+
+
+def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
+    """Speed-up above, efficiency below, both against the ideal: over ranks, where all begin with as many."""
+    figure, (upper, lower) = plots.sheet(title, whose, 5.0, 2)
+    drawn = named[: len(canvas.LINES)]
+    starts = {scaling.steps[0].ranks for _, scaling in drawn}
+    first = starts.pop() if len(starts) == 1 else 1
+    over = "ranks" if not starts else "times as many ranks as the fewest"
+    at = sorted({first * step.ideal for _, scaling in drawn for step in scaling.steps})
+    upper.plot([at[0], at[-1]], [1, at[-1] / at[0]], color=GREY, linewidth=1, linestyle="--", label="ideal")
+    for colour, (name, scaling) in zip(canvas.LINES, drawn, strict=False):
+        _line(upper, lower, scaling, first, colour, canvas.printable(name, 48))
+    lower.axhline(100, color=GREY, linewidth=1, linestyle="--")
+    for axes in (upper, lower):
+        plots.ticks(axes, Places(at, [f"{each:g}" for each in at], True), over)
+    upper.set_yscale("log", base=2)
+    upper.yaxis.set_minor_locator(NullLocator())
+    upper.yaxis.set_major_formatter(FuncFormatter(lambda each, _: f"{each:g}"))
+    upper.set(ylabel="speed-up (log scale)", xlabel="")
+    upper.tick_params(labelbottom=False)
+    highest = max(100 * step.efficiency for _, scaling in drawn for step in scaling.steps)
+    lower.set(ylabel="efficiency (%)", ylim=(0, 1.1 * max(100.0, highest)))
+    upper.legend(loc="upper left")
+    figure.align_ylabels([upper, lower])
+    return figure, _words(named, len(drawn))
+
+
+def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, name: str) -> None:
+    speed = np.array([step.speed_up for step in scaling.steps])
+    ends = np.array([[step.low or step.speed_up, step.high or step.speed_up] for step in scaling.steps]).T
+    room = np.abs(ends - speed)
+    ideal = np.array([step.ideal for step in scaling.steps])
+    looks: dict[str, Any] = {"color": colour, "linewidth": 1.3, "marker": "o", "markersize": 4, "capsize": 2.5}
+    upper.errorbar(first * ideal, speed, room, label=name, **looks)
+    lower.errorbar(first * ideal, 100 * speed / ideal, 100 * room / ideal, **looks)
+
+
+def setting(scaling: Scaling) -> str:
+    names = studyrows.short(list(scaling.labels))
+    return ", ".join(f"{names[key]}={label}" for key, label in scaling.labels.items()) or f"{scaling.kind} scaling"
+
+
+def _words(named: list[tuple[str, Scaling]], drawn: int) -> str:
+    told = [
+        f"{name}: {scaling.steps[-1].speed_up:.2f} x on {scaling.steps[-1].ranks} ranks, "
+        f"{100 * scaling.steps[-1].efficiency:.0f} % of ideal"
+        for name, scaling in named[:drawn]
+    ]
+    kinds = {scaling.kind for _, scaling in named}
+    what = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
+    scale = " ".join(f"{kind.capitalize()} scaling: {words}." for kind, words in what.items() if kind in kinds)
+    more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
+    return f"{scale} {'; '.join(told)}. Bars: 95 % intervals, where there are repeats.{more}"

@@ -1,0 +1,72 @@
+"""The pictures of a study: figures over what was varied, main effects, and scaling."""
+
+import re
+from collections.abc import Iterator
+
+from matplotlib.figure import Figure
+
+from dlio_hpc.analysis.comparison import Finding
+from dlio_hpc.report import canvas, scalings, studyrows, sweeps
+from dlio_hpc.report.figures import Picture
+from dlio_hpc.report.studyreport import StudyReport
+from dlio_hpc.report.sweeps import Shown
+from dlio_hpc.study import Part
+
+
+def draw(report: StudyReport) -> Iterator[Picture]:
+    """Of each part in turn, then of all together; what was not measured has none."""
+    for finding in report.findings:
+        yield from of_part(report, finding)
+    yield from together(report)
+
+
+def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:
+    """Their names begin with the part's where there are several."""
+    study = report.outcome.study
+    part, several = study.part(finding.part), len(study.parts) > 1
+    prefix = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', part.name)}-" if several else ""
+    title = f"{part.name}: " if several else ""
+    for stem, words, figure, caption in _of_part(report, part, finding, title):
+        yield Picture(prefix + stem, title + words, caption, figure, True)
+
+
+def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> Iterator[tuple[str, str, Figure, str]]:
+    """Stem, title, figure and caption of each."""
+    study = report.outcome.study
+    whose = f"{study.study} on {study.site.name}, {study.created}"
+    if part.axes and finding.comparisons:
+        found = finding.comparisons[-1]
+        ranks = f", {found.nodes} node(s) x {found.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+        shown = Shown(study, part, finding, found, report.outcome.measured, whose + ranks)
+        if part.zipped or len(part.axes) == 1:
+            words = "Time and bandwidth over " + " with ".join(
+                studyrows.short([axis.key for axis in part.axes]).values()
+            )
+            with canvas.style():
+                yield "sweep", words, *sweeps.sweep(shown, title + words)
+        elif len(part.axes) == 2 and shown.medians:
+            words = f"{studyrows.METRICS[finding.metric].capitalize()} of each combination"
+            with canvas.style():
+                yield "map", words, *sweeps.heat_map(shown, title + words)
+        if found.ranking is not None and len(found.ranking.effects) > 1 and shown.medians:
+            with canvas.style():
+                yield "effects", "What each parameter does", *sweeps.effects(shown, title + "What each parameter does")
+    if finding.scalings:
+        words = f"{finding.scalings[0].kind.capitalize()} scaling"
+        named = [(scalings.setting(scaling), scaling) for scaling in finding.scalings]
+        with canvas.style():
+            yield "scaling", words, *scalings.scaling(named, whose, title + words)
+
+
+def together(report: StudyReport) -> Iterator[Picture]:
+    """How parts scale beside each other; nothing where only one does."""
+    study = report.outcome.study
+    scaling = [(finding, each) for finding in report.findings for each in finding.scalings]
+    if len({finding.part for finding, _ in scaling}) < 2:
+        return
+    named = [(f"{finding.part}: {scalings.setting(each)}", each) for finding, each in scaling]
+    with canvas.style():
+        figure, caption = scalings.scaling(
+            named, f"{study.study} on {study.site.name}, {study.created}", "Scaling of all parts"
+        )
+    yield Picture("scaling", "Scaling of all parts", caption, figure, True)

@@ -1,0 +1,211 @@
+"""What a study found, in sentences: the terminal, the page and the pictures say the same."""
+
+import os
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+
+from dlio_hpc.analysis.comparison import Comparison, Finding
+from dlio_hpc.analysis.effects import Ranking
+from dlio_hpc.analysis.replicates import SURE
+from dlio_hpc.analysis.scaling import Scaling
+from dlio_hpc.report.studyfiles import StudyOutcome
+from dlio_hpc.report.studyrows import METRICS, setting, short
+from dlio_hpc.study import Study
+
+# Of a single measurement; a difference of a third would still be missed in three rounds.
+_MUCH_NOISE = 0.15
+
+
+# From so much on storage was measured, if not alone.
+_FETCHED = 0.9
+
+
+def heading(outcome: StudyOutcome) -> list[str]:
+    """Which study it is, in lines."""
+    study = outcome.study
+    many = f"{len(study.points)} point(s) x {study.repeat} measurement(s)"
+    jobs = f"{len(outcome.jobs)} job(s)"
+    more = f", {outcome.others} measured once more and left out" if outcome.others else ""
+    return [
+        *([study.description] if study.description else []),
+        f"{many} in rounds, their order drawn with seed {study.seed}; {jobs} on {study.site.name}{more}",
+    ]
+
+
+def notes(outcome: StudyOutcome) -> list[str]:
+    """What a reader must know before believing anything."""
+    told = dict.fromkeys(note for job in outcome.jobs for note in job.plan.notes)
+    return [*told, *(f"left out, it cannot be read: {words}" for words in outcome.broken)]
+
+
+def verdict(study: Study, finding: Finding, found: Comparison) -> list[str]:
+    """Sentences: the best, whether to change anything."""
+    return list(_best(study, finding, found))
+
+
+def noise(finding: Finding) -> list[str]:
+    """How much of the differences is noise, of all comparisons; nothing where that is unknown, which verdicts say."""
+    noises = [each.noise for each in finding.comparisons if each.noise.sd is not None]
+    if not noises:
+        return []
+    sd, df = noises[0].sd or 0.0, noises[0].df
+    few = "; so few tell little: repeat more often" if df < 4 else ""
+    told = f"Noise of a single measurement: {100 * sd:.2g} % ({df} degrees of freedom{few})."
+    if sd > _MUCH_NOISE:
+        told += " So much hides differences: longer runs or a higher --repeat would show more."
+    if any(each.are_rounds_apart for each in noises):
+        drift = max(each.drift for each in noises)
+        told += f" Rounds differ by {100 * drift:.2g} %, which all points share and which is left out."
+    return [told]
+
+
+def cached(finding: Finding) -> list[str]:
+    """What of the bytes did not come from storage; nothing where nobody knows, or nothing was read."""
+    shares = [point.from_storage for point in finding.points if point.from_storage is not None]
+    if not shares:
+        return []
+    least, most = (f"{100 * each:.0f}" for each in (min(shares), max(shares)))
+    told = f"Fetched from storage: {least if least == most else f'{least} to {most}'} % of what was read"
+    if min(shares) > _FETCHED:
+        return [f"{told}."]
+    return [
+        f"{told}, the rest came from the page cache: this compares memory, not storage. reader.drop_cache, "
+        "reader.direct or more data than memory would tell."
+    ]
+
+
+def _where(study: Study, finding: Finding, found: Comparison) -> str:
+    """On which ranks, where points are compared on several numbers of them."""
+    if found.nodes is None or not study.part(finding.part).is_scaling:
+        return ""
+    return f"On {found.nodes} node(s) x {found.ranks_per_node} ranks: "
+
+
+def _told(study: Study, found: Comparison, number: int | None) -> str:
+    return "" if number is None else setting(study, number, found.nodes is not None)
+
+
+def _best(study: Study, finding: Finding, found: Comparison) -> Iterator[str]:
+    where, best = _where(study, finding, found), _told(study, found, found.best)
+    gain = found.gain
+    if found.noise.sd is None:
+        ratio = "" if gain is None or found.best == found.reference else f", {gain.ratio:.2f} x the reference"
+        yield f"{where}Ahead: {best}{ratio}. Whether that is more than noise cannot be told: {_why_unknown(found)}."
+        return
+    if gain is None:
+        yield f"{where}Best: {best}. The reference was not measured."
+    elif found.best == found.reference:
+        yield f"{where}Best: the reference, {best}."
+    elif not gain.is_beyond_noise:
+        yield (
+            f"{where}No difference beyond noise: the reference ({_told(study, found, found.reference)}) cannot be told "
+            f"from the best ({best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)})."
+        )
+    else:
+        yield (
+            f"{where}Best: {best}, {gain.ratio:.2f} x the reference ({_told(study, found, found.reference)}); "
+            f"{_interval(gain.low, gain.high)}, confidence {confidence(gain.confidence)}."
+        )
+    yield from _choice(study, found)
+
+
+def _choice(study: Study, found: Comparison) -> Iterator[str]:
+    same = [point.point for point in found.points if point.verdict == "same as best"]
+    if found.recommended is None:
+        return
+    if found.recommended == found.reference:
+        others = "" if len(same) <= 1 and found.best == found.reference else f" {_others(len(same), len(found.points))}"
+        is_usual = study.part(study.points[found.recommended].part).is_default
+        yield f"{'Keep what you have.' if is_usual else 'No reason to change that.'}{others}"
+    elif found.recommended != found.best:
+        told = _told(study, found, found.recommended)
+        yield f"Simplest of those that cannot be told from the best: {told}. {_others(len(same), len(found.points))}"
+    elif same:
+        yield _others(len(same), len(found.points))
+
+
+def _others(same: int, points: int) -> str:
+    if same == points - 1:
+        return "No two points can be told apart."
+    return f"{same} of {points - 1} others cannot be told from the best." if same else "All others are worse."
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{100 * SURE:.0f} % interval {low:.2f} to {high:.2f}"
+
+
+def confidence(found: float | None) -> str:
+    if found is None:
+        return "unknown"
+    return "> 99.9 %" if found > 0.999 else f"{100 * found:.1f} %"
+
+
+def _why_unknown(found: Comparison) -> str:
+    if found.noise.df == 0:
+        return "too little was measured twice; --repeat 3 would tell"
+    return "repeats agree to the last digit, as no measurement does"
+
+
+def part_title(study: Study, finding: Finding) -> str:
+    part = study.part(finding.part)
+    return ": ".join(filter(None, (part.name, part.title)))
+
+
+def legend(study: Study, finding: Finding) -> str:
+    """How the table of points is to be read."""
+    unusual = " The workload's own setting is not among them: the reference is the first."
+    return (
+        f"Medians of n measurements, compared by {METRICS[finding.metric]}. x ref: times as good as the reference "
+        "(ref), drift taken out. same: cannot be told from the best; worse: beyond noise; ?: unknown."
+        + unusual
+        * (not study.part(finding.part).is_default)
+    )
+
+
+def ranking_title(finding: Finding, found: Comparison) -> str:
+    where = f" on {found.nodes} node(s) x {found.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+    return f"What matters{where}: means over all settings of the other parameters"
+
+
+def ranking_notes(found: Ranking) -> list[str]:
+    if found.interplay is None:
+        return ["Too few combinations were measured to tell the parameters apart."]
+    notes = []
+    if any(len(effect.keys) > 1 for effect in found.effects):
+        notes.append("Keys that move together cannot be told apart: they count as one.")
+    if len(found.effects) > 1:
+        notes.append(
+            f"Of all differences between points, {100 * found.interplay:.0f} % are interplay: what no parameter "
+            "does by itself."
+        )
+    return notes
+
+
+def scaling_title(found: Scaling) -> str:
+    names = short(list(found.labels))
+    told = ", ".join(f"{names[key]}={label}" for key, label in found.labels.items())
+    same = "each rank reads the same amount" if found.kind == "weak" else "all ranks together read the same amount"
+    return f"{found.kind.capitalize()} scaling{f' of {told}' if told else ''} ({same}), against the fewest ranks"
+
+
+def missing(outcome: StudyOutcome, most: int = 8) -> list[str]:
+    """What is not there, why, and how to have it; nothing where nothing is missing."""
+    if not outcome.missing:
+        return []
+    wanted = len(outcome.study.points) * outcome.study.repeat
+    whys = Counter(each.why for each in outcome.missing).most_common()
+    lines = [f"Missing: {len(outcome.missing)} of {wanted} measurements."]
+    lines += [f"  {count} x {why}" for why, count in whys[:most]]
+    if len(whys) > most:
+        lines.append(f"  and {len(whys) - most} more reasons; --json has all.")
+    return [*lines, "Their jobs go on."] if all(each.is_live for each in outcome.missing) else lines
+
+
+def resume(outcome: StudyOutcome) -> str | None:
+    """How to have what is missing, from anywhere; None where there is nothing to be done."""
+    if all(each.is_live for each in outcome.missing):
+        return None
+    later = " when those that go on have ended" if any(each.is_live for each in outcome.missing) else ""
+    folder = shlex.quote(os.path.join(outcome.study.runs, outcome.study.study))
+    return f"To measure what is missing{later}: dlio-submit --resume {folder}"
