@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import cost, document, limits, packing, shipped, site, study, sweep, units, workload
+from dlio_hpc import cost, document, limits, packing, recipe, shipped, site, study, sweep, units, workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.packing import Unit
 from dlio_hpc.site import Site
@@ -191,11 +191,11 @@ def test_costs_are_added_up_and_limited() -> None:
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", shipped.names(shipped.STUDIES))
 def test_shipped_studies_are_planned(name: str, full: bool) -> None:
-    file = study.load(name)
+    file = recipe.load(name)
     assert file.name == name
     assert "Fig." in file.source
     machine = site.load("theta" if full else "local", () if full else ("rates.launch=1",))
-    made = study.make(name, study.asked_of(file, machine, study.Changes(full)), Request(Path("/r"), data=Path("/d")))
+    made = study.make(name, recipe.asked_of(file, machine, recipe.Changes(full)), Request(Path("/r"), data=Path("/d")))
     jobs = packing.plans(made)
     assert jobs
     if full:
@@ -210,9 +210,9 @@ def test_shipped_studies_are_planned(name: str, full: bool) -> None:
 
 
 def test_what_the_user_says_gets_the_better_of_a_study_file() -> None:
-    file = study.load("fig14")
-    changes = study.Changes(nodes=(2, 4), overrides=("train.epochs=3",), dataset_size=64 << 20)
-    made = study.make("s", study.asked_of(file, site.load("slurm"), changes), Request(Path("/r"), data=Path("/d")))
+    file = recipe.load("fig14")
+    changes = recipe.Changes(nodes=(2, 4), overrides=("train.epochs=3",), dataset_size=64 << 20)
+    made = study.make("s", recipe.asked_of(file, site.load("slurm"), changes), Request(Path("/r"), data=Path("/d")))
     assert {(point.nodes, point.ranks_per_node) for point in made.points} == {(2, 4), (4, 4)}
     assert {point.workload.train.epochs for point in made.points} == {3}
     assert max(point.workload.dataset.size for point in made.points) < 80 << 20
@@ -220,7 +220,7 @@ def test_what_the_user_says_gets_the_better_of_a_study_file() -> None:
 
 
 def _from_file(path: Path) -> Study:
-    return study.make("s", study.asked_of(study.load(str(path)), LOCAL, study.Changes()), Request(path.parent))
+    return study.make("s", recipe.asked_of(recipe.load(str(path)), LOCAL, recipe.Changes()), Request(path.parent))
 
 
 def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:

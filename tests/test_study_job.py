@@ -103,7 +103,7 @@ def test_a_sweep_of_chunk_sizes_makes_requests_of_those_sizes(run: Run, tiny: An
 @pytest.mark.parametrize("library", [STANDIN, *REAL])
 def test_darshan_sees_the_sizes_that_were_asked_for(run: Run, tiny: Any, tmp_path: Path, library: Path | None) -> None:
     """The stand-in sees what Python reads, a real one what HDF5 reads, too."""
-    watched = ("-S", f"site.darshan={library or libdarshan.install(tmp_path / 'lib')}")
+    watched: tuple[str, ...] = ("-S", f"site.darshan={library or libdarshan.install(tmp_path / 'lib')}")
     if library is None:
         watched = (*watched, "-S", libdarshan.rank_environment())
     sweeps: list[tuple[Path, str, tuple[str, ...]]] = [(tiny(), "reader.transfer_size", ())]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 from msgspec import structs
 
-from dlio_hpc import cost, document, limits, packing, plan, site, study, sweep, units, workload
+from dlio_hpc import cost, document, limits, packing, plan, recipe, site, study, sweep, units, workload
 from dlio_hpc.cli.verbs import option
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
@@ -205,12 +205,12 @@ def _asked(name: str, machine: site.Site, overrides: tuple[str, ...], what: dict
 
 def _from_file(
     name: str, machine: site.Site, overrides: tuple[str, ...], full: bool, what: dict[str, Any]
-) -> tuple[list[study.Asked], study.StudyFile]:
+) -> tuple[list[study.Asked], recipe.StudyFile]:
     if what["sweeps"] or what["zipped"] or what["weak"]:
         raise click.UsageError("--study says what varies; for -P, --zip and --weak, copy its file and change that")
-    file = study.load(name)
-    changes = study.Changes(full, overrides, what["nodes"], what["ranks_per_node"], what["dataset_size"])
-    parts = study.asked_of(file, machine, changes)
+    file = recipe.load(name)
+    changes = recipe.Changes(full, overrides, what["nodes"], what["ranks_per_node"], what["dataset_size"])
+    parts = recipe.asked_of(file, machine, changes)
     for part in parts:
         _check_fixed(part.axes, overrides)
     return parts, file

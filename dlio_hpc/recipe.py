@@ -1,0 +1,137 @@
+"""A study file: the parts of a study as YAML says them, at full size and as they are tried on a laptop."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from msgspec import Meta, Struct, structs
+
+from dlio_hpc import document, shipped, sweep, units
+from dlio_hpc.site import Site
+from dlio_hpc.study import Asked, Metric, Positive, layout_of
+from dlio_hpc.workload import draft
+
+T = TypeVar("T")
+
+
+class Scale(Struct, frozen=True, forbid_unknown_fields=True):
+    """How large something in a study file is, and with which keys of the workload (or of site.layout) `set`; None: not
+    said here.
+    """
+
+    set: dict[str, Any] = {}
+    nodes: tuple[Positive, ...] | Positive | str | None = None
+    ranks_per_node: tuple[Positive, ...] | Positive | str | None = None
+    dataset_size: units.Size | None = None
+
+
+class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
+    """What is different where the study is tried at home. sweep: a key's values there; other keys vary as they do."""
+
+    sweep: dict[str, Any] = {}
+
+
+class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
+    """A part in a study file. sweep: a list or a range for each key that varies."""
+
+    workload: str | None = None
+    title: str = ""
+    sweep: dict[str, Any] = {}
+    zip: bool = False
+    weak: bool = False
+    metric: Metric = "samples_per_s"
+    laptop: Shrunk = Shrunk()
+
+
+class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A study as its YAML file says it; what stands beside the parts is said for all of them."""
+
+    name: str
+    parts: dict[str, PartFile]
+    description: str = ""
+    source: str = ""
+    workload: str | None = None
+    repeat: Positive = 3
+    warmup: Annotated[int, Meta(ge=0)] = 0
+    laptop: Scale = Scale()
+
+    def __post_init__(self) -> None:
+        if not self.parts:
+            raise ValueError("parts: a study has at least one")
+        for name, part in self.parts.items():
+            if part.workload is None and self.workload is None:
+                raise ValueError(f"parts.{name} has no workload")
+
+
+def load(name: str) -> StudyFile:
+    """A shipped study file, or one by its path; workloads that lie beside it are found there."""
+    path = shipped.find(shipped.STUDIES, name)
+    data = document.read_yaml(path)
+    parts = data.get("parts") if isinstance(data, dict) else None
+    for part_name, part in parts.items() if isinstance(parts, dict) else ():
+        document.convert(part, PartFile, f"{path}: parts.{part_name}")  # or its name would not be told
+    file = document.convert(data, StudyFile, str(path))
+    near = {name: structs.replace(part, workload=_beside(path, part.workload)) for name, part in file.parts.items()}
+    return structs.replace(file, workload=_beside(path, file.workload), parts=near)
+
+
+def _beside(path: Path, workload: str | None) -> str | None:
+    """The workload's file, where its name is one relative to the study file at `path`."""
+    if workload is None or not workload.endswith((".yaml", ".yml")) or not (path.parent / workload).exists():
+        return workload
+    return str(path.parent.absolute() / workload)
+
+
+class Changes(Struct, frozen=True):
+    """What a user wants otherwise than the study file has it; None: as it is there. full: as large as it is written,
+    not as on a laptop.
+    """
+
+    full: bool = False
+    overrides: tuple[str, ...] = ()
+    nodes: tuple[int, ...] | None = None
+    ranks_per_node: tuple[int, ...] | None = None
+    dataset_size: int | None = None
+
+
+def asked_of(file: StudyFile, site: Site, changes: Changes) -> list[Asked]:
+    """The parts of a study file, each after what is said for all, smaller for a laptop, and as the user wants it."""
+    return [_asked_of(name, part, file, site, changes) for name, part in file.parts.items()]
+
+
+def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: Changes) -> Asked:
+    layers: list[Scale] = [file, part, *([] if changes.full else [file.laptop, part.laptop])]
+    settings = {key: value for layer in layers for key, value in layer.set.items()}
+    for key in settings:
+        sweep.check_site_key(key, f"{file.name}: parts.{name}.set.{key}")
+    layout = {key: value for key, value in settings.items() if key.startswith("site.")}
+    swept = part.sweep if changes.full else part.sweep | part.laptop.sweep
+    source = f"{file.name}: parts.{name}"
+    return Asked(
+        workload=draft(
+            part.workload or file.workload or "",
+            changes.overrides,
+            {key: value for key, value in settings.items() if key not in layout},
+        ),
+        site=structs.replace(site, layout=layout_of(site, layout)),
+        axes=tuple(sweep.axis_of(key, values, f"{source}.sweep.{key}") for key, values in swept.items()),
+        zipped=part.zip,
+        nodes=changes.nodes or _counts(layers, "nodes", source) or (1,),
+        # Who names nodes scales over those, not over the ranks of a laptop.
+        ranks_per_node=changes.ranks_per_node or _counts(layers[: 2 if changes.nodes else 4], "ranks_per_node", source),
+        weak=part.weak,
+        dataset_size=changes.dataset_size or _last(layer.dataset_size for layer in layers),
+        metric=part.metric,
+        name=name,
+        title=part.title,
+    )
+
+
+def _counts(layers: Sequence[Scale], key: str, source: str) -> tuple[int, ...]:
+    given = _last(getattr(layer, key) for layer in layers)
+    return () if given is None else sweep.counts(list(given) if isinstance(given, tuple) else given, f"{source}.{key}")
+
+
+def _last(values: Iterable[T | None]) -> T | None:
+    """The last that is said."""
+    return [None, *(value for value in values if value is not None)][-1]
