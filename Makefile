@@ -7,7 +7,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/dlio-submit demo --site local --wait
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile   # jobs are waited for, most of the time
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
