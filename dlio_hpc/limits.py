@@ -98,14 +98,16 @@ def notes(plan: Plan) -> Iterator[str]:
             f"computing alone takes {units.format_walltime(int(least))} of the {units.format_walltime(plan.walltime)} "
             "that the job may last; a slow file system will not fit in"
         )
-    expected = cost.of_job(plan, set()).expected_s
+    site = plan.site
+    measured = [run for run in plan.runs if run.kind != "generate"]
+    expected = sum(cost.of_run(run, plan.nodes, plan.ranks, site.rates).seconds for run in measured)
     if expected > plan.walltime:
         yield (
-            f"{plan.job} is expected to take {units.format_walltime(round(expected))} and lasts "
+            f"measuring is expected to take {units.format_walltime(round(expected))} and {plan.job} lasts "
             f"{units.format_walltime(plan.walltime)}; ask for more --time or --nodes, or less --dataset-size (times "
             "are guesses from the site's rates, see dlio-hpc plan-cost)"
         )
-    site, queue = plan.site, plan.queue
+    queue = plan.queue
     if site.queues and queue is not None and queue not in site.queues:
         yield f"site {site.name} does not list queue {queue}; its limits are not known here"
 

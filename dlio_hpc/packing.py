@@ -64,7 +64,8 @@ def plans(
     ahead = []
     if study.generate == "first" and is_stored:
         ahead = [_generating(study, f"{study.study}-generate")]
-    groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, taken)]
+    slower, written = _slower(study, taken), set[str]()
+    groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, slower, written)]
     if study.is_plain:
         names = [f"{study.study}-read" if ahead else study.study]
     else:
@@ -106,15 +107,17 @@ class _Expected(NamedTuple):
     measure: float
 
 
-def _split(study: Study, wanted: Sequence[Unit], taken: Mapping[Unit, float]) -> Iterator[list[Unit]]:
-    """As many as fit into one job's time, as far as can be told; a single one fits in any case."""
+def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
+    """As many as fit into one job's time, as far as can be told; a single one fits in any case. written: folders of
+    datasets that earlier jobs make; those of these are put in.
+    """
     if study.is_plain:
         yield list(wanted)
         return
-    room = (study.walltime - plan.notice(study.site, study.walltime)) / _slower(study, taken)
+    room = (study.walltime - plan.notice(study.site, study.walltime)) / slower
     expected = {number: _expected(study, number) for number in {unit.point for unit in wanted}}
     group: list[Unit] = []
-    used, here, written = 0.0, set[str](), set[str]()
+    used, here = 0.0, set[str]()
     for unit in wanted:
         more = _more(expected[unit.point], here, written)
         if group and used + more > room:
@@ -124,7 +127,7 @@ def _split(study: Study, wanted: Sequence[Unit], taken: Mapping[Unit, float]) ->
         group.append(unit)
         used += more
         here.add(expected[unit.point].dataset)
-        written |= here
+        written.add(expected[unit.point].dataset)
     yield group
 
 
@@ -157,7 +160,7 @@ _BOTH: tuple[Kind, Kind] = ("generate", "measure")
 
 
 def _generating(study: Study, job: str) -> Plan:
-    """A job that writes all datasets and measures nothing, on as many nodes as any other has."""
+    """A job that writes all datasets and measures nothing, on as many ranks as any other has."""
     largest = max(study.points, key=lambda point: point.ranks)
     return _plan(study, job, largest, _each(study, _distinct(study.points), "generate", job))
 

@@ -35,7 +35,7 @@ def layout_name(when: str, place: int) -> str:
 
 
 def run_name(number: int, name: str) -> str:
-    """Such as 01-measure: runs sort by the order they are executed in."""
+    """Such as 01-measure: by the order in which they are executed."""
     return f"{number:02}-{name}"
 
 

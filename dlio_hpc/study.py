@@ -194,9 +194,13 @@ def _too_much() -> ConfigError:
 
 
 def _part(asked: Asked, points: list[Point]) -> Part:
-    base = plan.resolved(asked.workload.with_settings({}))
+    try:
+        base = plan.resolved(asked.workload.with_settings({}))
+    except ConfigError:
+        base = None  # it only comes to be with what is varied
     fewest = min(points, key=lambda point: point.ranks).ranks
-    usual = [point.number for point in points if point.ranks == fewest and _is_base(point, base, asked)]
+    at_fewest = [point for point in points if point.ranks == fewest]
+    usual = [point.number for point in at_fewest if base is not None and _is_base(point, base, asked)]
     return Part(
         asked.name,
         asked.title,
@@ -206,7 +210,7 @@ def _part(asked: Asked, points: list[Point]) -> Part:
         asked.ranks_per_node or (asked.site.ranks_per_node,),
         asked.weak,
         asked.metric,
-        reference=usual[0] if usual else next(point.number for point in points if point.ranks == fewest),
+        reference=usual[0] if usual else at_fewest[0].number,
         is_default=bool(usual),
     )
 

@@ -26,6 +26,8 @@ name: tiny
 dataset: {format: FORMAT, files: 4, samples_per_file: 4, sample: {bytes: 64 KiB}}
 reader: {batch_size: 4, shuffle: {files: true, samples: true, seed: 7}}
 """
+# Two measurements a job, by what they are expected to take; they take much less.
+_SPLIT = ("-S", "site.rates.launch=20s", "-S", "site.notice=1", "-t", "70s")
 _LOCAL = ("-s", "local", "-d", "data", "--ppn", 2, "--seed", 5)
 
 
@@ -188,7 +190,7 @@ def _kill_session(leader: int) -> None:
 
 
 def test_what_does_not_fit_into_one_job_is_split_and_run_one_after_the_other(run: Run, tiny: Any) -> None:
-    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
+    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", *_SPLIT)
     done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
     assert done.code == 0, done.err
     jobs = [Path(job["directory"]) for job in done.json["jobs"]]
@@ -207,7 +209,7 @@ def test_what_does_not_fit_into_one_job_is_split_and_run_one_after_the_other(run
 
 
 def test_cancelling_a_study_reaches_the_jobs_that_wait(run: Run, tiny: Any) -> None:
-    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
+    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", *_SPLIT)
     done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
     folder = _study(done)
     assert run("dlio-hpc", "cancel", folder.name).code == 0
@@ -253,7 +255,7 @@ def _folder(done: Outcome) -> Path:
 
 
 def test_a_job_that_waits_may_be_cancelled_and_none_runs_beside_another(run: Run, tiny: Any) -> None:
-    options = ("-P", "reader.shuffle.seed=1..6", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
+    options = ("-P", "reader.shuffle.seed=1..6", "-S", "compute.time=1s", *_SPLIT)
     done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
     first, second, third = (Path(job["directory"]) for job in done.json["jobs"])
     _until(lambda: list(first.glob("runs/*measure/result.json")))
@@ -345,7 +347,7 @@ def test_what_came_from_the_page_cache_is_said(run: Run, tiny: Any) -> None:
 
 
 def test_a_submission_killed_between_two_jobs_is_resumed(run: Run, tiny: Any) -> None:
-    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "9s")
+    options = ("-P", "reader.shuffle.seed=1..4", "-S", "compute.time=1s", *_SPLIT)
     done = run("dlio-submit", tiny(), *_LOCAL, *options, "--json")
     folder = _study(done)
     last = Path(done.json["jobs"][-1]["directory"])

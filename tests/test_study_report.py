@@ -335,7 +335,7 @@ def test_a_study_is_reported_by_folder_and_by_name(run: Run, tmp_path: Path) -> 
 def test_json_is_one_document(run: Run, tmp_path: Path) -> None:
     _written(tmp_path / "dlio-runs", lost=((2, 1),))
     done = run("dlio-hpc", "report", "tune", "--json")
-    keys = ["study", "description", "seed", "repeat", "points", "missing", "findings", "advice", "jobs"]
+    keys = ["study", "description", "seed", "repeat", "points", "missing", "broken", "findings", "advice", "jobs"]
     assert list(done.json) == keys
     assert done.code == 3, "a job that ended well without a result"
     assert [len(point["measurements"]) for point in done.json["points"]] == [3, 3, 2, 3]
@@ -506,3 +506,13 @@ def test_what_takes_long_to_import_is_imported_when_a_study_is_shown() -> None:
     program = "import dlio_hpc.cli.report, sys; print({'numpy', 'matplotlib', 'rich', 'jinja2'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "set()\n"
+
+
+def test_a_study_is_not_taken_for_another_of_a_longer_name(run: Run, tmp_path: Path) -> None:
+    """Studies are called after their workloads, with a date behind."""
+    varied = studies.asked("demo", "reader.read_threads=1,2")
+    made = studies.make(tmp_path / "dlio-runs", varied, name="demo-20261121-100000-abcdef")
+    studies.write(made, lambda *_: 5.0)
+    assert not studyfiles.is_study(tmp_path / "dlio-runs" / "demo")
+    assert run("dlio-hpc", "plan-cost", "demo", "-s", "local").code == 0
+    assert run("dlio-submit", "--resume", "demo").code == 2

@@ -162,13 +162,15 @@ def _unusable(metric: Metric, count: int) -> str | None:
 
 
 def _groups(part: Part, points: Any) -> list[list[Point]]:
-    """Points to be compared: those on the same nodes and ranks; all of them, where nothing else varies."""
+    """Points to be compared: those on the same nodes and ranks, the most ranks last; all of them, where nothing else
+    varies.
+    """
     if not part.axes:
         return [list(points)]
     groups: dict[tuple[int, int], list[Point]] = {}
     for point in points:
         groups.setdefault((point.nodes, point.ranks_per_node), []).append(point)
-    return list(groups.values())
+    return [groups[scale] for scale in sorted(groups, key=lambda scale: (scale[0] * scale[1], scale))]
 
 
 def _figures(study: Study, point: Point, mine: Sequence[Summary]) -> PointFigures:
@@ -325,9 +327,9 @@ def _recommended(study: Study, numbers: Sequence[int], found: Fit, told: _Told, 
         return numbers[told.best]
     usual = study.points[reference].places
 
-    def effort(place: int) -> tuple[int, int, float]:
+    def effort(place: int) -> tuple[bool, int, int, float]:
         places = study.points[numbers[place]].places
         steps = [abs(places[key] - usual[key]) for key in usual]
-        return sum(step > 0 for step in steps), sum(steps), -float(found.values[place])
+        return numbers[place] != reference, sum(step > 0 for step in steps), sum(steps), -float(found.values[place])
 
     return numbers[min(good, key=effort)]

@@ -123,12 +123,15 @@ def _without_effect(plan: Plan, scheduler: Scheduler) -> list[str]:
     return [f"site {plan.site.name} has no accounts and queues; {', '.join(ignored)} recorded, without effect"]
 
 
-def keep(study: Study) -> Path:
-    """The folder of a study, made with what it is to be; ConfigError when there is one of that name."""
+def keep(study: Study, is_new: bool = True) -> Path:
+    """The folder of a study with what it is to be; ConfigError when there is one of that name, unless the study is not
+    new: then what is there stays, and what was lost is written again.
+    """
     folder = Path(study.runs, study.study)
     try:
-        folder.mkdir(parents=True)
-        rundir.write(folder / rundir.STUDY, document.encode(study))
+        folder.mkdir(parents=True, exist_ok=not is_new)
+        if is_new or not (folder / rundir.STUDY).exists():
+            rundir.write(folder / rundir.STUDY, document.encode(study))
     except FileExistsError:
         raise ConfigError(f"{folder} is there already; choose another --runs") from None
     except OSError as fault:

@@ -16,7 +16,7 @@ def main() -> None:
 
     end = sys.argv.index("--")
     ids, command = sys.argv[1:end], sys.argv[end + 1 :]
-    while any(map(lives, ids)):
+    while ids := [each for each in ids if lives(each)]:  # to ask for one that has ended takes long
         time.sleep(_LOOK_S)
     os.execvp(command[0], command)
 

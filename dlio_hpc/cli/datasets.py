@@ -65,7 +65,9 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
 @option("--quick", is_flag=True, help="Names, number and sizes of files only; contents are not read.")
 @_AS_JSON
 def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, quick: bool, as_json: bool) -> int:
-    """Compare each dataset (default: all) with what is generated, file by file; exit code 3 when one is broken."""
+    """Compare each dataset (default: all) with what is generated, file by file; exit code 3 when one is broken, or
+    still being generated.
+    """
     folders = _named(names, data, site_name) if names else _folders(_directory(data, site_name))
     checked, code = console.each(folders, lambda folder: _verified(folder, quick))
     if as_json:

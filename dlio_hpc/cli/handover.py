@@ -76,6 +76,7 @@ def hand_over(found: Planned, parents: Sequence[str], live: Sequence[str], manne
         console.say(_told(found))
     directories: list[Path] = []
     ids: list[str] = []
+    told: set[str] = set()
     for number, made in enumerate(plans):
         try:
             submitted = batch.submit(made, _after(plans[: number + 1], ids, parents, live), study)
@@ -87,8 +88,9 @@ def hand_over(found: Planned, parents: Sequence[str], live: Sequence[str], manne
         if manner.verbose:
             console.say(f"submit command: {submitted.job.command}")
         if not manner.quiet:
-            for note in (*made.notes, *submitted.notes):
+            for note in (note for note in (*made.notes, *submitted.notes) if note not in told):
                 console.say(f"note: {note}")
+            told |= {*made.notes, *submitted.notes}
             name, place = made.site.name, made.directory
             console.say(f"submitted {submitted.job.job} to {name} as {submitted.job.batch_id}: {place}")
     return directories
@@ -102,8 +104,7 @@ def _give_up(found: Planned, directories: list[Path]) -> None:
     from dlio_hpc.cli import console
 
     if not found.study.is_plain:
-        if directories:
-            console.say(f"{len(directories)} of {len(found.jobs)} jobs were taken; later: {_resume_command(found)}")
+        console.say(f"{len(directories)} of {len(found.jobs)} jobs were taken; later: {_resume_command(found)}")
         return
     for directory in directories:
         console.say(f"cancelling {cancel(directory).job}, of the same study")
@@ -128,9 +129,9 @@ def afterwards(found: Planned, directories: list[Path], manner: Manner) -> int:
         return (finish(watched, manner.as_json, manner.quiet) if watched else 0) or code
     if manner.as_json:
         if folder is not None:
-            show_study(folder, manner.as_json)
+            show_study(folder, as_json=True, is_judged=False)
         else:
-            show_jobs(directories, manner.as_json)
+            show_jobs(directories, as_json=True)
         return 0
     if not manner.quiet:
         jobs = " ".join(shlex.quote(str(path)) for path in ([folder] if folder is not None else directories))

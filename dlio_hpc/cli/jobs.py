@@ -66,7 +66,8 @@ def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     watched, stray = console.wait(directories, quiet)
     folders = _studies(jobs, runs) if len(jobs) == 1 else []
     if folders:
-        return collect_all(watched, quiet) or show_study(folders[0], as_json) or code or stray
+        collected = collect_all(watched, quiet)
+        return show_study(folders[0], as_json) or collected or code or stray
     return (finish(watched, as_json, quiet) if watched else 0) or code or stray
 
 
@@ -102,7 +103,8 @@ def collect(jobs: tuple[str, ...], runs: Path) -> int:
         else:
             console.say(f"{look.job.job}: {look.job.state}, not collected yet")
     for folder in _studies(jobs, runs):
-        code = _missing(folder) or code
+        missing = _missing(folder)
+        code = code or missing
     return code
 
 

@@ -11,7 +11,7 @@ import click
 from dlio_hpc import rundir, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import option
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
@@ -84,8 +84,6 @@ class Pictures(NamedTuple):
 
     def write_of_study(self, page: "Callable[[], Page]", pictures: "Callable[[], Iterator[Picture]]") -> None:
         """Likewise; ConfigError where a trace is asked for, which is of a job's runs."""
-        if self.perfetto is not None:
-            raise ConfigError("--perfetto: a trace is of one job; name the job's directory or archive instead")
         self._write_page(page)
         if self.figures is not None:
             from dlio_hpc.report import figures

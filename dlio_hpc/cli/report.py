@@ -46,20 +46,31 @@ def report(
     wanted = Pictures(**options)
     jobs = [_place(name, runs) for name in names]
     if (folder := next((path for path in jobs if studyfiles.is_study(path)), None)) is not None:
+        _check_study_options(wanted, step_s)
         if len(jobs) > 1:
             raise ConfigError(f"{folder} is a study: report on it by itself, or give all of its jobs")
         return _report_study(_study_in(folder), wanted, metric, as_json, as_csv)
     outcomes = jobfiles.load_all(jobs)
     if len(jobs) > 1 and (study := studyfiles.held(outcomes)) is not None:
+        _check_study_options(wanted, step_s)
         found = studyfiles.of_jobs(study, outcomes, absent="none of these jobs was to make it")
         return _report_study(found, wanted, metric, as_json, as_csv)
+    if metric is not None:
+        raise click.UsageError("--metric goes with a study, whose points it judges")
     return _report_jobs(jobs, outcomes, wanted, as_json, as_csv, step_s)
+
+
+def _check_study_options(wanted: Pictures, step_s: float | None) -> None:
+    if wanted.perfetto is not None or step_s is not None:
+        what = "--perfetto" if wanted.perfetto is not None else "--step"
+        raise ConfigError(f"{what}: a timeline is of one job; name the job's directory or archive instead")
 
 
 def _place(name: str, runs: Path) -> Path:
     """A path, or what has that name below `runs`."""
     below = runs / name
-    return below if not Path(name).exists() and "/" not in name and below.exists() else Path(name)
+    is_below = not Path(name).exists() and "/" not in name and (below.exists() or studyfiles.is_study(below))
+    return below if is_below else Path(name)
 
 
 def _study_in(folder: Path) -> "StudyOutcome":
@@ -67,12 +78,15 @@ def _study_in(folder: Path) -> "StudyOutcome":
     return studyfiles.outcome(study, studyfiles.jobs(study))
 
 
-def show_study(folder: Path, as_json: bool) -> int:
-    """Print what the study in a folder found; 0, or the code of why measurements are missing."""
-    return _report_study(_study_in(folder), Pictures(None, None, None), None, as_json, as_csv=False)
+def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
+    """Print what the study in a folder found; 0, or the code of why measurements are missing, where that is judged."""
+    return _report_study(_study_in(folder), Pictures(None, None, None), None, as_json, False, is_judged)
 
 
-def _report_study(outcome: "StudyOutcome", wanted: Pictures, metric: Metric | None, as_json: bool, as_csv: bool) -> int:
+def _report_study(
+    outcome: "StudyOutcome", wanted: Pictures, metric: Metric | None, as_json: bool, as_csv: bool,
+    is_judged: bool = True,
+) -> int:  # fmt: skip
     from dlio_hpc.report import studyreport
 
     made = studyreport.make(outcome, metric)
@@ -86,7 +100,7 @@ def _report_study(outcome: "StudyOutcome", wanted: Pictures, metric: Metric | No
         studytables.show(made, sys.stdout)
     if wanted.any:
         wanted.write_of_study(lambda: _study_page(made), lambda: _study_pictures(made))
-    return console.exit_code([studyreport.fault(made)])
+    return console.exit_code([studyreport.fault(made)]) if is_judged else 0
 
 
 def _study_page(made: "StudyReport") -> "Page":

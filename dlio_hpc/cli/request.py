@@ -32,7 +32,7 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
     try:
         return sweep.counts(document.parse_yaml(f"[{value}]", "--"), "")
     except ConfigError as fault:
-        raise click.BadParameter(str(fault).removeprefix(": "), ctx, param) from fault
+        raise click.BadParameter(str(fault).lstrip("-: "), ctx, param) from fault
 
 
 def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
@@ -51,13 +51,13 @@ _REQUEST = (
     option(
         "-s", "--site", metavar="NAME|FILE", help="Site profile. Default: the one for this host's name, else local."
     ),
-    option("-N", "--nodes", callback=_counts, metavar="N[,N...]", help="Nodes; several: a job for each.  [default: 1]"),
+    option("-N", "--nodes", callback=_counts, metavar="N[,N...]", help="Nodes; several: jobs for each.  [default: 1]"),
     option(
         "--ppn",
         "ranks_per_node",
         callback=_counts,
         metavar="N[,N...]",
-        help="Ranks a node; several: a job for each. Default: the site's.",
+        help="Ranks a node; several: jobs for each. Default: the site's.",
     ),
     option("-A", "--account", help="Account or project to charge."),
     option("-q", "--queue", help="Queue or partition."),
@@ -104,8 +104,18 @@ _REQUEST = (
     option("--study", "study_name", metavar="NAME|FILE", help="What to measure from a study file, such as fig11."),
     option("--full", is_flag=True, help="With --study: as large as the file says, not as on a laptop."),
     option("--seed", type=click.IntRange(0), metavar="N", help="Of the order of a study's runs. Default: drawn."),
-    option("--repeat", type=click.IntRange(1), metavar="N", help="Measured runs of each point.  [default: 1]"),
-    option("--warmup", type=click.IntRange(0), metavar="N", help="Runs before those, of each dataset.  [default: 0]"),
+    option(
+        "--repeat",
+        type=click.IntRange(1),
+        metavar="N",
+        help="Measured runs of each point.  [default: 1, or the study file's]",
+    ),
+    option(
+        "--warmup",
+        type=click.IntRange(0),
+        metavar="N",
+        help="Runs before those, of each dataset.  [default: 0, or the study file's]",
+    ),
     option(
         "--dataset-size",
         metavar="SIZE",
@@ -168,7 +178,8 @@ def drafted(workload_name: str | None, options: dict[str, Any]) -> Planned:
     if (workload_name is None) == (file_name is None):
         both = f"{workload_name} and --study {file_name}"
         raise click.UsageError(f"{both if file_name else _NO_WORKLOAD}: give a WORKLOAD, or --study NAME")
-    of_site, of_workload = _apart(rest.pop("overrides"))
+    overrides = rest.pop("overrides")
+    of_site, of_workload = _apart(overrides)
     machine = site.load(rest.pop("site") or site.here(), of_site)
     for key in ("sweeps", "zipped", "weak", "nodes", "ranks_per_node", "dataset_size"):
         what[key] = rest.pop(key)
@@ -183,6 +194,8 @@ def drafted(workload_name: str | None, options: dict[str, Any]) -> Planned:
         parts, file = _from_file(file_name, machine, of_workload, full, what)
         usual, description, name = {"repeat": file.repeat, "warmup": file.warmup}, file.description, file.name
     request = study.Request(**rest | {key: value for key, value in usual.items() if rest[key] is None})
+    for part in parts:
+        _check_fixed(part.axes, overrides)
     made = study.make(plan.job_name(name), parts, request, description)
     return Planned(made, packing.plans(made))
 
@@ -196,7 +209,6 @@ def _apart(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]
 def _asked(name: str, machine: site.Site, overrides: tuple[str, ...], what: dict[str, Any]) -> study.Asked:
     axes = tuple(map(sweep.axis, what["sweeps"]))
     nodes, ranks_per_node = what["nodes"] or (1,), what["ranks_per_node"] or ()
-    _check_fixed(axes, overrides)
     return study.Asked(
         workload.draft(name, overrides), machine, axes, what["zipped"], nodes, ranks_per_node, what["weak"],
         what["dataset_size"],
@@ -211,8 +223,6 @@ def _from_file(
     file = recipe.load(name)
     changes = recipe.Changes(full, overrides, what["nodes"], what["ranks_per_node"], what["dataset_size"])
     parts = recipe.asked_of(file, machine, changes)
-    for part in parts:
-        _check_fixed(part.axes, overrides)
     return parts, file
 
 

@@ -1,7 +1,7 @@
 """dlio-submit: from a workload, or a study, and a site to running jobs."""
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +20,10 @@ from dlio_hpc.cli.request import (
 )
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.study import Study
+
+if TYPE_CHECKING:
+    from dlio_hpc.report.jobfiles import JobOutcome
 
 
 @click.command(context_settings=SETTINGS)
@@ -41,7 +45,7 @@ def submit(
     wait: bool, as_json: bool, quiet: bool, verbose: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Submit WORKLOAD, a shipped name (dlio-hpc workloads) or a YAML file, as a batch job; with -P, several -N or
-    --study, as a study of many points.
+    --ppn, or --study, as a study of many points.
 
     Returns once the batch system has taken the job; with --wait when it has ended and is archived. Every option is
     also an environment variable: --dataset-size is DLIO_HPC_DATASET_SIZE.
@@ -92,27 +96,38 @@ def _resume(folder: Path, options: dict[str, Any], manner: Manner) -> int:
         raise ConfigError(f"{known.study} was to generate data, not to measure; submit it anew")
     found = resumed(known, options)
     folder = Path(known.runs, known.study)  # also where one of its jobs was named
-    if not (folder / rundir.STUDY).is_file() and not manner.dry_run:
-        batch.keep(known)  # it was lost, and its jobs still knew it
-    with rundir.locked_file(folder / rundir.STUDY):
-        seen = studyfiles.outcome(found, studyfiles.jobs(found))
-        going = [job for job in seen.jobs if studyfiles.is_live(job)]
-        live = [job.directory for job in going if job.directory is not None]
-        wanted = [missing.unit for missing in seen.missing if not missing.is_live]
-        if not wanted:
-            waiting = f"; {len(seen.missing)} are still to come" if seen.missing else ""
-            console.say(f"nothing to resume: {len(seen.measured)} measurements are there{waiting}")
-            return afterwards(Planned(found, ()), live, manner) if manner.wait or manner.as_json else 0
-        taken = {packing.Unit(one.point, one.repeat): one.seconds for one in seen.measured}
-        again = Planned(found, packing.plans(found, wanted, studyfiles.next_number(found), taken))
-        check(again)
-        if manner.dry_run:
-            show(again, manner)
-            return 0
-        batch.check(again.jobs)
-        for job in seen.jobs:
-            if job.directory is not None and not job.job.ended and not studyfiles.is_live(job):
-                cancel(job.directory)  # it was never handed over
-        ids = [job.job.batch_id for job in going if job.job.batch_id is not None]
-        directories = hand_over(again, [], ids, manner)
-    return afterwards(again, [*live, *directories], manner)
+    if manner.dry_run:
+        show(_missing(found)[0], manner)
+        return 0
+    batch.keep(known, is_new=False)
+    with rundir.locked_file(folder / rundir.STUDY, lambda: console.say(f"{folder}: another one submits it; waiting")):
+        again, live, stray = _missing(found)
+        if again.jobs:
+            batch.check(again.jobs)
+            for directory in stray:
+                cancel(directory)  # it was never handed over
+            ids = [batch_id for job in live if (batch_id := job.job.batch_id) is not None]
+            directories = hand_over(again, [], ids, manner)
+    going = [job.directory for job in live if job.directory is not None]
+    if again.jobs:
+        return afterwards(again, [*going, *directories], manner)
+    return afterwards(again, going, manner) if manner.wait or manner.as_json else 0
+
+
+def _missing(found: Study) -> "tuple[Planned, list[JobOutcome], list[Path]]":
+    """Jobs that measure what the study has not; jobs of it that go on; folders of those that were never handed over."""
+    from dlio_hpc.cli import console
+    from dlio_hpc.report import studyfiles
+
+    seen = studyfiles.outcome(found, studyfiles.jobs(found))
+    live = [job for job in seen.jobs if studyfiles.is_live(job)]
+    stray = [job.directory for job in seen.jobs if job.directory and not job.job.ended and not studyfiles.is_live(job)]
+    wanted = [missing.unit for missing in seen.missing if not missing.is_live]
+    if not wanted:
+        waiting = f"; {len(seen.missing)} are still to come" if seen.missing else ""
+        console.say(f"nothing to resume: {len(seen.measured)} measurements are there{waiting}")
+        return Planned(found, ()), live, stray
+    taken = {packing.Unit(one.point, one.repeat): one.seconds for one in seen.measured}
+    again = Planned(found, packing.plans(found, wanted, studyfiles.next_number(found), taken))
+    check(again)
+    return again, live, stray

@@ -21,11 +21,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dlio_hpc.lustre", description=__doc__)
     parser.add_argument("plan", type=Path, metavar="PLAN.json")
     parser.add_argument("when", choices=["before", "after"], help="set the layout, or read it back from the files")
-    parser.add_argument("--run", type=int, default=0, metavar="N", help="of whose dataset")
+    parser.add_argument("--run", type=int, metavar="N", help="of whose dataset; default: the first that has one")
     options = parser.parse_args()
     with told():
         plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan))
-        (before if options.when == "before" else after)(options.plan.resolve().parent, plan, plan.runs[options.run])
+        run = plan.datasets[0] if options.run is None else plan.runs[options.run]
+        (before if options.when == "before" else after)(options.plan.resolve().parent, plan, run)
 
 
 def before(directory: Path, plan: Plan, run: Run) -> None:

@@ -104,7 +104,9 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
         )
     after = [f"{rundir.LAYOUT}/{rundir.layout_name(rundir.AFTER, place)}" for place in range(len(plan.datasets))]
     layouts = [read(content[name], f"{source}/{name}") for name in after if name in content]
-    environment = msgspec.json.decode(content.get(rundir.ENVIRONMENT, b"{}"))
+    environment = document.decode(
+        content.get(rundir.ENVIRONMENT, b"{}"), dict[str, Any], f"{source}/{rundir.ENVIRONMENT}"
+    )
     return JobOutcome(plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY))
 
 

@@ -18,8 +18,9 @@ def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[F
     figure, (upper, lower) = plots.sheet(title, whose, 5.0, 2)
     drawn = named[: len(canvas.LINES)]
     starts = {scaling.steps[0].ranks for _, scaling in drawn}
-    first = starts.pop() if len(starts) == 1 else 1
-    over = "ranks" if not starts else "times as many ranks as the fewest"
+    is_common = len(starts) == 1
+    first = min(starts) if is_common else 1
+    over = "ranks" if is_common else "times as many ranks as the fewest"
     at = sorted({first * step.ideal for _, scaling in drawn for step in scaling.steps})
     upper.plot([at[0], at[-1]], [1, at[-1] / at[0]], color=GREY, linewidth=1, linestyle="--", label="ideal")
     for colour, (name, scaling) in zip(canvas.LINES, drawn, strict=False):

@@ -51,7 +51,8 @@ def _record(path: Path) -> Path | None:
     own = path / rundir.STUDY
     if own.is_file():
         return own
-    return next(iter(sorted(path.parent.glob(f"{glob.escape(path.name)}-[0-9]*/{rundir.STUDY}"))), None)
+    copies = sorted(path.parent.glob(f"{glob.escape(path.name)}-*/{rundir.STUDY}"))
+    return next((copy for copy in copies if _number(path.name, copy.parent.name) is not None), None)
 
 
 def load(path: Path) -> Study:
@@ -69,12 +70,12 @@ def load(path: Path) -> Study:
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
-    """The study that all these jobs are of, with the most repeats that any of them knows; None: there is none."""
+    """The study that all these jobs are of; None: there is none."""
     copies = {outcome.study: outcome.job.job for outcome in outcomes}
     studies = [document.decode(content, Study, f"{job}/{rundir.STUDY}") for content, job in copies.items() if content]
     if None in copies or len({(study.study, study.created) for study in studies}) != 1 or studies[0].is_plain:
         return None
-    return max(studies, key=lambda study: study.repeat)
+    return studies[0]
 
 
 def jobs(study: Study) -> list[Path]:
@@ -82,7 +83,7 @@ def jobs(study: Study) -> list[Path]:
     found = {path.parent.name: path.parent for path in _named(study, study.runs, f"/{rundir.JOB}")}
     for path in _named(study, study.archive, archive.SUFFIX):
         found.setdefault(path.name.removesuffix(archive.SUFFIX), path)
-    numbers = {name: _number(study, name) for name in found}
+    numbers = {name: _number(study.study, name) for name in found}
     return [found[name] for name in sorted(found, key=lambda name: numbers[name] or 0) if numbers[name] is not None]
 
 
@@ -90,7 +91,7 @@ def next_number(study: Study) -> int:
     """Of the study's next job; whatever lies in a folder of such a name, it is taken."""
     names = [path.name for path in _named(study, study.runs, "")]
     names += [path.name.removesuffix(archive.SUFFIX) for path in _named(study, study.archive, archive.SUFFIX)]
-    return 1 + max((_number(study, name) or 0 for name in names), default=0)
+    return 1 + max((_number(study.study, name) or 0 for name in names), default=0)
 
 
 def _named(study: Study, folder: str, suffix: str) -> list[Path]:
@@ -98,9 +99,11 @@ def _named(study: Study, folder: str, suffix: str) -> list[Path]:
     return list(Path(folder).glob(f"{glob.escape(study.study)}-*{suffix}"))
 
 
-def _number(study: Study, name: str) -> int | None:
-    """Of a job; 0: the one that generates. None: the name is no job's of this study."""
-    number = name.removeprefix(f"{study.study}-")
+def _number(study: str, name: str) -> int | None:
+    """Of a job; 0: the one that generates. None: the name is no job's of this study. (A study's own name has more
+    behind a workload's than a number.)
+    """
+    number = name.removeprefix(f"{study}-")
     return int(number) if number.isdigit() else 0 if number == "generate" else None
 
 

@@ -32,29 +32,28 @@ def of_study(report: StudyReport) -> Page:
 
 
 def _first(study: Study, finding: Finding) -> Iterator[str]:
-    """The first sentences of each comparison, with its part's name where there are several."""
-    name = f"{finding.part}: " if len(study.parts) > 1 else ""
-    yield from (name + " ".join(studywords.verdict(study, finding, found)) for found in finding.comparisons[-1:])
+    """What came of the comparison on the most ranks."""
+    yield from (" ".join(studywords.verdict(study, finding, found)) for found in finding.comparisons[-1:])
 
 
 def _facts(report: StudyReport) -> Iterator[Facts]:
     study = report.outcome.study
     if len(study.parts) > 1:
         told = [(finding.part, line) for finding in report.findings for line in _first(study, finding)]
-        yield Facts("Found", [(name, line.removeprefix(f"{name}: ")) for name, line in told])
+        yield Facts("Found", told)
     if missing := studywords.missing(report.outcome):
         lines = [*missing, *filter(None, [studywords.resume(report.outcome)])]
         yield Facts("Missing", [("", line) for line in lines])
-    workload = study.points[0].workload
+    workloads = dict.fromkeys(point.workload.name for point in study.points)
     yield Facts(
         "Study",
         [
-            ("Workload", workload.name),
+            ("Workload", ", ".join(workloads)),
             ("Site", study.site.name),
             ("Points", str(len(study.points))),
             ("Repeats", f"{study.repeat}, after {study.warmup} warm-up(s) of each dataset in a job"),
             ("Order", f"in rounds of all points, shuffled with seed {study.seed}"),
-            *(("Note", note) for note in study.notes),
+            *(("Note", note) for note in studywords.notes(report.outcome)),
         ],
     )
 

@@ -45,6 +45,7 @@ def as_document(report: StudyReport) -> dict[str, Any]:
         "repeat": study.repeat,
         "points": [_point(study, point, by_point.get(point.number, [])) for point in study.points],
         "missing": [_missing(report, missing) for missing in outcome.missing],
+        "broken": list(outcome.broken),
         "findings": msgspec.to_builtins(report.findings),
         "advice": report.advice,
         "jobs": [jobfiles.as_document(job) for job in outcome.jobs],

@@ -68,12 +68,12 @@ def _most(study: Study, finding: Finding, judged: dict[int, Judged]) -> list[int
     if len(numbers) <= _SHOWN:
         return numbers
     order = sorted(numbers, key=lambda number: -judged[number].to_best if number in judged else 0.0)
-    return [*order[: _SHOWN - 1], study.part(finding.part).reference]
+    return list(dict.fromkeys([study.part(finding.part).reference, *order]))[:_SHOWN]
 
 
 def left_out(finding: Finding) -> str | None:
     more = len(finding.points) - _SHOWN
-    return f"... and {more} more points, none of them better; --csv has all." if more > 0 else None
+    return f"... and {more} more points; --csv has all." if more > 0 else None
 
 
 def _point(found: PointFigures, metric: Metric, judged: Judged | None, is_reference: bool) -> list[str]:

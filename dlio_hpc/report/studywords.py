@@ -19,6 +19,8 @@ _MUCH_NOISE = 0.15
 
 # From so much on storage was measured, if not alone.
 _FETCHED = 0.9
+# Why measurements are missing; more of them are counted.
+_REASONS = 8
 
 
 def heading(outcome: StudyOutcome) -> list[str]:
@@ -115,7 +117,7 @@ def _choice(study: Study, found: Comparison) -> Iterator[str]:
     if found.recommended is None:
         return
     if found.recommended == found.reference:
-        others = "" if len(same) <= 1 and found.best == found.reference else f" {_others(len(same), len(found.points))}"
+        others = "" if not same else f" {_others(len(same), len(found.points))}"
         is_usual = study.part(study.points[found.recommended].part).is_default
         yield f"{'Keep what you have.' if is_usual else 'No reason to change that.'}{others}"
     elif found.recommended != found.best:
@@ -189,16 +191,16 @@ def scaling_title(found: Scaling) -> str:
     return f"{found.kind.capitalize()} scaling{f' of {told}' if told else ''} ({same}), against the fewest ranks"
 
 
-def missing(outcome: StudyOutcome, most: int = 8) -> list[str]:
+def missing(outcome: StudyOutcome) -> list[str]:
     """What is not there, why, and how to have it; nothing where nothing is missing."""
     if not outcome.missing:
         return []
     wanted = len(outcome.study.points) * outcome.study.repeat
     whys = Counter(each.why for each in outcome.missing).most_common()
     lines = [f"Missing: {len(outcome.missing)} of {wanted} measurements."]
-    lines += [f"  {count} x {why}" for why, count in whys[:most]]
-    if len(whys) > most:
-        lines.append(f"  and {len(whys) - most} more reasons; --json has all.")
+    lines += [f"  {count} x {why}" for why, count in whys[:_REASONS]]
+    if len(whys) > _REASONS:
+        lines.append(f"  and {len(whys) - _REASONS} more reasons; --json has all.")
     return [*lines, "Their jobs go on."] if all(each.is_live for each in outcome.missing) else lines
 
 
