@@ -54,6 +54,11 @@ def file_count(dataset: Dataset) -> int:
     return 0 if dataset.format == "null" else dataset.files
 
 
+def payload(dataset: Dataset) -> int:
+    """Bytes of samples and of side files in the folder, before compression."""
+    return dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
+
+
 def sides(dataset: Dataset) -> list[SideFile]:
     """Those that lie in the folder."""
     return [side for side in dataset.side_files if side.access == "read"]
@@ -217,8 +222,7 @@ def needs(run: Run) -> tuple[float, int]:
     dataset = run.workload.dataset
     if not dataset.is_stored or not is_unwritten(run):
         return 0, 0
-    payload = dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
-    return payload * _SPARE, file_count(dataset) + len(sides(dataset)) + 1
+    return payload(dataset) * _SPARE, file_count(dataset) + len(sides(dataset)) + 1
 
 
 def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:

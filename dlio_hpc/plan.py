@@ -4,6 +4,7 @@ import hashlib
 import os
 import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
 
@@ -76,17 +77,22 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def datasets(self) -> tuple[Run, ...]:
-        """Of each dataset that the job reads or writes, the first run."""
-        first: dict[str, Run] = {}
-        for run in self.runs:
-            if run.workload.dataset.is_stored:
-                first.setdefault(run.dataset, run)
-        return tuple(first.values())
+        """As datasets(), of the job."""
+        return datasets(self.runs)
 
     @property
     def notice(self) -> int:
         """As notice()."""
         return notice(self.site, self.walltime)
+
+
+def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Of each dataset that these runs read or write, the first run."""
+    first: dict[str, Run] = {}
+    for run in runs:
+        if run.workload.dataset.is_stored:
+            first.setdefault(run.dataset, run)
+    return tuple(first.values())
 
 
 def notice(site: Site, walltime: int) -> int:

@@ -454,3 +454,14 @@ def test_a_slowdown_of_one_point_is_found_and_the_others_are_alike(run: Run) -> 
     told = run("dlio-hpc", "report", _folder(done).name)
     assert "worse" in told.out
     assert told.out.count(" same") + told.out.count(" best\n") >= 4
+
+
+def test_the_preflight_looks_at_all_of_a_study(run: Run, tiny: Any) -> None:
+    varied = ("-P", "dataset.files=4,8", "--ppn", "1,2", "-s", "local", "-d", "data", "--no-launch", "--json")
+    done = run("dlio-hpc", "check", tiny(), *varied)
+    assert done.code == 0, done.out
+    told = {finding["what"]: finding["text"] for finding in done.json["findings"]}
+    assert told["space"].startswith("3.06 MiB needed")
+    refused = run("dlio-hpc", "check", tiny(), *varied, "-S", "site.limits.space=1MiB")
+    assert refused.code == 2
+    assert "take up 3.06 MiB, site local allows 1 MiB" in refused.out

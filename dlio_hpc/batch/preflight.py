@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import dataset, filesystem, layout, limits, packing, results, rundir, units, workload
+from dlio_hpc import cost, dataset, filesystem, layout, limits, packing, plan, results, rundir, units, workload
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers import SCHEDULERS
@@ -24,7 +24,7 @@ from dlio_hpc.darshan import preload as darshan
 from dlio_hpc.darshan import verdict
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
 from dlio_hpc.lustre import lfs
-from dlio_hpc.plan import Plan
+from dlio_hpc.plan import Plan, Run
 from dlio_hpc.study import Asked, Request
 
 _LAUNCH_WALLTIME, _LAUNCH_RANKS = units.Walltime(120), 2
@@ -44,20 +44,21 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Finding]:
     may wait so long.
     """
     made = plans[0]
-    checks: tuple[tuple[str, Callable[[Plan], Iterator[Finding]]], ...] = (
-        ("file system", _file_system),
-        ("folders", _folders),
-        ("layout", _layout),
-        ("targets", _targets),
-        ("space", _space),
-        ("quota", _quota),
-        ("batch system", _batch_system),
-        ("preload", _preload),
+    needed = plan.datasets(run for each in plans for run in each.runs)
+    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("file system", lambda: _file_system(made)),
+        ("folders", lambda: _folders(made)),
+        ("layout", lambda: _layout(made)),
+        ("targets", lambda: _targets(made)),
+        ("space", lambda: _space(made, needed)),
+        ("quota", lambda: _quota(made, needed)),
+        ("batch system", lambda: _batch_system(made)),
+        ("preload", lambda: _preload(made)),
     )
     yield from _limits(plans)
     yield from _guarded("submission", lambda: _submission(plans))
     for what, check in checks:
-        yield from _guarded(what, lambda check=check: check(made))  # type: ignore[misc]
+        yield from _guarded(what, check)
     if patience_s is None:
         yield Finding("note", "launch", "not tried")
     else:
@@ -77,6 +78,7 @@ def _limits(plans: Sequence[Plan]) -> Iterator[Finding]:
     """Of the site and its queue; account, time and the ranks of a node among them."""
     made = plans[0]
     faults = {str(fault): fault for each in plans for fault in limits.faults(each)}
+    faults |= {str(fault): fault for fault in limits.of_cost(made.site, cost.of_jobs(plans))}
     for words, fault in faults.items():
         yield Finding("fault", "limits", words, fault.exit_code)
     for note in dict.fromkeys(note for each in plans for note in limits.notes(each)):
@@ -159,11 +161,11 @@ def _targets(made: Plan) -> Iterator[Finding]:
         )
 
 
-def _space(made: Plan) -> Iterator[Finding]:
-    yield Finding("ok", "space", dataset.check_space(made.datasets, filesystem.existing(Path(made.data))))
+def _space(made: Plan, needed: Sequence[Run]) -> Iterator[Finding]:
+    yield Finding("ok", "space", dataset.check_space(needed, filesystem.existing(Path(made.data))))
 
 
-def _quota(made: Plan) -> Iterator[Finding]:
+def _quota(made: Plan, needed: Sequence[Run]) -> Iterator[Finding]:
     """Of the user, of the group that the folder belongs to, and of its project."""
     found = filesystem.of(Path(made.data))
     if not found.is_lustre:
@@ -173,17 +175,17 @@ def _quota(made: Plan) -> Iterator[Finding]:
     owners = [("-u", "user", user()), ("-g", "group", there.group()), ("-p", "project", lfs.project(there))]
     for option, what, name in owners:
         if name is not None:
-            yield _one_quota(made, option, f"{what} {name}", name, there)
+            yield _one_quota(needed, option, f"{what} {name}", name, there)
 
 
-def _one_quota(made: Plan, option: str, what: str, name: str, there: Path) -> Finding:
+def _one_quota(needed: Sequence[Run], option: str, what: str, name: str, there: Path) -> Finding:
     try:
         kept = lfs.quota(option, name, there)
     except Unanswered as fault:
         return Finding("note", "quota", f"{what}: not told, {fault}")
     if kept is None:
         return Finding("ok", "quota", f"{what}: none is kept")
-    wanted, files = dataset.needs_of_all(made.datasets)
+    wanted, files = dataset.needs_of_all(needed)
     for need, used, most, unit in (
         (wanted, kept.used_bytes, kept.most_bytes, "bytes"),
         (files, kept.used_files, kept.most_files, "files"),

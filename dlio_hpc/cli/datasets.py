@@ -155,11 +155,7 @@ def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> 
 
 def _look(folder: Path) -> _Found:
     """ConfigError where no dataset lies, or one that is not ours to read."""
-    known = dataset.read(folder)
-    if known is None:
-        raise ConfigError(
-            f"{folder} holds no {FINGERPRINT_FILE}: it is no dataset's folder; see dlio-hpc datasets list"
-        )
+    known = dataset.existing(folder)
     state: State = "complete" if known.complete else "unfinished"
     if not known.complete and dataset.is_owned(folder):
         state = "generating"
@@ -179,16 +175,11 @@ def _as_document(found: _Found) -> dict[str, Any]:
         "compression": layout.compression,
         "files": dataset.file_count(layout),
         "samples_per_file": layout.samples_per_file,
-        "bytes": _payload(found),
+        "bytes": dataset.payload(found.known.dataset),
         "state": found.state,
         "made": found.made,
         "fingerprint": found.known.fingerprint,
     }
-
-
-def _payload(found: _Found) -> int:
-    layout = found.known.dataset
-    return sum(side.file_size for side in dataset.sides(layout)) + layout.size * (layout.format != "null")
 
 
 def _table(where: Path, found: list[_Found]) -> str:
@@ -216,4 +207,4 @@ def _cells(found: _Found) -> tuple[str, ...]:
     files = f"{layout.files} x {layout.samples_per_file}" if layout.format != "null" else "-"
     made = found.made[:16].replace("T", " ")
     packed = "" if layout.compression == "none" else f" {layout.compression}"
-    return layout.format + packed, files, units.format_size(_payload(found)), found.state, made
+    return layout.format + packed, files, units.format_size(dataset.payload(found.known.dataset)), found.state, made

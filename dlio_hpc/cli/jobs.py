@@ -163,8 +163,8 @@ def named(name: str, runs: Path) -> list[Path]:
     """The directory of a job, by its path or its name below `runs`, or those of a study there."""
     if studyfiles.is_study(folder := study_folder(name, runs)):
         return [path for path in studyfiles.jobs(studyfiles.load(folder)) if path.is_dir()]
-    if Path(name).is_dir() or "/" in name or (runs / name).is_dir():
-        return [Path(name) if Path(name).is_dir() or "/" in name else runs / name]
+    if folder.is_dir() or "/" in name:
+        return [folder]
     # A study's jobs are named after it.
     likely = [path.parent for path in sorted(runs.glob(f"{glob.escape(name)}-*/{rundir.JOB}"))]
     of_study = [directory for directory in likely if job.load(directory).study == name]
