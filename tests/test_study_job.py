@@ -437,23 +437,23 @@ def test_what_a_study_would_cost(run: Run, tmp_path: Path) -> None:
 
 
 def test_a_slowdown_of_one_point_is_found_and_the_others_are_alike(run: Run) -> None:
-    """Of 20 %, injected by steps that compute for longer."""
+    """Of 20 %, injected by steps that compute for longer; long enough for other tests to be no noise beside them."""
     done = run(
-        "dlio-submit", "null", "-s", "local", "--ppn", 2, "--seed", 5, "--repeat", 3, "--zip", "--wait", "--json",
-        "-S", "train.steps=25", "-P", "reader.shuffle.seed=1..5", "-P", "compute.time=20ms,20ms,20ms,24ms,20ms",
+        "dlio-submit", "null", "-s", "local", "--ppn", 1, "--seed", 5, "--repeat", 5, "--zip", "--wait", "--json",
+        "-S", "train.steps=10", "-P", "reader.shuffle.seed=1..4", "-P", "compute.time=100ms,100ms,120ms,100ms",
     )  # fmt: skip
     assert done.code == 0, done.err
     (finding,) = done.json["findings"]
     (comparison,) = finding["comparisons"]
     verdicts = {point["point"]: point["verdict"] for point in comparison["points"]}
-    assert verdicts.pop(3) == "slower"
+    assert verdicts.pop(2) == "slower"
     assert "slower" not in verdicts.values(), comparison
-    (slow,) = [point for point in comparison["points"] if point["point"] == 3]
+    (slow,) = [point for point in comparison["points"] if point["point"] == 2]
     assert 0.75 < slow["to_best"] < 0.9
     assert comparison["recommended"] == comparison["reference"]
     told = run("dlio-hpc", "report", _folder(done).name)
     assert "worse" in told.out
-    assert told.out.count(" same") + told.out.count(" best\n") >= 4
+    assert told.out.count(" same") + told.out.count(" best\n") >= 3
 
 
 def test_the_preflight_looks_at_all_of_a_study(run: Run, tiny: Any) -> None:
