@@ -1,9 +1,9 @@
 """What runs are expected to take: time, bytes read and written, room; from what the site says of its nodes."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from dlio_hpc import dataset
 from dlio_hpc.errors import DlioError
@@ -12,17 +12,17 @@ from dlio_hpc.site import Rates
 
 
 class Cost(NamedTuple):
-    """Of one run. Seconds are a guess, bytes are what is planned."""
+    """Of one run. Seconds are a guess, bytes are what is planned; files: of a dataset that is generated."""
 
     seconds: float
     bytes_read: int
     bytes_written: int
+    files: int = 0
 
 
 class JobCost(Struct, frozen=True):
-    """Of a batch job. space: bytes that its datasets are still to take, and a
-    checkpoint; files: of datasets. limit_node_hours: if it lasts
-    to its time limit.
+    """Of a batch job. space: bytes that its datasets are still to take, and a checkpoint; files: of datasets.
+    limit_node_hours: if it lasts to its time limit.
     """
 
     job: str
@@ -43,11 +43,9 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     starting the ranks comes on top.
     """
     if run.kind == "generate":
-        written = _needs(run)[0]
-        return Cost(rates.launch + written / (nodes * rates.write), 0, written)
+        written, files = _needs(run)
+        return Cost(rates.launch + written / (nodes * rates.write), 0, written, files)
     work = run.workload
-    steps = run.steps_per_epoch * work.train.epochs
-    computing = steps * work.compute.time.mean
     saved = _checkpoints(run) * _checkpoint(run, ranks)
     is_read_back = work.checkpoint is not None and work.checkpoint.read_back
     read = run.bytes + _beside(run, ranks, "read") + saved * is_read_back
@@ -56,7 +54,14 @@ def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
     if work.reader.load == "memory":
         preparing /= work.train.epochs
     reading, writing = max(read / (nodes * rates.read), preparing), written / (nodes * rates.write)
-    return Cost(rates.launch + computing + reading + writing, read, written)
+    return Cost(rates.launch + computing(run) + reading + writing, read, written)
+
+
+def computing(run: Run) -> float:
+    """Seconds that the emulated computation of a run takes."""
+    if run.kind == "generate":
+        return 0.0
+    return run.steps_per_epoch * run.workload.train.epochs * run.workload.compute.time.mean
 
 
 def of_job(plan: Plan, begun: set[str]) -> JobCost:
@@ -68,8 +73,7 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
             cost = Cost(plan.site.rates.launch, 0, 0)
         elif run.kind == "generate":
             begun.add(run.dataset)
-            needed, more = _needs(run)
-            space, files = space + needed, files + more
+            space, files = space + cost.bytes_written, files + cost.files
         costs.append(cost)
     expected = sum(cost.seconds for cost in costs)
     space += max((_checkpoint(run, plan.ranks) for run in plan.runs if _checkpoints(run)), default=0)
@@ -126,8 +130,3 @@ def _checkpoint(run: Run, ranks: int) -> int:
     """Bytes of one, which takes the place of the one before."""
     checkpoint = run.workload.checkpoint
     return 0 if checkpoint is None else sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)
-
-
-def as_document(cost: JobCost) -> dict[str, Any]:
-    """For --json."""
-    return structs.asdict(cost)

@@ -114,11 +114,7 @@ def notes(plan: Plan) -> Iterator[str]:
 
 def computing(plan: Plan) -> float:
     """Seconds that the emulated computation of all runs takes."""
-    return sum(
-        run.steps_per_epoch * run.workload.train.epochs * run.workload.compute.time.mean
-        for run in plan.runs
-        if run.kind != "generate"
-    )
+    return sum(map(cost.computing, plan.runs))
 
 
 def has_budget(site: Site) -> bool:

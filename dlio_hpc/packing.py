@@ -133,10 +133,9 @@ def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str
 
 def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
     """By how much measurements took longer than expected, in the middle; 1 where they did not."""
-    rates = study.site.rates
-    ratios = sorted(
-        (took + rates.launch) / max(_expected(study, unit.point).measure, _SHORT) for unit, took in taken.items()
-    )
+    launch = study.site.rates.launch
+    expected = {number: _expected(study, number).measure for number in {unit.point for unit in taken}}
+    ratios = sorted((took + launch) / max(expected[unit.point], _SHORT) for unit, took in taken.items())
     return max(1.0, ratios[len(ratios) // 2]) if ratios else 1.0
 
 

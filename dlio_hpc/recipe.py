@@ -44,7 +44,9 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
 
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A study as its YAML file says it; what stands beside the parts is said for all of them."""
+    """A study as its YAML file says it; what stands beside the parts is said for all of them. source: for who reads the
+    file.
+    """
 
     name: str
     parts: dict[str, PartFile]

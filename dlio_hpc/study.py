@@ -109,6 +109,11 @@ class Study(Struct, frozen=True):
     schema: Literal[1] = 1
 
     @property
+    def folder(self) -> Path:
+        """Where study.json lies, unless the study is plain."""
+        return Path(self.runs, self.study)
+
+    @property
     def is_plain(self) -> bool:
         """One point: nothing to compare, and a single job that has the study's name."""
         return len(self.points) == 1

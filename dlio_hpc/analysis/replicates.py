@@ -45,9 +45,7 @@ class Fit(NamedTuple):
     def errors(self) -> Floats:
         """(P, P): standard error of the difference of two points' estimates; 0 of a point and itself."""
         numbers = patterns(self)
-        order = np.argsort(numbers, kind="stable")
-        starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-        found = self.sd * _errors(self, order, starts)[numbers[:, None], numbers[None, :]]
+        found = self.sd * _errors(self, *_by_pattern(numbers))[numbers[:, None], numbers[None, :]]
         np.fill_diagonal(found, 0.0)
         return np.asarray(found, np.float64)
 
@@ -112,12 +110,11 @@ def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
 class Draws(NamedTuple):
     """What noise alone would do, over and over, in units of the estimated noise. against: of each point's pattern of
     rounds, the most by which any other point seems better than one of that pattern, in standard errors. apart: the most
-    by which any two points seem to differ. pair: by how much two given points do, either way. Each (draws).
+    by which any two points seem to differ. Each (draws).
     """
 
     against: list[Floats]
     apart: Floats
-    pair: Floats
 
 
 def patterns(found: Fit) -> Ints:
@@ -128,11 +125,10 @@ def patterns(found: Fit) -> Ints:
 
 def draw(found: Fit) -> Draws:
     """The same for the same design. At least two points and a known noise."""
-    order = np.argsort(patterns(found), kind="stable")
-    starts = np.flatnonzero(np.diff(patterns(found)[order], prepend=-1))
+    order, starts = _by_pattern(patterns(found))
     errors = _errors(found, order, starts)
     against: list[list[Floats]] = [[] for _ in starts]
-    apart, pair = [], []
+    apart = []
     for noise, sd in estimates(found):
         some = noise[:, order]
         tops, bottoms = (each.reduceat(some, starts, axis=1) for each in (np.maximum, np.minimum))
@@ -143,9 +139,21 @@ def draw(found: Fit) -> Draws:
             against[mine].append((beyond / errors[mine]).max(axis=1) / sd)
             widest = np.maximum(widest, ((tops - bottoms[:, [mine]]) / errors[mine]).max(axis=1))
         apart.append(widest / sd)
-        first, second = order[0], order[-1]
-        pair.append(np.abs(noise[:, first] - noise[:, second]) / found.difference_sd(first, second) / sd)
-    return Draws([np.concatenate(each) for each in against], np.concatenate(apart), np.concatenate(pair))
+    return Draws([np.concatenate(each) for each in against], np.concatenate(apart))
+
+
+def draw_pair(found: Fit) -> Floats:
+    """(draws): by how much two given points seem to differ, either way, in standard errors; as draw()."""
+    order, _ = _by_pattern(patterns(found))
+    first, second = order[0], order[-1]
+    error = found.difference_sd(first, second)
+    return np.concatenate([np.abs(noise[:, first] - noise[:, second]) / error / sd for noise, sd in estimates(found)])
+
+
+def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
+    """(P) points pattern by pattern, and where among them each pattern begins."""
+    order = np.argsort(numbers, kind="stable")
+    return order, np.flatnonzero(np.diff(numbers[order], prepend=-1))
 
 
 def _errors(found: Fit, order: Ints, starts: Ints) -> Floats:

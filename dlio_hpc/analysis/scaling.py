@@ -49,7 +49,7 @@ def scalings(study: Study, part: Part, measured: Sequence[Measured]) -> tuple[Sc
         np.array([each.repeat for each in good]),
         np.log([each.summary.samples_per_s for each in good]),
     )
-    sure = float(np.quantile(replicates.draw(found).pair, SURE)) if found.is_noise_known else None
+    sure = float(np.quantile(replicates.draw_pair(found), SURE)) if found.is_noise_known else None
     settings: dict[tuple[int, ...], list[Point]] = {}
     for number in numbers:
         point = study.points[number]

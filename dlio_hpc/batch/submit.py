@@ -127,7 +127,7 @@ def keep(study: Study, is_new: bool = True) -> Path:
     """The folder of a study with what it is to be; ConfigError when there is one of that name, unless the study is not
     new: then what is there stays, and what was lost is written again.
     """
-    folder = Path(study.runs, study.study)
+    folder = study.folder
     try:
         folder.mkdir(parents=True, exist_ok=not is_new)
         if is_new or not (folder / rundir.STUDY).exists():
@@ -143,7 +143,7 @@ def keep(study: Study, is_new: bool = True) -> Path:
 
 def _keep_copy(study: Study, path: Path) -> None:
     """The same file under another name, where the file system has that: many points make it large."""
-    original = Path(study.runs, study.study, rundir.STUDY)
+    original = study.folder / rundir.STUDY
     try:
         os.link(original, path)
     except OSError:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import click
+from msgspec import structs
 
 from dlio_hpc import cost, limits, packing, shipped, units
 from dlio_hpc.cli import console
@@ -30,10 +31,8 @@ def plan_cost(context: click.Context, /, name: str | None, as_json: bool, **opti
     for words in dict.fromkeys(map(str, faults)):
         console.say(f"note: dlio-submit would refuse: {words}")
     if as_json:
-        total = {
-            key: value for key, value in cost.as_document(_total(costs)).items() if key not in {"job", "walltime_s"}
-        }
-        jobs = [cost.as_document(one) for one in costs]
+        total = {key: value for key, value in structs.asdict(_total(costs)).items() if key not in {"job", "walltime_s"}}
+        jobs = [structs.asdict(one) for one in costs]
         console.print_json(
             {"study": found.study.study, "points": len(found.study.points), "jobs": jobs, "total": total}
         )

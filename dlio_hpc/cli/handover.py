@@ -111,7 +111,7 @@ def _give_up(found: Planned, directories: list[Path]) -> None:
 
 
 def _resume_command(found: Planned) -> str:
-    return f"dlio-submit --resume {shlex.quote(str(Path(found.study.runs, found.study.study)))}"
+    return f"dlio-submit --resume {shlex.quote(str(found.study.folder))}"
 
 
 def afterwards(found: Planned, directories: list[Path], manner: Manner) -> int:
@@ -120,7 +120,7 @@ def afterwards(found: Planned, directories: list[Path], manner: Manner) -> int:
     from dlio_hpc.cli.report import collect_all, finish, show_study
     from dlio_hpc.cli.report import show as show_jobs
 
-    folder = None if found.study.is_plain else Path(found.study.runs, found.study.study)
+    folder = None if found.study.is_plain else found.study.folder
     if manner.wait:
         watched, code = console.wait(directories, manner.quiet) if directories else ([], 0)
         if folder is not None:

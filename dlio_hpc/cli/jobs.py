@@ -120,13 +120,12 @@ def _missing(folder: Path) -> int:
     """Say which points of a study were not measured, and how they can be; Incomplete's code when some are."""
     study = studyfiles.load(folder)
     found = studyfiles.outcome(study, studyfiles.jobs(study))
-    whole = len(found.measured) + len(found.missing)
     for words in found.broken:
         console.say(f"{study.study}: left out, it cannot be read: {words}")
     if not found.missing:
-        console.say(f"{study.study}: all {whole} measurements of {len(study.points)} points are there")
+        console.say(f"{study.study}: all {found.wanted} measurements of {len(study.points)} points are there")
         return 0
-    console.say(f"{study.study}: {len(found.missing)} of {whole} measurements are missing")
+    console.say(f"{study.study}: {len(found.missing)} of {found.wanted} measurements are missing")
     for missing in found.missing:
         point = study.points[missing.unit.point]
         console.say(f"  p{point.number} {study.title(point)}, repeat {missing.unit.repeat + 1}: {missing.why}")

@@ -95,7 +95,7 @@ def _resume(folder: Path, options: dict[str, Any], manner: Manner) -> int:
     if known.generate == "only":
         raise ConfigError(f"{known.study} was to generate data, not to measure; submit it anew")
     found = resumed(known, options)
-    folder = Path(known.runs, known.study)  # also where one of its jobs was named
+    folder = known.folder  # also where one of its jobs was named
     if manner.dry_run:
         show(_missing(found)[0], manner)
         return 0

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dlio_hpc.analysis.scaling import Scaling
-from dlio_hpc.report import canvas, plots, studyrows
+from dlio_hpc.report import canvas, plots, studyrows, studywords
 from dlio_hpc.report.canvas import GREY
 from dlio_hpc.report.plots import Places
 
@@ -51,8 +51,7 @@ def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, n
 
 
 def setting(scaling: Scaling) -> str:
-    names = studyrows.short(list(scaling.labels))
-    return ", ".join(f"{names[key]}={label}" for key, label in scaling.labels.items()) or f"{scaling.kind} scaling"
+    return studyrows.joined(scaling.labels) or f"{scaling.kind} scaling"
 
 
 def _words(named: list[tuple[str, Scaling]], drawn: int) -> str:
@@ -62,7 +61,8 @@ def _words(named: list[tuple[str, Scaling]], drawn: int) -> str:
         for name, scaling in named[:drawn]
     ]
     kinds = {scaling.kind for _, scaling in named}
-    what = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
-    scale = " ".join(f"{kind.capitalize()} scaling: {words}." for kind, words in what.items() if kind in kinds)
+    scale = " ".join(
+        f"{kind.capitalize()} scaling: {words}." for kind, words in studywords.KINDS.items() if kind in kinds
+    )
     more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
     return f"{scale} {'; '.join(told)}. Bars: 95 % intervals, where there are repeats.{more}"

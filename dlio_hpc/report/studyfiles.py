@@ -40,6 +40,11 @@ class StudyOutcome(NamedTuple):
     others: int
     broken: tuple[str, ...] = ()
 
+    @property
+    def wanted(self) -> int:
+        """Measurements in all."""
+        return len(self.measured) + len(self.missing)
+
 
 def is_study(path: Path) -> bool:
     """Is it the folder of a study, rather than of a job; or was it, and its jobs still know?"""

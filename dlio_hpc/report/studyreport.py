@@ -104,20 +104,12 @@ def fault(report: StudyReport) -> DlioError | None:
     """None where every measurement is there, whatever happened on the way; else what went wrong first where it is
     missing, or Incomplete.
     """
-    missing = report.outcome.missing
-    if report.outcome.study.generate == "only":
-        return next(filter(None, map(jobfiles.fault, report.outcome.jobs)), None)
+    outcome, missing = report.outcome, report.outcome.missing
+    if outcome.study.generate == "only":
+        return next(filter(None, map(jobfiles.fault, outcome.jobs)), None)
     if not missing:
         return None
     concerned = {each.job for each in missing}
-    faults = [jobfiles.fault(job) for job in report.outcome.jobs if job.job.job in concerned]
+    faults = [jobfiles.fault(job) for job in outcome.jobs if job.job.job in concerned]
     first = next((found for found in faults if found is not None and not isinstance(found, Incomplete)), None)
-    return first or Incomplete(f"{len(missing)} of {_wanted(report)} measurements of {_name(report)} are missing")
-
-
-def _wanted(report: StudyReport) -> int:
-    return len(report.outcome.study.points) * report.outcome.study.repeat
-
-
-def _name(report: StudyReport) -> str:
-    return report.outcome.study.study
+    return first or Incomplete(f"{len(missing)} of {outcome.wanted} measurements of {outcome.study.study} are missing")

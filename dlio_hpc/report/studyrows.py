@@ -37,8 +37,13 @@ def setting(study: Study, number: int, is_scale_known: bool = False) -> str:
     labels = study.labels(study.points[number])
     if is_scale_known:
         labels = {key: label for key, label in labels.items() if key not in _SCALES}
+    return joined(labels) or "the workload as it is"
+
+
+def joined(labels: dict[str, str]) -> str:
+    """Keys, shortened, with their values."""
     names = short(list(labels))
-    return ", ".join(f"{names[key]}={label}" for key, label in labels.items()) or "the workload as it is"
+    return ", ".join(f"{names[key]}={label}" for key, label in labels.items())
 
 
 def point_header(metric: Metric, keys: Sequence[str]) -> list[str]:

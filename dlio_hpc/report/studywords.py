@@ -1,6 +1,5 @@
 """What a study found, in sentences: the terminal, the page and the pictures say the same."""
 
-import os
 import shlex
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ from dlio_hpc.analysis.effects import Ranking
 from dlio_hpc.analysis.replicates import SURE
 from dlio_hpc.analysis.scaling import Scaling
 from dlio_hpc.report.studyfiles import StudyOutcome
-from dlio_hpc.report.studyrows import METRICS, setting, short
+from dlio_hpc.report.studyrows import METRICS, joined, setting
 from dlio_hpc.study import Study
 
 # Of a single measurement; a difference of a third would still be missed in three rounds.
@@ -19,6 +18,8 @@ _MUCH_NOISE = 0.15
 
 # From so much on storage was measured, if not alone.
 _FETCHED = 0.9
+# Of scaling.
+KINDS = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
 # Why measurements are missing; more of them are counted.
 _REASONS = 8
 
@@ -185,19 +186,17 @@ def ranking_notes(found: Ranking) -> list[str]:
 
 
 def scaling_title(found: Scaling) -> str:
-    names = short(list(found.labels))
-    told = ", ".join(f"{names[key]}={label}" for key, label in found.labels.items())
-    same = "each rank reads the same amount" if found.kind == "weak" else "all ranks together read the same amount"
-    return f"{found.kind.capitalize()} scaling{f' of {told}' if told else ''} ({same}), against the fewest ranks"
+    told = joined(found.labels)
+    of = f" of {told}" if told else ""
+    return f"{found.kind.capitalize()} scaling{of} ({KINDS[found.kind]}), against the fewest ranks"
 
 
 def missing(outcome: StudyOutcome) -> list[str]:
     """What is not there, why, and how to have it; nothing where nothing is missing."""
     if not outcome.missing:
         return []
-    wanted = len(outcome.study.points) * outcome.study.repeat
     whys = Counter(each.why for each in outcome.missing).most_common()
-    lines = [f"Missing: {len(outcome.missing)} of {wanted} measurements."]
+    lines = [f"Missing: {len(outcome.missing)} of {outcome.wanted} measurements."]
     lines += [f"  {count} x {why}" for why, count in whys[:_REASONS]]
     if len(whys) > _REASONS:
         lines.append(f"  and {len(whys) - _REASONS} more reasons; --json has all.")
@@ -209,5 +208,5 @@ def resume(outcome: StudyOutcome) -> str | None:
     if all(each.is_live for each in outcome.missing):
         return None
     later = " when those that go on have ended" if any(each.is_live for each in outcome.missing) else ""
-    folder = shlex.quote(os.path.join(outcome.study.runs, outcome.study.study))
+    folder = shlex.quote(str(outcome.study.folder))
     return f"To measure what is missing{later}: dlio-submit --resume {folder}"
