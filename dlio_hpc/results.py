@@ -52,6 +52,8 @@ class SideFilesSummary(Struct, frozen=True):
 class Epoch(Struct, frozen=True):
     """wait_s, compute_s, sync_s and checkpoint_s are means over ranks of the epoch's total; they add up to wall_s.
     storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell.
+    client_bytes_read: what the file system's client fetched on all nodes, for whomever (Lustre, NFS). resident: share
+    of the pages looked at that lay in the nodes' memory before the epoch. Both None where nobody can tell.
     """
 
     epoch: int
@@ -64,6 +66,8 @@ class Epoch(Struct, frozen=True):
     sync_s: float
     checkpoint_s: float = 0.0
     storage_bytes_read: int | None = None
+    client_bytes_read: int | None = None
+    resident: float | None = None
 
 
 class SlowestRank(Struct, frozen=True):
@@ -137,7 +141,10 @@ class Generated(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """One run. hints: what MPI-IO worked with. gap_s: from the end of the job's run before; None for its first."""
+    """One run. hints: what MPI-IO worked with. gap_s: from the end of the job's run before; None for its first.
+    file_system: kind of the dataset's, by its magic number. memory_bytes: of all nodes together, as far as the job may
+    use it; None where it was not asked for.
+    """
 
     run: str
     kind: Literal["generate", "warmup", "measure"]
@@ -156,6 +163,8 @@ class Result(Struct, frozen=True):
     hints: dict[str, str] = {}
     faults: list[str] = []
     gap_s: float | None = None
+    file_system: str = ""
+    memory_bytes: int | None = None
     schema: Literal[1] = 1
 
 

@@ -77,6 +77,11 @@ def describe(record: Record) -> str:
     return f"Lustre, {asked}; read back: {found}"
 
 
+def found(record: Record) -> str:
+    """How the files that were looked at are striped, the most frequent first; empty where none was."""
+    return "; ".join(_parts(kind.parts) for kind in record.layouts)
+
+
 def _parts(parts: Found) -> str:
     return ", then ".join(
         f"{part.stripe_count} stripe(s) of {units.format_size(part.stripe_size)}"

@@ -217,33 +217,39 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
     return None
 
 
-def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> str | None:
+def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
     """Why a run of the job is no measurement, whatever became of the others; None for a good one. must_be_laid_out: it
     is none either where the file system knows no layouts.
     """
     layout = next((each for each in outcome.layouts if each.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
-        return why
+        return InvalidRun(why)
     if (fault := _own_fault(run)) is not None:
-        return str(fault)
-    name = f"job {outcome.job.job}"
+        return fault
     if run.result is None or run.result.summary is None:
-        if outcome.job.batch_id is None and not outcome.job.ended:
-            return f"{name} was never handed to the batch system"
-        return f"{name} {_ENDED[outcome.job.state]}" if outcome.job.ended else f"{name} is {outcome.job.state}"
+        return _not_reached(outcome.job)
     if run.result.summary.steps < run.result.summary.steps_planned:
-        return f"{name} came near its time limit in the middle of it"
+        return Incomplete(f"job {outcome.job.job} came near its time limit in the middle of it")
     return None
 
 
-_ENDED: dict[State, str] = {
-    "completed": "ended well without a result of it",
-    "failed": "failed before it",
-    "timeout": "came near its time limit before it",
-    "cancelled": "was cancelled before it",
-    "node_fail": "lost a node before it",
-    "out_of_memory": "ran out of memory before it",
-    "lost": "was lost before it",
+def _not_reached(record: job.Job) -> DlioError:
+    if record.ended:
+        kind, words = _ENDED[record.state]
+        return kind(f"job {record.job} {words}")
+    if record.batch_id is None:
+        return Incomplete(f"job {record.job} was never handed to the batch system")
+    return Incomplete(f"job {record.job} is {record.state}")
+
+
+_ENDED: dict[State, tuple[type[DlioError], str]] = {
+    "completed": (InvalidRun, "ended well without a result of it"),
+    "failed": (InfrastructureError, "failed before it"),
+    "timeout": (Incomplete, "came near its time limit before it"),
+    "cancelled": (Incomplete, "was cancelled before it"),
+    "node_fail": (InfrastructureError, "lost a node before it"),
+    "out_of_memory": (InfrastructureError, "ran out of memory before it"),
+    "lost": (Incomplete, "was lost before it"),
 }
 
 

@@ -155,7 +155,7 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
             unit = Unit(run.run.point, run.run.repeat)
             why = jobfiles.run_fault(job, run, must_be_laid_out=study.points[unit.point].part in laid_out)
             if why is not None:
-                bad[unit] = Missing(unit, job.job.job, why, is_live(job))
+                bad[unit] = Missing(unit, job.job.job, str(why), is_live(job))
             elif unit in good:
                 others += 1
             else:

@@ -1,0 +1,1 @@
+"""Verdicts: the history of what was measured, baselines, regression, acceptance."""
