@@ -6,9 +6,9 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, shipped, sweep, units
+from dlio_hpc import document, sweep, units
 from dlio_hpc.site import Site
-from dlio_hpc.study import Asked, Metric, Positive, layout_of
+from dlio_hpc.study import Asked, Judging, Metric, Positive, layout_of
 from dlio_hpc.workload import draft
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A study as its YAML file says it; what stands beside the parts is said for all of them. source: for who reads the
-    file.
+    file. verdict: how it is judged at its end, which makes it a suite.
     """
 
     name: str
@@ -56,6 +56,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     repeat: Positive = 3
     warmup: Annotated[int, Meta(ge=0)] = 0
     laptop: Scale = Scale()
+    verdict: Judging | None = None
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -65,9 +66,8 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 raise ValueError(f"parts.{name} has no workload")
 
 
-def load(name: str) -> StudyFile:
-    """A shipped study file, or one by its path; workloads that lie beside it are found there."""
-    path = shipped.find(shipped.STUDIES, name)
+def load(path: Path) -> StudyFile:
+    """A study file, or a suite; workloads that lie beside it are found there."""
     data = document.read_yaml(path)
     parts = data.get("parts") if isinstance(data, dict) else None
     for part_name, part in parts.items() if isinstance(parts, dict) else ():
@@ -94,6 +94,7 @@ class Changes(Struct, frozen=True):
     nodes: tuple[int, ...] | None = None
     ranks_per_node: tuple[int, ...] | None = None
     dataset_size: int | None = None
+    folders: tuple[str, ...] = ()
 
 
 def asked_of(file: StudyFile, site: Site, changes: Changes) -> list[Asked]:
@@ -126,6 +127,7 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: C
         metric=part.metric,
         name=name,
         title=part.title,
+        folders=changes.folders,
     )
 
 
