@@ -19,7 +19,9 @@ _PLAIN, _DEEPEST = 8000, 100
 # Letters of an override that a message repeats.
 _SHOWN = 100
 
-_PARSERS: dict[type, Any] = {units.Size: units.size, units.Seconds: units.seconds, units.Walltime: units.walltime}
+_PARSERS: dict[type, Any] = {
+    units.Size: units.size, units.Seconds: units.seconds, units.Share: units.share, units.Walltime: units.walltime,
+}  # fmt: skip
 _FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?"
 
 

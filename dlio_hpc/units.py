@@ -1,9 +1,10 @@
-"""Human units: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h") and walltimes ("30", "30m", "1:30:00")."""
+"""Human units: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h"), walltimes ("30", "1:30:00"), shares ("90%")."""
 
 import re
 import time
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*")
+_SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*")
 _SIZES = {"": 1, "b": 1} | {
     prefix + suffix: base**power
     for power, prefix in enumerate("kmgtp", start=1)
@@ -19,6 +20,10 @@ class Size(int):
 
 class Seconds(float):
     """Seconds, read from a number or from text such as "0.25", "250 ms" or "2 min"."""
+
+
+class Share(float):
+    """A share of 1, read from a number such as 0.9 or from text such as "90%"."""
 
 
 class Walltime(int):
@@ -40,6 +45,15 @@ def seconds(value: object) -> Seconds:
     if number * _SECONDS[unit] > _MOST_SECONDS:
         raise ValueError(f"expected less than a year, got {value!r}")
     return Seconds(number * _SECONDS[unit])
+
+
+def share(value: object) -> Share:
+    """The share in `value`, 0 to 1; ValueError when it is none."""
+    match = _SHARE.fullmatch(str(value)) if isinstance(value, (int, float, str)) and value is not True else None
+    found = float(match[1]) / (100 if match[2] else 1) if match else 2.0
+    if found > 1:
+        raise ValueError(f"expected a share such as 90% or 0.9, got {value!r}")
+    return Share(found)
 
 
 def walltime(value: object) -> Walltime:

@@ -1,0 +1,189 @@
+"""Does what was measured meet the criteria? Each criterion with its evidence, and one verdict."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from dlio_hpc import document
+from dlio_hpc.verdict import performance, rules, soundness
+from dlio_hpc.verdict.check import EXIT_CODES, Check, Group, Ran, Verdict, listed
+from dlio_hpc.verdict.criteria import Criteria, is_named
+from dlio_hpc.verdict.entry import Entry, Key
+from dlio_hpc.verdict.junit import Case, Kind
+from dlio_hpc.verdict.rules import Places
+from dlio_hpc.verdict.soundness import Absent
+
+# What JUnit calls the verdicts that are no pass: kind and type.
+_KINDS: dict[Verdict, tuple[Kind, str]] = {
+    "met": ("pass", ""), "not met": ("failure", "criteria"), "noisy": ("error", "noisy"), "CACHED": ("error", "CACHED"),
+    "invalid": ("error", "INVALID"), "infrastructure": ("error", "infrastructure"),
+    "incomplete": ("error", "incomplete"), "passed over": ("skipped", ""),
+}  # fmt: skip
+
+
+class Acceptance(Struct, frozen=True):
+    """what: the names of what was judged. checks: of all, then group by group, in the order of the criteria. seconds:
+    of all runs that were judged.
+    """
+
+    criteria: Criteria
+    what: tuple[str, ...]
+    checks: tuple[Check, ...]
+    seconds: dict[str, float]
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest there is."""
+        there = {each.verdict for each in self.checks}
+        return next((verdict for verdict in EXIT_CODES if verdict in there), "met")
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.verdict]
+
+    @property
+    def groups(self) -> list[str]:
+        """Labels; the empty one of what is about everything comes first."""
+        return list(dict.fromkeys(each.group for each in sorted(self.checks, key=lambda each: each.group != "")))
+
+    def of(self, group: str) -> list[Check]:
+        return [each for each in self.checks if each.group == group]
+
+
+def judge(
+    criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = (), places: Places | None = None
+) -> Acceptance:
+    """entries: the jobs. absent: measurements of their studies that are missing. places: of each job the file system of
+    its folder, as far as that is known. The same for the same input, in any order of jobs.
+    """
+    entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
+    groups = grouped(entries)
+    checks = [*soundness.good(entries, absent), *_strangers(criteria, groups)]
+    asked = {group.label: list(_of_group(criteria, group, groups, places or {})) for group in groups}
+    checks += _unasked(criteria, [each for found in asked.values() for each in found])
+    for group in groups:
+        storage = soundness.of_storage(group, criteria.cached_above)
+        checks.append(storage)
+        checks += asked[group.label] if storage.verdict == "met" else map(_of_memory, asked[group.label])
+    seconds = {group.label: sum(each.run.figures.get("wall_s", 0.0) for each in group.runs) for group in groups}
+    studies = dict.fromkeys(entry.study for entry in entries)
+    return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
+
+
+def _of_group(criteria: Criteria, group: Group, groups: Sequence[Group], places: Places) -> Iterator[Check]:
+    for name, criterion in criteria.criteria.items():
+        if criterion.selects(group.key):
+            yield from performance.checks(name, criterion, group, groups)
+            yield from rules.checks(name, criterion, group, places)
+
+
+def _of_memory(check: Check) -> Check:
+    """A figure of memory that is good enough says nothing of storage; one that is not says enough."""
+    if not check.metric or check.verdict not in ("met", "noisy"):
+        return check
+    return structs.replace(check, verdict="CACHED", words=f"{check.words}; not of the storage")
+
+
+def _strangers(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
+    """What was measured beside the workloads that the criteria are for."""
+    for workload in dict.fromkeys(group.key.workload for group in groups):
+        if not is_named(workload, criteria.workloads):
+            names = ", ".join(criteria.workloads)
+            words = f"{workload} is none of them; judge it by other criteria (--criteria)"
+            yield Check("workloads", "workloads", "", f"only {names}", "not met", words)
+
+
+def _unasked(criteria: Criteria, checks: Sequence[Check]) -> Iterator[Check]:
+    """Criteria that nothing was measured for: one that is silent would pass whatever the storage does."""
+    judged = {each.criterion for each in checks}
+    for name, criterion in criteria.criteria.items():
+        if name not in judged:
+            of = f" ({criterion.selection})" if criterion.selection else ""
+            verdict: Verdict = "passed over" if criterion.where_known else "not met"
+            asked = ", ".join(f"{key}: {value}" for key, value in document.plain(criterion.asked).items())
+            words = f"nothing of the study was measured for it{of}"
+            yield Check(name, criterion.title or name, "", asked, verdict, words)
+
+
+def grouped(entries: Sequence[Entry]) -> list[Group]:
+    """Repeats of one measurement together, in the order of entries; of what was measured twice the first."""
+    found: dict[tuple[Key, str, str], list[Ran]] = {}
+    seen = set()
+    for entry in entries:
+        for run in entry.measurements:
+            once = (entry.study, run.title, run.data, run.key, run.repeat)
+            if run.is_good and once not in seen:
+                seen.add(once)
+                found.setdefault((run.key, run.data, run.title), []).append(Ran(entry.job, run))
+    labels = _labels(list(found))
+    return [
+        Group(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(entries, key, data)])))
+        for label, ((key, data, _), runs) in zip(labels, found.items(), strict=True)
+    ]
+
+
+def _warmups(entries: Sequence[Entry], key: Key, data: str) -> Iterator[Ran]:
+    for entry in entries:
+        for run in entry.measurements:
+            if run.kind == "warmup" and run.fault is None and run.key == key and run.data == data:
+                yield Ran(entry.job, run)
+
+
+def _ordered(runs: Sequence[Ran]) -> list[Ran]:
+    return sorted(runs, key=lambda each: (each.run.started, each.job, each.run.run))
+
+
+def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
+    """Short where that is enough to tell them apart."""
+    short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
+    longer = [
+        label if short.count(label) == 1 else f"{label}, {key.file_system}, layout {key.layout}, {data}"
+        for label, (key, data, _) in zip(short, groups, strict=True)
+    ]
+    return [
+        label if longer.count(label) == 1 else f"{label}, {key.digest}"
+        for label, (key, _, _) in zip(longer, groups, strict=True)
+    ]
+
+
+def summary(found: Acceptance) -> str:
+    """One line."""
+    counts = Counter(each.verdict for each in found.checks)
+    passed = counts.pop("passed over", 0)
+    told = [f"{counts.pop('met', 0)} of {len(found.checks) - passed} met"]
+    told += [f"{counts[verdict]} {verdict}" for verdict in EXIT_CODES if counts[verdict]]
+    if passed:
+        told.append(f"{passed} passed over")
+    return f"acceptance of {listed(found.what)} by {found.criteria.name}: {', '.join(told)}"
+
+
+def as_document(found: Acceptance) -> dict[str, Any]:
+    """As --json shows it."""
+    return {
+        "summary": summary(found),
+        "verdict": found.verdict,
+        "exit_code": found.exit_code,
+        "studies": list(found.what),
+        "criteria": document.plain(found.criteria),
+        "checks": msgspec.to_builtins(found.checks),
+    }
+
+
+def cases(found: Acceptance) -> list[Case]:
+    """As JUnit has it: one for each criterion of each group."""
+    seconds = dict(found.seconds)
+    return [_case(each, seconds.pop(each.group, 0.0)) for each in found.checks]
+
+
+def _case(check: Check, seconds: float) -> Case:
+    """seconds: of the group's runs, which its first case is given."""
+    kind, what = _KINDS[check.verdict]
+    name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
+    lines = [check.words, *(" ".join(filter(None, (each.job, each.run, each.words))) for each in check.evidence)]
+    lines += [f"to defeat the cache: {line}" if check.verdict == "CACHED" else line for line in check.advice]
+    timeout = check.verdict == "incomplete" and any("time limit" in each.words for each in check.evidence)
+    message = f"{check.verdict}: {check.words}"
+    return Case(name, "dlio-hpc.accept", kind, "timeout" if timeout else what, message, "\n".join(lines), seconds)

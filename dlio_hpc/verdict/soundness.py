@@ -1,0 +1,106 @@
+"""What is asked whatever a criteria file says: that every run is good, and that the storage was measured."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dlio_hpc.analysis.storage import Storage
+from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Verdict, listed, runs_in_words
+from dlio_hpc.verdict.entry import Entry, Measurement
+
+GOOD, STORAGE = "every run is good", "storage"
+_CLASSES: dict[int, Verdict] = {3: "invalid", 7: "incomplete"}
+_ORDER: tuple[Verdict, ...] = ("invalid", "infrastructure", "incomplete")
+
+
+class Absent(NamedTuple):
+    """A measurement of a study that nobody has. title: of its point. job: the last that was to make it."""
+
+    title: str
+    repeat: int
+    job: str | None
+    why: str
+
+
+class _Fault(NamedTuple):
+    verdict: Verdict
+    evidence: Evidence
+
+
+def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
+    """One check if all are, else one for each kind of fault."""
+    faults = [*_faulty(entries), *_unfinished(entries, absent)]
+    asked = "every planned run has sound figures"
+    for verdict in _ORDER:
+        if found := [each.evidence for each in faults if each.verdict == verdict]:
+            told = listed(list(dict.fromkeys(each.words for each in found)), 1)
+            words = f"{runs_in_words(len(found))}: {told}"
+            yield Check(GOOD, GOOD, "", asked, verdict, words, tuple(found))
+    if not faults:
+        count = sum(run.is_good for entry in entries for run in entry.measurements)
+        verdict = "met" if count else "incomplete"
+        words = f"{count} of {count}" if count else "nothing was measured"
+        yield Check(GOOD, GOOD, "", asked, verdict, words)
+
+
+def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
+    """Runs that are no measurement and were not made once more, and what else makes a job invalid."""
+    measured = {_unit(entry, run) for entry in entries for run in entry.measurements if run.is_good}
+    for entry in entries:
+        runs = [run for run in entry.measurements if run.kind == "measure"]
+        for run in runs:
+            if run.fault is not None and _unit(entry, run) not in measured:
+                verdict = _CLASSES.get(run.exit_code, "infrastructure")
+                yield _Fault(verdict, Evidence(entry.job, run.run, None, run.fault, is_met=False))
+        told_of = {run.exit_code for run in runs}
+        if entry.fault is not None and (entry.exit_code == 3 or not runs) and entry.exit_code not in told_of:
+            verdict = _CLASSES.get(entry.exit_code, "infrastructure")
+            yield _Fault(verdict, Evidence(entry.job, "", None, entry.fault, is_met=False))
+
+
+def _unit(entry: Entry, run: Measurement) -> tuple[str, str, str, int, int, int]:
+    """The same of a measurement that was made once more."""
+    key = run.key
+    return entry.study, run.title, key.settings, key.nodes, key.ranks_per_node, run.repeat
+
+
+def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
+    """Measurements that no job's entry tells of."""
+    told = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
+    for each in absent:
+        if (each.job, each.title, each.repeat) not in told:
+            words = f"{each.title}, repeat {each.repeat + 1}: {each.why}"
+            yield _Fault("incomplete", Evidence(each.job or "", "", None, words, is_met=False))
+
+
+def of_storage(group: Group, limit: float) -> Check:
+    """Were its bytes read from storage? cached shares above the limit, and unknown ones, are CACHED."""
+    outcomes = [_outcome(each, limit) for each in group.runs]
+    evidence = tuple(
+        Evidence(each.job, each.run.run, _share(each), words, is_met=is_met)
+        for each, (is_met, words) in zip(group.runs, outcomes, strict=True)
+    )
+    bad = [each for each in evidence if not each.is_met]
+    shares = [each.value for each in evidence if each.value is not None]
+    first = max(bad, key=lambda each: each.value or 0.0, default=evidence[0])
+    words = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.words}" if bad else first.words
+    advice = dict.fromkeys(line for each in group.runs if (found := each.run.storage) for line in _advice(found, limit))
+    return Check(
+        STORAGE, "the storage was measured", group.label, f"at most {100 * limit:g} % of an epoch from memory",
+        "CACHED" if bad else "met", words, evidence, max(shares, default=None), limit=limit, unit="share",
+        is_least=False, advice=tuple(advice) if bad else (),
+    )  # fmt: skip
+
+
+def _outcome(each: Ran, limit: float) -> tuple[bool, str]:
+    storage = each.run.storage
+    if storage is None:
+        return False, "UNKNOWN: there is no record of what was read"
+    return storage.outcome(limit) == "storage", storage.words(limit)
+
+
+def _share(each: Ran) -> float | None:
+    return None if each.run.storage is None else each.run.storage.cached
+
+
+def _advice(found: Storage, limit: float) -> tuple[str, ...]:
+    return () if found.outcome(limit) == "storage" else found.advice
