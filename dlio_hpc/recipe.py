@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, sweep, units
+from dlio_hpc import document, shipped, sweep, units
 from dlio_hpc.site import Site
 from dlio_hpc.study import Asked, Judging, Metric, Positive, layout_of
 from dlio_hpc.workload import draft
@@ -66,8 +66,9 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
                 raise ValueError(f"parts.{name} has no workload")
 
 
-def load(path: Path) -> StudyFile:
-    """A study file, or a suite; workloads that lie beside it are found there."""
+def load(name: str) -> StudyFile:
+    """A shipped study file, or any by its path, suites too; workloads that lie beside it are found there."""
+    path = shipped.find(shipped.STUDIES, name)
     data = document.read_yaml(path)
     parts = data.get("parts") if isinstance(data, dict) else None
     for part_name, part in parts.items() if isinstance(parts, dict) else ():
@@ -86,7 +87,7 @@ def _beside(path: Path, workload: str | None) -> str | None:
 
 class Changes(Struct, frozen=True):
     """What a user wants otherwise than the study file has it; None: as it is there. full: as large as it is written,
-    not as on a laptop.
+    not as on a laptop. folders: on the two file systems that are to be compared.
     """
 
     full: bool = False

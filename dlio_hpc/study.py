@@ -44,8 +44,8 @@ class Request(Struct, frozen=True):
 
 
 class Judging(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a suite is judged at its end. criteria: a shipped name or a file, None for none. metrics: what is compared with
-    the baseline, and by how much it may be worse.
+    """How a suite is judged at its end. criteria: a shipped name or a file, None for none. metrics: what is compared
+    with the baseline, and by how much it may be worse.
     """
 
     criteria: str | None = None

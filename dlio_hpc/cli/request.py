@@ -109,8 +109,14 @@ _REQUEST = (
     option("--zip", "zipped", is_flag=True, help="Lists of -P side by side, not every combination."),
     option("--weak", is_flag=True, help="With several -N or --ppn: each rank reads as much, however many there are."),
     option("--study", "study_name", metavar="NAME|FILE", help="What to measure from a study file, such as fig11."),
-    option("--suite", "suite_name", metavar="NAME|FILE", help="As --study; with a verdict at the end, such as nightly."),
-    option("--full", is_flag=True, help="With --study, --suite: as large as the file says, not as on a laptop."),
+    option(
+        "--suite", "suite_name", metavar="NAME|FILE", help="As --study, with a verdict at its end: nightly, acceptance."
+    ),
+    option(
+        "--full",
+        is_flag=True,
+        help="With --study, and with --suite on site local: as large as the file says, not as on a laptop.",
+    ),
     option("--seed", type=click.IntRange(0), metavar="N", help="Of the order of a study's runs. Default: drawn."),
     option(
         "--repeat",
@@ -259,7 +265,9 @@ def _from_file(
 ) -> tuple[list[study.Asked], recipe.StudyFile]:
     if what["sweeps"] or what["zipped"] or what["weak"]:
         raise click.UsageError(f"{path.stem} says what varies; for -P, --zip and --weak, copy its file and change that")
-    file = recipe.load(path)
+    file = recipe.load(str(path))
+    # A suite is called by its name and nothing else wherever there is a real machine.
+    full = full or (file.verdict is not None and machine.scheduler != "local")
     changes = recipe.Changes(
         full, overrides, what["nodes"], what["ranks_per_node"], what["dataset_size"], what["folders"]
     )

@@ -39,7 +39,7 @@ def of_study(study: Study, findings: tuple[Finding, ...]) -> list[str]:
 
 def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
     told = [each for each in finding.comparisons if each.recommended is not None and each.reference is not None]
-    if not told or not part.axes:
+    if not told or all(axis.is_data for axis in part.axes):
         return
     chosen = max(told, key=lambda each: study.points[each.best].ranks)
     assert chosen.recommended is not None
