@@ -1,0 +1,64 @@
+"""Verdicts as JUnit's XML, which CI systems read: failures are verdicts, errors are cases that could not be judged."""
+
+import re
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+Kind = Literal["pass", "failure", "error", "skipped"]
+# What XML 1.0 cannot hold, escaped or not; section 2.2.
+_FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class Case(NamedTuple):
+    """One thing that was judged. type: of what it failed by, such as "regression"; message: one line; text: the
+    evidence, as many lines as there are. seconds: what it took to measure.
+    """
+
+    name: str
+    classname: str
+    kind: Kind
+    type: str
+    message: str
+    text: str
+    seconds: float
+
+
+def document(suite: str, cases: Sequence[Case]) -> bytes:
+    """The file's bytes: one testsuite in a testsuites element, as Jenkins, GitLab and GitHub's readers take it."""
+    counts = {
+        "tests": str(len(cases)),
+        "failures": str(sum(case.kind == "failure" for case in cases)),
+        "errors": str(sum(case.kind == "error" for case in cases)),
+        "skipped": str(sum(case.kind == "skipped" for case in cases)),
+        "time": _seconds(sum(case.seconds for case in cases)),
+    }
+    root = Element("testsuites", {"name": _fit(suite), **counts})
+    group = ElementTree.SubElement(root, "testsuite", {"name": _fit(suite), **counts})
+    for case in cases:
+        _add(group, case)
+    ElementTree.indent(root)
+    return bytes(ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
+
+
+def _add(group: Element, case: Case) -> None:
+    names = {"name": _fit(case.name), "classname": _fit(case.classname), "time": _seconds(case.seconds)}
+    element = ElementTree.SubElement(group, "testcase", names)
+    if case.kind == "pass":
+        if case.text or case.message:
+            ElementTree.SubElement(element, "system-out").text = _fit(case.text or case.message)
+        return
+    told = {"message": _fit(case.message)} if case.kind == "skipped" else {
+        "type": _fit(case.type), "message": _fit(case.message)
+    }  # fmt: skip
+    ElementTree.SubElement(element, case.kind, told).text = _fit(case.text)
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _fit(text: str) -> str:
+    """What XML forbids, as the sign for that."""
+    return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)
