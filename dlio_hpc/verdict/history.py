@@ -85,6 +85,11 @@ def rebuild(folder: Path) -> Taken:
     return taken
 
 
+def is_writable(folder: Path) -> bool:
+    """May this user enter jobs? Who may not reads all the same."""
+    return database.is_writable(folder)
+
+
 class _Read(NamedTuple):
     """An archive's entry, or why there is none."""
 
