@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dlio_hpc.cli.found import Found
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
-    from dlio_hpc.verdict.comparison import Judgement, Reference, Terms
+    from dlio_hpc.verdict.comparison import Judgement, Reference, Terms, Verdict
 
 _PATH = click.Path(path_type=Path)
 
@@ -91,7 +91,7 @@ def _judge(jobs: "Sequence[Found]", terms: "Terms") -> "Judgement":
     """Each job by the history and the baselines of its own folder."""
     from dlio_hpc.verdict import baselines, comparison
 
-    verdicts = []
+    verdicts: list[Verdict] = []
     for folder in dict.fromkeys(job.folder for job in jobs):
         mine = [job.entry for job in jobs if job.folder == folder]
         active = baselines.active(baselines.read(folder))

@@ -112,10 +112,10 @@ def accept(folder: Path, entry: Entry, why: str, force: bool = False) -> tuple[A
     fit = [group for group in found if group.good and groups.alone(found, group)]
     if not fit:
         raise ConfigError(f"{entry.job} cannot be a baseline: {_nothing(entry, found)}")
-    against = {group: objections(entry, group) for group in fit}
-    if not force and (faults := [words for told in against.values() for words in told]):
+    against = [objections(entry, group) for group in fit]
+    if not force and (faults := [words for told in against for words in told]):
         raise ConfigError(f"{entry.job} should be no baseline: {faults[0]}; --force accepts it and records that")
-    made = [_accepted(group, why, tuple(against[group])) for group in fit]
+    made = [_accepted(group, why, tuple(told)) for group, told in zip(fit, against, strict=True)]
     for one in made:
         _write(folder, one.id + _ACCEPTED, one)
     return tuple(made)

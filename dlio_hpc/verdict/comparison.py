@@ -204,19 +204,18 @@ def _unlike(case: _Case, other: Reference) -> list[str]:
 
 def _alone(case: _Case, near: Reference | None, told: list[str]) -> Verdict:
     """Nothing to compare with; but the history may tell of a change all by itself."""
+    why, advice = "there is no baseline of this key", []
     if near is not None:
-        what = "" if case.terms.against else "no baseline of this key; the nearest, "
-        why = f"{what}{near.name}{',' if what else ''} differs in {'; '.join(told)}"
+        differs = f"{near.name} differs in {'; '.join(told)}"
+        why = differs if case.terms.against else f"{why}; the nearest, {differs}"
         advice = ["--force compares them all the same"]
-    else:
-        why, advice = f"no baseline for {case.group.key.title}", []
-    if not case.terms.against:
-        advice.append(f"dlio-hpc baseline accept {case.group.job} --why '...'")
     seen = trend.of(_nights(case), case.metric)
-    found = case.verdict("not comparable", why, advice)
-    found = structs.replace(found, here=seen.nights[-1], trend=seen)
     last = seen.shifts[-1] if seen.shifts else None
-    if last is None or last.ratio >= 1 - case.terms.tolerance:
+    is_worse = last is not None and last.ratio < 1 - case.terms.tolerance and not case.terms.against
+    if not case.terms.against and not is_worse:
+        advice.append(f"dlio-hpc baseline accept {case.group.job} --why '...'")
+    found = structs.replace(case.verdict("not comparable", why, advice), here=seen.nights[-1], trend=seen)
+    if last is None or not is_worse:
         return found
     return _as(found, "regression", f"{weighing.shift_words(last)}; {why}", last)
 

@@ -31,13 +31,13 @@ def show(blocks: Sequence[Block], metric: str, file: Any) -> None:
             table.columns[place].justify = "left"
         for line in block.lines:
             table.add_row(*listing.cells(line))
-        out.print(table, soft_wrap=True)
+        tables.show_whole(out, table)
         for words in block.shifts:
             out.print(Text(words, "red" if block.is_worse else ""), soft_wrap=True)
 
 
 def _change(block: Block) -> str:
-    return "to baseline" if block.baseline is not None else "to the one before"
+    return "to baseline" if block.baseline is not None else "change"
 
 
 def write_csv(entries: Sequence[Entry], file: Any) -> None:

@@ -8,7 +8,7 @@ from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night
 
-HEADER = ("verdict", "what", "metric", "ratio", "90 %", "this job", "reference", "n")
+HEADER = ("verdict", "what", "metric", "ratio", "90 % interval", "this job", "reference", "n")
 
 
 def subject(verdict: Verdict) -> str:

@@ -19,7 +19,7 @@ def show(found: Judgement, file: Any) -> None:
         table.columns[place].justify = "left"
     for verdict in found.verdicts:
         table.add_row(*_cells(verdict))
-    out.print(table, soft_wrap=True)
+    tables.show_whole(out, table)
     out.print()
     for verdict in found.verdicts:
         for line in _remarks(verdict, len(found.verdicts) > 1):

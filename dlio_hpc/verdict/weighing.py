@@ -47,7 +47,7 @@ def signed(ratio: float) -> str:
 def shift_words(shift: Shift) -> str:
     if shift.kind == "step":
         return f"{percent(shift.ratio)} since {shift.since} ({shift.ended[:10]})"
-    return f"drifted to {percent(shift.ratio)} from {shift.since} ({shift.ended[:10]}) to {shift.to}"
+    return f"drifted, {percent(shift.ratio)} from {shift.since} ({shift.ended[:10]}) to {shift.to}"
 
 
 def words(found: Difference, outcome: Outcome, name: str, here: Night, tolerance: float) -> str:
