@@ -50,7 +50,7 @@ def entry(night: int, values: Sequence[float], key: Key = KEY, storage: str = "s
 def entries(
     levels: Sequence[float], noise: float, between: float = 0.0, repeats: int = 3, seed: int = 1
 ) -> list[Entry]:
-    """One job a level, in its samples/s; noise: of a repeat, between: of what a night's repeats share, both relative."""
+    """One job a level, in samples/s; noise: of a repeat, between: of what a night's repeats share, both relative."""
     drawn = draw(np.log(np.asarray(levels))[np.newaxis], noise, between, repeats, seed)[0]
     return [entry(night, [float(value) for value in values]) for night, values in enumerate(drawn)]
 

@@ -2,12 +2,14 @@
 
 A change must show in the ranks: a scan over all places at which the series may fall into two (Pettitt's statistic,
 Applied Statistics 28, 1979, standardised at each place, so that what changed lately is found as well; its
-distribution drawn, not asymptotic), or a trend (Mann and Kendall). The one or other name it gets from what fits better:
-medians before and after, or Theil and Sen's line.
+distribution drawn, not asymptotic), a trend (Mann and Kendall), or a spell between two nights. The one or other name it
+gets from what fits better: medians before and after, or Theil and Sen's line.
 """
 
 import functools
+import itertools
 import math
+from collections.abc import Callable, Iterator
 from statistics import NormalDist
 from typing import Literal, NamedTuple
 
@@ -26,6 +28,7 @@ _SIDE, _FEWEST = 3, 8
 # Standard deviations beyond which a night is by itself, and nights that it takes to say so.
 _OUT, _FEWEST_BESIDE = 4.5, 6
 _DRAWS, _SEED = 20_000, 20_261_121
+_NO_RARITY = 0.002
 
 
 class Change(Struct, frozen=True):
@@ -75,18 +78,40 @@ def _model(values: Floats, first: int, level: float) -> _Model:
     place, p_step = _split(values)
     slope, p_drift = _trend(values)
     if min(p_step, p_drift) >= level:
-        return flat
-    line = _line(values, first, slope, p_drift)
-    before, after = _model(values[:place], first, level), _model(values[place:], first + place, level)
-    size = float(after.levels[0] - before.levels[-1])
-    step = _Model(
-        (*before.changes, Change("step", first + place, first + place, size, p_step), *after.changes),
-        np.concatenate([before.levels, after.levels]),
-        before.parameters + after.parameters + 1,
-    )
-    if p_step < level and p_drift < level:
-        return min(step, line, key=lambda model: _cost(values, model))
-    return step if p_step < level else line
+        first_in, first_after, p = _spell(values)
+        return _steps(values, first, level, [first_in, first_after], p) if p < level / 2 else flat
+    if p_step >= level:
+        return _line(values, first, slope, p_drift)
+    step = _steps(values, first, level, [place], p_step)
+    if p_drift >= level:
+        return step
+    return min(step, _line(values, first, slope, p_drift), key=lambda model: _cost(values, model))
+
+
+def _steps(values: Floats, first: int, level: float, places: list[int], p: float) -> _Model:
+    """Parts that begin at these places, each with what changes in itself."""
+    ends = _refined(values, [0, *places, len(values)])
+    parts = [_model(values[begin:end], first + begin, level) for begin, end in itertools.pairwise(ends)]
+    found: list[Change] = list(parts[0].changes)
+    for place, (before, after) in zip(ends[1:], itertools.pairwise(parts), strict=False):
+        size = float(after.levels[0] - before.levels[-1])
+        found += [Change("step", first + place, first + place, size, p), *after.changes]
+    levels = np.concatenate([part.levels for part in parts])
+    return _Model(tuple(found), levels, sum(part.parameters for part in parts) + len(places))
+
+
+def _refined(values: Floats, ends: list[int]) -> list[int]:
+    """Each place where medians on both sides leave least: ranks find that there is a step, and nearly where."""
+    found = list(ends)
+    for number in range(1, len(ends) - 1):
+        begin, place, end = found[number - 1], ends[number], ends[number + 1]
+        near = range(max(begin + 1, place - _SIDE), min(end - 1, place + _SIDE) + 1)
+        found[number] = min(near, key=lambda at: _left(values[begin:at]) + _left(values[at:end]))
+    return found
+
+
+def _left(values: Floats) -> float:
+    return float(np.abs(values - np.median(values)).sum())
 
 
 def _cost(values: Floats, model: _Model) -> float:
@@ -106,10 +131,31 @@ def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
 def _split(values: Floats) -> tuple[int, float]:
     """Where the series falls into two, and how often chance makes as much of it."""
     scan = _scan(_ranks(values)[np.newaxis])[0]
-    drawn = _drawn(len(values))
     best = int(np.argmax(scan))
-    beyond = len(drawn) - int(np.searchsorted(drawn, scan[best] - 1e-9))
-    return best + _SIDE, (1 + beyond) / (1 + len(drawn))
+    return best + _SIDE, _p(float(scan[best]), len(values), _drawn)
+
+
+def _spell(values: Floats) -> tuple[int, int, float]:
+    """A part in the midst that is unlike both ends, which one split alone does not see: its first night and the first
+    one after it.
+    """
+    count = len(values)
+    if count < 3 * _SIDE:
+        return 0, 0, 1.0
+    ranks = _ranks(values)[np.newaxis]
+    found = [(scan.max(), length, int(scan.argmax())) for length, scan in _spells(ranks)]
+    most, length, place = max(found)
+    return place + _SIDE, place + _SIDE + length, _p(float(most), count, _drawn_spells)
+
+
+def _p(most: float, count: int, drawn: Callable[[int], Floats]) -> float:
+    """How often a series without change has as much. Where even a single place would make it no rarity, not drawn."""
+    at_least = 2 * NormalDist().cdf(-most)
+    if at_least > _NO_RARITY:
+        return at_least
+    found = drawn(count)
+    beyond = len(found) - int(np.searchsorted(found, most - 1e-6))
+    return (1 + beyond) / (1 + len(found))
 
 
 def _scan(ranks: Floats) -> Floats:
@@ -121,12 +167,33 @@ def _scan(ranks: Floats) -> Floats:
     return found
 
 
+def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
+    """Likewise of the ranks of each part in the midst: its length, and (series, places) from place _SIDE on."""
+    count = ranks.shape[1]
+    sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, _SIDE - 1 : count - _SIDE]
+    for length in range(_SIDE, count - 2 * _SIDE + 1):
+        deviation = math.sqrt(length * (count - length) * (count + 1) / 12)
+        yield length, np.abs(sums[:, length:] - sums[:, :-length]) / deviation
+
+
 @functools.cache
 def _drawn(count: int) -> Floats:
     """The largest of each of many series without any change, in order."""
+    return np.sort(_scan(_drawn_ranks(count)).max(axis=1))
+
+
+@functools.cache
+def _drawn_spells(count: int) -> Floats:
+    """Likewise of their parts in the midst."""
+    most = np.zeros(_DRAWS)
+    for _, scan in _spells(_drawn_ranks(count)):
+        np.maximum(most, scan.max(axis=1), out=most)
+    return np.sort(most)
+
+
+def _drawn_ranks(count: int) -> Floats:
     random = np.random.default_rng([_SEED, count])
-    ranks: Floats = np.argsort(random.random((_DRAWS, count)), axis=1).astype(np.float64) + 1
-    return np.sort(_scan(ranks).max(axis=1))
+    return np.argsort(random.random((_DRAWS, count)), axis=1).astype(np.float64) + 1
 
 
 def _ranks(values: Floats) -> Floats:

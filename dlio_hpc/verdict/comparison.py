@@ -256,7 +256,8 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
     shift = None if unlike else _fallen(seen, there, verdict)
     if shift is None:
         return verdict
-    why = verdict.why if outcome == "regression" else f"{weighing.shift_words(shift)}; by itself: {verdict.why}"
+    by_itself = "" if outcome == "regression" else "by itself "
+    why = f"{weighing.shift_words(shift)}; {by_itself}{verdict.why}"
     return structs.replace(_as(verdict, "regression", why, shift), advice=())
 
 

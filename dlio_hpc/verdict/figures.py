@@ -1,5 +1,6 @@
 """Pictures of verdicts: repeats against repeats, and a metric over the nights."""
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,8 +12,9 @@ from matplotlib.figure import Figure
 from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.figures import Picture
-from dlio_hpc.verdict import trend, weighing
+from dlio_hpc.verdict import listing, trend, weighing
 from dlio_hpc.verdict.comparison import TOLERANCE, Verdict
+from dlio_hpc.verdict.entry import Key
 from dlio_hpc.verdict.listing import Block
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night, Trend
@@ -112,9 +114,9 @@ def _around(verdict: Verdict) -> tuple[float, float]:
 
 
 class Series(NamedTuple):
-    """A key's nights, with what they are held against. title: of the key."""
+    """A key's nights, with what they are held against."""
 
-    title: str
+    key: Key
     trend: Trend
     band: Band | None
 
@@ -123,12 +125,12 @@ def series(blocks: Sequence[Block], metric: str) -> list[Series]:
     """Of the keys that were measured."""
     told = []
     for block in blocks:
-        if block.trend is None:
+        if block.trend is None or block.key is None:
             continue
         found = None if block.baseline is None else trend.night(block.baseline.group, metric)
         named = block.baseline
         band = None if named is None or found is None else Band(named.id, found.job, found.median, TOLERANCE)
-        told.append(Series(block.title, block.trend, band))
+        told.append(Series(block.key, block.trend, band))
     return told
 
 
@@ -138,13 +140,15 @@ def of_history(told: Sequence[Series], metric: str) -> Iterator[Picture]:
         with canvas.style():
             figure = Figure(figsize=(WIDE, 3.0), layout="constrained")
             axes = figure.subplots()
-            title = f"{METRICS[metric].label}, {each.title}"
-            axes.set_title(canvas.printable(title, 70))
+            title = f"{METRICS[metric].label}, {each.key.title}"
+            axes.set_title(canvas.printable(title, 60))
+            whose = canvas.printable(listing.words(each.key), 110)
+            figure.supxlabel(whose, x=0.995, ha="right", fontsize=7, color=GREY)
             axes.set_ylabel(_label(metric))
             canvas.numbers(axes, "y")
             _nights(axes, each.trend, metric, each.band)
             canvas.legend(axes, markerscale=1.0)
-            stem = "history" if len(told) == 1 else f"history-{number}-{_slug(each.title)}"
+            stem = "history" if len(told) == 1 else f"history-{number}-{_slug(each.key.title)}"
             yield Picture(stem, title, _told(each.trend), figure, True)
 
 
@@ -166,13 +170,22 @@ def _nights(axes: Axes, seen: Trend, metric: str, band: Band | None, job: str | 
     dots = [(place, scale * each) for place, night in enumerate(nights) for each in night.values]
     axes.plot(*np.array(dots).T, ".", color=GREY, markersize=3, alpha=0.55, label="repeats")
     axes.plot(places, medians, color=INK, linewidth=0.9, marker="o", markersize=3, label="median")
-    if seen.shifts:
-        axes.plot(places, scale * np.array(seen.levels), color=COLOURS["sync"], linewidth=1.6, label="level")
+    _levels(axes, seen, scale)
     _shifts(axes, seen)
     _outliers(axes, seen, medians)
     if job is not None:
         axes.plot(places[-1:], medians[-1:], "D", color=_BAD, markersize=5, fillstyle="none", label="this job")
     _dates(axes, nights)
+
+
+def _levels(axes: Axes, seen: Trend, scale: float) -> None:
+    """A line from one change to the next."""
+    starts = [place for shift in seen.shifts if (place := seen.place(shift.since)) is not None]
+    ends = sorted({0, *starts, len(seen.nights)})
+    for number, (begin, end) in enumerate(itertools.pairwise(ends) if starts else ()):
+        levels = scale * np.array(seen.levels[begin:end])
+        label = "" if number else "level"
+        axes.plot(np.arange(begin, end), levels, color=COLOURS["sync"], linewidth=1.6, label=label)
 
 
 def _band(axes: Axes, scale: float, band: Band, seen: Trend) -> None:

@@ -13,6 +13,8 @@ from dlio_hpc.verdict.trend import Trend
 
 HEADER = ("when", "job", "n", "median", "spread", "change", "")
 _BARS = "▁▂▃▄▅▆▇█"
+# A share of the most that fills all bars.
+_LITTLE = 0.1
 
 
 class Line(NamedTuple):
@@ -135,9 +137,8 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def _bars(medians: Sequence[float]) -> str:
-    """The last sixty, from the least to the most of them; all alike within a percent: half as high."""
+    """The last sixty, from the least to the most of them; what differs by little looks alike."""
     shown = list(medians)[-60:]
-    low, high = min(shown), max(shown)
-    if high - low < 0.01 * high:
-        return _BARS[3] * len(shown)
-    return "".join(_BARS[min(int(8 * (each - low) / (high - low)), 7)] for each in shown)
+    high = max(shown)
+    span = max(high - min(shown), _LITTLE * high)
+    return "".join(_BARS[min(int(8 * (1 - (high - each) / span)), 7)] for each in shown)

@@ -29,12 +29,12 @@ def of_judgement(found: Judgement) -> Page:
 
 
 def _section(verdict: Verdict) -> Section:
-    facts = [[label, text] for label, text in verdictrows.facts(verdict)]
+    facts = [[f"{label}: {text}"] for label, text in verdictrows.facts(verdict)]
     pictures = [drawn.inline(picture._replace(stem="compare")) for picture in figures.of_verdicts([verdict])]
     return Section(
-        f"{verdictrows.subject(verdict)}, {METRICS[verdict.metric].label}: {verdict.outcome}",
+        f"{verdict.job}: {verdictrows.subject(verdict)}, {METRICS[verdict.metric].label}: {verdict.outcome}",
         [f"forced: {words}" for words in verdict.overridden],
-        [Table("", ["", ""], facts)],
+        [Table("", [""], facts)],
         pictures,
         [],
     )
@@ -42,7 +42,7 @@ def _section(verdict: Verdict) -> Section:
 
 def of_history(blocks: Sequence[Block], series: Sequence[Series], metric: str, source: str) -> Page:
     """A section for each key: its picture, its nights."""
-    pictures = {each.title: picture for each, picture in zip(series, figures.of_history(series, metric), strict=True)}
+    pictures = {each.key: picture for each, picture in zip(series, figures.of_history(series, metric), strict=True)}
     count = len({line.job for block in blocks for line in block.lines})
     shifts = [words for block in blocks for words in block.shifts]
     return Page(
@@ -56,7 +56,7 @@ def of_history(blocks: Sequence[Block], series: Sequence[Series], metric: str, s
                 block.title,
                 [],
                 [],
-                [drawn.inline(pictures[block.title]._replace(stem="history"))] if block.title in pictures else [],
+                [drawn.inline(pictures[block.key]._replace(stem="history"))] if block.key in pictures else [],
                 [Table("", list(listing.HEADER), [list(listing.cells(line)) for line in block.lines])],
             )
             for block in blocks

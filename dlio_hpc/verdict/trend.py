@@ -15,7 +15,7 @@ from dlio_hpc.verdict.groups import Group
 from dlio_hpc.verdict.metrics import METRICS
 
 # Nights that are looked back over.
-MOST = 120
+MOST = 90
 
 
 class Night(Struct, frozen=True):

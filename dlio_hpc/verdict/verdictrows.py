@@ -8,7 +8,7 @@ from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night
 
-HEADER = ("verdict", "what", "metric", "ratio", "90 % interval", "this job", "reference", "n")
+HEADER = ("verdict", "job", "what", "metric", "ratio", "90 % interval", "this job", "reference", "n")
 
 
 def subject(verdict: Verdict) -> str:
@@ -25,7 +25,8 @@ def row(verdict: Verdict) -> list[str]:
     counts = [str(len(night.values)) for night in (verdict.here, verdict.there) if night is not None]
     return [
         verdict.outcome,
-        subject(verdict),
+        verdict.job,
+        "-" if verdict.key is None else subject(verdict),
         METRICS[verdict.metric].label,
         "-" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         interval,
@@ -52,7 +53,7 @@ def summary(found: Judgement) -> str:
     worst = next((verdict for verdict in found.verdicts if verdict.outcome == found.outcome), None)
     if worst is None or len(found.verdicts) == 1:
         return f"{found.outcome}: {worst.why}" if worst else found.words
-    return f"{found.words}. First {found.outcome}: {subject(worst)}: {worst.why}"
+    return f"{found.words}. First {found.outcome}: {worst.job}, {subject(worst)}: {worst.why}"
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:

@@ -15,7 +15,7 @@ def show(found: Judgement, file: Any) -> None:
     """A line for each verdict under a heading, what there is to say of it, and one that sums up."""
     out = tables.console(file)
     table = tables.table(*verdictrows.HEADER)
-    for place in (0, 1, 2):
+    for place in (0, 1, 2, 3):
         table.columns[place].justify = "left"
     for verdict in found.verdicts:
         table.add_row(*_cells(verdict))
@@ -34,7 +34,8 @@ def _cells(verdict: Verdict) -> list[Text]:
 
 
 def _remarks(verdict: Verdict, several: bool) -> list[str]:
-    whose = f"{verdictrows.subject(verdict)}: " if several else ""
+    what = f", {verdictrows.subject(verdict)}" if verdict.key else ""
+    whose = f"{verdict.job}{what}: " if several else ""
     told = [f"{whose}{verdict.why}"]
     if verdict.reference is not None and verdict.noise is None:
         told.append("  noise between nights is not known yet: the interval is of repeats alone")
