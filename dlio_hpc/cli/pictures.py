@@ -33,9 +33,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     return float(found)
 
 
-_OPTIONS = (
+_PAGE = (
     option("--html", type=_PATH, metavar="FILE", help="A report as one page, with all pictures in it."),
     option("--figures", type=_PATH, metavar="DIR", help="The pictures as SVG and PNG files."),
+)
+_JSON = option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+_OPTIONS = (
+    *_PAGE,
     option(
         "--perfetto", type=_PATH, metavar="FILE", help="A trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."
     ),
@@ -46,7 +50,7 @@ _OPTIONS = (
         callback=_seconds,
         help="Of the timeline in --json and --csv. Default: 200 steps.",
     ),
-    option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+    _JSON,
     option("--csv", "as_csv", is_flag=True, help="All figures as CSV on stdout, one a row."),
 )
 
@@ -54,6 +58,13 @@ _OPTIONS = (
 def gives_pictures(function: Any) -> Any:
     """The options of such a command."""
     for add in reversed(_OPTIONS):
+        function = add(function)
+    return function
+
+
+def gives_page(function: Any) -> Any:
+    """Likewise, of a command with a verdict."""
+    for add in reversed((*_PAGE, _JSON)):
         function = add(function)
     return function
 
@@ -73,12 +84,12 @@ class Pictures(NamedTuple):
         """All of it; each file is named on stderr. The page is made if it is wanted: that takes long."""
         self._write_page(page)
         if self.figures is not None:
-            with _written(self.figures):
+            with written(self.figures):
                 self._save_figures(self.figures, examined)
         if self.perfetto is not None:
             from dlio_hpc.report import perfetto
 
-            with _written(self.perfetto):
+            with written(self.perfetto):
                 events = perfetto.write(self.perfetto, examined)
             console.say(f"trace: {self.perfetto}, {events} events")
 
@@ -88,7 +99,7 @@ class Pictures(NamedTuple):
         if self.figures is not None:
             from dlio_hpc.report import figures
 
-            with _written(self.figures):
+            with written(self.figures):
                 figures.save(pictures(), self.figures)
             console.say(f"figures: {self.figures}")
 
@@ -96,7 +107,7 @@ class Pictures(NamedTuple):
         if self.html is not None:
             from dlio_hpc.report.page import render
 
-            with _written(self.html):
+            with written(self.html):
                 rundir.write(self.html, render(page()).encode("utf-8"))
             console.say(f"report: {self.html}")
 
@@ -117,7 +128,7 @@ class Pictures(NamedTuple):
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[None]:
+def written(path: Path) -> Iterator[None]:
     """A place to write to, whose folder is made if need be; what fails names it as the user did."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,7 @@ from dlio_hpc import __version__
 
 _VERBS = {
     "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
-    "report": "report", "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue",
+    "report": "report", "accept": "accept", "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue",
     "workloads": "catalogue", "datasets": "datasets",
 }  # fmt: skip
 

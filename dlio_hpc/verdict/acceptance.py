@@ -9,7 +9,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc import document
 from dlio_hpc.verdict import performance, rules, soundness
-from dlio_hpc.verdict.check import EXIT_CODES, Check, Group, Ran, Verdict, listed
+from dlio_hpc.verdict.check import EXIT_CODES, Check, Group, Ran, Verdict, advice_lines, evidence_lines, listed
 from dlio_hpc.verdict.criteria import Criteria, is_named
 from dlio_hpc.verdict.entry import Entry, Key
 from dlio_hpc.verdict.junit import Case, Kind
@@ -93,19 +93,19 @@ def _strangers(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
         if not is_named(workload, criteria.workloads):
             names = ", ".join(criteria.workloads)
             words = f"{workload} is none of them; judge it by other criteria (--criteria)"
-            yield Check("workloads", "workloads", "", f"only {names}", "not met", words)
+            yield Check("workloads", "workloads", "workloads", "", f"only {names}", "not met", words)
 
 
 def _unasked(criteria: Criteria, checks: Sequence[Check]) -> Iterator[Check]:
     """Criteria that nothing was measured for: one that is silent would pass whatever the storage does."""
-    judged = {each.criterion for each in checks}
+    judged = {(each.criterion, each.key) for each in checks}
     for name, criterion in criteria.criteria.items():
-        if name not in judged:
-            of = f" ({criterion.selection})" if criterion.selection else ""
-            verdict: Verdict = "passed over" if criterion.where_known else "not met"
-            asked = ", ".join(f"{key}: {value}" for key, value in document.plain(criterion.asked).items())
-            words = f"nothing of the study was measured for it{of}"
-            yield Check(name, criterion.title or name, "", asked, verdict, words)
+        for key, value in document.plain(criterion.asked).items():
+            if (name, key) not in judged:
+                of = f" ({criterion.selection})" if criterion.selection else ""
+                verdict: Verdict = "passed over" if criterion.where_known else "not met"
+                words = f"nothing was measured for it{of}"
+                yield Check(name, key, criterion.title or name, "", f"{key}: {value}", verdict, words)
 
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:
@@ -182,8 +182,11 @@ def _case(check: Check, seconds: float) -> Case:
     """seconds: of the group's runs, which its first case is given."""
     kind, what = _KINDS[check.verdict]
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
-    lines = [check.words, *(" ".join(filter(None, (each.job, each.run, each.words))) for each in check.evidence)]
-    lines += [f"to defeat the cache: {line}" if check.verdict == "CACHED" else line for line in check.advice]
-    timeout = check.verdict == "incomplete" and any("time limit" in each.words for each in check.evidence)
+    lines = [check.words, *evidence_lines(check), *advice_lines(check)]
     message = f"{check.verdict}: {check.words}"
-    return Case(name, "dlio-hpc.accept", kind, "timeout" if timeout else what, message, "\n".join(lines), seconds)
+    return Case(name, "dlio-hpc.accept", kind, _timeout(check) or what, message, "\n".join(lines), seconds)
+
+
+def _timeout(check: Check) -> str | None:
+    words = " ".join(each.words for each in check.evidence)
+    return "timeout" if check.verdict == "incomplete" and ("time limit" in words or "timeout" in words) else None

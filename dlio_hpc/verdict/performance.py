@@ -1,5 +1,6 @@
 """Criteria of figures: of each run or of the median, of their spread, and of how they scale."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ class Limit(NamedTuple):
     """What is asked of a figure. least: more is better."""
 
     name: str
+    key: str
     title: str
     metric: str
     label: str
@@ -31,23 +33,26 @@ class Limit(NamedTuple):
         return f"{self.label} {'>=' if self.is_least else '<='} {show(self.value, self.unit)}{of}"
 
     def is_met(self, value: float) -> bool:
-        return value >= self.value if self.is_least else value <= self.value
+        if math.isclose(value, self.value, rel_tol=1e-9):  # what rounding adds is no miss
+            return True
+        return value > self.value if self.is_least else value < self.value
 
 
 def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[Group]) -> Iterator[Check]:
     """Of each limit of a figure that applies to the group; what was measured on the fewest ranks is what scaling is
     measured by.
     """
-    for key, metric in FIGURES.items():
+    for key in FIGURES:
         if (value := getattr(criterion, key)) is not None:
-            yield _figure(_limit(name, criterion, metric, value), group)
-    if criterion.largest_spread is not None:
-        words = "spread of samples/s"
-        yield _spread(_of(name, criterion, SPREAD, words, criterion.largest_spread, is_least=False), group)
-    if criterion.least_scaling_efficiency is not None and (base := fewest(group, all_groups)) is not None:
-        words = "scaling efficiency"
-        limit = _of(name, criterion, SCALING, words, criterion.least_scaling_efficiency, is_least=True)
-        yield _scaling(limit, group, base)
+            yield _figure(_limit(name, key, criterion, value), group)
+    title = criterion.title or name
+    if (spread := criterion.largest_spread) is not None:
+        label = "spread of samples/s"
+        yield _spread(Limit(name, "largest_spread", title, SPREAD, label, spread, "share", False, False), group)
+    efficiency, base = criterion.least_scaling_efficiency, fewest(group, all_groups)
+    if efficiency is not None and base is not None:
+        key, label = "least_scaling_efficiency", "scaling efficiency"
+        yield _scaling(Limit(name, key, title, SCALING, label, efficiency, "share", True, False), group, base)
 
 
 def fewest(group: Group, others: Sequence[Group]) -> list[Group] | None:
@@ -63,15 +68,11 @@ def _unscaled(group: Group) -> tuple[str, ...]:
     return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
 
 
-def _limit(name: str, criterion: Criterion, metric: str, value: float) -> Limit:
-    known = METRICS[metric]
+def _limit(name: str, key: str, criterion: Criterion, value: float) -> Limit:
+    metric = FIGURES[key]
+    known, title = METRICS[metric], criterion.title or name
     unit: Unit = "share" if known.is_share else _UNITS[known.unit]
-    each_run = criterion.each_run
-    return Limit(name, criterion.title or name, metric, known.label, value, unit, known.higher, each_run)
-
-
-def _of(name: str, criterion: Criterion, metric: str, label: str, value: float, is_least: bool) -> Limit:
-    return Limit(name, criterion.title or name, metric, label, value, "share", is_least, each_run=False)
+    return Limit(name, key, title, metric, known.label, value, unit, known.higher, criterion.each_run)
 
 
 def _check(
@@ -79,7 +80,7 @@ def _check(
 ) -> Check:
     value, low, high = found or (None, None, None)
     return Check(
-        limit.name, limit.title, group.label, limit.words, verdict, words, tuple(evidence), value, low, high,
+        limit.name, limit.key, limit.title, group.label, limit.words, verdict, words, tuple(evidence), value, low, high,
         limit.value, limit.unit, limit.metric, limit.is_least,
     )  # fmt: skip
 

@@ -34,12 +34,12 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
         if found := [each.evidence for each in faults if each.verdict == verdict]:
             told = listed(list(dict.fromkeys(each.words for each in found)), 1)
             words = f"{runs_in_words(len(found))}: {told}"
-            yield Check(GOOD, GOOD, "", asked, verdict, words, tuple(found))
+            yield Check(GOOD, "", GOOD, "", asked, verdict, words, tuple(found))
     if not faults:
         count = sum(run.is_good for entry in entries for run in entry.measurements)
         verdict = "met" if count else "incomplete"
         words = f"{count} of {count}" if count else "nothing was measured"
-        yield Check(GOOD, GOOD, "", asked, verdict, words)
+        yield Check(GOOD, "", GOOD, "", asked, verdict, words)
 
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
@@ -85,7 +85,7 @@ def of_storage(group: Group, limit: float) -> Check:
     words = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.words}" if bad else first.words
     advice = dict.fromkeys(line for each in group.runs if (found := each.run.storage) for line in _advice(found, limit))
     return Check(
-        STORAGE, "the storage was measured", group.label, f"at most {100 * limit:g} % of an epoch from memory",
+        STORAGE, "", "the storage was measured", group.label, f"at most {100 * limit:g} % of an epoch from memory",
         "CACHED" if bad else "met", words, evidence, max(shares, default=None), limit=limit, unit="share",
         is_least=False, advice=tuple(advice) if bad else (),
     )  # fmt: skip
