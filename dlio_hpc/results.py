@@ -52,8 +52,9 @@ class SideFilesSummary(Struct, frozen=True):
 class Epoch(Struct, frozen=True):
     """wait_s, compute_s, sync_s and checkpoint_s are means over ranks of the epoch's total; they add up to wall_s.
     storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell.
-    client_bytes_read: what the file system's client fetched on all nodes, for whomever (Lustre, NFS). resident: share
-    of the pages looked at that lay in the nodes' memory before the epoch. Both None where nobody can tell.
+    client_bytes_asked, client_bytes_read: what was read through the file system's clients on all nodes, by whomever,
+    and what servers sent for it (Lustre, NFS). resident: share of the pages looked at that lay in the nodes' memory
+    before the epoch. None where nobody can tell.
     """
 
     epoch: int
@@ -66,6 +67,7 @@ class Epoch(Struct, frozen=True):
     sync_s: float
     checkpoint_s: float = 0.0
     storage_bytes_read: int | None = None
+    client_bytes_asked: int | None = None
     client_bytes_read: int | None = None
     resident: float | None = None
 

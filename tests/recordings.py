@@ -6,7 +6,7 @@ import numpy as np
 
 from dlio_hpc import document, plan, results, rundir, units
 from dlio_hpc.batch import job
-from dlio_hpc.core import measures, merge, timeline
+from dlio_hpc.core import arrival, measures, merge, timeline
 from dlio_hpc.core.activity import Lattice
 from dlio_hpc.core.merge import Host, Merged
 
@@ -32,7 +32,8 @@ def merged(made: plan.Plan) -> Merged:
     activity = random.uniform(0, 1, (ranks, 3, _BINS)) * most
     hosts = [Host(f"nid{rank // made.ranks_per_node:06}", str(rank // made.ranks_per_node)) for rank in range(ranks)]
     return Merged(
-        hosts, Lattice(1.0, 1000, _BINS), np.zeros((ranks, 1)), table, histogram, totals, np.zeros((ranks, 1)),
+        hosts, Lattice(1.0, 1000, _BINS), np.zeros((ranks, 1)), table, histogram, totals,
+        np.zeros((ranks, 1, arrival.COLUMNS)),
         np.zeros((ranks, 0, 7)), np.zeros((ranks, 6)), sizes, activity, np.zeros((ranks, 0, 2)),
     )  # fmt: skip
 

@@ -256,6 +256,17 @@ def test_reading_reaches_the_storage(measured: Any, tmp_path: Path, keys: tuple[
         result = measured(*bigger, *keys, options=options)
         for epoch in result["epochs"]:
             assert epoch["storage_bytes_read"] >= 30 << 20
+    assert result["memory_bytes"] >= 1 << 30
+
+
+def test_workers_of_pytorch_are_counted_too(measured: Any, tmp_path: Path) -> None:
+    """They are other processes, whose reads /proc/self/io of the training one does not have."""
+    if not _reaches_storage(tmp_path):
+        pytest.skip("this file system lies in memory")
+    keys = ("dataset.sample={bytes: 1 MiB}", "reader.loader=pytorch", "reader.read_threads=2")
+    assert measured(*keys)["summary"]["storage_bytes_read"] < 1 << 20
+    for epoch in measured(*keys, "reader.drop_cache=true")["epochs"]:
+        assert epoch["storage_bytes_read"] >= 30 << 20
 
 
 def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ class Spread(Struct, frozen=True):
 
 
 class PointFigures(Struct, frozen=True):
-    """A point over its n repeats; None where none of them has the figure. from_storage: share of the bytes read that
-    the kernel fetched from storage, the rest came from the page cache; None where it does not tell.
+    """A point over its n repeats; None where none of them has the figure. from_storage: share of the bytes read
+    that came from storage, in the repeat and epoch that had least; None where nobody knows.
     """
 
     point: int
@@ -134,9 +134,9 @@ def value(summary: Summary, metric: Metric) -> float | None:
 def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Metric) -> Finding:
     points = {point.number: point for point in study.points if point.part == part.name}
     mine = [each for each in measured if each.point in points]
-    by_point: dict[int, list[Summary]] = {}
+    by_point: dict[int, list[Measured]] = {}
     for each in mine:
-        by_point.setdefault(each.point, []).append(each.summary)
+        by_point.setdefault(each.point, []).append(each)
     usable = [each for each in mine if (value(each.summary, metric) or 0) > 0]
     groups = [group for group in _groups(part, points.values()) if len(group) > 1]
     fits = {place: fitted for place, group in enumerate(groups) if (fitted := _fit(group, usable, metric)) is not None}
@@ -173,7 +173,8 @@ def _groups(part: Part, points: Any) -> list[list[Point]]:
     return [groups[scale] for scale in sorted(groups, key=lambda scale: (scale[0] * scale[1], scale))]
 
 
-def _figures(study: Study, point: Point, mine: Sequence[Summary]) -> PointFigures:
+def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointFigures:
+    mine = [one.summary for one in measured]
     return PointFigures(
         point=point.number,
         labels=study.labels(point),
@@ -185,14 +186,14 @@ def _figures(study: Study, point: Point, mine: Sequence[Summary]) -> PointFigure
         samples_per_s=_spread(mine, "samples_per_s"),
         io_time_s=_spread(mine, "io_time_s"),
         au=_spread(mine, "au"),
-        from_storage=_from_storage(mine),
+        from_storage=_from_storage(measured),
     )
 
 
-def _from_storage(summaries: Sequence[Summary]) -> float | None:
-    fetched = [found for summary in summaries if (found := summary.storage_bytes_read) is not None]
-    whole = sum(summary.bytes_read + summary.overhead_bytes_read for summary in summaries)
-    return min(1.0, sum(fetched) / whole) if whole and len(fetched) == len(summaries) else None
+def _from_storage(measured: Sequence[Measured]) -> float | None:
+    """Of the repeat and epoch that had least from there."""
+    cached = [one.cached for one in measured if one.cached is not None]
+    return 1 - max(cached) if cached and len(cached) == len(measured) else None
 
 
 def _spread(summaries: Sequence[Summary], metric: Metric) -> Spread | None:

@@ -8,7 +8,7 @@ from dlio_hpc.units import seconds_between
 
 class Measured(NamedTuple):
     """point: its number. repeat: how often it was measured before, which is the round that it belongs to. job, run:
-    where it was made, and when (UTC, as results have it).
+    where it was made, and when (UTC, as results have it). cached: as Storage has it.
     """
 
     point: int
@@ -18,6 +18,7 @@ class Measured(NamedTuple):
     started: str
     ended: str
     summary: Summary
+    cached: float | None = None
 
     @property
     def seconds(self) -> float:

@@ -34,6 +34,7 @@ class EpochStorage(Struct, frozen=True):
 
 class Storage(Struct, frozen=True):
     """Of one run. cached: the worst epoch's share from memory, None where no epoch's is known, or none read anything.
+    darshan_bytes: what Darshan saw the ranks ask for in all epochs, beside the core's own count; None without it.
     advice: what would defeat the cache, as options of dlio-submit.
     """
 
@@ -42,6 +43,7 @@ class Storage(Struct, frozen=True):
     file_system: str
     dataset_bytes: int
     memory_bytes: int | None
+    darshan_bytes: int | None = None
     advice: tuple[str, ...] = ()
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
@@ -60,18 +62,23 @@ class Storage(Struct, frozen=True):
         if found == "unknown":
             return f"UNKNOWN: nothing tells on {self.file_system or 'this file system'} whether storage was read"
         worst = max(self.epochs, key=lambda epoch: epoch.cached or 0.0)
-        told = f"{100 * (worst.cached or 0):.1f} % of epoch {worst.epoch} came from memory ({worst.source})"
-        return f"CACHED: {told}" if found == "cached" else told
+        share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", f"epoch {worst.epoch}"
+        source = worst.source
+        if self.darshan_bytes is not None:
+            source += f"; Darshan saw {format_size(self.darshan_bytes)} asked for"
+        if found == "cached":
+            return f"CACHED: {share} in {which} ({source})"
+        return f"{share}{f', in {which} the least' if len(self.epochs) > 1 else ''} ({source})"
 
 
-def judge(run: Run, result: Result) -> Storage:
+def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage:
     """Of a run that has a result."""
     epochs = tuple(_epoch(run, result, epoch) for epoch in result.epochs if epoch.bytes_read)
     shares = [epoch.cached for epoch in epochs if epoch.cached is not None]
     worst = max(shares, default=None)
     is_fine = bool(epochs) and len(shares) == len(epochs) and (worst or 0) <= LIMIT
     advice = () if is_fine or not epochs else tuple(_advice(run, result))
-    return Storage(epochs, worst, result.file_system, result.dataset.bytes, result.memory_bytes, advice)
+    return Storage(epochs, worst, result.file_system, result.dataset.bytes, result.memory_bytes, darshan_bytes, advice)
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
@@ -82,9 +89,11 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     if kind in _MEMORY:
         arrived, cached, source = 0, 1.0, f"{kind} is memory"
     elif epoch.client_bytes_read is not None:
-        arrived, source = epoch.client_bytes_read, f"{kind} client's count of all nodes"
+        # Others on the nodes may have read as well: their share of what was read is one of what arrived.
+        asked = max(asked, epoch.client_bytes_asked or 0)
+        arrived, source = epoch.client_bytes_read, f"{kind} clients' count"
     elif epoch.storage_bytes_read is not None and kind in _COUNTED:
-        arrived, source = epoch.storage_bytes_read, f"kernel's count of the ranks on {kind}"
+        arrived, source = epoch.storage_bytes_read, f"kernel's count on {kind}"
     elif run.workload.reader.direct:
         arrived, source = asked, "O_DIRECT goes past the page cache"
     elif epoch.resident is not None:

@@ -1,7 +1,9 @@
 """The page cache: what to do so that reading reaches the storage."""
 
+import ctypes
+import mmap
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +16,9 @@ from dlio_hpc.workload import Workload
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
+# What is looked at of a file at a time, and how often at most.
+_WINDOW, _WINDOWS = 4 << 20, 16
+
 
 def drop(path: str) -> None:
     """Ask this node's kernel to forget the file's clean pages (posix_fadvise(2)); a file that is not there has none."""
@@ -25,6 +30,41 @@ def drop(path: str) -> None:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
+
+
+def resident(paths: Sequence[str]) -> tuple[int, int]:
+    """Pages of these files that were looked at, and those of them that lie in this node's memory; mincore(2). Of large
+    files a few stretches are. (0, 0) where the kernel does not tell: of files that we may not write.
+    """
+    found = [_resident(path) for path in paths]
+    return sum(looked for looked, _ in found), sum(there for _, there in found)
+
+
+def _resident(path: str) -> tuple[int, int]:
+    if not os.access(path, os.W_OK):
+        return 0, 0
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(descriptor).st_size
+        step = max(_WINDOW, -(-size // _WINDOWS) // _WINDOW * _WINDOW)
+        found = [_in_memory(descriptor, at, min(_WINDOW, size - at)) for at in range(0, size, step)]
+    except OSError:
+        return 0, 0  # a file system without mmap
+    finally:
+        os.close(descriptor)
+    return sum(looked for looked, _ in found), sum(there for _, there in found)
+
+
+def _in_memory(descriptor: int, offset: int, length: int) -> tuple[int, int]:
+    pages = -(-length // mmap.PAGESIZE)
+    flags = np.zeros(pages, np.uint8)
+    with mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ, offset=offset) as mapped:
+        view = np.frombuffer(mapped, np.uint8)
+        address = view.ctypes.data
+        del view  # or the mapping could not be closed
+        if ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(length), flags.ctypes):
+            return 0, 0
+    return pages, int((flags & 1).sum())
 
 
 def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, last: int, steps: int) -> Iterator[int]:

@@ -45,8 +45,8 @@ def versions() -> dict[str, str]:
     }
 
 
-def write(comm: "Intracomm", directory: Path) -> None:
-    """Collected from one rank a node, written by rank 0."""
+def write(comm: "Intracomm", directory: Path) -> int | None:
+    """Collected from one rank a node, written by rank 0; there, the bytes of memory that the job has on all nodes."""
     nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:
         variables = {name: value for name, value in sorted(os.environ.items()) if _is_wanted(name)}
@@ -57,6 +57,7 @@ def write(comm: "Intracomm", directory: Path) -> None:
             "variables": variables,
         }
         rundir.write(directory / rundir.ENVIRONMENT, document.encode(content))
+    return sum(node["memory_bytes"] for node in nodes.values()) or None
 
 
 def _is_wanted(variable: str) -> bool:
@@ -70,8 +71,25 @@ def _node() -> dict[str, Any]:
         "kernel": platform.release(),
         "cpu": model[0] if model else platform.processor(),
         "cores": os.cpu_count(),
-        "memory_bytes": os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
+        "memory_bytes": memory(),
     }
+
+
+def memory() -> int:
+    """Bytes of memory that this job may fill on this node, page cache and all: the node's, or its control group's limit
+    (cgroups(7): memory.max of version 2, memory.limit_in_bytes of version 1).
+    """
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for line in _read("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        root = Path("/sys/fs/cgroup", controllers)
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        group = root / path.lstrip("/")
+        limits += [int(text) for each in (group, *group.parents)
+                   if each.is_relative_to(root) and (text := _read(str(each / name))).isdigit()]  # fmt: skip
+    return min(limits)
 
 
 def _read(path: str) -> str:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.core import clock, measures
+from dlio_hpc.core import arrival, clock, measures
 from dlio_hpc.core.activity import Activity, Lattice, common
 from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.train import Recording
@@ -26,9 +26,10 @@ class Host(NamedTuple):
 
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, steps of all epochs, columns) in rank 0's clock. histogram: (ranks, bins).
-    totals: (ranks, 9), columns below. storage_bytes: (ranks, epochs). checkpoints: (ranks, n, 7), columns below.
-    side_files: (ranks, 6), the fields of sidefiles.Counts. sizes: (ranks, bins). activity: (ranks, 3, bins), rows as in
-    core.activity, over the bins of `lattice` in rank 0's clock. marks: (ranks, n, 2), in rank 0's clock.
+    totals: (ranks, 9), columns below. arrivals: (ranks, epochs, columns), as in arrival. checkpoints: (ranks, n, 7),
+    columns below. side_files: (ranks, 6), the fields of sidefiles.Counts. sizes: (ranks, bins). activity: (ranks, 3,
+    bins), rows as in core.activity, over the bins of `lattice` in rank 0's clock. marks: (ranks, n, 2), in rank 0's
+    clock.
     """
 
     hosts: list[Host]
@@ -37,7 +38,7 @@ class Merged(NamedTuple):
     steps: Floats
     histogram: measures.Counts
     totals: Floats
-    storage_bytes: Floats
+    arrivals: Floats
     checkpoints: Floats
     side_files: Floats
     sizes: measures.Counts
@@ -69,7 +70,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         steps,
         reads.histogram,
         np.array(totals, float),
-        recording.storage_bytes,
+        recording.arrivals,
         recording.checkpoints,
         np.array(recording.side_files, float),
         reads.sizes,
@@ -108,7 +109,8 @@ def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
 
 def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
     wait, compute, sync = (phase(steps, which).sum(axis=1).mean() for which in PHASES)
-    fetched = merged.storage_bytes[:, number]
+    arrived = merged.arrivals[:, number]
+    looked = arrived[:, arrival.LOOKED].sum()
     saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
     after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # the last step's checkpoint is the epoch's too
     return Epoch(
@@ -121,8 +123,16 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
         compute_s=float(compute),
         sync_s=float(sync),
         checkpoint_s=float(saved[..., _PAUSE_S].sum()) / len(saved),
-        storage_bytes_read=int(fetched.sum()) if (fetched >= 0).all() else None,
+        storage_bytes_read=_total(arrived[:, arrival.FETCHED]),
+        client_bytes_asked=_total(arrived[:, arrival.ASKED]),
+        client_bytes_read=_total(arrived[:, arrival.ARRIVED]),
+        resident=float(arrived[:, arrival.RESIDENT].sum() / looked) if looked else None,
     )
+
+
+def _total(counts: Floats) -> int | None:
+    """None where one of them is not known."""
+    return None if np.isnan(counts).any() else int(counts.sum())
 
 
 def summary(merged: Merged, run: Run) -> Summary:
@@ -134,7 +144,6 @@ def summary(merged: Merged, run: Run) -> Summary:
     busy = times.compute_s + times.wait_s
     io_s = float(totals[:, IO_S].sum())
     counts = merged.histogram.sum(axis=0)
-    known = bool((merged.storage_bytes >= 0).all())
     return Summary(
         samples=samples,
         samples_left_out=_offered(run.workload, len(steps)) - run.samples,
@@ -142,7 +151,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         steps_planned=run.steps_per_epoch * run.workload.train.epochs,
         bytes_read=bytes_read,
         overhead_bytes_read=int(totals[:, OVERHEAD].sum()),
-        storage_bytes_read=int(merged.storage_bytes.sum()) if known else None,
+        storage_bytes_read=_total(merged.arrivals[..., arrival.FETCHED]),
         wall_s=wall_s,
         samples_per_s=samples / wall_s,
         read_MBps=bytes_read / wall_s / 1e6,

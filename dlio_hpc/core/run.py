@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dlio_hpc import dataset, document, rundir, units
+from dlio_hpc import dataset, document, filesystem, rundir, units
 from dlio_hpc.core import clock, environment, merge, timeline
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.marks import Marks
@@ -56,7 +56,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
         shutil.rmtree(folder / rundir.TF_PROFILE, ignore_errors=True)
-    environment.write(comm, directory)
+    memory = environment.write(comm, directory)
     hosts = comm.allgather(environment.host())
     names = [host.name for host in hosts]
     progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory)
@@ -106,6 +106,8 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         hints=hints,
         faults=faults,
         gap_s=_gap(directory, plan, run, started),
+        file_system=filesystem.of(Path(run.dataset)).kind if run.workload.dataset.is_stored else "",
+        memory_bytes=memory,
     )
     write(folder / rundir.RESULT, result)
     if summary is not None and summary.steps < summary.steps_planned:

@@ -12,12 +12,14 @@ class Tally:
 
     bytes_read: of samples. overhead_bytes: what came beside them. requests: to the system. starts, ends: of what was
     timed, which is every request, or every call of a library that makes its requests by itself. sizes: bytes that each
-    of those brought, UNKNOWN for a library's call. hints: what MPI-IO works with.
+    of those brought, UNKNOWN for a library's call. hints: what MPI-IO works with. fetched: what the kernel got from
+    storage for it, where another process than the training one read.
     """
 
     __slots__ = (
         "bytes_read",
         "ends",
+        "fetched",
         "hints",
         "opens",
         "overhead_bytes",
@@ -32,6 +34,7 @@ class Tally:
         self.overhead_bytes = 0
         self.requests = 0
         self.opens = 0
+        self.fetched = 0
         self.preprocess_s = 0.0
         self.hints: dict[str, str] = {}
         self.starts = array("d")
@@ -63,6 +66,7 @@ class Tally:
         self.overhead_bytes += other.overhead_bytes
         self.requests += other.requests
         self.opens += other.opens
+        self.fetched += other.fetched
         self.preprocess_s += other.preprocess_s
         self.hints = other.hints or self.hints
 

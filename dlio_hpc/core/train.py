@@ -9,9 +9,10 @@ import numpy as np
 
 from dlio_hpc import dataset
 from dlio_hpc.core import cache, clock
+from dlio_hpc.core.arrival import Arrivals
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
-from dlio_hpc.core.kernel import IO, Apart, process_io
+from dlio_hpc.core.kernel import Apart
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.measures import ASKED, BYTES, COLUMNS, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, ReadLog
@@ -29,13 +30,13 @@ if TYPE_CHECKING:
 
 class Recording(NamedTuple):
     """What one rank saw. steps: (steps of all epochs, columns), as in measures; fewer than planned when the job's time
-    was over. storage_bytes: of each epoch begun, -1 where the kernel does not tell. checkpoints: (n, 7), epoch, steps
-    done in it, seconds that training stood still, and the fields of Saved. counts: of all batches.
+    was over. arrivals: (epochs begun, columns), as in arrival. checkpoints: (n, 7), epoch, steps done in it, seconds
+    that training stood still, and the fields of Saved. counts: of all batches.
     """
 
     steps: Floats
     reads: ReadLog
-    storage_bytes: Floats
+    arrivals: Floats
     checkpoints: Floats
     counts: Tally
     side_files: Counts
@@ -52,6 +53,8 @@ def train(
     """All epochs of a run on this rank, or as many steps as there is time for. around: entered before the first epoch,
     when all is open, and left after the last.
     """
+    from mpi4py import MPI
+
     workload = run.workload
     check_cores(workload, ranks_on_node)
     first, last = positions(workload, comm.size, comm.rank, ranks_on_node)
@@ -66,7 +69,9 @@ def train(
         apart,
         stop,
     )
-    forget = _Forgetting(comm, run) if workload.reader.drop_cache else None
+    node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
+    forget = _Forgetting(node, run) if workload.reader.drop_cache else None
+    arrivals = Arrivals(node, run)
     loop.side_files.due("start")
     apart.taken()
     try:
@@ -75,10 +80,11 @@ def train(
                 order = Order(workload.dataset, workload.reader, epoch, comm.rank)
                 if forget:
                     forget(order, first, last)
+                arrivals.look(order, first, last)
                 clock.barrier(comm)
-                fetched = process_io()
+                arrivals.begin()
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
-                loop.record.fetched(fetched, process_io(), apart.taken())
+                loop.record.arrived(arrivals.end(apart.taken(), loop.record.elsewhere()))
                 if stopped:
                     break
             loop.side_files.due("end")
@@ -138,10 +144,8 @@ class _Loop(NamedTuple):
 class _Forgetting:
     """Before an epoch: this node's kernel forgets what its ranks will read."""
 
-    def __init__(self, comm: "Intracomm", run: Run) -> None:
-        from mpi4py import MPI
-
-        self._node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
+    def __init__(self, node: "Intracomm", run: Run) -> None:
+        self._node = node
         self._run = run
 
     def __call__(self, order: Order, first: int, last: int) -> None:
@@ -155,7 +159,8 @@ class _Recorder:
     def __init__(self, run: Run, progress: Progress) -> None:
         epochs = run.workload.train.epochs
         self.steps = np.zeros((epochs, run.steps_per_epoch, COLUMNS))
-        self._storage_bytes: list[float] = []
+        self._arrivals: list[tuple[float, ...]] = []
+        self._elsewhere = 0
         self._reads = ReadLog()
         self._counts = Tally()
         self._done = 0
@@ -177,12 +182,13 @@ class _Recorder:
     def checkpoint(self, epoch: int, pause_s: float, saved: Saved) -> None:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
-    def fetched(self, before: IO | None, after: IO | None, apart: int) -> None:
-        """What the kernel brought from storage in an epoch, without what side files and checkpoints read."""
-        if before is None or after is None:
-            self._storage_bytes.append(-1.0)
-        else:
-            self._storage_bytes.append(after.fetched - before.fetched - apart)
+    def elsewhere(self) -> int:
+        """Bytes that the kernel got from storage for other processes since the last question."""
+        seen, self._elsewhere = self._elsewhere, self._counts.fetched
+        return self._elsewhere - seen
+
+    def arrived(self, columns: tuple[float, ...]) -> None:
+        self._arrivals.append(columns)
 
     def _rows(self) -> Floats:
         """The steps done so far, in order of time."""
@@ -191,5 +197,5 @@ class _Recorder:
     def recording(self, side_files: Counts) -> Recording:
         self._reads.fold(self._rows())
         checkpoints = np.array(self._checkpoints, float).reshape(-1, 7)
-        fetched = np.array(self._storage_bytes)
-        return Recording(self._rows(), self._reads, fetched, checkpoints, self._counts, side_files)
+        arrivals = np.array(self._arrivals)
+        return Recording(self._rows(), self._reads, arrivals, checkpoints, self._counts, side_files)

@@ -1,5 +1,6 @@
 """What a job measured, as rows of text: the terminal and the page show the same."""
 
+from dlio_hpc.analysis import storage
 from dlio_hpc.lustre.record import Record, describe
 from dlio_hpc.plan import Plan
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, without_log
@@ -128,7 +129,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *_left_out(run, summary),
         ("read", read),
         ("I/O time", _io_time(summary)),
-        *_storage(summary),
+        *_storage(run),
         *_beside(summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
     ]
@@ -148,12 +149,13 @@ def _io_time(summary: Summary) -> str:
     return f"{format_seconds(summary.io_time_s)} a rank, {share(summary.io_hidden_fraction)} hidden by compute"
 
 
-def _storage(summary: Summary) -> list[tuple[str, str]]:
-    fetched, read = summary.storage_bytes_read, summary.bytes_read
-    if fetched is None or not read:
+def _storage(run: RunOutcome) -> list[tuple[str, str]]:
+    """Was it the storage, and if not, what would make it so."""
+    assert run.result is not None
+    found = storage.judge(run.run, run.result)
+    if not found.epochs:
         return []
-    text = f"{format_size(fetched)} fetched, {share(fetched / read)} of what was read"
-    return [("storage", f"{text}: page cache, not storage" if fetched < read / 2 else text)]
+    return [("storage", found.words()), *[("", f"instead: {' or '.join(found.advice)}")] * bool(found.advice)]
 
 
 def _beside(summary: Summary) -> list[tuple[str, str]]:

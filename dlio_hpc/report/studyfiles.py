@@ -9,6 +9,7 @@ from typing import NamedTuple
 from msgspec import structs
 
 from dlio_hpc import archive, document, packing, plan, rundir
+from dlio_hpc.analysis import storage
 from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.packing import Unit
@@ -169,4 +170,5 @@ def _measured(job: JobOutcome, run: RunOutcome, unit: Unit) -> Measured:
     result = run.result
     assert result is not None
     assert result.summary is not None
-    return Measured(unit.point, unit.repeat, job.job.job, run.name, result.started, result.ended, result.summary)
+    made = unit.point, unit.repeat, job.job.job, run.name, result.started, result.ended, result.summary
+    return Measured(*made, cached=storage.judge(run.run, result).cached)

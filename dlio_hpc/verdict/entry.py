@@ -136,8 +136,12 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         epochs=planned.workload.train.epochs,
         steps=planned.steps_per_epoch,
         samples=0 if summary is None else summary.samples,
-        storage=None if result is None or summary is None else storage.judge(planned, result),
+        storage=None if result is None or summary is None else storage.judge(planned, result, _darshan_bytes(run)),
     )
+
+
+def _darshan_bytes(run: RunOutcome) -> int | None:
+    return run.verdict.bytes.darshan if run.verdict is not None and run.verdict.bytes is not None else None
 
 
 def key(outcome: JobOutcome, run: RunOutcome) -> Key:

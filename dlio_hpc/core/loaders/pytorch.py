@@ -8,6 +8,7 @@ import numpy as np
 
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths, Reader
+from dlio_hpc.core.kernel import process_io
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.tally import Tally
@@ -73,9 +74,10 @@ class _Samples:
         import torch
 
         tally = Tally()
+        before = process_io() if torch.utils.data.get_worker_info() is not None else None
         try:
             rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
-            if torch.utils.data.get_worker_info() is not None:
+            if before is not None:
                 rows.share_memory_()  # it would fail after this function, where nobody hears of it
             if self._reader is None:
                 self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
@@ -88,6 +90,9 @@ class _Samples:
         if self._workload.reader.preprocess_time:
             seconds = len(samples) * self._workload.reader.preprocess_time
             tally.preprocess_s += preprocess(seconds, self._workload.compute.mode)
+        after = process_io() if before is not None else None
+        if before is not None and after is not None:
+            tally.fetched = after.fetched - before.fetched
         return rows, tally, None
 
     def close(self) -> None:

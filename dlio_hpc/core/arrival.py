@@ -1,0 +1,67 @@
+"""What reached this side of the file system in an epoch, and what lay in memory before it: was storage read at all?"""
+
+import itertools
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dlio_hpc import dataset, filesystem
+from dlio_hpc.core import cache, client
+from dlio_hpc.core.kernel import IO, process_io
+from dlio_hpc.order import Order
+from dlio_hpc.plan import Run
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+# Columns of an epoch's record; nan where nobody can tell. What a node counts is told by its first rank, 0 by others.
+# FETCHED: bytes the kernel got from storage for the rank. ASKED, ARRIVED: of the node, as its client counts them.
+# LOOKED, RESIDENT: pages that were looked at before the epoch, and those of them in memory.
+FETCHED, ASKED, ARRIVED, LOOKED, RESIDENT = range(5)
+COLUMNS = 5
+_UNKNOWN = float("nan")
+# File systems whose data wait in the kernel's page cache and nowhere else on the node, though nobody counts for the
+# process what is fetched.
+_PAGED = frozenset({"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs", "overlay"})
+_FILES = 16
+
+
+class Arrivals:
+    """Of one rank, epoch by epoch."""
+
+    def __init__(self, node: "Intracomm", run: Run) -> None:
+        self._node, self._run = node, run
+        self._speaks = node.rank == 0
+        stored = self._speaks and run.workload.dataset.is_stored
+        found = filesystem.of(Path(run.dataset)) if stored else None
+        self._count = client.counter(found) if found else None
+        self._looks = found is not None and self._count is None and found.kind in _PAGED
+        self._pages = (0, 0)
+        self._io: IO | None = None
+        self._traffic: client.Traffic | None = None
+
+    def look(self, order: Order, first: int, last: int) -> None:
+        """Before the epoch: how much of what this node will read lies in memory already?"""
+        if self._looks:
+            numbers = cache.files_of(self._node, self._run.workload, order, first, last, self._run.steps_per_epoch)
+            paths = [dataset.file_path(self._run, number) for number in itertools.islice(numbers, _FILES)]
+            self._pages = cache.resident(paths)
+
+    def begin(self) -> None:
+        self._traffic = self._count() if self._count else None
+        self._io = process_io()
+
+    def end(self, apart: int, elsewhere: int) -> tuple[float, ...]:
+        """The columns. apart: bytes fetched for something else than samples. elsewhere: fetched for other processes."""
+        after = process_io()
+        fetched = _UNKNOWN
+        if self._io is not None and after is not None:
+            fetched = after.fetched - self._io.fetched - apart + elsewhere
+        return fetched, *self._of_node(), *self._pages
+
+    def _of_node(self) -> tuple[float, float]:
+        if not self._speaks:
+            return 0.0, 0.0
+        after = self._count() if self._count else None
+        if after is None or self._traffic is None:
+            return _UNKNOWN, _UNKNOWN
+        return after.asked - self._traffic.asked, after.arrived - self._traffic.arrived

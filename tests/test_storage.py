@@ -1,0 +1,194 @@
+"""Was it the storage? Each source of evidence by itself, and what is said where there is none."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from dlio_hpc import filesystem, site, workload
+from dlio_hpc.analysis import storage
+from dlio_hpc.analysis.storage import Storage
+from dlio_hpc.core import cache, client, environment
+from dlio_hpc.filesystem import FileSystem
+from dlio_hpc.plan import Run
+from dlio_hpc.results import DatasetFacts, Epoch, Result
+from tests import planning
+
+MIB = 1 << 20
+
+
+def _run(**reader: Any) -> Run:
+    work = workload.load("demo")
+    work = replace(work, reader=replace(work.reader, **reader))
+    return planning.make(work, site.load("local"), planning.Request(runs=Path("r"))).runs[1]
+
+
+def _result(kind: str, *epochs: dict[str, Any], memory: int | None = None, size: int = 256 * MIB) -> Result:
+    base = {"wall_s": 1.0, "steps": 1, "samples": 1, "wait_s": 0.1, "compute_s": 0.1, "sync_s": 0.1}
+    made = tuple(
+        Epoch(**{"epoch": number, "bytes_read": 256 * MIB, **base, **each}) for number, each in enumerate(epochs, 1)
+    )
+    return Result(
+        run="01-measure", kind="measure", plan_sha256="", started="", ended="", ranks=4, nodes=1, ranks_per_node=4,
+        dataset=DatasetFacts("", "", "npz", 64, 256, size), hosts=[], versions={}, epochs=list(made), summary=None,
+        file_system=kind, memory_bytes=memory,
+    )  # fmt: skip
+
+
+def _judge(kind: str, *epochs: dict[str, Any], memory: int | None = None, **reader: Any) -> Storage:
+    return storage.judge(_run(**reader), _result(kind, *epochs, memory=memory))
+
+
+def test_the_kernels_count_decides_on_local_disks() -> None:
+    found = _judge("ext4", {"storage_bytes_read": 256 * MIB}, {"storage_bytes_read": 64 * MIB})
+    assert (found.outcome(), found.cached) == ("cached", 0.75)
+    assert found.words() == "CACHED: 25.0 % from storage in epoch 2 (kernel's count on ext4)"
+    assert found.outcome(limit=0.8) == "storage"
+    assert found.advice[:2] == ("-S reader.direct=true (O_DIRECT)", "-S reader.drop_cache=true")
+
+
+def test_readahead_beyond_what_was_asked_is_no_negative_cache() -> None:
+    found = _judge("xfs", {"storage_bytes_read": 300 * MIB})
+    assert (found.outcome(), found.cached, found.advice) == ("storage", 0.0, ())
+    assert found.words() == "100.0 % from storage (kernel's count on xfs)"
+
+
+def test_up_to_the_limit_is_fine_and_above_is_not() -> None:
+    for arrived, outcome in ((231 * MIB, "storage"), (230 * MIB, "cached")):
+        assert _judge("btrfs", {"storage_bytes_read": arrived}).outcome() == outcome
+
+
+@pytest.mark.parametrize("kind", ["fuse", "gpfs", "zfs", "lustre", "nfs", "0x1234", ""])
+def test_where_the_kernel_does_not_count_its_count_says_nothing(kind: str) -> None:
+    """FUSE, GPFS and NFS leave read_bytes at 0, ZFS counts what lay in memory: neither CACHED nor a silent pass."""
+    for counted in (0, 256 * MIB):
+        found = _judge(kind, {"storage_bytes_read": counted})
+        assert (found.outcome(), found.cached) == ("unknown", None)
+        assert found.words().startswith("UNKNOWN: nothing tells on ")
+        assert found.advice
+
+
+def test_the_client_decides_on_lustre_and_nfs() -> None:
+    """Others on the node may read too: what counts is the share of all that was read there."""
+    quiet = {"client_bytes_asked": 256 * MIB, "client_bytes_read": 0, "storage_bytes_read": 256 * MIB}
+    assert _judge("lustre", quiet).cached == 1
+    busy = {"client_bytes_asked": 1024 * MIB, "client_bytes_read": 256 * MIB}
+    assert _judge("nfs", busy).cached == 0.75
+    assert _judge("nfs", {"client_bytes_asked": 256 * MIB, "client_bytes_read": 260 * MIB}).outcome() == "storage"
+
+
+def test_pages_in_memory_decide_where_nobody_counts() -> None:
+    assert _judge("fuse", {"resident": 0.0}).outcome() == "storage"
+    assert _judge("fuse", {"resident": 0.5}).outcome() == "cached"
+
+
+def test_direct_reads_pass_the_page_cache() -> None:
+    assert _judge("gpfs", {}, direct=True).outcome() == "storage"
+
+
+def test_memory_is_no_storage() -> None:
+    found = _judge("tmpfs", {"storage_bytes_read": 256 * MIB}, direct=True)
+    assert (found.outcome(), found.cached) == ("cached", 1.0)
+    assert found.advice == ("--data on a file system other than tmpfs",)
+
+
+def test_more_than_memory_holds_must_have_come_from_somewhere() -> None:
+    asked = {"bytes_read": 1000 * MIB}
+    assert _judge("gpfs", asked, memory=100 * MIB).outcome() == "storage"
+    assert _judge("gpfs", asked, memory=101 * MIB).outcome() == "unknown"
+
+
+def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
+    """With load: memory everything is read ahead of the first step."""
+    idle = {"bytes_read": 0, "storage_bytes_read": 0}
+    assert _judge("ext4", {"storage_bytes_read": 256 * MIB}, idle).outcome() == "storage"
+    assert _judge("ext4", idle).outcome() == "nothing read"
+
+
+def test_one_epoch_of_unknown_origin_makes_the_run_unknown_unless_another_was_cached() -> None:
+    assert _judge("fuse", {"resident": 0.0}, {}).outcome() == "unknown"
+    assert _judge("fuse", {"resident": 0.9}, {}).outcome() == "cached"
+
+
+def test_advice_says_how_large_the_dataset_has_to_be() -> None:
+    found = _judge("ext4", {"storage_bytes_read": 0}, memory=1024 * MIB)
+    assert found.advice[-1] == (
+        "-S dataset.files=1280 without --dataset-size: 5 times the nodes' 1 GiB of memory, now 256 MiB"
+    )
+    assert not any("direct" in words for words in _judge("ext4", {"storage_bytes_read": 0}, mode="framework").advice)
+
+
+def test_lustres_clients_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "_LUSTRE", (str(tmp_path / "nowhere"), str(tmp_path)))
+    line = "read_bytes                500 samples [bytes] 4096 1048576 {} 123456789\n"
+    scratch = FileSystem("lustre", "/scratch", "10.0.0.1@o2ib:/scratch")
+    assert client.counter(scratch) is None
+    for name, count in (
+        ("llite/scratch-ffff8803", 700), ("osc/scratch-OST0000-osc-ffff8803", 300),
+        ("osc/scratch-OST0001-osc-ffff8803", 200), ("mdc/scratch-MDT0000-mdc-ffff8803", 50),
+        ("osc/home-OST0000-osc-ffff8804", 9000), ("llite/home-ffff8804", 9000),
+    ):  # fmt: skip
+        (tmp_path / name).mkdir(parents=True)
+        text = f"snapshot_time 1.2 secs.nsecs\n{line.format(count)}write_bytes 1 samples\n"
+        (tmp_path / name / "stats").write_text(text)
+    (tmp_path / "osc/scratch-OST0002-osc-ffff8803").mkdir()
+    (tmp_path / "osc/scratch-OST0002-osc-ffff8803/stats").write_text("snapshot_time 1.2\n")  # nothing was read there
+    ask = client.counter(scratch)
+    assert ask is not None
+    assert ask() == (700, 550)
+
+
+def test_nfs_mounts_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stats = tmp_path / "mountstats"
+    stats.write_text(
+        "device proc mounted on /proc with fstype proc\n"
+        "device srv:/a mounted on /a with fstype nfs4 statvers=1.1\n\tage:\t10\n\tbytes:\t1 2 3 4 5 6 7 8\n"
+        "device srv:/ab mounted on /ab with fstype nfs statvers=1.1\n\tbytes:\t100 0 20 0 90 0 1 0\n"
+    )
+    monkeypatch.setattr(client, "_MOUNTSTATS", str(stats))
+    count = client.counter(FileSystem("nfs", "/ab", "srv:/ab"))
+    assert count is not None
+    assert count() == (120, 90)
+    assert client.counter(FileSystem("nfs", "/other", "srv:/x")) is None
+    assert client.counter(FileSystem("ext4", "/ab", "")) is None
+
+
+def test_pages_in_memory_are_counted_and_forgotten(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(os.urandom(3 * MIB + 5))
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+    pages = 3 * MIB // 4096 + 1
+    assert cache.resident([str(path)]) == (pages, pages)
+    cache.drop(str(path))
+    looked, there = cache.resident([str(path)])
+    assert looked == pages
+    assert there < pages or filesystem.of(tmp_path).kind in ("tmpfs", "overlay")
+    assert cache.resident([str(tmp_path / "missing")]) == (0, 0)
+    empty = tmp_path / "empty"
+    empty.touch()
+    assert cache.resident([str(empty)]) == (0, 0)
+
+
+def test_of_a_large_file_stretches_are_looked_at(tmp_path: Path) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+    looked, there = cache.resident([str(path)])
+    assert 0 < looked <= 17 * (4 << 20) // 4096
+    assert there == 0
+
+
+def test_memory_is_the_control_groups_where_that_is_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limits = {"/proc/self/cgroup": "0::/a/b\n", "/sys/fs/cgroup/a/b/memory.max": "max"}
+    limits["/sys/fs/cgroup/a/memory.max"] = "1048576"
+    monkeypatch.setattr(environment, "_read", lambda path: limits.get(path, ""))
+    assert environment.memory() == 1048576
+    limits["/proc/self/cgroup"] = "3:memory:/job_7\n1:cpu:/x\n"
+    limits["/sys/fs/cgroup/memory/job_7/memory.limit_in_bytes"] = "2097152"
+    assert environment.memory() == 2097152
+    limits["/sys/fs/cgroup/memory/job_7/memory.limit_in_bytes"] = str(1 << 63)
+    assert environment.memory() == whole
