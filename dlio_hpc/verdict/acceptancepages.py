@@ -10,6 +10,7 @@ from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.acceptancetables import HEADER, row
 from dlio_hpc.verdict.check import Check, Verdict, advice_lines
 
+_FINE = ("met", "passed over")
 _VERDICTS: dict[Verdict, str] = {
     "met": "Accepted: every criterion is met.",
     "not met": "Not accepted: there are criteria that are not met.",
@@ -43,10 +44,9 @@ def _facts(found: Acceptance) -> Iterator[Facts]:
     told = [("Criteria", criteria.name), ("For", criteria.description), ("Source", criteria.source)]
     told.append(("CACHED above", f"{100 * criteria.cached_above:g} % from memory"))
     yield Facts("Criteria", [(label, text) for label, text in told if text])
-    if open_ones := [check for check in found.checks if check.verdict not in ("met", "passed over")]:
-        yield Facts(
-            "Not met", [(check.verdict, ": ".join(filter(None, (check.group, check.title)))) for check in open_ones]
-        )
+    if unmet := [check for check in found.checks if check.verdict not in _FINE]:
+        told = [(check.verdict, ": ".join(filter(None, (check.group, check.title)))) for check in unmet]
+        yield Facts("Not met", told)
 
 
 def _overview(found: Acceptance) -> Section:
@@ -71,9 +71,6 @@ def _group(found: Acceptance, group: str, drawings: list[Drawing]) -> Section:
         drawings=drawings,
         tables=[_evidence(check) for check in checks if check.evidence],
     )
-
-
-_FINE = ("met", "passed over")
 
 
 def _evidence(check: Check) -> Table:

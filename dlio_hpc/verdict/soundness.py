@@ -81,13 +81,13 @@ def of_storage(group: Group, limit: float) -> Check:
     )
     bad = [each for each in evidence if not each.is_met]
     shares = [each.value for each in evidence if each.value is not None]
-    first = max(bad, key=lambda each: each.value or 0.0, default=evidence[0])
+    first = min(bad, key=lambda each: each.value or 0.0, default=evidence[0])
     words = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.words}" if bad else first.words
     advice = dict.fromkeys(line for each in group.runs if (found := each.run.storage) for line in _advice(found, limit))
+    asked = f"at least {100 * (1 - limit):g} % of each epoch from storage"
     return Check(
-        STORAGE, "", "the storage was measured", group.label, f"at most {100 * limit:g} % of an epoch from memory",
-        "CACHED" if bad else "met", words, evidence, max(shares, default=None), limit=limit, unit="share",
-        is_least=False, advice=tuple(advice) if bad else (),
+        STORAGE, "", "the storage was measured", group.label, asked, "CACHED" if bad else "met", words, evidence,
+        min(shares, default=None), limit=1 - limit, unit="share", advice=tuple(advice) if bad else (),
     )  # fmt: skip
 
 
@@ -99,7 +99,9 @@ def _outcome(each: Ran, limit: float) -> tuple[bool, str]:
 
 
 def _share(each: Ran) -> float | None:
-    return None if each.run.storage is None else each.run.storage.cached
+    """Of the worst epoch, from storage."""
+    storage = each.run.storage
+    return None if storage is None or storage.cached is None else 1 - storage.cached
 
 
 def _advice(found: Storage, limit: float) -> tuple[str, ...]:
