@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 from dlio_hpc import document
 from dlio_hpc.verdict import performance, rules, soundness
 from dlio_hpc.verdict.check import EXIT_CODES, Check, Group, Ran, Verdict, advice_lines, evidence_lines, listed
-from dlio_hpc.verdict.criteria import Criteria, is_named
+from dlio_hpc.verdict.criteria import Criteria, Criterion, is_named
 from dlio_hpc.verdict.entry import Entry, Key
 from dlio_hpc.verdict.junit import Case, Kind
 from dlio_hpc.verdict.rules import Places
@@ -100,12 +100,18 @@ def _unasked(criteria: Criteria, checks: Sequence[Check]) -> Iterator[Check]:
     """Criteria that nothing was measured for: one that is silent would pass whatever the storage does."""
     judged = {(each.criterion, each.key) for each in checks}
     for name, criterion in criteria.criteria.items():
-        for key, value in document.plain(criterion.asked).items():
+        of = f" ({criterion.selection})" if criterion.selection else ""
+        verdict: Verdict = "passed over" if criterion.where_known else "not met"
+        for key in criterion.asked:
             if (name, key) not in judged:
-                of = f" ({criterion.selection})" if criterion.selection else ""
-                verdict: Verdict = "passed over" if criterion.where_known else "not met"
-                words = f"nothing was measured for it{of}"
-                yield Check(name, key, criterion.title or name, "", f"{key}: {value}", verdict, words)
+                asked = _in_words(name, key, criterion)
+                yield Check(name, key, criterion.title or name, "", asked, verdict, f"nothing was measured for it{of}")
+
+
+def _in_words(name: str, key: str, criterion: Criterion) -> str:
+    if key in performance.LIMITS:
+        return performance.limit(name, key, criterion).words
+    return rules.in_words(key, criterion)
 
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:
@@ -151,13 +157,16 @@ def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
 
 def summary(found: Acceptance) -> str:
     """One line."""
+    return f"acceptance of {listed(found.what)} by {found.criteria.name}: {counted(found)}"
+
+
+def counted(found: Acceptance) -> str:
+    """How many criteria came to what."""
     counts = Counter(each.verdict for each in found.checks)
     passed = counts.pop("passed over", 0)
     told = [f"{counts.pop('met', 0)} of {len(found.checks) - passed} met"]
     told += [f"{counts[verdict]} {verdict}" for verdict in EXIT_CODES if counts[verdict]]
-    if passed:
-        told.append(f"{passed} passed over")
-    return f"acceptance of {listed(found.what)} by {found.criteria.name}: {', '.join(told)}"
+    return ", ".join([*told, *([f"{passed} passed over"] if passed else [])])
 
 
 def as_document(found: Acceptance) -> dict[str, Any]:

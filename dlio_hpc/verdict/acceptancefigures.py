@@ -54,7 +54,7 @@ def _row(axes: Axes, check: Check) -> None:
     axes.axvspan(*((low, check.limit) if check.is_least else (check.limit, high)), color=f"{_BAD}14", linewidth=0)
     axes.axvline(check.limit, color=INK, linewidth=1, linestyle="--")
     heights = np.linspace(-0.25, 0.25, len(runs)) if len(runs) > 1 else np.zeros(len(runs))
-    axes.plot(runs, heights, "o", color=COLOURS["read"], alpha=0.75, markersize=4.5, markeredgewidth=0)
+    axes.plot(runs, heights, "o", color=COLOURS["read"], alpha=0.75, markersize=4.5, markeredgewidth=0, zorder=3)
     if check.low is not None and check.high is not None:
         axes.plot([check.low, check.high], [0, 0], color=colour, linewidth=2, solid_capstyle="butt")
     axes.plot([check.value] * 2, [-0.4, 0.4], color=colour, linewidth=2.5)

@@ -28,7 +28,7 @@ def of_acceptance(found: Acceptance) -> Page:
     return Page(
         title=f"Acceptance of {', '.join(found.what)}",
         subtitle=f"by {found.criteria.name} · dlio-hpc {__version__}",
-        verdict=f"{_VERDICTS[found.verdict]} {acceptance.summary(found)}",
+        verdict=f"{_VERDICTS[found.verdict]} {acceptance.counted(found)}.",
         state="ok" if found.verdict == "met" else "bad",
         facts=list(_facts(found)),
         sections=[_overview(found), *(_group(found, group, _drawing(drawn, group)) for group in groups)],

@@ -27,8 +27,7 @@ def show(found: Acceptance, file: Any) -> None:
 
 def row(check: Check) -> list[str]:
     """As HEADER names them."""
-    found = check.found or check.words
-    return [check.verdict, check.title, check.asked, found, str(check.runs) if check.runs else ""]
+    return [check.verdict, check.title, check.asked, check.found, str(check.runs) if check.runs else ""]
 
 
 def _parts(found: Acceptance) -> Iterator[RenderableType]:

@@ -81,16 +81,16 @@ class Check(Struct, frozen=True):
 
     @property
     def found(self) -> str:
-        """The value with its interval, in the fewest words; empty where it has none."""
-        if self.value is None:
-            return ""
+        """The value with its interval, in the fewest words; all words where it is no figure."""
+        if self.value is None or self.key == "gaps":
+            return self.words
         if self.low is None or self.high is None:
             return show(self.value, self.unit)
         return f"{show(self.value, self.unit)} ({show(self.low, self.unit)} to {show(self.high, self.unit)})"
 
     @property
     def runs(self) -> int:
-        return len(self.evidence)
+        return sum(bool(each.run) for each in self.evidence)
 
 
 def show(value: float, unit: Unit) -> str:
@@ -99,7 +99,7 @@ def show(value: float, unit: Unit) -> str:
         return f"{100 * value:.4g} %"
     if unit == "s":
         return format_seconds(value)
-    told = f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+    told = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
     return {"MB/s": f"{told} MB/s", "1/s": f"{told} /s", "x": f"{told} x", "": told}[unit]
 
 

@@ -8,6 +8,16 @@ from dlio_hpc.units import format_seconds, format_size, seconds_between
 from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Verdict
 from dlio_hpc.verdict.criteria import Criterion
 
+# What is asked, by the keys of criteria.
+_WORDS = {
+    "least_steps": "steps of an epoch >= {}",
+    "least_dataset_over_memory": "dataset >= {:g} x the nodes' memory",
+    "warmups": "warm-ups = {}",
+    "measured_runs": "measured runs = {}",
+    "least_measured_runs": "measured runs >= {}",
+    "gaps": "gaps shorter than a run",
+    "results_apart": "dataset and results on different file systems",
+}
 # Of each job the file system of its folder, as keys of measurements have a dataset's; without those not known.
 Places = Mapping[str, str]
 
@@ -20,16 +30,16 @@ class _Rule(NamedTuple):
     criterion: Criterion
     group: Group
 
-    def check(self, asked: str, is_met: bool, words: str, **rest: Any) -> Check:
-        return self._check(asked, "met" if is_met else "not met", words, **rest)
+    def check(self, is_met: bool, words: str, **rest: Any) -> Check:
+        return self._check("met" if is_met else "not met", words, **rest)
 
-    def unknown(self, asked: str, words: str, evidence: tuple[Evidence, ...] = ()) -> Check:
+    def unknown(self, words: str, evidence: tuple[Evidence, ...] = ()) -> Check:
         """No verdict is possible."""
         verdict: Verdict = "passed over" if self.criterion.where_known else "noisy"
-        return self._check(asked, verdict, f"not known: {words}", evidence=evidence)
+        return self._check(verdict, f"not known: {words}", evidence=evidence)
 
-    def _check(self, asked: str, verdict: Verdict, words: str, **rest: Any) -> Check:
-        title = self.criterion.title or self.name
+    def _check(self, verdict: Verdict, words: str, **rest: Any) -> Check:
+        title, asked = self.criterion.title or self.name, in_words(self.key, self.criterion)
         return Check(self.name, self.key, title, self.group.label, asked, verdict, words, **rest)
 
 
@@ -46,6 +56,11 @@ def checks(name: str, criterion: Criterion, group: Group, places: Places) -> Ite
         yield _apart(_Rule(name, "results_apart", criterion, group), places)
 
 
+def in_words(key: str, criterion: Criterion) -> str:
+    """What the criterion asks under that key."""
+    return _WORDS[key].format(getattr(criterion, key))
+
+
 def _steps(rule: _Rule, least: int) -> Check:
     runs = rule.group.runs
     evidence = tuple(
@@ -54,7 +69,7 @@ def _steps(rule: _Rule, least: int) -> Check:
     )
     fewest = min(each.run.steps for each in runs)
     return rule.check(
-        f"steps of an epoch >= {least}", fewest >= least, f"{fewest} on each rank", evidence=evidence,
+        fewest >= least, f"{fewest} on each rank", evidence=evidence,
         value=float(fewest), limit=float(least), advice=_more_files(fewest, least),
     )  # fmt: skip
 
@@ -62,7 +77,8 @@ def _steps(rule: _Rule, least: int) -> Check:
 def _more_files(found: float, least: float) -> tuple[str, ...]:
     if not 0 < found < least:
         return ()
-    return (f"a dataset of {least / found:.3g} times as many files (-S dataset.files=...), without --dataset-size",)
+    times = f"{least / found:,.0f}" if least / found >= 100 else f"{least / found:.3g}"
+    return (f"a dataset of {times} times as many files (-S dataset.files=...), without --dataset-size",)
 
 
 def _memory(rule: _Rule, least: float) -> Check:
@@ -71,13 +87,12 @@ def _memory(rule: _Rule, least: float) -> Check:
         Evidence(each.job, each.run.run, ratio, _sizes(each), None if ratio is None else ratio >= least)
         for each, ratio in found
     )
-    asked = f"dataset >= {least:g} x the nodes' memory"
     known = [ratio for _, ratio in found if ratio is not None]
     if len(known) < len(found):
-        return rule.unknown(asked, "nobody asked the nodes for their memory", evidence)
+        return rule.unknown("nobody asked the nodes for their memory", evidence)
     fewest = min(known)
     return rule.check(
-        asked, fewest >= least, evidence[known.index(fewest)].words, evidence=evidence, value=fewest, limit=least,
+        fewest >= least, evidence[known.index(fewest)].words, evidence=evidence, value=fewest, limit=least,
         unit="x", advice=_more_files(fewest, least),
     )  # fmt: skip
 
@@ -97,33 +112,30 @@ def _sizes(each: Ran) -> str:
 
 def _counts(name: str, criterion: Criterion, group: Group) -> Iterator[Check]:
     warmups = sum(each.run.kind == "warmup" for each in group.sequence)
-    for key, what, found in (
-        ("warmups", "warm-ups", warmups),
-        ("measured_runs", "measured runs", len(group.runs)),
-        ("least_measured_runs", "measured runs", len(group.runs)),
-    ):
+    measured = len(group.runs)
+    for key, found in (("warmups", warmups), ("measured_runs", measured), ("least_measured_runs", measured)):
         if (wanted := getattr(criterion, key)) is not None:
-            yield _count(_Rule(name, key, criterion, group), what, found, wanted)
+            yield _count(_Rule(name, key, criterion, group), found, wanted)
 
 
-def _count(rule: _Rule, what: str, found: int, wanted: int) -> Check:
+def _count(rule: _Rule, found: int, wanted: int) -> Check:
     is_least = rule.key.startswith("least")
     is_met = found >= wanted if is_least else found == wanted
     evidence = tuple(Evidence(each.job, each.run.run, None, each.run.kind) for each in rule.group.sequence)
     option = "--warmup" if rule.key == "warmups" else "--repeat"
     return rule.check(
-        f"{what} {'>=' if is_least else '='} {wanted}", is_met, f"there are {found}", evidence=evidence,
+        is_met, f"there are {found}", evidence=evidence,
         value=float(found), limit=float(wanted), advice=() if is_met else (f"{option} {wanted}",),
     )  # fmt: skip
 
 
 def _gaps(rule: _Rule) -> Check:
     """Against the shortest run, so that none would have found room."""
-    asked, sequence = "gaps shorter than a run", rule.group.sequence
+    sequence = rule.group.sequence
     runs = [each.run for each in sequence]
     gaps = [max(0.0, seconds_between(one.ended, other.started)) for one, other in pairwise(runs)]
     if not gaps:
-        return rule.unknown(asked, "a single run has no neighbour")
+        return rule.unknown("a single run has no neighbour")
     shortest, longest = min(seconds_between(run.started, run.ended) for run in runs), max(gaps)
     evidence = tuple(
         Evidence(each.job, each.run.run, gap, f"{format_seconds(gap)} after the run before it", gap < shortest)
@@ -132,21 +144,21 @@ def _gaps(rule: _Rule) -> Check:
     words = f"at most {format_seconds(longest)}; the shortest run took {format_seconds(shortest)}"
     advice = () if longest < shortest else ("all runs in one batch job: --warmup, --repeat and enough --time",)
     return rule.check(
-        asked, longest < shortest, words, evidence=evidence, value=longest, limit=shortest, unit="s", advice=advice
+        longest < shortest, words, evidence=evidence, value=longest, limit=shortest, unit="s", advice=advice
     )
 
 
 def _apart(rule: _Rule, places: Places) -> Check:
-    asked, dataset = "dataset and results on different file systems", rule.group.key.file_system
+    dataset = rule.group.key.file_system
     if dataset in ("none", "unknown"):
-        return rule.unknown(asked, "where the dataset lies")
+        return rule.unknown("where the dataset lies")
     jobs = dict.fromkeys(each.job for each in rule.group.runs)
     if not all(job in places for job in jobs):
-        return rule.unknown(asked, "where the job's folder was; judge it where that lies")
+        return rule.unknown("where the job's folder was; judge it where that lies")
     evidence = tuple(
         Evidence(job, "", None, f"dataset on {dataset}, results on {places[job]}", places[job] != dataset)
         for job in jobs
     )
     same = [each for each in evidence if not each.is_met]
     advice = ("-o DIR or --data DIR on another file system",) if same else ()
-    return rule.check(asked, not same, (same or evidence)[0].words, evidence=evidence, advice=advice)
+    return rule.check(not same, (same or evidence)[0].words, evidence=evidence, advice=advice)
