@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct, structs
 
 from dlio_hpc import document
@@ -177,7 +176,7 @@ def as_document(found: Acceptance) -> dict[str, Any]:
         "exit_code": found.exit_code,
         "studies": list(found.what),
         "criteria": document.plain(found.criteria),
-        "checks": msgspec.to_builtins(found.checks),
+        "checks": document.plain(found.checks),
     }
 
 

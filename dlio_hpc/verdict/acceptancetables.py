@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -18,11 +19,13 @@ HEADER = ("verdict", "criterion", "asked", "found", "runs")
 
 
 def show(found: Acceptance, file: Any) -> None:
-    """At least 100 columns wide, without colour where `file` is no terminal."""
+    """At least 100 columns wide, the last line whole, without colour where `file` is no terminal."""
     out = tables.console(file)
     out.width = max(out.width, _WIDTH) if out.is_terminal else _WIDTH
     for part in _parts(found):
-        out.print(part, soft_wrap=isinstance(part, Text))
+        out.print(part)
+    summary = Text(acceptance.summary(found), f"bold {_COLOURS.get(found.verdict, 'red')}")
+    out.print(summary, soft_wrap=True)
 
 
 def row(check: Check) -> list[str]:
@@ -39,7 +42,6 @@ def _parts(found: Acceptance) -> Iterator[RenderableType]:
         if check.verdict not in ("met", "passed over"):
             yield from _why(check)
             yield Text()
-    yield Text(acceptance.summary(found), f"bold {_COLOURS.get(found.verdict, 'red')}")
 
 
 def _table(checks: list[Check]) -> Table:
@@ -54,13 +56,17 @@ def _table(checks: list[Check]) -> Table:
     return grid
 
 
-def _why(check: Check) -> Iterator[Text]:
-    """The runs that miss it alone, where some do."""
+def _why(check: Check) -> Iterator[RenderableType]:
     where = f" ({check.group})" if check.group else ""
     yield Text(f"{check.verdict}: {check.title}{where}: {check.asked}", "bold")
-    yield Text(f"  {check.words}")
+    yield _line(check.words, 2)
     lines = evidence_lines(check)
-    yield from (Text(f"    {line}") for line in lines[:_MOST_LINES])
+    yield from (_line(line, 4) for line in lines[:_MOST_LINES])
     if len(lines) > _MOST_LINES:
-        yield Text(f"    and {len(lines) - _MOST_LINES} more; --json has them all")
-    yield from (Text(f"  {line}") for line in advice_lines(check))
+        yield _line(f"and {len(lines) - _MOST_LINES} more; --json has them all", 4)
+    yield from (_line(line, 2) for line in advice_lines(check))
+
+
+def _line(text: str, depth: int) -> RenderableType:
+    """What is folded stays below it."""
+    return Padding(Text(text), (0, 0, 0, depth), expand=False)
