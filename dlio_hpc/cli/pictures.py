@@ -33,9 +33,13 @@ def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> f
     return float(found)
 
 
-_OPTIONS = (
+_PAGE = (
     option("--html", type=_PATH, metavar="FILE", help="A report as one page, with all pictures in it."),
     option("--figures", type=_PATH, metavar="DIR", help="The pictures as SVG and PNG files."),
+)
+_JSON = option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+_OPTIONS = (
+    *_PAGE,
     option(
         "--perfetto", type=_PATH, metavar="FILE", help="A trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."
     ),
@@ -46,7 +50,7 @@ _OPTIONS = (
         callback=_seconds,
         help="Of the timeline in --json and --csv. Default: 200 steps.",
     ),
-    option("--json", "as_json", is_flag=True, help="One JSON document on stdout."),
+    _JSON,
     option("--csv", "as_csv", is_flag=True, help="All figures as CSV on stdout, one a row."),
 )
 
@@ -54,6 +58,13 @@ _OPTIONS = (
 def gives_pictures(function: Any) -> Any:
     """The options of such a command."""
     for add in reversed(_OPTIONS):
+        function = add(function)
+    return function
+
+
+def gives_page(function: Any) -> Any:
+    """Likewise, of a command with a verdict."""
+    for add in reversed((*_PAGE, _JSON)):
         function = add(function)
     return function
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from dlio_hpc.cli import console
+from dlio_hpc.cli import console, named
 from dlio_hpc.cli.pictures import Pictures, gives_pictures
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.errors import ConfigError, DlioError
@@ -45,12 +45,12 @@ def report(
     A study is named by its folder, by its name, or by its jobs, several directories or archives.
     """
     wanted = Pictures(**options)
-    jobs = [_place(name, runs) for name in names]
+    jobs = [named.place(name, runs) for name in names]
     if (folder := next((path for path in jobs if studyfiles.is_study(path)), None)) is not None:
         _check_study_options(wanted, step_s)
         if len(jobs) > 1:
             raise ConfigError(f"{folder} is a study: report on it by itself, or give all of its jobs")
-        return _report_study(_study_in(folder), wanted, metric, as_json, as_csv)
+        return _report_study(named.study_in(folder), wanted, metric, as_json, as_csv)
     outcomes = jobfiles.load_all(jobs)
     if len(jobs) > 1 and (study := studyfiles.held(outcomes)) is not None:
         _check_study_options(wanted, step_s)
@@ -67,21 +67,9 @@ def _check_study_options(wanted: Pictures, step_s: float | None) -> None:
         raise ConfigError(f"{what}: a timeline is of one job; name the job's directory or archive instead")
 
 
-def _place(name: str, runs: Path) -> Path:
-    """A path, or what has that name below `runs`."""
-    below = runs / name
-    is_below = not Path(name).exists() and "/" not in name and (below.exists() or studyfiles.is_study(below))
-    return below if is_below else Path(name)
-
-
-def _study_in(folder: Path) -> "StudyOutcome":
-    study = studyfiles.load(folder)
-    return studyfiles.outcome(study, studyfiles.jobs(study))
-
-
 def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
     """Print what the study in a folder found; 0, or the code of why measurements are missing, where that is judged."""
-    return _report_study(_study_in(folder), Pictures(None, None, None), None, as_json, False, is_judged)
+    return _report_study(named.study_in(folder), Pictures(None, None, None), None, as_json, False, is_judged)
 
 
 def _report_study(

@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import msgspec
 from msgspec import Struct, structs
 
 from dlio_hpc import document
 from dlio_hpc.verdict import performance, rules, soundness
-from dlio_hpc.verdict.check import EXIT_CODES, Check, Group, Ran, Verdict, listed
-from dlio_hpc.verdict.criteria import Criteria, is_named
+from dlio_hpc.verdict.check import EXIT_CODES, Check, Group, Ran, Verdict, advice_lines, evidence_lines, listed
+from dlio_hpc.verdict.criteria import Criteria, Criterion, is_named
 from dlio_hpc.verdict.entry import Entry, Key
 from dlio_hpc.verdict.junit import Case, Kind
 from dlio_hpc.verdict.rules import Places
@@ -93,19 +92,25 @@ def _strangers(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
         if not is_named(workload, criteria.workloads):
             names = ", ".join(criteria.workloads)
             words = f"{workload} is none of them; judge it by other criteria (--criteria)"
-            yield Check("workloads", "workloads", "", f"only {names}", "not met", words)
+            yield Check("workloads", "workloads", "workloads", "", f"only {names}", "not met", words)
 
 
 def _unasked(criteria: Criteria, checks: Sequence[Check]) -> Iterator[Check]:
     """Criteria that nothing was measured for: one that is silent would pass whatever the storage does."""
-    judged = {each.criterion for each in checks}
+    judged = {(each.criterion, each.key) for each in checks}
     for name, criterion in criteria.criteria.items():
-        if name not in judged:
-            of = f" ({criterion.selection})" if criterion.selection else ""
-            verdict: Verdict = "passed over" if criterion.where_known else "not met"
-            asked = ", ".join(f"{key}: {value}" for key, value in document.plain(criterion.asked).items())
-            words = f"nothing of the study was measured for it{of}"
-            yield Check(name, criterion.title or name, "", asked, verdict, words)
+        of = f" ({criterion.selection})" if criterion.selection else ""
+        verdict: Verdict = "passed over" if criterion.where_known else "not met"
+        for key in criterion.asked:
+            if (name, key) not in judged:
+                asked = _in_words(name, key, criterion)
+                yield Check(name, key, criterion.title or name, "", asked, verdict, f"nothing was measured for it{of}")
+
+
+def _in_words(name: str, key: str, criterion: Criterion) -> str:
+    if key in performance.LIMITS:
+        return performance.limit(name, key, criterion).words
+    return rules.in_words(key, criterion)
 
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:
@@ -151,13 +156,16 @@ def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
 
 def summary(found: Acceptance) -> str:
     """One line."""
+    return f"acceptance of {listed(found.what)} by {found.criteria.name}: {counted(found)}"
+
+
+def counted(found: Acceptance) -> str:
+    """How many criteria came to what."""
     counts = Counter(each.verdict for each in found.checks)
     passed = counts.pop("passed over", 0)
     told = [f"{counts.pop('met', 0)} of {len(found.checks) - passed} met"]
     told += [f"{counts[verdict]} {verdict}" for verdict in EXIT_CODES if counts[verdict]]
-    if passed:
-        told.append(f"{passed} passed over")
-    return f"acceptance of {listed(found.what)} by {found.criteria.name}: {', '.join(told)}"
+    return ", ".join([*told, *([f"{passed} passed over"] if passed else [])])
 
 
 def as_document(found: Acceptance) -> dict[str, Any]:
@@ -168,7 +176,7 @@ def as_document(found: Acceptance) -> dict[str, Any]:
         "exit_code": found.exit_code,
         "studies": list(found.what),
         "criteria": document.plain(found.criteria),
-        "checks": msgspec.to_builtins(found.checks),
+        "checks": document.plain(found.checks),
     }
 
 
@@ -182,8 +190,11 @@ def _case(check: Check, seconds: float) -> Case:
     """seconds: of the group's runs, which its first case is given."""
     kind, what = _KINDS[check.verdict]
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
-    lines = [check.words, *(" ".join(filter(None, (each.job, each.run, each.words))) for each in check.evidence)]
-    lines += [f"to defeat the cache: {line}" if check.verdict == "CACHED" else line for line in check.advice]
-    timeout = check.verdict == "incomplete" and any("time limit" in each.words for each in check.evidence)
+    lines = [check.words, *evidence_lines(check), *advice_lines(check)]
     message = f"{check.verdict}: {check.words}"
-    return Case(name, "dlio-hpc.accept", kind, "timeout" if timeout else what, message, "\n".join(lines), seconds)
+    return Case(name, "dlio-hpc.accept", kind, _timeout(check) or what, message, "\n".join(lines), seconds)
+
+
+def _timeout(check: Check) -> str | None:
+    words = " ".join(each.words for each in check.evidence)
+    return "timeout" if check.verdict == "incomplete" and ("time limit" in words or "timeout" in words) else None

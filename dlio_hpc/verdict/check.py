@@ -56,12 +56,14 @@ class Evidence(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """A criterion of a group; group is empty where it is about everything. asked: the limit in words. limit, value, low,
-    high: in `unit`; None where there is none. words: what was found. advice: what would help. metric: the figure's name
-    in metrics.METRICS, or spread, or scaling_efficiency; empty where it is about none.
+    """A criterion of a group; group is empty where it is about everything. key: in the criteria file, such as least_au;
+    empty of what is always asked. asked: the limit in words. words: what was found. limit, value, low, high: in `unit`;
+    None where there is none. metric: the figure's name in metrics.METRICS, or spread, or scaling_efficiency; empty
+    where it is about none. advice: what would help.
     """
 
     criterion: str
+    key: str
     title: str
     group: str
     asked: str
@@ -79,30 +81,40 @@ class Check(Struct, frozen=True):
 
     @property
     def found(self) -> str:
-        """The value with its interval, in the fewest words; empty where it has none."""
-        if self.value is None:
-            return ""
+        """The value with its interval, in the fewest words; all words where it is no figure."""
+        if self.value is None or self.key == "gaps":
+            return self.words
         if self.low is None or self.high is None:
             return show(self.value, self.unit)
         return f"{show(self.value, self.unit)} ({show(self.low, self.unit)} to {show(self.high, self.unit)})"
 
     @property
     def runs(self) -> int:
-        return len(self.evidence)
+        return sum(bool(each.run) for each in self.evidence)
 
 
 def show(value: float, unit: Unit) -> str:
     """A figure for people."""
     if unit == "share":
-        return f"{100 * value:.1f} %"
+        return f"{100 * value:.4g} %"
     if unit == "s":
         return format_seconds(value)
-    told = f"{value:,.1f}" if abs(value) >= 100 else f"{value:.3g}"
+    told = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
     return {"MB/s": f"{told} MB/s", "1/s": f"{told} /s", "x": f"{told} x", "": told}[unit]
 
 
 def runs_in_words(count: int) -> str:
     return f"{count} run" if count == 1 else f"{count} runs"
+
+
+def evidence_lines(check: Check) -> list[str]:
+    """A line for each run: job, run, what it came to."""
+    return ["  ".join(filter(None, (each.job, each.run, each.words))) for each in check.evidence]
+
+
+def advice_lines(check: Check) -> list[str]:
+    lead = "would defeat the cache" if check.verdict == "CACHED" else "would help"
+    return [f"{lead}: {line}" for line in check.advice]
 
 
 def listed(words: Sequence[str], most: int = 3) -> str:

@@ -1,5 +1,6 @@
 """Criteria of figures: of each run or of the median, of their spread, and of how they scale."""
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,7 +10,12 @@ from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Unit, Verdict, r
 from dlio_hpc.verdict.criteria import FIGURES, Criterion
 from dlio_hpc.verdict.metrics import METRICS
 
-SPREAD, SCALING = "spread", "scaling_efficiency"
+# What is no figure of a single run: metric, label, and whether more is better; all are shares.
+_SPECIAL = {
+    "largest_spread": ("spread", "spread of samples/s", False),
+    "least_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
+}
+LIMITS = (*FIGURES, *_SPECIAL)
 _UNITS: dict[str, Unit] = {"MB/s": "MB/s", "1/s": "1/s", "s": "s", "": "x"}
 
 
@@ -17,6 +23,7 @@ class Limit(NamedTuple):
     """What is asked of a figure. least: more is better."""
 
     name: str
+    key: str
     title: str
     metric: str
     label: str
@@ -31,23 +38,23 @@ class Limit(NamedTuple):
         return f"{self.label} {'>=' if self.is_least else '<='} {show(self.value, self.unit)}{of}"
 
     def is_met(self, value: float) -> bool:
-        return value >= self.value if self.is_least else value <= self.value
+        if math.isclose(value, self.value, rel_tol=1e-9):  # what rounding adds is no miss
+            return True
+        return value > self.value if self.is_least else value < self.value
 
 
 def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[Group]) -> Iterator[Check]:
     """Of each limit of a figure that applies to the group; what was measured on the fewest ranks is what scaling is
     measured by.
     """
-    for key, metric in FIGURES.items():
-        if (value := getattr(criterion, key)) is not None:
-            yield _figure(_limit(name, criterion, metric, value), group)
+    for key in FIGURES:
+        if getattr(criterion, key) is not None:
+            yield _figure(limit(name, key, criterion), group)
     if criterion.largest_spread is not None:
-        words = "spread of samples/s"
-        yield _spread(_of(name, criterion, SPREAD, words, criterion.largest_spread, is_least=False), group)
-    if criterion.least_scaling_efficiency is not None and (base := fewest(group, all_groups)) is not None:
-        words = "scaling efficiency"
-        limit = _of(name, criterion, SCALING, words, criterion.least_scaling_efficiency, is_least=True)
-        yield _scaling(limit, group, base)
+        yield _spread(limit(name, "largest_spread", criterion), group)
+    base = fewest(group, all_groups)
+    if criterion.least_scaling_efficiency is not None and base is not None:
+        yield _scaling(limit(name, "least_scaling_efficiency", criterion), group, base)
 
 
 def fewest(group: Group, others: Sequence[Group]) -> list[Group] | None:
@@ -63,68 +70,69 @@ def _unscaled(group: Group) -> tuple[str, ...]:
     return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
 
 
-def _limit(name: str, criterion: Criterion, metric: str, value: float) -> Limit:
+def limit(name: str, key: str, criterion: Criterion) -> Limit:
+    """What the criterion asks under that key."""
+    title, value = criterion.title or name, getattr(criterion, key)
+    if (special := _SPECIAL.get(key)) is not None:
+        metric, label, is_least = special
+        return Limit(name, key, title, metric, label, value, "share", is_least, each_run=False)
+    metric = FIGURES[key]
     known = METRICS[metric]
     unit: Unit = "share" if known.is_share else _UNITS[known.unit]
-    each_run = criterion.each_run
-    return Limit(name, criterion.title or name, metric, known.label, value, unit, known.higher, each_run)
-
-
-def _of(name: str, criterion: Criterion, metric: str, label: str, value: float, is_least: bool) -> Limit:
-    return Limit(name, criterion.title or name, metric, label, value, "share", is_least, each_run=False)
+    return Limit(name, key, title, metric, known.label, value, unit, known.higher, criterion.each_run)
 
 
 def _check(
-    limit: Limit, group: Group, verdict: Verdict, words: str, found: Estimate | None, evidence: Sequence[Evidence]
+    asked: Limit, group: Group, verdict: Verdict, words: str, found: Estimate | None, evidence: Sequence[Evidence]
 ) -> Check:
     value, low, high = found or (None, None, None)
     return Check(
-        limit.name, limit.title, group.label, limit.words, verdict, words, tuple(evidence), value, low, high,
-        limit.value, limit.unit, limit.metric, limit.is_least,
+        asked.name, asked.key, asked.title, group.label, asked.words, verdict, words, tuple(evidence), value, low, high,
+        asked.value, asked.unit, asked.metric, asked.is_least,
     )  # fmt: skip
 
 
-def _figure(limit: Limit, group: Group) -> Check:
-    found = group.figures(limit.metric)
-    evidence = [_evidence(limit, each, value) for each, value in found]
+def _figure(asked: Limit, group: Group) -> Check:
+    found = group.figures(asked.metric)
+    evidence = [_evidence(asked, each, value) for each, value in found]
     if len(found) < len(group.runs) or not found:
         lacking = runs_in_words(len(group.runs) - len(found))
         words = f"{lacking} of {len(group.runs)} without this figure; narrow the criterion (workload, nodes)"
-        return _check(limit, group, "not met", words, None, evidence)
+        return _check(asked, group, "not met", words, None, evidence)
     values = [value for _, value in found]
-    if limit.each_run:
-        return _each(limit, group, values, evidence)
+    if asked.each_run:
+        return _each(asked, group, values, evidence)
     estimate = median.of(values)
-    return _check(limit, group, *_judged(limit, estimate, len(values)), estimate, evidence)
+    return _check(asked, group, *_judged(asked, estimate, len(values)), estimate, evidence)
 
 
-def _evidence(limit: Limit, each: Ran, value: float) -> Evidence:
-    return Evidence(each.job, each.run.run, value, show(value, limit.unit), limit.is_met(value))
+def _evidence(asked: Limit, each: Ran, value: float) -> Evidence:
+    return Evidence(each.job, each.run.run, value, show(value, asked.unit), asked.is_met(value))
 
 
-def _each(limit: Limit, group: Group, values: list[float], evidence: list[Evidence]) -> Check:
-    worst = min(values) if limit.is_least else max(values)
+def _each(asked: Limit, group: Group, values: list[float], evidence: list[Evidence]) -> Check:
+    worst = min(values) if asked.is_least else max(values)
     missed = sum(not each.is_met for each in evidence)
     told = f"{missed} of {runs_in_words(len(values))} miss it" if missed else f"all {len(values)} meet it"
-    words = f"worst run {show(worst, limit.unit)}, {told}"
-    return _check(limit, group, "not met" if missed else "met", words, Estimate(worst, None, None), evidence)
+    words = f"worst run {show(worst, asked.unit)}, {told}"
+    return _check(asked, group, "not met" if missed else "met", words, Estimate(worst, None, None), evidence)
 
 
-def _judged(limit: Limit, found: Estimate, count: int) -> tuple[Verdict, str]:
+def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Verdict, str]:
     """Verdict and words."""
     if found.low is None or found.high is None:
-        verdict: Verdict = "met" if limit.is_met(found.value) else "not met"
-        return verdict, f"{show(found.value, limit.unit)} in one run; its noise is unknown"
-    ends = show(found.low, limit.unit), show(found.high, limit.unit)
+        verdict: Verdict = "met" if asked.is_met(found.value) else "not met"
+        return verdict, f"{show(found.value, asked.unit)} in one run; its noise is unknown"
+    ends = show(found.low, asked.unit), show(found.high, asked.unit)
     how = "90 % interval" if count >= median.FEWEST else "range of too few runs to know their noise"
-    words = f"median {show(found.value, limit.unit)} of {runs_in_words(count)}, {how} {ends[0]} to {ends[1]}"
-    good = limit.is_met(found.low), limit.is_met(found.high)
+    words = f"median {show(found.value, asked.unit)} of {runs_in_words(count)}, {how} {ends[0]} to {ends[1]}"
+    good = asked.is_met(found.low), asked.is_met(found.high)
     if all(good):
         return "met", words
     return ("noisy", f"{words}: the limit lies within; repeat it more often") if any(good) else ("not met", words)
 
 
-def _spread(limit: Limit, group: Group) -> Check:
+def _spread(asked: Limit, group: Group) -> Check:
     found = group.figures("samples_per_s")
     values = [value for _, value in found]
     middle = median.of(values).value if values else 0.0
@@ -134,24 +142,24 @@ def _spread(limit: Limit, group: Group) -> Check:
     ]
     if len(values) < 2 or not middle:
         words = f"{runs_in_words(len(values))} has no spread; repeat it (--repeat)"
-        return _check(limit, group, "noisy", words, None, evidence)
+        return _check(asked, group, "noisy", words, None, evidence)
     spread = (max(values) - min(values)) / middle
     words = f"{show(min(values), '1/s')} to {show(max(values), '1/s')} in {runs_in_words(len(values))}"
-    verdict: Verdict = "met" if limit.is_met(spread) else "not met"
-    return _check(limit, group, verdict, words, Estimate(spread, None, None), evidence)
+    verdict: Verdict = "met" if asked.is_met(spread) else "not met"
+    return _check(asked, group, verdict, words, Estimate(spread, None, None), evidence)
 
 
-def _scaling(limit: Limit, group: Group, base: Sequence[Group]) -> Check:
+def _scaling(asked: Limit, group: Group, base: Sequence[Group]) -> Check:
     """base: groups on the fewest ranks, whose runs are taken together."""
     by = [value / each.ranks for each in base for _, value in each.figures("samples_per_s")]
     found = group.figures("samples_per_s")
     values = [value / group.ranks for _, value in found]
     if not values or not by or min(by) <= 0:
-        return _check(limit, group, "not met", "no samples/s to compare", None, ())
+        return _check(asked, group, "not met", "no samples/s to compare", None, ())
     estimate = median.ratio(values, by)
     reference = median.of(by).value
-    evidence = [_evidence(limit, each, value / group.ranks / reference) for each, value in found]
-    verdict, words = _judged(limit, estimate, min(len(values), len(by)))
+    evidence = [_evidence(asked, each, value / group.ranks / reference) for each, value in found]
+    verdict, words = _judged(asked, estimate, min(len(values), len(by)))
     ranks = base[0].ranks
     told = f"against {runs_in_words(len(by))} on {ranks} rank{'s' if ranks > 1 else ''}"
-    return _check(limit, group, verdict, f"{words}; {told}", estimate, evidence)
+    return _check(asked, group, verdict, f"{words}; {told}", estimate, evidence)

@@ -1,76 +1,99 @@
 """Criteria of how it was measured: steps, dataset and memory, number of runs, gaps between them, where results went."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 from dlio_hpc.units import format_seconds, format_size, seconds_between
 from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Verdict
 from dlio_hpc.verdict.criteria import Criterion
 
+# What is asked, by the keys of criteria.
+_WORDS = {
+    "least_steps": "steps of an epoch >= {}",
+    "least_dataset_over_memory": "dataset >= {:g} x the nodes' memory",
+    "warmups": "warm-ups = {}",
+    "measured_runs": "measured runs = {}",
+    "least_measured_runs": "measured runs >= {}",
+    "gaps": "gaps shorter than a run",
+    "results_apart": "dataset and results on different file systems",
+}
 # Of each job the file system of its folder, as keys of measurements have a dataset's; without those not known.
 Places = Mapping[str, str]
+
+
+class _Rule(NamedTuple):
+    """What a criterion asks of a group, under that key of the criteria file."""
+
+    name: str
+    key: str
+    criterion: Criterion
+    group: Group
+
+    def check(self, is_met: bool, words: str, **rest: Any) -> Check:
+        return self._check("met" if is_met else "not met", words, **rest)
+
+    def unknown(self, words: str, evidence: tuple[Evidence, ...] = ()) -> Check:
+        """No verdict is possible."""
+        verdict: Verdict = "passed over" if self.criterion.where_known else "noisy"
+        return self._check(verdict, f"not known: {words}", evidence=evidence)
+
+    def _check(self, verdict: Verdict, words: str, **rest: Any) -> Check:
+        title, asked = self.criterion.title or self.name, in_words(self.key, self.criterion)
+        return Check(self.name, self.key, title, self.group.label, asked, verdict, words, **rest)
 
 
 def checks(name: str, criterion: Criterion, group: Group, places: Places) -> Iterator[Check]:
     """Of each rule that is asked for."""
     if criterion.least_steps is not None:
-        yield _steps(name, criterion, group, criterion.least_steps)
-    if criterion.least_dataset_over_memory is not None:
-        yield _memory(name, criterion, group, criterion.least_dataset_over_memory)
-    if criterion.warmups is not None:
-        warmups = sum(each.run.kind == "warmup" for each in group.sequence)
-        yield _count(name, criterion, group, "warm-ups", warmups, criterion.warmups)
-    if criterion.measured_runs is not None:
-        yield _count(name, criterion, group, "measured runs", len(group.runs), criterion.measured_runs)
-    if criterion.least_measured_runs is not None:
-        wanted = criterion.least_measured_runs
-        yield _count(name, criterion, group, "measured runs", len(group.runs), wanted, is_least=True)
+        yield _steps(_Rule(name, "least_steps", criterion, group), criterion.least_steps)
+    if (ratio := criterion.least_dataset_over_memory) is not None:
+        yield _memory(_Rule(name, "least_dataset_over_memory", criterion, group), ratio)
+    yield from _counts(name, criterion, group)
     if criterion.gaps != "any":
-        yield _gaps(name, criterion, group)
+        yield _gaps(_Rule(name, "gaps", criterion, group))
     if criterion.results_apart:
-        yield _apart(name, criterion, group, places)
+        yield _apart(_Rule(name, "results_apart", criterion, group), places)
 
 
-def _check(name: str, criterion: Criterion, group: Group, asked: str, **rest: Any) -> Check:
-    return Check(name, criterion.title or name, group.label, asked, **rest)
+def in_words(key: str, criterion: Criterion) -> str:
+    """What the criterion asks under that key."""
+    return _WORDS[key].format(getattr(criterion, key))
 
 
-def _verdict(is_met: bool) -> Verdict:
-    return "met" if is_met else "not met"
-
-
-def _steps(name: str, criterion: Criterion, group: Group, least: int) -> Check:
-    evidence = [
+def _steps(rule: _Rule, least: int) -> Check:
+    runs = rule.group.runs
+    evidence = tuple(
         Evidence(each.job, each.run.run, each.run.steps, f"{each.run.steps} steps", each.run.steps >= least)
-        for each in group.runs
-    ]
-    fewest = min(each.run.steps for each in group.runs)
-    return _check(
-        name, criterion, group, f"steps of an epoch >= {least}", verdict=_verdict(fewest >= least),
-        words=f"{fewest} steps of an epoch on each rank", evidence=tuple(evidence), value=float(fewest),
-        limit=float(least), advice=() if fewest >= least else (_more_files(least / fewest),),
+        for each in runs
+    )
+    fewest = min(each.run.steps for each in runs)
+    return rule.check(
+        fewest >= least, f"{fewest} on each rank", evidence=evidence,
+        value=float(fewest), limit=float(least), advice=_more_files(fewest, least),
     )  # fmt: skip
 
 
-def _more_files(times: float) -> str:
-    return f"-S dataset.files={times:.3g} times as many, without --dataset-size"
+def _more_files(found: float, least: float) -> tuple[str, ...]:
+    if not 0 < found < least:
+        return ()
+    times = f"{least / found:,.0f}" if least / found >= 100 else f"{least / found:.3g}"
+    return (f"a dataset of {times} times as many files (-S dataset.files=...), without --dataset-size",)
 
 
-def _memory(name: str, criterion: Criterion, group: Group, least: float) -> Check:
-    found = [(each, _over_memory(each)) for each in group.runs]
+def _memory(rule: _Rule, least: float) -> Check:
+    found = [(each, _over_memory(each)) for each in rule.group.runs]
     evidence = tuple(
         Evidence(each.job, each.run.run, ratio, _sizes(each), None if ratio is None else ratio >= least)
         for each, ratio in found
     )
-    asked = f"dataset >= {least:g} x the nodes' memory"
     known = [ratio for _, ratio in found if ratio is not None]
     if len(known) < len(found):
-        return _unknown(name, criterion, group, asked, "nobody asked the nodes for their memory", evidence)
+        return rule.unknown("nobody asked the nodes for their memory", evidence)
     fewest = min(known)
-    return _check(
-        name, criterion, group, asked, verdict=_verdict(fewest >= least), words=_sizes(group.runs[0]),
-        evidence=evidence, value=fewest, limit=least, unit="x",
-        advice=() if fewest >= least else (_more_files(least / fewest),) if fewest else (),
+    return rule.check(
+        fewest >= least, evidence[known.index(fewest)].words, evidence=evidence, value=fewest, limit=least,
+        unit="x", advice=_more_files(fewest, least),
     )  # fmt: skip
 
 
@@ -87,61 +110,55 @@ def _sizes(each: Ran) -> str:
     return f"{format_size(storage.dataset_bytes)} of dataset, {memory} of memory on all nodes"
 
 
-def _unknown(
-    name: str, criterion: Criterion, group: Group, asked: str, words: str, evidence: tuple[Evidence, ...] = ()
-) -> Check:
-    """No verdict is possible."""
-    verdict: Verdict = "passed over" if criterion.where_known else "noisy"
-    return _check(name, criterion, group, asked, verdict=verdict, words=f"not known: {words}", evidence=evidence)
+def _counts(name: str, criterion: Criterion, group: Group) -> Iterator[Check]:
+    warmups = sum(each.run.kind == "warmup" for each in group.sequence)
+    measured = len(group.runs)
+    for key, found in (("warmups", warmups), ("measured_runs", measured), ("least_measured_runs", measured)):
+        if (wanted := getattr(criterion, key)) is not None:
+            yield _count(_Rule(name, key, criterion, group), found, wanted)
 
 
-def _count(
-    name: str, criterion: Criterion, group: Group, what: str, found: int, wanted: int, is_least: bool = False
-) -> Check:
+def _count(rule: _Rule, found: int, wanted: int) -> Check:
+    is_least = rule.key.startswith("least")
     is_met = found >= wanted if is_least else found == wanted
-    return _check(
-        name, criterion, group, f"{what} {'>=' if is_least else '='} {wanted}", verdict=_verdict(is_met),
-        words=f"{found} of them", value=float(found), limit=float(wanted),
-        evidence=tuple(Evidence(each.job, each.run.run, None, each.run.kind) for each in group.sequence),
+    evidence = tuple(Evidence(each.job, each.run.run, None, each.run.kind) for each in rule.group.sequence)
+    option = "--warmup" if rule.key == "warmups" else "--repeat"
+    return rule.check(
+        is_met, f"there are {found}", evidence=evidence,
+        value=float(found), limit=float(wanted), advice=() if is_met else (f"{option} {wanted}",),
     )  # fmt: skip
 
 
-def _gaps(name: str, criterion: Criterion, group: Group) -> Check:
+def _gaps(rule: _Rule) -> Check:
     """Against the shortest run, so that none would have found room."""
-    asked = "gaps shorter than a run"
-    runs = [each.run for each in group.sequence]
-    gaps = [max(0.0, seconds_between(one.ended, other.started)) for one, other in zip(runs, runs[1:], strict=False)]
-    shortest = min(seconds_between(run.started, run.ended) for run in runs)
+    sequence = rule.group.sequence
+    runs = [each.run for each in sequence]
+    gaps = [max(0.0, seconds_between(one.ended, other.started)) for one, other in pairwise(runs)]
+    if not gaps:
+        return rule.unknown("a single run has no neighbour")
+    shortest, longest = min(seconds_between(run.started, run.ended) for run in runs), max(gaps)
     evidence = tuple(
         Evidence(each.job, each.run.run, gap, f"{format_seconds(gap)} after the run before it", gap < shortest)
-        for each, gap in zip(group.sequence[1:], gaps, strict=True)
+        for each, gap in zip(sequence[1:], gaps, strict=True)
     )
-    if not gaps:
-        return _unknown(name, criterion, group, asked, "a single run has no neighbour")
-    longest = max(gaps)
-    return _check(
-        name, criterion, group, asked, verdict=_verdict(longest < shortest),
-        words=f"at most {format_seconds(longest)}; the shortest run took {format_seconds(shortest)}",
-        evidence=evidence, value=longest, limit=shortest, unit="s",
-        advice=() if longest < shortest else ("all runs in one batch job: --warmup, --repeat and enough --time",),
-    )  # fmt: skip
+    words = f"at most {format_seconds(longest)}; the shortest run took {format_seconds(shortest)}"
+    advice = () if longest < shortest else ("all runs in one batch job: --warmup, --repeat and enough --time",)
+    return rule.check(
+        longest < shortest, words, evidence=evidence, value=longest, limit=shortest, unit="s", advice=advice
+    )
 
 
-def _apart(name: str, criterion: Criterion, group: Group, places: Places) -> Check:
-    asked = "dataset and results on different file systems"
-    dataset = group.key.file_system
+def _apart(rule: _Rule, places: Places) -> Check:
+    dataset = rule.group.key.file_system
     if dataset in ("none", "unknown"):
-        return _unknown(name, criterion, group, asked, "where the dataset lies")
-    found = {job: places.get(job) for job in dict.fromkeys(each.job for each in group.runs)}
-    if None in found.values():
-        return _unknown(name, criterion, group, asked, "where the job's folder was; judge it where that lies")
+        return rule.unknown("where the dataset lies")
+    jobs = dict.fromkeys(each.job for each in rule.group.runs)
+    if not all(job in places for job in jobs):
+        return rule.unknown("where the job's folder was; judge it where that lies")
     evidence = tuple(
-        Evidence(job, "", None, f"dataset on {dataset}, results on {place}", place != dataset)
-        for job, place in found.items()
+        Evidence(job, "", None, f"dataset on {dataset}, results on {places[job]}", places[job] != dataset)
+        for job in jobs
     )
-    same = [job for job, place in found.items() if place == dataset]
-    words = f"both on {dataset}" if same else evidence[0].words
+    same = [each for each in evidence if not each.is_met]
     advice = ("-o DIR or --data DIR on another file system",) if same else ()
-    return _check(
-        name, criterion, group, asked, verdict=_verdict(not same), words=words, evidence=evidence, advice=advice
-    )
+    return rule.check(not same, (same or evidence)[0].words, evidence=evidence, advice=advice)

@@ -7,9 +7,14 @@ from dlio_hpc.analysis.storage import Storage
 from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Verdict, listed, runs_in_words
 from dlio_hpc.verdict.entry import Entry, Measurement
 
-GOOD, STORAGE = "every run is good", "storage"
+STORAGE = "storage"
 _CLASSES: dict[int, Verdict] = {3: "invalid", 7: "incomplete"}
-_ORDER: tuple[Verdict, ...] = ("invalid", "infrastructure", "incomplete")
+# Criterion and what it asks, by what it comes to where it is not met.
+_ALWAYS: dict[Verdict, tuple[str, str]] = {
+    "invalid": ("validity", "no run is invalid"),
+    "infrastructure": ("infrastructure", "no run failed"),
+    "incomplete": ("completeness", "no measurement is missing"),
+}
 
 
 class Absent(NamedTuple):
@@ -27,19 +32,19 @@ class _Fault(NamedTuple):
 
 
 def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
-    """One check if all are, else one for each kind of fault."""
+    """One check for each kind of fault, so that it has the same names each time."""
     faults = [*_faulty(entries), *_unfinished(entries, absent)]
-    asked = "every planned run has sound figures"
-    for verdict in _ORDER:
-        if found := [each.evidence for each in faults if each.verdict == verdict]:
-            told = listed(list(dict.fromkeys(each.words for each in found)), 1)
-            words = f"{runs_in_words(len(found))}: {told}"
-            yield Check(GOOD, GOOD, "", asked, verdict, words, tuple(found))
-    if not faults:
-        count = sum(run.is_good for entry in entries for run in entry.measurements)
-        verdict = "met" if count else "incomplete"
-        words = f"{count} of {count}" if count else "nothing was measured"
-        yield Check(GOOD, GOOD, "", asked, verdict, words)
+    count = sum(run.is_good for entry in entries for run in entry.measurements)
+    if not count and not faults:
+        faults = [_Fault("incomplete", Evidence("", "", None, "nothing was measured", is_met=False))]
+    for verdict, (name, asked) in _ALWAYS.items():
+        found = [each.evidence for each in faults if each.verdict == verdict]
+        told = listed(list(dict.fromkeys(each.words for each in found)), 1)
+        words = f"{len(found)} x {told}" if len(found) > 1 else told
+        yield Check(
+            name, "", name, "", asked, verdict if found else "met", words or f"{runs_in_words(count)} measured",
+            tuple(found),
+        )  # fmt: skip
 
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
@@ -81,13 +86,13 @@ def of_storage(group: Group, limit: float) -> Check:
     )
     bad = [each for each in evidence if not each.is_met]
     shares = [each.value for each in evidence if each.value is not None]
-    first = max(bad, key=lambda each: each.value or 0.0, default=evidence[0])
+    first = min(bad, key=lambda each: each.value or 0.0, default=evidence[0])
     words = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.words}" if bad else first.words
     advice = dict.fromkeys(line for each in group.runs if (found := each.run.storage) for line in _advice(found, limit))
+    asked = f"at least {100 * (1 - limit):g} % of each epoch from storage"
     return Check(
-        STORAGE, "the storage was measured", group.label, f"at most {100 * limit:g} % of an epoch from memory",
-        "CACHED" if bad else "met", words, evidence, max(shares, default=None), limit=limit, unit="share",
-        is_least=False, advice=tuple(advice) if bad else (),
+        STORAGE, "", "the storage was measured", group.label, asked, "CACHED" if bad else "met", words, evidence,
+        min(shares, default=None), limit=1 - limit, unit="share", advice=tuple(advice) if bad else (),
     )  # fmt: skip
 
 
@@ -99,7 +104,9 @@ def _outcome(each: Ran, limit: float) -> tuple[bool, str]:
 
 
 def _share(each: Ran) -> float | None:
-    return None if each.run.storage is None else each.run.storage.cached
+    """Of the worst epoch, from storage."""
+    storage = each.run.storage
+    return None if storage is None or storage.cached is None else 1 - storage.cached
 
 
 def _advice(found: Storage, limit: float) -> tuple[str, ...]:

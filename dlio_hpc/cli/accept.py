@@ -1,0 +1,115 @@
+"""dlio-hpc accept."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from dlio_hpc.cli import console, named
+from dlio_hpc.cli.pictures import Pictures, gives_page, written
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.report import jobfiles, studyfiles
+from dlio_hpc.report.jobfiles import JobOutcome
+from dlio_hpc.report.studyfiles import StudyOutcome
+
+if TYPE_CHECKING:
+    from dlio_hpc.verdict.acceptance import Acceptance
+    from dlio_hpc.verdict.criteria import Criteria
+    from dlio_hpc.verdict.soundness import Absent
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("names", nargs=-1, required=True, metavar="STUDY|JOB|ARCHIVE...")
+@option("--criteria", required=True, metavar="NAME|FILE", help="Shipped criteria, or a YAML file of your own.")
+@option("-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
+@option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
+@gives_page
+def accept(
+    names: tuple[str, ...], criteria: str, runs: Path, junit: Path | None, html: Path | None, figures: Path | None,
+    as_json: bool,
+) -> int:  # fmt: skip
+    """Judge what was measured by a file of criteria: each with its evidence and a verdict.
+
+    Exit codes, the first that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are missing, 4
+    CACHED (not the storage was measured), 1 a criterion is not met, 5 too noisy to tell, 0 all are met.
+    """
+    from dlio_hpc.verdict import acceptance
+    from dlio_hpc.verdict import criteria as files
+
+    found = _judge(files.load(criteria), _load([named.place(name, runs) for name in names]))
+    if as_json:
+        console.print_json(acceptance.as_document(found))
+    else:
+        from dlio_hpc.verdict import acceptancetables
+
+        acceptancetables.show(found, sys.stdout)
+    if junit is not None:
+        _write_junit(junit, found)
+    wanted = Pictures(html, figures, None)
+    if wanted.any:
+        from dlio_hpc.verdict import acceptancefigures, acceptancepages
+
+        wanted.write_of_study(lambda: acceptancepages.of_acceptance(found), lambda: acceptancefigures.draw(found))
+    return found.exit_code
+
+
+class _Loaded(NamedTuple):
+    """What is to be judged: studies, and jobs that are of none, or of which not all of the study's are here."""
+
+    studies: list[StudyOutcome]
+    jobs: list[JobOutcome]
+
+
+def _load(paths: list[Path]) -> _Loaded:
+    """Jobs that are all of one study are that study."""
+    folders = [path for path in paths if studyfiles.is_study(path)]
+    studies = [named.study_in(folder) for folder in dict.fromkeys(folders)]
+    jobs = jobfiles.load_all([path for path in dict.fromkeys(paths) if path not in folders])
+    if not studies and (study := studyfiles.held(jobs) if jobs else None) is not None:
+        return _Loaded([studyfiles.of_jobs(study, jobs, absent="none of these jobs was to make it")], [])
+    return _Loaded(studies, jobs)
+
+
+def _judge(criteria: "Criteria", loaded: _Loaded) -> "Acceptance":
+    from dlio_hpc.verdict import acceptance, entry
+
+    for study in loaded.studies:
+        for words in study.broken:
+            console.say(f"dlio-hpc: left out, cannot be read: {words}")
+    jobs = [*(job for study in loaded.studies for job in study.jobs), *loaded.jobs]
+    absent = [each for study in loaded.studies for each in _absent(study)]
+    places = {job.job.job: where for job in jobs if (where := _file_system(job)) is not None}
+    return acceptance.judge(criteria, [entry.of(job) for job in jobs], absent, places)
+
+
+def _absent(outcome: StudyOutcome) -> "list[Absent]":
+    from dlio_hpc.verdict.soundness import Absent
+
+    study = outcome.study
+    return [
+        Absent(study.title(study.points[each.unit.point]), each.unit.repeat, each.job, each.why)
+        for each in outcome.missing
+    ]
+
+
+def _file_system(job: JobOutcome) -> str | None:
+    """Of the job's folder, in the words of a measurement's key; None where it is elsewhere, or nowhere any more."""
+    from dlio_hpc import filesystem
+
+    if job.directory is None or str(job.directory) != job.plan.directory:
+        return None
+    found = filesystem.of(job.directory)
+    return f"{found.kind} {found.mount}".strip()
+
+
+def _write_junit(path: Path, found: "Acceptance") -> None:
+    from dlio_hpc import rundir
+    from dlio_hpc.verdict import acceptance, junit
+
+    with written(path):
+        suite = f"acceptance by {found.criteria.name}"
+        rundir.write(path, junit.document(suite, acceptance.cases(found)))
+    console.say(f"junit: {path}")

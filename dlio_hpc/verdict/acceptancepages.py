@@ -1,0 +1,80 @@
+"""An acceptance as a page: the verdict, every criterion, and the evidence of each group."""
+
+from collections.abc import Iterator
+
+from dlio_hpc import __version__
+from dlio_hpc.report import figures
+from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
+from dlio_hpc.verdict import acceptance, acceptancefigures
+from dlio_hpc.verdict.acceptance import Acceptance
+from dlio_hpc.verdict.acceptancetables import HEADER, row
+from dlio_hpc.verdict.check import Check, Verdict, advice_lines
+
+_FINE = ("met", "passed over")
+_VERDICTS: dict[Verdict, str] = {
+    "met": "Accepted: every criterion is met.",
+    "not met": "Not accepted: there are criteria that are not met.",
+    "noisy": "No verdict: runs differ too much, or are too few, for some criteria.",
+    "CACHED": "No verdict: CACHED. What was measured is memory, or may be, not the storage.",
+    "invalid": "No verdict: there are INVALID runs, whose figures must not be used.",
+    "infrastructure": "No verdict: runs failed for reasons that are none of the storage's performance.",
+    "incomplete": "No verdict: measurements are missing.",
+}
+
+
+def of_acceptance(found: Acceptance) -> Page:
+    drawn = {picture.title: figures.inline(picture) for picture in acceptancefigures.draw(found)}
+    groups = [group for group in found.groups if group]
+    return Page(
+        title=f"Acceptance of {', '.join(found.what)}",
+        subtitle=f"by {found.criteria.name} · dlio-hpc {__version__}",
+        verdict=f"{_VERDICTS[found.verdict]} {acceptance.counted(found)}.",
+        state="ok" if found.verdict == "met" else "bad",
+        facts=list(_facts(found)),
+        sections=[_overview(found), *(_group(found, group, _drawing(drawn, group)) for group in groups)],
+    )
+
+
+def _drawing(drawn: dict[str, Drawing], group: str) -> list[Drawing]:
+    return [drawing for title, drawing in drawn.items() if title.endswith(f": {group}")]
+
+
+def _facts(found: Acceptance) -> Iterator[Facts]:
+    criteria = found.criteria
+    told = [("Criteria", criteria.name), ("For", criteria.description), ("Source", criteria.source)]
+    told.append(("CACHED above", f"{100 * criteria.cached_above:g} % from memory"))
+    yield Facts("Criteria", [(label, text) for label, text in told if text])
+    if unmet := [check for check in found.checks if check.verdict not in _FINE]:
+        told = [(check.verdict, ": ".join(filter(None, (check.group, check.title)))) for check in unmet]
+        yield Facts("Not met", told)
+
+
+def _overview(found: Acceptance) -> Section:
+    rows = [[*row(check)[:1], check.group or "all", *row(check)[1:]] for check in found.checks]
+    header = [HEADER[0], "of", *HEADER[1:]]
+    return Section("Criteria", [], [Table("", header, rows), *_faults(found)], [], [])
+
+
+def _faults(found: Acceptance) -> Iterator[Table]:
+    """Evidence of what is about everything."""
+    yield from (_evidence(check) for check in found.of("") if check.evidence)
+
+
+def _group(found: Acceptance, group: str, drawings: list[Drawing]) -> Section:
+    checks = found.of(group)
+    notes = [f"{check.verdict}: {check.title}: {check.words}" for check in checks if check.verdict not in _FINE]
+    advice = [[line] for check in checks for line in advice_lines(check)]
+    return Section(
+        heading=group,
+        notes=notes,
+        summary=[Table("What would help", [""], advice)] if advice else [],
+        drawings=drawings,
+        tables=[_evidence(check) for check in checks if check.evidence],
+    )
+
+
+def _evidence(check: Check) -> Table:
+    header = ["job", "run", "found", "by itself"]
+    by_itself = {True: "met", False: "not met", None: "-"}
+    rows = [[each.job, each.run or "-", each.words, by_itself[each.is_met]] for each in check.evidence]
+    return Table(f"{check.title}: {check.asked}: {check.verdict}. {check.words}", header, rows)

@@ -1,0 +1,733 @@
+"""Acceptance: every criterion met and missed, what counts more than that, and what people and machines are shown."""
+
+import json
+import random
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from dlio_hpc import archive, filesystem, results, rundir, units
+from dlio_hpc.analysis import median
+from dlio_hpc.batch.schedulers import State
+from dlio_hpc.report import page
+from dlio_hpc.results import Epoch
+from dlio_hpc.verdict import acceptance, acceptancefigures, acceptancepages, acceptancetables, criteria, junit
+from dlio_hpc.verdict.acceptance import Acceptance
+from dlio_hpc.verdict.check import Check
+from dlio_hpc.verdict.criteria import Criteria, Criterion
+from dlio_hpc.verdict.entry import Entry, Measurement
+from dlio_hpc.verdict.soundness import Absent
+from tests.judged import KEY, entry, repeats, run, storage
+from tests.test_pictures import _browse as browse
+from tests.test_pictures import browser
+
+FIVE = [1000.0, 1001.0, 1002.0, 1003.0, 1004.0]
+LIMITED = [
+    ("least_samples_per_s", "samples_per_s", 1.0),
+    ("least_read_MBps", "read_MBps", 1.0),
+    ("least_au", "au", 0.0008),
+    ("least_au_mlperf", "au_mlperf", 0.0008),
+    ("least_checkpoint_write_MBps", "checkpoint_write_MBps", 1.0),
+    ("least_checkpoint_read_MBps", "checkpoint_read_MBps", 1.0),
+    ("largest_slowest_rank_ratio", "slowest_rank_ratio", 0.0015),
+    ("longest_read_p99", "read_p99_s", 1e-5),
+    ("longest_wait_p99", "wait_p99_s", 1e-5),
+]
+
+
+def _judge(
+    entries: Entry | Sequence[Entry], asked: dict[str, Any] | None = None, **rest: Any
+) -> tuple[Acceptance, list[Check]]:
+    """By one criterion; with its checks."""
+    wanted = {} if asked is None else {"it": Criterion(**asked)}
+    jobs = [entries] if isinstance(entries, Entry) else entries
+    found = acceptance.judge(Criteria(name="made up", criteria=wanted), jobs, **rest)
+    return found, [check for check in found.checks if check.criterion == "it"]
+
+
+def _one(entries: Entry | Sequence[Entry], asked: dict[str, Any], **rest: Any) -> Check:
+    _, (check,) = _judge(entries, asked, **rest)
+    return check
+
+
+# One criterion, both ways
+
+
+@pytest.mark.parametrize(("key", "figure", "scale"), LIMITED)
+@pytest.mark.parametrize("each_run", [False, True])
+def test_figures_against_limits(key: str, figure: str, scale: float, each_run: bool) -> None:
+    values = [scale * value for value in FIVE]
+    is_least = key.startswith("least")
+    below, above = scale * 999.0, scale * 1005.0
+    for limit, verdict in ((below, "met" if is_least else "not met"), (above, "not met" if is_least else "met")):
+        check = _one(repeats(figure, values), {key: limit, "each_run": each_run})
+        assert check.verdict == verdict
+        assert [each.value for each in check.evidence] == values
+        assert [each.run for each in check.evidence] == [f"{number:02}-measure-{number}" for number in range(1, 6)]
+        assert {each.is_met for each in check.evidence} == {verdict == "met"}
+        if each_run:
+            assert check.value == (min(values) if is_least else max(values))
+        else:
+            assert (check.low, check.value, check.high) == (values[0], values[2], values[4])
+
+
+def test_a_limit_within_the_interval_is_no_verdict() -> None:
+    found, (check,) = _judge(repeats("samples_per_s", FIVE), {"least_samples_per_s": 1001.5})
+    assert (check.verdict, found.exit_code) == ("noisy", 5)
+    assert "median 1,002.0 /s of 5 runs, 90 % interval 1,000.0 /s to 1,004.0 /s: the limit lies within" in check.words
+
+
+def test_where_each_run_counts_one_is_enough() -> None:
+    found, (check,) = _judge(repeats("samples_per_s", FIVE), {"least_samples_per_s": 1000.5, "each_run": True})
+    assert (check.verdict, found.exit_code) == ("not met", 1)
+    assert check.words == "worst run 1,000.0 /s, 1 of 5 runs miss it"
+    assert [each.is_met for each in check.evidence] == [False, True, True, True, True]
+
+
+def test_one_run_is_judged_by_its_value_and_said_to_be_one() -> None:
+    check = _one(repeats("au", [0.95]), {"least_au": 0.9})
+    assert (check.verdict, check.low) == ("met", None)
+    assert check.words == "95 % in one run; its noise is unknown"
+    assert _one(repeats("au", [0.85]), {"least_au": 0.9}).verdict == "not met"
+
+
+def test_of_two_runs_there_is_the_range_alone() -> None:
+    check = _one(repeats("au", [0.89, 0.93]), {"least_au": 0.9})
+    assert (check.verdict, check.low, check.high) == ("noisy", 0.89, 0.93)
+    assert "range of too few runs" in check.words
+    assert _one(repeats("au", [0.91, 0.93]), {"least_au": 0.9}).verdict == "met"
+    assert _one(repeats("au", [0.85, 0.88]), {"least_au": 0.9}).verdict == "not met"
+
+
+def test_a_limit_that_is_just_reached_is_met() -> None:
+    assert _one(repeats("au", [0.9] * 5), {"least_au": 0.9}).verdict == "met"
+    assert _one(repeats("wait_p99_s", [0.1 + 0.2] * 3), {"longest_wait_p99": 0.3}).verdict == "met"
+
+
+def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
+    job = repeats("au", [0.95] * 3)
+    without = structs.replace(job.measurements[1], figures={"samples_per_s": 1000.0})
+    check = _one(entry([job.measurements[0], without]), {"least_au": 0.9})
+    assert check.verdict == "not met"
+    assert check.words == "1 run of 2 without this figure; narrow the criterion (workload, nodes)"
+
+
+@pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "met"), (949.0, "not met")])
+def test_spread(slowest: float, verdict: str) -> None:
+    """Of all runs over the median: 50 of 1000 just meets 5 %."""
+    check = _one(repeats("samples_per_s", [slowest, 1000.0, 1000.0, 1000.0, 1000.0]), {"largest_spread": 0.05})
+    assert check.verdict == verdict
+    assert check.value == pytest.approx((1000 - slowest) / 1000)
+
+
+def test_one_run_has_no_spread() -> None:
+    found, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"largest_spread": 0.05})
+    assert (check.verdict, found.exit_code) == ("noisy", 5)
+    assert check.words == "1 run has no spread; repeat it (--repeat)"
+
+
+def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:
+    job = repeats("samples_per_s", rates, key=structs.replace(KEY, nodes=nodes, **key), title=f"nodes={nodes}")
+    return structs.replace(job, job=f"job-{nodes}")
+
+
+@pytest.mark.parametrize(("rates", "verdict"), [
+    ([3200.0, 3204.0, 3208.0], "met"), ([2700.0, 2704.0, 2708.0], "not met"), ([2700.0, 2800.0, 2900.0], "noisy"),
+])  # fmt: skip
+def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
+    """Of a rank on 8 nodes over one on 2: at least 70 % of 4 times 1000/s."""
+    jobs = [_scaled(8, rates), _scaled(2, [1000.0, 1000.0, 1000.0])]
+    check = _one(jobs, {"least_scaling_efficiency": 0.7})
+    assert check.verdict == verdict
+    assert check.value == pytest.approx(rates[1] / 4000)
+    assert check.group == "nodes=8: demo on theta, 8 x 4 ranks"
+    assert "against 3 runs on 8 ranks" in check.words
+
+
+def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
+    jobs = [_scaled(2, [1000.0] * 3), _scaled(8, [100.0] * 3, settings="1" * 12)]
+    found, (check,) = _judge(jobs, {"least_scaling_efficiency": 0.7})
+    assert (check.verdict, check.group, found.exit_code) == ("not met", "", 1)
+    assert check.words == "nothing was measured for it"
+
+
+@pytest.mark.parametrize(("asked", "changes", "is_met"), [
+    ({"least_steps": 500}, {"steps": 500}, True),
+    ({"least_steps": 500}, {"steps": 499}, False),
+    ({"least_dataset_over_memory": 5}, {"storage": storage(dataset=5000, memory=1000)}, True),
+    ({"least_dataset_over_memory": 5}, {"storage": storage(dataset=4999, memory=1000)}, False),
+    ({"measured_runs": 3}, {}, True),
+    ({"measured_runs": 2}, {}, False),
+    ({"measured_runs": 4}, {}, False),
+    ({"least_measured_runs": 3}, {}, True),
+    ({"least_measured_runs": 2}, {}, True),
+    ({"least_measured_runs": 4}, {}, False),
+    ({"warmups": 0}, {}, True),
+    ({"warmups": 1}, {}, False),
+])  # fmt: skip
+def test_rules(asked: dict[str, Any], changes: dict[str, Any], is_met: bool) -> None:
+    found, (check,) = _judge(repeats("au", [0.95] * 3, **changes), asked)
+    assert (check.verdict, found.exit_code) == (("met", 0) if is_met else ("not met", 1))
+    assert [each.job for each in check.evidence] == ["job-1"] * 3
+
+
+def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
+    job = repeats("au", [0.95], storage=storage(memory=None))
+    found, (check,) = _judge(job, {"least_dataset_over_memory": 5})
+    assert (check.verdict, found.exit_code) == ("noisy", 5)
+    assert check.words == "not known: nobody asked the nodes for their memory"
+    found, (check,) = _judge(job, {"least_dataset_over_memory": 5, "where_known": True})
+    assert (check.verdict, found.exit_code) == ("passed over", 0)
+
+
+@pytest.mark.parametrize(("gap", "verdict"), [(59.0, "met"), (60.0, "not met"), (3600.0, "not met")])
+def test_gaps_are_shorter_than_the_shortest_run(gap: float, verdict: str) -> None:
+    runs = [run(1, 0.0, 80.0), run(2, 80.0 + gap, 60.0), run(3, 141.0 + gap, 80.0)]
+    check = _one(entry(runs), {"gaps": "shorter than a run"})
+    assert check.verdict == verdict
+    assert check.value == pytest.approx(gap)
+    assert [each.is_met for each in check.evidence] == [verdict == "met", True]
+
+
+def test_the_gap_after_the_warm_up_counts() -> None:
+    warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup")
+    check = _one(entry([warmup, run(1, 200.0), run(2, 261.0)]), {"gaps": "shorter than a run"})
+    assert check.verdict == "not met"
+    assert check.evidence[0].words == "140 s after the run before it"
+
+
+@pytest.mark.parametrize(("place", "verdict", "code"), [
+    ("ext4 /home", "met", 0), ("lustre /scratch", "not met", 1), (None, "noisy", 5),
+])  # fmt: skip
+def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> None:
+    places = {} if place is None else {"job-1": place}
+    found, (check,) = _judge(repeats("au", [0.95] * 3), {"results_apart": True}, places=places)
+    assert (check.verdict, found.exit_code) == (verdict, code)
+
+
+# What is asked in any case
+
+
+@pytest.mark.parametrize(("cached", "limit", "code"), [
+    (0.0, 0.1, 0), (0.1, 0.1, 0), (0.11, 0.1, 4), (1.0, 0.1, 4), (0.11, 0.2, 0), (0.06, 0.05, 4), (None, 0.1, 4),
+])  # fmt: skip
+def test_it_was_the_storage_or_nothing_was_proven(cached: float | None, limit: float, code: int) -> None:
+    job = repeats("au", [0.95] * 3, storage=storage(cached))
+    found = acceptance.judge(Criteria(name="x", cached_above=units.Share(limit)), [job])
+    assert found.exit_code == code
+    (check,) = (each for each in found.checks if each.criterion == "storage")
+    assert check.verdict == ("CACHED" if code else "met")
+    if cached is not None:
+        assert check.value == pytest.approx(1 - cached)
+    if cached is None or cached > 0.1:
+        assert check.advice == (("-S reader.drop_cache=true",) if code else ())
+
+
+def test_a_single_cached_run_is_enough() -> None:
+    job = repeats("au", [0.95] * 3)
+    cached = structs.replace(job.measurements[1], storage=storage(0.9))
+    found, (check,) = _judge(entry([job.measurements[0], cached, job.measurements[2]]), {"least_au": 0.9})
+    assert found.exit_code == 4
+    assert check.verdict == "CACHED", "a figure of memory meets nothing"
+    (of_storage,) = (each for each in found.checks if each.criterion == "storage")
+    assert [each.is_met for each in of_storage.evidence] == [True, False, True]
+    assert of_storage.words.startswith("1 of 3 runs: CACHED: 10.0 % from storage")
+
+
+def test_what_even_memory_does_not_meet_stays_unmet_and_rules_stay_rules() -> None:
+    job = repeats("au", [0.5] * 3, storage=storage(1.0))
+    assert _one(job, {"least_au": 0.9}).verdict == "not met"
+    assert _one(job, {"measured_runs": 3}).verdict == "met"
+
+
+def test_a_run_without_record_of_what_was_read_proves_nothing() -> None:
+    found, _ = _judge(repeats("au", [0.95], storage=None))
+    assert found.exit_code == 4
+    found, _ = _judge(repeats("au", [0.95], storage=structs.replace(storage(), epochs=(), cached=None)))
+    assert found.exit_code == 4, "nothing was read"
+
+
+def _faulty(number: int, code: int, words: str = "it went wrong") -> Measurement:
+    return run(number, fault=words, exit_code=code, figures={}, storage=None)
+
+
+@pytest.mark.parametrize(("code", "verdict", "exit_code"), [
+    (3, "invalid", 3), (6, "infrastructure", 6), (2, "infrastructure", 6), (7, "incomplete", 7),
+])  # fmt: skip
+def test_faulty_runs(code: int, verdict: str, exit_code: int) -> None:
+    found, (check,) = _judge(entry([run(1), _faulty(2, code)]), {"measured_runs": 1})
+    assert found.exit_code == exit_code
+    assert check.verdict == "met", "the good ones are judged"
+    (told,) = (each for each in found.of("") if each.verdict != "met")
+    assert (told.verdict, told.words) == (verdict, "it went wrong")
+    assert [(each.job, each.run) for each in told.evidence] == [("job-1", "02-measure-2")]
+
+
+def test_a_fault_that_was_made_good_is_none() -> None:
+    jobs = [entry([run(1), _faulty(2, 6)]), entry([run(2, 3600.0)], "job-2")]
+    found, (check,) = _judge(jobs, {"measured_runs": 2})
+    assert (found.exit_code, check.verdict) == (0, "met")
+
+
+def test_what_was_measured_twice_counts_once() -> None:
+    check = _one([entry([run(1), run(2)]), entry([run(2, 3600.0)], "job-2")], {"measured_runs": 2})
+    assert check.verdict == "met"
+    assert {each.job for each in check.evidence} == {"job-1"}
+
+
+@pytest.mark.parametrize("measured", [[], [run(1), run(2)]])
+def test_a_job_that_is_invalid_beside_its_runs(measured: list[Measurement]) -> None:
+    """Its dataset was generated wrongly, for instance."""
+    found, _ = _judge(entry(measured, fault="00-generate is invalid", exit_code=3))
+    assert found.exit_code == 3
+
+
+def test_a_job_that_ended_badly_after_its_last_run_lost_nothing() -> None:
+    found, _ = _judge(entry([run(1), run(2)], fault="job-1 ended as timeout", exit_code=7))
+    assert found.exit_code == 0
+
+
+def test_missing_measurements_are_incomplete() -> None:
+    absent = [Absent("nodes=2", 1, "job-1", "job-1 came near its time limit before it"), Absent("", 2, None, "no job")]
+    found, _ = _judge(entry([run(1)]), absent=absent)
+    assert found.exit_code == 7
+    (told,) = (each for each in found.checks if each.criterion == "completeness")
+    assert [each.words for each in told.evidence] == [
+        "nodes=2, repeat 2: job-1 came near its time limit before it", ", repeat 3: no job",
+    ]  # fmt: skip
+
+
+def test_what_is_missing_because_it_failed_is_told_once() -> None:
+    absent = [Absent("", 1, "job-1", "it went wrong")]
+    found, _ = _judge(entry([run(1), _faulty(2, 3)]), absent=absent)
+    assert found.exit_code == 3
+    assert [len(each.evidence) for each in found.of("")] == [1, 0, 0]
+
+
+def test_nothing_at_all_is_not_accepted() -> None:
+    assert _judge([])[0].exit_code == 7
+    assert _judge(entry([]))[0].exit_code == 7
+
+
+def test_a_criterion_for_nothing_is_not_met() -> None:
+    found, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "least_au": 0.9})
+    assert (found.exit_code, check.verdict, check.group) == (1, "not met", "")
+    assert check.asked == "AU >= 90 %"
+    assert check.words == "nothing was measured for it (workload unet3d*, nodes 64)"
+
+
+def test_it_is_passed_over_only_where_the_file_says_so() -> None:
+    found, (check,) = _judge(repeats("au", [0.95]), {"nodes": 64, "least_au": 0.9, "where_known": True})
+    assert (found.exit_code, check.verdict) == (0, "passed over")
+    assert acceptance.summary(found) == "acceptance of study by made up: 4 of 4 met, 1 passed over"
+
+
+def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:
+    """One that applies does not hide another that does not."""
+    _, checks = _judge(repeats("samples_per_s", FIVE), {"largest_spread": 0.1, "least_scaling_efficiency": 0.7})
+    assert [(each.key, each.verdict) for each in checks] == [
+        ("least_scaling_efficiency", "not met"), ("largest_spread", "met"),
+    ]  # fmt: skip
+
+
+def test_workloads_beside_those_that_it_is_for() -> None:
+    found = acceptance.judge(Criteria(name="x", workloads=("unet3d*",)), [repeats("au", [0.95])])
+    assert found.exit_code == 1
+    assert any(each.words.startswith("demo is none of them") for each in found.checks)
+
+
+# The gravest decides
+
+GRAVITY: list[tuple[str, int, dict[str, Any]]] = [
+    ("invalid", 3, {"runs": [_faulty(2, 3)]}), ("infrastructure", 6, {"runs": [_faulty(3, 6)]}),
+    ("incomplete", 7, {"runs": [_faulty(4, 7)]}),
+    ("CACHED", 4, {"runs": [run(9, 900.0, title="cached", storage=storage(1.0))]}),
+    ("not met", 1, {"asked": {"no": Criterion(least_steps=1000)}}),
+    ("noisy", 5, {"asked": {"noisy": Criterion(largest_spread=units.Share(0.05))}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("first", range(len(GRAVITY)))
+def test_the_gravest_of_all_is_the_exit_code(first: int) -> None:
+    runs: list[Measurement] = [run(1)]
+    asked: dict[str, Criterion] = {}
+    for _, _, what in GRAVITY[first:]:
+        runs += what.get("runs", [])
+        asked |= what.get("asked", {})
+    found = acceptance.judge(Criteria(name="x", criteria=asked), [entry(runs)])
+    assert (found.verdict, found.exit_code) == GRAVITY[first][:2]
+    there = {check.verdict for check in found.checks}
+    assert {name for name, _, _ in GRAVITY[first:]} <= there
+
+
+def test_the_order_of_jobs_and_runs_changes_nothing() -> None:
+    jobs = [_scaled(8, [3000.0, 2900.0, 2800.0]), _scaled(2, FIVE), _scaled(4, FIVE)]
+    asked = {"least_scaling_efficiency": 0.7, "least_samples_per_s": 1001.5, "largest_spread": 0.05}
+    first, _ = _judge(jobs, asked)
+    mixed = [structs.replace(job, measurements=job.measurements[::-1]) for job in jobs]
+    random.Random(1).shuffle(mixed)
+    assert _judge(mixed, asked)[0] == first
+
+
+def test_groups_with_the_same_title_are_told_apart() -> None:
+    one, two = repeats("au", [0.95] * 2), repeats("au", [0.95] * 2, data="/other")
+    three = repeats("au", [0.95] * 2, key=structs.replace(KEY, version="2"))
+    found, _ = _judge([one, structs.replace(two, job="2"), structs.replace(three, job="3")])
+    labels = [group for group in found.groups if group]
+    assert len(set(labels)) == 3
+    assert "demo on theta, 2 x 4 ranks, lustre /scratch, layout 8 stripes, /other" in labels
+
+
+# Intervals
+
+
+@given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=12))
+def test_an_interval_holds_its_median_and_stays_within_its_values(values: list[float]) -> None:
+    found = median.of(values)
+    assert found == median.of(values[::-1])
+    if len(values) == 1:
+        assert found.low is found.high is None
+        return
+    assert found.low is not None
+    assert found.high is not None
+    assert min(values) <= found.low <= found.value <= found.high <= max(values)
+
+
+def test_many_repeats_narrow_the_interval() -> None:
+    draw = random.Random(3)
+    values = [draw.gauss(100.0, 5.0) for _ in range(200)]
+    found = median.of(values)
+    assert found.low is not None
+    assert found.high is not None
+    assert 0.5 < found.high - found.low < 3
+    assert found.low < found.value < found.high
+    ratio = median.ratio(values, [2 * value for value in values])
+    assert ratio.value == pytest.approx(0.5)
+    assert ratio.low is not None
+    assert ratio.high is not None
+    assert 0.47 < ratio.low < 0.5 < ratio.high < 0.53
+
+
+# MLPerf Storage
+
+
+def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
+    """A submission that just meets each rule; changes: of every run."""
+    figures = [{"au_mlperf": 0.9, "samples_per_s": rate} for rate in (975.0, 1000.0, 1000.0, 1000.0, 1025.0)]
+    key = structs.replace(KEY, workload=name)
+    warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup", key=key)
+    runs = [run(place + 1, 119.9 * (place + 1), 60.0, figures=each) for place, each in enumerate(figures)]
+    just = {"key": key, "steps": 500, "storage": storage(0.1, 5 * 2**40, 2**40)}
+    return entry([warmup, *(structs.replace(each, **(just | changes)) for each in runs)])
+
+
+def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[str]]:
+    """Exit code and keys of what is not met."""
+    rules = criteria.load("mlperf_storage")
+    found = acceptance.judge(rules, [job], places={} if place is None else {job.job: place})
+    return found.exit_code, {each.key for each in found.checks if each.verdict not in ("met", "passed over")}
+
+
+@pytest.mark.parametrize("name", ["unet3d_h100", "resnet50_a100", "cosmoflow_h100", "unet3d"])
+def test_mlperf_just_met(name: str) -> None:
+    assert _by_mlperf(_mlperf(name)) == (0, set())
+
+
+def _with(job: Entry, number: int, **changes: Any) -> Entry:
+    """With another run of that number."""
+    runs = list(job.measurements)
+    runs[number] = structs.replace(runs[number], **changes)
+    return structs.replace(job, measurements=tuple(runs))
+
+
+def _figures(**changes: float) -> dict[str, Any]:
+    return {"figures": {"au_mlperf": 0.9, "samples_per_s": 1000.0} | changes}
+
+
+JUST = _mlperf()
+COSMOFLOW = _mlperf("cosmoflow_a100")
+
+
+@pytest.mark.parametrize(("job", "key"), [
+    (_mlperf(steps=499), "least_steps"),
+    (_mlperf(storage=storage(0.0, 5 * 2**40 - 1, 2**40)), "least_dataset_over_memory"),
+    (structs.replace(JUST, measurements=JUST.measurements[1:]), "warmups"),
+    (structs.replace(JUST, measurements=(run(9, -61.0, key=JUST.measurements[1].key, kind="warmup", run="w"),
+                                         *JUST.measurements)), "warmups"),
+    (structs.replace(JUST, measurements=JUST.measurements[:-1]), "measured_runs"),
+    (structs.replace(JUST, measurements=(*JUST.measurements, run(
+        6, 6 * 119.9, key=JUST.measurements[1].key, storage=JUST.measurements[1].storage,
+    ))), "measured_runs"),
+    (_with(JUST, 5, started="2026-11-21T10:10:00Z", ended="2026-11-21T10:11:00Z"), "gaps"),
+    (_with(JUST, 5, **_figures(samples_per_s=1025.1)), "largest_spread"),
+    (_with(JUST, 3, **_figures(au_mlperf=0.899)), "least_au_mlperf"),
+    (_with(COSMOFLOW, 3, **_figures(au_mlperf=0.699)), "least_au_mlperf"),
+    (_mlperf("demo"), "workloads"),
+])  # fmt: skip
+def test_mlperf_just_missed(job: Entry, key: str) -> None:
+    """That rule alone."""
+    assert _by_mlperf(job) == (1, {key})
+
+
+def test_mlperf_asks_less_of_cosmoflow() -> None:
+    assert _by_mlperf(_with(COSMOFLOW, 3, **_figures(au_mlperf=0.7))) == (0, set())
+
+
+def test_mlperf_wants_results_elsewhere_where_that_can_be_known() -> None:
+    assert _by_mlperf(JUST, "lustre /scratch") == (1, {"results_apart"})
+    assert _by_mlperf(JUST, None) == (0, set())
+
+
+def test_mlperf_in_two_jobs_has_a_gap() -> None:
+    """A queue lies between them, and it is longer than a run."""
+    later = [
+        structs.replace(each, started=each.started.replace("T10", "T13"), ended=each.ended.replace("T10", "T13"))
+        for each in JUST.measurements[4:]
+    ]
+    jobs = [structs.replace(JUST, measurements=JUST.measurements[:4]), entry(later, "job-2")]
+    found = acceptance.judge(criteria.load("mlperf_storage"), jobs)
+    assert {each.key for each in found.checks if each.verdict == "not met"} == {"gaps"}
+
+
+def test_mlperf_from_memory_is_cached() -> None:
+    code, _ = _by_mlperf(_mlperf(storage=storage(0.11, 5 * 2**40, 2**40)))
+    assert code == 4
+
+
+# What is shown
+
+
+def _mixed() -> Acceptance:
+    """Of every verdict something."""
+    jobs = [
+        entry([*(run(n, 61.0 * n, figures={"au": 0.88 + n / 100}) for n in range(1, 4)), _faulty(4, 3), _faulty(5, 7)]),
+        repeats("samples_per_s", [500.0, 700.0], title="nodes=4: <b>", key=structs.replace(KEY, nodes=4),
+                storage=storage(0.5)),
+    ]  # fmt: skip
+    asked = {
+        "au": Criterion(title="kept busy & happy", least_au=units.Share(0.9), nodes=2),
+        "rate": Criterion(least_samples_per_s=900.0, nodes=2),
+        "slow": Criterion(least_samples_per_s=900.0, nodes=4),
+        "spread": Criterion(largest_spread=units.Share(0.1)),
+        "none": Criterion(nodes=64, least_read_MBps=1.0, where_known=True),
+        "scaling": Criterion(least_scaling_efficiency=units.Share(0.1)),
+    }
+    return acceptance.judge(Criteria(name="mixed", criteria=asked), jobs)
+
+
+def test_junit_tells_failures_from_errors() -> None:
+    found = _mixed()
+    suite = ElementTree.fromstring(junit.document("accept", acceptance.cases(found)))
+    told = {}
+    for case in suite.iter("testcase"):
+        assert case.get("classname") == "dlio-hpc.accept"
+        outcome = [(child.tag, child.get("type")) for child in case if child.tag != "system-out"]
+        told[case.get("name")] = outcome[0] if outcome else ("pass", None)
+    assert len(told) == len(found.checks), "names are told apart"
+    first = "demo on theta, 2 x 4 ranks"
+    assert told[f"{first}: kept busy & happy: AU >= 90 %"] == ("error", "noisy")
+    assert told[f"{first}: rate: samples/s >= 900 /s"] == ("pass", None)
+    assert told["nodes=4: <b>: demo on theta, 4 x 4 ranks: slow: samples/s >= 900 /s"] == ("failure", "criteria")
+    assert told["none: read bandwidth >= 1 MB/s"] == ("skipped", None)
+    kinds = set(told.values())
+    assert {("error", "INVALID"), ("error", "CACHED"), ("error", "incomplete")} <= kinds
+    text = "\n".join(suite.itertext())
+    assert "would defeat the cache: -S reader.drop_cache=true" in text
+    assert "job-1  01-measure-1  500 /s" in text
+
+
+def test_junit_calls_a_timeout_so() -> None:
+    found, _ = _judge(entry([run(1), _faulty(2, 7, "job job-1 came near its time limit before it")]))
+    (case,) = (each for each in acceptance.cases(found) if each.kind == "error")
+    assert case.type == "timeout"
+
+
+def test_the_terminal_shows_each_criterion_its_evidence_and_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    import sys
+
+    found = _mixed()
+    acceptancetables.show(found, sys.stdout)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines[:-1])) <= 100
+    assert lines.count("  it went wrong") == 2
+    assert "    job-1  04-measure-4  it went wrong" in lines
+    assert "  would defeat the cache: -S reader.drop_cache=true" in lines
+    assert lines[-1] == acceptance.summary(found)
+    assert lines[-1].startswith("acceptance of study by mixed: 4 of 11 met, 1 invalid, 1 incomplete, ")
+    assert found.exit_code == 3
+
+
+def test_json_has_all_of_it() -> None:
+    told = json.loads(json.dumps(acceptance.as_document(_mixed())))
+    assert (told["verdict"], told["exit_code"]) == ("invalid", 3)
+    (check,) = (each for each in told["checks"] if each["criterion"] == "au")
+    assert (check["key"], check["limit"], check["verdict"]) == ("least_au", 0.9, "noisy")
+    assert check["low"] <= check["value"] <= check["high"]
+    assert [each["value"] for each in check["evidence"]] == pytest.approx([0.89, 0.9, 0.91])
+    assert told["criteria"]["criteria"]["au"]["least_au"] == 0.9
+
+
+def test_pictures_have_runs_medians_and_limits() -> None:
+    pictures = list(acceptancefigures.draw(_mixed()))
+    assert [picture.stem for picture in pictures] == [
+        "criteria-1-demo-on-theta-2-x-4-ranks", "criteria-2-nodes-4-b-demo-on-theta-4-x-4-ranks",
+    ]  # fmt: skip
+    axes = pictures[0].figure.axes
+    assert [each.get_title(loc="left").split(":")[0] for each in axes] == ["kept busy & happy", "rate", "spread"]
+    limit, runs, interval, middle = (np.asarray(line.get_xdata()).tolist() for line in axes[0].get_lines())
+    assert limit == [0.9, 0.9]
+    assert runs == pytest.approx([0.89, 0.9, 0.91])
+    assert interval == pytest.approx([0.89, 0.91])
+    assert middle == pytest.approx([0.9, 0.9])
+
+
+def test_the_page_has_the_verdict_first() -> None:
+    text = page.render(acceptancepages.of_acceptance(_mixed()))
+    assert text == page.render(acceptancepages.of_acceptance(_mixed())), "the same bytes for the same input"
+    assert "No verdict: there are INVALID runs, whose figures must not be used." in text
+    assert "kept busy &amp; happy" in text
+    assert "<b>" not in text
+    assert text.count("<svg") == 2
+    assert "would defeat the cache: -S reader.drop_cache=true" in text
+    ok, _ = _judge(repeats("au", [0.95] * 3), {"least_au": 0.9})
+    good = acceptancepages.of_acceptance(ok)
+    assert (good.state, good.verdict) == ("ok", "Accepted: every criterion is met. 5 of 5 met.")
+
+
+@browser
+def test_a_browser_shows_the_page(tmp_path: Path) -> None:
+    file = tmp_path / "accept.html"
+    file.write_text(page.render(acceptancepages.of_acceptance(_mixed())))
+    assert browse(file) == ([], [])
+
+
+# The command
+
+NIGHTLY = """\
+name: mine
+criteria:
+  rate: {least_samples_per_s: 90}
+  spread: {largest_spread: 5%}
+  scaling: {least_scaling_efficiency: 70%}
+  runs: {measured_runs: 3}
+"""
+
+
+def _study(folder: Path, lost: Sequence[tuple[int, int]] = (), cached: float = 0.0, state: State = "completed") -> Path:
+    """On one node and on two, which is 1.6 times as fast; what was read came from storage but for a share."""
+    part = studies.asked("demo", nodes=(1, 2), ranks_per_node=(2,))
+    made = studies.make(folder / "dlio-runs", part)
+    values = {1: 100.0, 2: 160.0}
+    found = studies.write(
+        made,
+        lambda point, repeat: None if (point, repeat) in lost else values[made.points[point].nodes] + repeat,
+        state,
+    )
+    for path in Path(made.runs).glob(f"*/{rundir.RUNS}/*/{rundir.RESULT}"):
+        result = results.decode(path.read_bytes(), str(path))
+        epoch = Epoch(1, 10.0, 10, 1000, 10**9, 1.0, 1.0, 1.0, client_bytes_read=int((1 - cached) * 10**9))
+        if result.summary is not None:
+            results.write(path, structs.replace(result, epochs=[epoch], file_system="lustre", memory_bytes=10**9))
+    (folder / "mine.yaml").write_text(NIGHTLY)
+    return found
+
+
+def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_path: Path) -> None:
+    folder = _study(tmp_path)
+    by_name = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml")
+    assert by_name.code == 0, by_name.out + by_name.err
+    assert by_name.out.splitlines()[-1] == "acceptance of tune by mine: 12 of 12 met"
+    assert run("dlio-hpc", "accept", folder, "--criteria", "mine.yaml").out == by_name.out
+    kept = []
+    for job in sorted((tmp_path / "dlio-runs").glob("tune-*")):
+        kept.append(tmp_path / f"{job.name}{archive.SUFFIX}")
+        archive.create(job, kept[-1])
+    shutil.rmtree(tmp_path / "dlio-runs")
+    alone = run("dlio-hpc", "accept", *kept, "--criteria", "mine.yaml")
+    assert (alone.code, alone.out) == (0, by_name.out)
+    part = run("dlio-hpc", "accept", kept[0], "--criteria", "mine.yaml", "--json")
+    assert part.code == 1
+    unmet = {each["key"]: each["words"] for each in part.json["checks"] if each["verdict"] == "not met"}
+    assert unmet == {"least_scaling_efficiency": "nothing was measured for it"}
+    assert run("dlio-hpc", "accept", kept[0], kept[0], "--criteria", "mine.yaml", "--json").json == part.json
+
+
+def test_files_are_written_for_people_and_machines(run: Run, tmp_path: Path) -> None:
+    _study(tmp_path)
+    options = ("--html", "out/a.html", "--figures", "out/figures", "--junit", "out/a.xml", "--json")
+    done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml", *options)
+    assert done.code == 0, done.err
+    assert done.json["exit_code"] == 0
+    assert done.err.splitlines() == ["junit: out/a.xml", "report: out/a.html", "figures: out/figures"]
+    assert len(list((tmp_path / "out/figures").glob("criteria-*.svg"))) == 2
+    assert len(list((tmp_path / "out/figures").glob("criteria-*.png"))) == 2
+    assert "Accepted: every criterion is met." in (tmp_path / "out/a.html").read_text()
+    suite = ElementTree.fromstring((tmp_path / "out/a.xml").read_bytes())
+    assert (suite.get("name"), suite.get("tests"), suite.get("failures")) == ("acceptance by mine", "12", "0")
+    assert run("dlio-hpc", "accept", "tune", DLIO_HPC_CRITERIA="mine.yaml").code == 0
+
+
+def test_a_cached_study_is_told_what_would_help(run: Run, tmp_path: Path) -> None:
+    _study(tmp_path, cached=0.5)
+    done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml")
+    assert done.code == 4
+    assert "CACHED: 50.0 % from storage" in done.out
+    assert "would defeat the cache: -S reader.drop_cache=true" in done.out
+
+
+@pytest.mark.parametrize(("state", "code"), [("timeout", 7), ("node_fail", 6), ("completed", 3)])
+def test_missing_measurements_have_the_code_of_their_kind(run: Run, tmp_path: Path, state: State, code: int) -> None:
+    _study(tmp_path, lost=((1, 2),), state=state)
+    done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml", "--junit", "a.xml")
+    assert done.code == code, done.out
+    kinds = {child.get("type") for child in ElementTree.parse(tmp_path / "a.xml").iter("error")}
+    assert kinds == {{7: "timeout", 6: "infrastructure", 3: "INVALID"}[code]}
+
+
+def test_jobs_that_nobody_has_are_missing(run: Run, tmp_path: Path) -> None:
+    _study(tmp_path)
+    shutil.rmtree(tmp_path / "dlio-runs" / "tune-2")
+    done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml")
+    assert done.code == 7
+    assert "3 x nodes=" in done.out
+
+
+def test_bad_input_is_told(run: Run, tmp_path: Path) -> None:
+    _study(tmp_path)
+    assert run("dlio-hpc", "accept", "tune").code == 2
+    unknown = run("dlio-hpc", "accept", "tune", "--criteria", "strict")
+    assert unknown.code == 2
+    assert "give a YAML file or one of: acceptance, mlperf_storage, nightly" in unknown.err
+    assert run("dlio-hpc", "accept", "nothing", "--criteria", "mine.yaml").code == 2
+
+
+def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Path) -> None:
+    """With O_DIRECT it is the storage, whatever lies in memory; on tmpfs it cannot be."""
+    (tmp_path / "mine.yaml").write_text(
+        "name: mine\ncriteria:\n"
+        "  rate: {workload: demo, least_samples_per_s: 0.001, longest_read_p99: 1h, each_run: true}\n"
+        "  runs: {warmups: 1, measured_runs: 2, gaps: shorter than a run, where_known: true}\n"
+        "  elsewhere: {results_apart: true}\n"
+    )
+    options = ("-S", "reader.direct=true", "-S", "compute.time=100ms", "--ppn", 2, "--dataset-size", "8MiB")
+    done = run("dlio-submit", "demo", "-s", "local", *options, "--warmup", 1, "--repeat", 2, "--wait", "--json")
+    job = done.job["job"]
+    judged = run("dlio-hpc", "accept", job, "--criteria", "mine.yaml", "--json")
+    checks = {each["key"] or each["criterion"]: each for each in judged.json["checks"]}
+    of_memory = filesystem.of(tmp_path).kind in ("tmpfs", "ramfs")
+    assert checks["storage"]["verdict"] == ("CACHED" if of_memory else "met"), checks["storage"]
+    assert judged.code == (4 if of_memory else 1)
+    assert checks["results_apart"]["verdict"] == "not met", "both are in this folder"
+    assert checks["warmups"]["verdict"] == checks["measured_runs"]["verdict"] == "met"
+    if not of_memory:
+        assert checks["least_samples_per_s"]["verdict"] == "met"
+        assert [each["job"] for each in checks["longest_read_p99"]["evidence"]] == [job, job]
+    assert checks["gaps"]["value"] > 0

@@ -1,0 +1,130 @@
+"""Criteria files: what they may say, and what is said where they are wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from msgspec import structs
+
+from dlio_hpc import shipped
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.verdict import criteria
+from dlio_hpc.verdict.criteria import Criteria, Criterion
+from dlio_hpc.verdict.entry import Key
+from tests.judged import KEY
+
+
+def _file(folder: Path, content: dict[str, Any]) -> Criteria:
+    path = folder / "mine.yaml"
+    path.write_text(yaml.safe_dump({"name": "mine", **content}))
+    return criteria.load(str(path))
+
+
+def _key(**changes: Any) -> Key:
+    return structs.replace(KEY, **changes)
+
+
+def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
+    found = _file(
+        tmp_path,
+        {
+            "cached_above": "5%",
+            "criteria": {
+                "one": {"least_au": "90%", "longest_read_p99": "250 ms", "least_samples_per_s": 1000},
+                "two": {"least_au": 0.9, "longest_wait_p99": 0.25, "warmups": 0},
+            },
+        },
+    )
+    one, two = found.criteria["one"], found.criteria["two"]
+    assert found.cached_above == pytest.approx(0.05)
+    assert one.least_au == two.least_au == pytest.approx(0.9)
+    assert one.longest_read_p99 == two.longest_wait_p99 == pytest.approx(0.25)
+    assert one.asked == {"least_samples_per_s": 1000, "least_au": 0.9, "longest_read_p99": 0.25}
+    assert two.asked["warmups"] == 0, "none is as good a number as any"
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ({"criteria": {"au": {"least_uu": 1}}}, "criteria.au: unknown key 'least_uu'; did you mean 'least_au'?"),
+        ({"criteria": {"au": {"least_au": "lots"}}}, "expected a share such as 90% or 0.9, got 'lots'"),
+        ({"criteria": {"au": {"least_au": 90}}}, "expected a share such as 90% or 0.9, got 90"),
+        ({"criteria": {"au": {"least_au": "101%"}}}, "expected a share such as 90% or 0.9, got '101%'"),
+        ({"criteria": {"au": {"least_au": True}}}, "expected a share"),
+        ({"criteria": {"io": {"longest_read_p99": "fast"}}}, "expected a duration such as 0.25, 250ms"),
+        ({"criteria": {"io": {"least_read_MBps": 0}}}, "criteria.io: least_read_MBps: expected"),
+        ({"criteria": {"r": {"largest_slowest_rank_ratio": 0.9}}}, "largest_slowest_rank_ratio: expected"),
+        ({"criteria": {"g": {"gaps": "short"}}}, "use one of: any, shorter than a run"),
+        (
+            {"criteria": {"n": {"workload": "demo"}}},
+            "criteria.n: it asks for nothing; give at least one of: least_",
+        ),
+        ({"criteria": {"n": {"warmups": 1, "each_run": True}}}, "each_run goes with limits of figures: least_samples_"),
+        ({"criteria": {"n": {"nodes": "a few", "least_au": 0.9}}}, "criteria.n.nodes: expected numbers"),
+        ({"criteria": {"n": {"nodes": 0, "least_au": 0.9}}}, "criteria.n: nodes"),
+        ({"criterion": {}}, "unknown key 'criterion'; did you mean 'criteria'?"),
+        ({"cached_above": "ten"}, "cached_above"),
+        ({"criteria": []}, "criteria: expected `object`"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, content: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError) as fault:
+        _file(tmp_path, content)
+    assert str(fault.value).startswith(str(tmp_path / "mine.yaml"))
+    assert told in str(fault.value)
+
+
+def test_a_name_that_is_not_shipped_lists_those_that_are() -> None:
+    with pytest.raises(ConfigError, match="no criteria 'mlperf'; give a YAML file or one of: acceptance, mlperf_st"):
+        criteria.load("mlperf")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "key", "is_selected"),
+    [
+        ({}, {}, True),
+        ({"workload": "demo"}, {}, True),
+        ({"workload": "unet3d"}, {"workload": "unet3d_h100"}, False),
+        ({"workload": "unet3d*"}, {"workload": "unet3d_h100"}, True),
+        ({"workload": ("x", "demo")}, {}, True),
+        ({"workload": ("x", "y")}, {}, False),
+        ({"nodes": 2}, {"nodes": 2}, True),
+        ({"nodes": 2}, {"nodes": 4}, False),
+        ({"nodes": (2, 4)}, {"nodes": 4}, True),
+        ({"ranks_per_node": 4}, {"ranks_per_node": 4}, True),
+        ({"ranks": 8}, {"nodes": 2, "ranks_per_node": 4}, True),
+        ({"ranks": 8, "nodes": 8}, {"nodes": 2, "ranks_per_node": 4}, False),
+    ],
+)
+def test_selectors(criterion: dict[str, Any], key: dict[str, Any], is_selected: bool) -> None:
+    assert Criterion(least_measured_runs=1, **criterion).selects(_key(**key)) is is_selected
+
+
+def test_scales_may_be_a_range(tmp_path: Path) -> None:
+    found = _file(tmp_path, {"criteria": {"au": {"nodes": "2..8*2", "least_au": "90%"}}}).criteria["au"]
+    assert found.nodes == (2, 4, 8)
+    assert found.selection == "nodes 2 or 4 or 8"
+
+
+def test_all_that_is_shipped_is_sound_and_named_as_its_file() -> None:
+    assert shipped.names(shipped.CRITERIA) == ["acceptance", "mlperf_storage", "nightly"]
+    for name in shipped.names(shipped.CRITERIA):
+        found = criteria.load(name)
+        assert found.name == name
+        assert found.description
+        assert found.source
+        assert found.criteria
+
+
+def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
+    """Who takes the comment signs away has a file that works."""
+    text = shipped.find(shipped.CRITERIA, "acceptance").read_text()
+    head, _, tail = text.partition("  # What a contract adds, for instance:\n")
+    bare = "".join(line.replace("  # ", "  ", 1) for line in tail.splitlines(keepends=True))
+    path = tmp_path / "mine.yaml"
+    path.write_text(head + bare)
+    found = criteria.load(str(path)).criteria
+    assert found["latency"].longest_read_p99 == pytest.approx(0.05)
+    assert found["checkpoints"].each_run
+    assert found["bandwidth"].nodes == 64
