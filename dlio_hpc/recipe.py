@@ -75,14 +75,15 @@ def load(name: str) -> StudyFile:
         document.convert(part, PartFile, f"{path}: parts.{part_name}")  # or its name would not be told
     file = document.convert(data, StudyFile, str(path))
     near = {name: structs.replace(part, workload=_beside(path, part.workload)) for name, part in file.parts.items()}
-    return structs.replace(file, workload=_beside(path, file.workload), parts=near)
+    verdict = file.verdict and structs.replace(file.verdict, criteria=_beside(path, file.verdict.criteria))
+    return structs.replace(file, workload=_beside(path, file.workload), parts=near, verdict=verdict)
 
 
-def _beside(path: Path, workload: str | None) -> str | None:
-    """The workload's file, where its name is one relative to the study file at `path`."""
-    if workload is None or not workload.endswith((".yaml", ".yml")) or not (path.parent / workload).exists():
-        return workload
-    return str(path.parent.absolute() / workload)
+def _beside(path: Path, name: str | None) -> str | None:
+    """The file of a workload or criteria, where its name is one relative to the study file at `path`."""
+    if name is None or not name.endswith((".yaml", ".yml")) or not (path.parent / name).exists():
+        return name
+    return str(path.parent.absolute() / name)
 
 
 class Changes(Struct, frozen=True):

@@ -142,7 +142,7 @@ class Study(Struct, frozen=True):
     @property
     def is_plain(self) -> bool:
         """One point: nothing to compare, and a single job that has the study's name."""
-        return len(self.points) == 1
+        return len(self.points) == 1 and self.verdict is None
 
     def part(self, name: str) -> Part:
         return next(part for part in self.parts if part.name == name)

@@ -401,7 +401,7 @@ parts:
         (("demo", "--full"), "--full goes with --study"),
         (("demo", "--study", "fig11"), "give a WORKLOAD, or --study NAME"),
         (("--study", "fig99"), "no study 'fig99'; give a YAML file or one of: fig10, fig11, fig12, fig14, fig15, fig9"),
-        (("--study", "fig11", "-P", "reader.batch_size=1,2"), "--study says what varies"),
+        (("--study", "fig11", "-P", "reader.batch_size=1,2"), "fig11 says what varies"),
         (("demo", "--resume", "x"), "--resume goes on with the study as it was"),
         (("--resume", "x", "-N", "2"), "--resume goes on with the study as it was"),
         (("--resume", "absent"), "is no study's folder"),

@@ -1,6 +1,7 @@
 """dlio-hpc accept."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,12 +24,12 @@ _PATH = click.Path(path_type=Path)
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="STUDY|JOB|ARCHIVE...")
-@option("--criteria", required=True, metavar="NAME|FILE", help="Shipped criteria, or a YAML file of your own.")
+@option("--criteria", metavar="NAME|FILE", help="Shipped criteria, or a YAML file of yours. Default: the suite's.")
 @option("-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
 @option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
 @gives_page
 def accept(
-    names: tuple[str, ...], criteria: str, runs: Path, junit: Path | None, html: Path | None, figures: Path | None,
+    names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, html: Path | None, figures: Path | None,
     as_json: bool,
 ) -> int:  # fmt: skip
     """Judge what was measured by a file of criteria: each with its evidence and a verdict.
@@ -39,7 +40,10 @@ def accept(
     from dlio_hpc.verdict import acceptance
     from dlio_hpc.verdict import criteria as files
 
-    found = _judge(files.load(criteria), _load([named.place(name, runs) for name in names]))
+    loaded = _load([named.place(name, runs) for name in names])
+    for words in (words for study in loaded.studies for words in study.broken):
+        console.say(f"dlio-hpc: left out, cannot be read: {words}")
+    found = judge(files.load(criteria or _own(loaded)), loaded.studies, loaded.jobs)
     if as_json:
         console.print_json(acceptance.as_document(found))
     else:
@@ -73,14 +77,20 @@ def _load(paths: list[Path]) -> _Loaded:
     return _Loaded(studies, jobs)
 
 
-def _judge(criteria: "Criteria", loaded: _Loaded) -> "Acceptance":
+def _own(loaded: _Loaded) -> str:
+    """The criteria of the suite that is judged."""
+    own = {study.study.verdict.criteria for study in loaded.studies if study.study.verdict is not None}
+    if len(own) != 1 or None in own:
+        raise click.UsageError("say with --criteria what to judge by; only a suite has criteria of its own")
+    return str(own.pop())
+
+
+def judge(criteria: "Criteria", studies: Sequence[StudyOutcome], others: Sequence[JobOutcome]) -> "Acceptance":
+    """Studies, and jobs that are of none."""
     from dlio_hpc.verdict import acceptance, entry
 
-    for study in loaded.studies:
-        for words in study.broken:
-            console.say(f"dlio-hpc: left out, cannot be read: {words}")
-    jobs = [*(job for study in loaded.studies for job in study.jobs), *loaded.jobs]
-    absent = [each for study in loaded.studies for each in _absent(study)]
+    jobs = [*(job for study in studies for job in study.jobs), *others]
+    absent = [each for study in studies for each in _absent(study)]
     places = {job.job.job: where for job in jobs if (where := _file_system(job)) is not None}
     return acceptance.judge(criteria, [entry.of(job) for job in jobs], absent, places)
 

@@ -68,8 +68,30 @@ def _check_study_options(wanted: Pictures, step_s: float | None) -> None:
 
 
 def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
-    """Print what the study in a folder found; 0, or the code of why measurements are missing, where that is judged."""
-    return _report_study(named.study_in(folder), Pictures(None, None, None), None, as_json, False, is_judged)
+    """Print what the study in a folder found, where that is judged with its verdict first if it is a suite; 0, or the
+    verdict's code, or that of why measurements are missing.
+    """
+    outcome = named.study_in(folder)
+    if is_judged and outcome.study.verdict is not None:
+        return _show_suite(outcome, as_json)
+    return _report_study(outcome, Pictures(None, None, None), None, as_json, False, is_judged)
+
+
+def _show_suite(outcome: "StudyOutcome", as_json: bool) -> int:
+    from dlio_hpc.cli import suites
+    from dlio_hpc.report import studyreport
+
+    made = studyreport.make(outcome)
+    judged = suites.judge(made)
+    if as_json:
+        console.print_json({**studyreport.as_document(made), "verdict": suites.as_document(judged)})
+    else:
+        from dlio_hpc.report import studytables
+
+        suites.show(judged)
+        studytables.show(made, sys.stdout)
+    console.exit_code([studyreport.fault(made)])
+    return judged.exit_code
 
 
 def _report_study(

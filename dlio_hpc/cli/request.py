@@ -206,6 +206,10 @@ def drafted(workload_name: str | None, options: dict[str, Any]) -> Planned:
         parts, file = _from_file(path, machine, of_workload, full, what)
         usual, name = {"repeat": file.repeat, "warmup": file.warmup}, file.name
         about = study.About(file.description, file.verdict)
+        if file.verdict is not None and file.verdict.criteria is not None:
+            from dlio_hpc.verdict import criteria
+
+            criteria.load(file.verdict.criteria)  # now, not when everything has been measured
     request = study.Request(**rest | {key: value for key, value in usual.items() if rest[key] is None})
     for part in parts:
         _check_fixed(part.axes, overrides)

@@ -1,0 +1,188 @@
+"""Suites: a study with a verdict at its end, and a line for a mail's subject."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from dlio_hpc import recipe, shipped, site, study, units
+from dlio_hpc.analysis import paired
+from dlio_hpc.verdict import comparison, criteria, suite
+from dlio_hpc.verdict.comparison import Judgement
+from dlio_hpc.verdict.weighing import EXIT_CODES, Outcome
+from tests import studies
+from tests.conftest import BIN, Run
+
+_SUITE = """
+name: tiny
+workload: small.yaml
+repeat: 3
+set: {reader.direct: true, compute.time: 0, dataset.sample: {bytes: 64 KiB}}
+parts: {one: {}, two: {set: {reader.read_threads: 3}}}
+verdict: {criteria: mine.yaml, tolerance: 60 %}
+"""
+_CRITERIA = """
+name: mine
+criteria: {shape: {least_steps: 1, least_measured_runs: 3}}
+"""
+
+
+@pytest.mark.parametrize("name", shipped.names(shipped.SUITES))
+@pytest.mark.parametrize("machine", ["local", "slurm"])
+def test_each_shipped_suite_is_planned_and_its_criteria_are_there(run: Run, name: str, machine: str) -> None:
+    done = run("dlio-submit", "--suite", name, "-s", machine, "-d", "data", "-t", "12h", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    script = done.json["jobs"][0]["script"]
+    assert ("#SBATCH --nodes=2" in script or "#SBATCH --nodes=1" in script) == (machine == "slurm")
+    asked = recipe.load(str(shipped.find(shipped.SUITES, name))).verdict
+    assert asked is not None
+    assert asked.criteria is not None
+    assert criteria.load(asked.criteria).name == name
+
+
+def test_a_suite_is_small_on_a_laptop_and_whole_elsewhere(tmp_path: Path) -> None:
+    file = recipe.load(str(shipped.find(shipped.SUITES, "nightly")))
+    small = study.make("s", recipe.asked_of(file, site.load("local"), recipe.Changes()), study.Request(tmp_path))
+    assert max(point.workload.dataset.size for point in small.points) <= 1 << 30
+    whole = recipe.asked_of(file, site.load("slurm"), recipe.Changes(full=True))
+    assert {part.nodes for part in whole} == {(2,)}
+    assert whole[0].dataset_size == 64 << 30
+
+
+def _study(folder: Path, folders: tuple[str, ...] = ()) -> study.Study:
+    made = studies.make(folder, studies.asked(folders=folders), name="nightly-20261121-010203-abcdef", repeat=4)
+    return replace(made, verdict=study.Judging(tolerance=units.Share(0.05)))
+
+
+def _judged(*verdicts: tuple[Outcome, float | None]) -> Judgement:
+    codes = EXIT_CODES
+    return comparison.summed(
+        [
+            comparison.Verdict(f"job-{number}", "samples_per_s", outcome, codes[outcome], "why", 0.02, ratio=ratio)
+            for number, (outcome, ratio) in enumerate(verdicts)
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "missing", "code", "word"),
+    [
+        ((("fine", 1.0),), 0, 0, "FINE"),
+        ((("not comparable", None),), 0, 0, "FINE; no baseline"),
+        ((("fine", 1.0), ("regression", 0.9)), 0, 1, "REGRESSION"),
+        ((("noisy", 0.9), ("fine", 1.0)), 0, 5, "NOISY"),
+        ((("noisy", 0.9), ("regression", 0.8)), 0, 1, "REGRESSION"),
+        ((("CACHED", None), ("regression", 0.8)), 0, 4, "CACHED"),
+        ((("INVALID", None), ("CACHED", None)), 0, 3, "INVALID"),
+        ((("fine", 1.0),), 2, 7, "INCOMPLETE; 2 measurements missing"),
+        ((("infrastructure", None),), 3, 6, "INFRASTRUCTURE"),
+    ],
+)
+def test_the_gravest_is_the_verdict(tmp_path: Path, outcomes: Any, missing: int, code: int, word: str) -> None:
+    found = suite.judge(_study(tmp_path), _judged(*outcomes), None, (), missing)
+    assert found.exit_code == code
+    assert found.summary.startswith(f"nightly on local: {word}")
+    assert "\n" not in found.summary
+
+
+def test_a_regression_is_named_in_the_summary(tmp_path: Path) -> None:
+    found = suite.judge(_study(tmp_path), _judged(("regression", 0.93), ("regression", 0.8)), None, (), 0)
+    assert "-20.0 %" in found.summary
+    assert len(found.summary) < 100
+
+
+@pytest.mark.parametrize(("values", "code"), [((100, 90), 1), ((100, 97), 0), ((100, 120), 0)])
+def test_a_new_file_system_must_not_be_slower_beyond_the_tolerance(
+    tmp_path: Path, values: tuple[float, float], code: int
+) -> None:
+    made = _study(tmp_path, ("/old", "/new"))
+    noise = np.random.default_rng(1).normal(0, 0.002, (2, 4))
+    measured = studies.measured(made, lambda point, repeat: float(values[point] * np.exp(noise[point, repeat])))
+    found = suite.judge(made, _judged(("fine", 1.0)), None, paired.effects(made, measured), 0)
+    assert found.exit_code == code
+    assert "B / A" in found.summary
+
+
+@pytest.fixture
+def tiny(small: Path, tmp_path: Path) -> Path:
+    assert small == tmp_path / "small.yaml"
+    (tmp_path / "suite.yaml").write_text(_SUITE)
+    (tmp_path / "mine.yaml").write_text(_CRITERIA)
+    return tmp_path
+
+
+def test_night_after_night(run: Run, tiny: Path) -> None:
+    """No baseline, one accepted, compared with it; the first line is a mail's subject."""
+    asked = ("dlio-submit", "--suite", "suite.yaml", "-s", "local", "--ppn", 1, "--wait")
+    first = run(*asked, "--quiet")
+    assert first.code == 0, first.out + first.err
+    assert first.out.splitlines()[0].startswith("tiny on local: FINE; no baseline; criteria: ")
+    assert "dlio-hpc baseline accept" in first.out
+    name = next(path.name for path in (tiny / "dlio-runs").iterdir() if (path / "job.json").exists())
+    assert run("dlio-hpc", "baseline", "accept", name, "--why", "first night").code == 0
+    second = run(*asked, "--json")
+    verdict = second.json["verdict"]
+    assert second.code == verdict["exit_code"]
+    assert len(verdict["comparisons"]) == 2
+    assert {one["outcome"] for one in verdict["comparisons"]} <= {"fine", "improved", "noisy"}
+    assert all(one["there"]["values"] for one in verdict["comparisons"])
+    again = run("dlio-hpc", "wait", second.json["study"])
+    assert again.out.splitlines()[0] == verdict["summary"]
+    assert run("dlio-hpc", "accept", second.json["study"]).code == 0
+
+
+def test_a_cached_suite_is_no_pass(run: Run, tiny: Path) -> None:
+    done = run(
+        "dlio-submit", "--suite", "suite.yaml", "-s", "local", "--ppn", 1, "--wait", "-S", "reader.direct=false",
+        "--repeat", 3,
+    )  # fmt: skip
+    assert done.code == 4, done.out
+    assert done.out.splitlines()[0].startswith("tiny on local: CACHED")
+    assert "-S reader.direct=true" in done.out
+
+
+def test_a_suite_may_stand_where_a_workload_does(run: Run) -> None:
+    done = run("dlio-submit", "nightly", "-s", "local", "--ab", "a", "b", "--dry-run", "--json")
+    assert done.code == 0, done.err
+    assert "nightly" in done.json["study"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("verdict: {criteria: nowhere}", "no criteria 'nowhere'"),
+        ("verdict: {tolerance: 3}", "tolerance"),
+        ("verdict: {metrics: [speed]}", "metrics"),
+    ],
+)
+def test_a_suite_that_cannot_be_judged_is_refused_before_it_runs(run: Run, tiny: Path, text: str, words: str) -> None:
+    (tiny / "suite.yaml").write_text(_SUITE.partition("verdict:")[0] + text + "\n")
+    done = run("dlio-submit", "--suite", "suite.yaml", "-s", "local")
+    assert done.code == 2
+    assert words in done.err
+    assert not (tiny / "dlio-runs").exists()
+
+
+def test_reframe_runs_the_shipped_test(tiny: Path) -> None:
+    """ReFrame as PyPI has it, on the local site; with a baseline its references are the baseline's."""
+    reframe = shutil.which("reframe", path=f"{BIN}{os.pathsep}{os.environ['PATH']}")
+    assert reframe is not None
+    test = shipped.root() / "share" / "reframe" / "dlio_hpc_suite.py"
+    report = tiny / "report.json"
+    asked = [
+        reframe, "-c", str(test), "-r", "-S", f"suite={tiny / 'suite.yaml'}", "-S", "passing=0,5", "-S",
+        "options=--ppn 1", f"--report-file={report}",
+    ]  # fmt: skip
+    environment = os.environ | {"PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}", "HOME": str(tiny)}
+    done = subprocess.run(asked, cwd=tiny, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (case,) = json.loads(report.read_text())["runs"][0]["testcases"]
+    assert case["result"] == "pass"
+    assert {"one", "two"} <= {name.rpartition(":")[2] for name in case["perfvalues"]}, case["perfvalues"]
+    assert (tiny / "dlio-runs" / "archive").is_dir()
