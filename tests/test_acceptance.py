@@ -25,6 +25,8 @@ from dlio_hpc.verdict.check import Check
 from dlio_hpc.verdict.criteria import Criteria, Criterion
 from dlio_hpc.verdict.entry import Entry, Measurement
 from dlio_hpc.verdict.soundness import Absent
+from tests import studies
+from tests.conftest import Run
 from tests.judged import KEY, entry, repeats, run, storage
 from tests.test_pictures import _browse as browse
 from tests.test_pictures import browser
@@ -606,7 +608,9 @@ def test_the_page_has_the_verdict_first() -> None:
 def test_a_browser_shows_the_page(tmp_path: Path) -> None:
     file = tmp_path / "accept.html"
     file.write_text(page.render(acceptancepages.of_acceptance(_mixed())))
-    assert browse(file) == ([], [])
+    picture = tmp_path / "accept.png"
+    assert browse(file, f"--screenshot={picture}", "--window-size=1100,2400") == ([], [])
+    assert picture.stat().st_size > 10_000
 
 
 # The command
