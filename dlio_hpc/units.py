@@ -50,7 +50,7 @@ def seconds(value: object) -> Seconds:
 def share(value: object) -> Share:
     """The share in `value`, 0 to 1; ValueError when it is none."""
     found = -1.0
-    if isinstance(value, (int, float)) and value is not True:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
         found = float(value)
     elif isinstance(value, str) and (match := _SHARE.fullmatch(value)) is not None:
         found = float(match[1]) / (100 if match[2] else 1)

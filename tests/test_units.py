@@ -62,9 +62,9 @@ def test_share(text: object, expected: float) -> None:
     assert units.share(text) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("text", ["", "%", 90, "101%", -0.1, "half", float("nan"), True, None, []])
+@pytest.mark.parametrize("text", ["", "%", 90, "101%", -0.1, "half", float("nan"), True, False, None, []])
 def test_what_is_no_share(text: object) -> None:
-    with pytest.raises(ValueError, match="expected a share such as 90% or 0.9, got"):
+    with pytest.raises(ValueError, match="expected a share such as 90%"):
         units.share(text)
 
 
