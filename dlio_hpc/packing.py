@@ -30,7 +30,8 @@ _SHORT = 1e-2
 
 def order(study: Study) -> list[Unit]:
     """Every measurement once, in rounds of all points, each round in an order of its own that the seed decides: what
-    drifts in the meantime reaches all points alike. Nothing where data are generated only.
+    drifts in the meantime reaches all points alike. Two file systems that are compared take turns, one pair of points
+    after the other. Nothing where data are generated only.
     """
     if study.generate == "only":
         return []
@@ -39,11 +40,13 @@ def order(study: Study) -> list[Unit]:
 
     import random
 
+    width = 2 if study.is_ab else 1
     rounds: list[Unit] = []
     for repeat in range(study.repeat):
-        points = list(range(len(study.points)))
-        random.Random(f"{study.seed}-{repeat}").shuffle(points)
-        rounds += [Unit(point, repeat) for point in points]
+        groups = [range(first, first + width) for first in range(0, len(study.points), width)]
+        random.Random(f"{study.seed}-{repeat}").shuffle(groups)
+        way = -1 if repeat % 2 else 1  # pairs go A, B and then B, A: what drifts meanwhile reaches both alike
+        rounds += [Unit(point, repeat) for group in groups for point in group[::way]]
     return rounds
 
 
@@ -108,10 +111,11 @@ class _Expected(NamedTuple):
 
 
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
-    """As many as fit into one job's time, as far as can be told; a single one fits in any case. written: folders of
+    """As many as fit into one job's time, as far as can be told; a single one fits in any case, and two file systems
+    are compared within one. written: folders of
     datasets that earlier jobs make; those of these are put in.
     """
-    if study.is_plain:
+    if study.is_plain or study.is_ab:
         yield list(wanted)
         return
     room = (study.walltime - plan.notice(study.site, study.walltime)) / slower
@@ -181,9 +185,10 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
     """A point for each dataset."""
-    found: dict[str, Point] = {}
+    found: dict[tuple[str | None, str], Point] = {}
     for point in points:
-        found.setdefault(plan.fingerprint(plan.resolved(point.workload).dataset, point.layout), point)
+        fingerprint = plan.fingerprint(plan.resolved(point.workload).dataset, point.layout)
+        found.setdefault((point.data, fingerprint), point)
     return list(found.values())
 
 

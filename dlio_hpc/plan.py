@@ -81,6 +81,11 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
         return datasets(self.runs)
 
     @property
+    def folders(self) -> tuple[str, ...]:
+        """Where its datasets lie: on the file systems under test."""
+        return tuple(dict.fromkeys(os.path.dirname(run.dataset) for run in self.runs)) or (self.data,)
+
+    @property
     def notice(self) -> int:
         """As notice()."""
         return notice(self.site, self.walltime)

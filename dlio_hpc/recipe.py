@@ -8,7 +8,7 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, shipped, sweep, units
 from dlio_hpc.site import Site
-from dlio_hpc.study import Asked, Metric, Positive, layout_of
+from dlio_hpc.study import Asked, Judging, Metric, Positive, layout_of
 from dlio_hpc.workload import draft
 
 T = TypeVar("T")
@@ -45,7 +45,7 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A study as its YAML file says it; what stands beside the parts is said for all of them. source: for who reads the
-    file.
+    file. verdict: how it is judged at its end, which makes it a suite.
     """
 
     name: str
@@ -56,6 +56,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     repeat: Positive = 3
     warmup: Annotated[int, Meta(ge=0)] = 0
     laptop: Scale = Scale()
+    verdict: Judging | None = None
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -66,7 +67,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load(name: str) -> StudyFile:
-    """A shipped study file, or one by its path; workloads that lie beside it are found there."""
+    """A shipped study file, or any by its path, suites too; workloads that lie beside it are found there."""
     path = shipped.find(shipped.STUDIES, name)
     data = document.read_yaml(path)
     parts = data.get("parts") if isinstance(data, dict) else None
@@ -86,7 +87,7 @@ def _beside(path: Path, workload: str | None) -> str | None:
 
 class Changes(Struct, frozen=True):
     """What a user wants otherwise than the study file has it; None: as it is there. full: as large as it is written,
-    not as on a laptop.
+    not as on a laptop. folders: on the two file systems that are to be compared.
     """
 
     full: bool = False
@@ -94,6 +95,7 @@ class Changes(Struct, frozen=True):
     nodes: tuple[int, ...] | None = None
     ranks_per_node: tuple[int, ...] | None = None
     dataset_size: int | None = None
+    folders: tuple[str, ...] = ()
 
 
 def asked_of(file: StudyFile, site: Site, changes: Changes) -> list[Asked]:
@@ -126,6 +128,7 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: C
         metric=part.metric,
         name=name,
         title=part.title,
+        folders=changes.folders,
     )
 
 

@@ -19,6 +19,7 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
     steps = plan.steps_per_epoch(workload, ranks)
     _check_steps(point, steps, kind)
     generates = kind == "generate"
+    folder = point.data or study.data
     samples = dataset.samples if generates else plan.samples_per_epoch(workload, ranks) * epochs
     size = dataset.samples * dataset.sample_bytes * (dataset.format != "null")
     return Run(
@@ -26,9 +27,9 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
         name=name,
         kind=kind,
         workload=workload,
-        dataset=os.path.join(study.data, plan.dataset_name(dataset, point.layout)),
+        dataset=os.path.join(folder, plan.dataset_name(dataset, point.layout)),
         fingerprint=plan.fingerprint(dataset, point.layout),
-        outputs=os.path.join(study.data, f"outputs-{job}"),
+        outputs=os.path.join(folder, f"outputs-{job}"),
         steps_per_epoch=0 if generates else steps,
         samples=samples,
         bytes=size if generates else plan.planned_bytes(workload, ranks, samples),

@@ -6,7 +6,7 @@ from pathlib import Path
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
 SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
-CRITERIA = Path("share", "criteria")
+CRITERIA, SUITES = Path("share", "criteria"), Path("share", "suites")
 _MARK = Path("templates", "job.sh.j2")
 
 
@@ -19,7 +19,7 @@ def root() -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    """What SITES, WORKLOADS, STUDIES or CRITERIA holds."""
+    """What SITES, WORKLOADS, STUDIES, CRITERIA or SUITES holds."""
     return sorted(path.stem for path in (root() / folder).glob("*.yaml"))
 
 
@@ -30,7 +30,7 @@ def find(folder: Path, name: str) -> Path:
         return shipped
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return Path(name)
-    what = {SITES: "site", WORKLOADS: "workload", STUDIES: "study", CRITERIA: "criteria"}[folder]
+    what = {SITES: "site", WORKLOADS: "workload", STUDIES: "study", CRITERIA: "criteria", SUITES: "suite"}[folder]
     raise ConfigError(f"no {what} {name!r}; give a YAML file or one of: {', '.join(names(folder))}")
 
 

@@ -43,6 +43,23 @@ class Request(Struct, frozen=True):
     seed: int | None = None
 
 
+class Judging(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a suite is judged at its end. criteria: a shipped name or a file, None for none. metrics: what is compared
+    with the baseline, and by how much it may be worse.
+    """
+
+    criteria: str | None = None
+    metrics: tuple[Metric, ...] = ("samples_per_s",)
+    tolerance: units.Share = units.Share(0.02)
+
+
+class About(Struct, frozen=True):
+    """What a study file says beside its parts."""
+
+    description: str = ""
+    verdict: Judging | None = None
+
+
 class Part(Struct, frozen=True):
     """Points to be compared with each other. name: empty where a study has but one part. weak: every rank reads as much
     on few nodes as on many; else all of them together do. reference: number of the point that others are compared with:
@@ -66,7 +83,9 @@ class Part(Struct, frozen=True):
 
 
 class Point(Struct, frozen=True):
-    """What is measured, `repeat` times. places: of each varied key, which value of its axis. layout: of its dataset."""
+    """What is measured, `repeat` times. places: of each varied key, which value of its axis. layout: of its dataset.
+    data: where that lies; None: where the study says.
+    """
 
     number: int
     part: str
@@ -75,6 +94,7 @@ class Point(Struct, frozen=True):
     ranks_per_node: int
     workload: Workload
     layout: Layout | None
+    data: str | None = None
 
     @property
     def ranks(self) -> int:
@@ -106,12 +126,18 @@ class Study(Struct, frozen=True):
     parts: tuple[Part, ...]
     points: tuple[Point, ...]
     notes: tuple[str, ...] = ()
+    verdict: Judging | None = None
     schema: Literal[1] = 1
 
     @property
     def folder(self) -> Path:
         """Where study.json lies, unless the study is plain."""
         return Path(self.runs, self.study)
+
+    @property
+    def is_ab(self) -> bool:
+        """Are two file systems compared? Then points come in pairs that have all else in common."""
+        return any(axis.is_data for part in self.parts for axis in part.axes)
 
     @property
     def is_plain(self) -> bool:
@@ -139,7 +165,7 @@ class Study(Struct, frozen=True):
 
 class Asked(Struct, frozen=True):
     """A part as it is asked for. site: its Lustre layout may be varied, too. nodes, ranks_per_node: one, or to scale
-    over.
+    over. folders: on the two file systems that are to be compared.
     """
 
     workload: Draft
@@ -153,9 +179,13 @@ class Asked(Struct, frozen=True):
     metric: Metric = "samples_per_s"
     name: str = ""
     title: str = ""
+    folders: tuple[str, ...] = ()
 
 
-def make(name: str, asked: Sequence[Asked], request: Request, description: str = "") -> Study:
+_NOTHING_SAID = About()
+
+
+def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NOTHING_SAID) -> Study:
     """The study `name` (see plan.job_name); ConfigError where request, workload and site do not fit together."""
     site = asked[0].site
     parts: list[Part] = []
@@ -171,7 +201,7 @@ def make(name: str, asked: Sequence[Asked], request: Request, description: str =
     return Study(
         version=__version__,
         study=name,
-        description=description,
+        description=about.description,
         created=units.utc_now(),
         runs=runs,
         archive=plan.absolute(request.archive) if request.archive else os.path.join(runs, "archive"),
@@ -191,6 +221,7 @@ def make(name: str, asked: Sequence[Asked], request: Request, description: str =
         parts=tuple(parts),
         points=tuple(points),
         notes=tuple(notes),
+        verdict=about.verdict,
     )
 
 
@@ -209,7 +240,7 @@ def _part(asked: Asked, points: list[Point]) -> Part:
     return Part(
         asked.name,
         asked.title,
-        asked.axes,
+        (*asked.axes, *([sweep.sides(asked.folders)] if asked.folders else [])),
         asked.zipped,
         asked.nodes,
         asked.ranks_per_node or (asked.site.ranks_per_node,),
@@ -227,7 +258,8 @@ def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
     dataset = point.workload.dataset if varied else structs.replace(point.workload.dataset, **same)
     train = structs.replace(point.workload.train, steps=base.train.steps) if asked.weak else point.workload.train
     workload = structs.replace(point.workload, dataset=dataset, train=train)
-    return point.layout == asked.site.layout and plan.resolved(workload) == base
+    is_first = point.data in (None, *asked.folders[:1])
+    return is_first and point.layout == asked.site.layout and plan.resolved(workload) == base
 
 
 def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]:
@@ -248,8 +280,19 @@ def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]
         for nodes, each in scales:
             if number >= _MOST:
                 raise _too_much()
-            yield Point(number, asked.name, places, nodes, each, workload, layout)
-            number += 1
+            for point in _sides(Point(number, asked.name, places, nodes, each, workload, layout), asked.folders):
+                yield point
+                number += 1
+
+
+def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
+    """The point on each of the file systems that are compared; itself where none are."""
+    if not folders:
+        yield point
+        return
+    key = sweep.sides(folders).key
+    for place, folder in enumerate(folders):
+        yield structs.replace(point, number=point.number + place, places=point.places | {key: place}, data=folder)
 
 
 def _scales(asked: Asked) -> list[tuple[int, int]]:

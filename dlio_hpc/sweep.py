@@ -15,6 +15,7 @@ from dlio_hpc.workload import SHORT_FORMS, Workload
 # A range that is longer was not meant.
 _MOST_VALUES = 10_000
 _LAYOUT = "site.layout"
+_DATA = "data"
 Unit = Literal["bytes", "seconds", ""]
 
 
@@ -38,6 +39,16 @@ class Axis(Struct, frozen=True):
     def is_layout(self) -> bool:
         """Is it a key of the site's Lustre layout, rather than of the workload?"""
         return f"{self.key}.".startswith(f"{_LAYOUT}.")
+
+    @property
+    def is_data(self) -> bool:
+        """Is it the folder that the dataset lies in, rather than a key?"""
+        return self.key == _DATA
+
+
+def sides(folders: Sequence[str]) -> Axis:
+    """The axis of file systems that are compared, by a folder on each."""
+    return Axis(_DATA, tuple(folders), tuple(folders), None)
 
 
 def axis(text: str) -> Axis:

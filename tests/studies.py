@@ -25,7 +25,7 @@ def asked(name: str = "demo", *axes: str, settings: Sequence[str] = ("reader.pre
 
 def make(folder: Path, *parts: Asked, repeat: int = 3, name: str = "tune", **request: Any) -> Study:
     wanted = Request(folder, data=folder / "data", seed=7, repeat=repeat, **request)
-    return study.make(name, parts or [asked()], wanted, "what is made up")
+    return study.make(name, parts or [asked()], wanted, study.About("what is made up"))
 
 
 def summary(samples_per_s: float, **figures: Any) -> Summary:

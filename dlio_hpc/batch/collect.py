@@ -1,6 +1,7 @@
 """A job that has ended becomes an archive, once."""
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -34,7 +35,7 @@ def collect(directory: Path) -> Collected:
     if not target.exists():
         state.await_release(directory)
     with rundir.locked(directory):
-        notes = _notes(target, Path(plan.data))
+        notes = _notes(target, plan.folders)
         try:
             return _archived(directory, target, notes)
         except OSError as fault:
@@ -55,9 +56,9 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
     return Collected(target, True, notes)
 
 
-def _notes(target: Path, data: Path) -> list[str]:
+def _notes(target: Path, folders: Sequence[str]) -> list[str]:
     with suppress(OSError):  # what cannot be looked at cannot be compared
-        if _device(target.parent) == _device(data):
+        if _device(target.parent) in {_device(Path(folder)) for folder in folders}:
             return ["the archive lies on the file system under test; keep it elsewhere with --archive"]
     return []
 

@@ -23,6 +23,7 @@ from dlio_hpc.command import Missing, Unanswered
 from dlio_hpc.darshan import preload as darshan
 from dlio_hpc.darshan import verdict
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
+from dlio_hpc.layout import Layout
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan, Run
 from dlio_hpc.study import Asked, Request
@@ -45,24 +46,30 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Finding]:
     """
     made = plans[0]
     needed = plan.datasets(run for each in plans for run in each.runs)
-    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
-        ("file system", lambda: _file_system(made)),
-        ("folders", lambda: _folders(made)),
-        ("layout", lambda: _layout(made)),
-        ("targets", lambda: _targets(made)),
-        ("space", lambda: _space(made, needed)),
-        ("quota", lambda: _quota(made, needed)),
-        ("batch system", lambda: _batch_system(made)),
-        ("preload", lambda: _preload(made)),
-    )
     yield from _limits(plans)
     yield from _guarded("submission", lambda: _submission(plans))
-    for what, check in checks:
-        yield from _guarded(what, check)
+    yield from _guarded("folders", lambda: _folders(made))
+    for folder in made.folders:
+        yield from _storage(made.site.layout, folder, [run for run in needed if os.path.dirname(run.dataset) == folder])
+    yield from _guarded("batch system", lambda: _batch_system(made))
+    yield from _guarded("preload", lambda: _preload(made))
     if patience_s is None:
         yield Finding("note", "launch", "not tried")
     else:
         yield from _guarded("launch", lambda: _launch(made, patience_s))
+
+
+def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
+    """The file system under test, below whose `folder` some datasets will lie."""
+    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+        ("file system", lambda: _file_system(folder)),
+        ("layout", lambda: _layout(asked, folder)),
+        ("targets", lambda: _targets(asked, folder)),
+        ("space", lambda: _space(folder, needed)),
+        ("quota", lambda: _quota(folder, needed)),
+    )
+    for what, check in checks:
+        yield from _guarded(what, check)
 
 
 def _guarded(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -89,9 +96,9 @@ def _limits(plans: Sequence[Plan]) -> Iterator[Finding]:
         )
 
 
-def _file_system(made: Plan) -> Iterator[Finding]:
-    found = filesystem.of(Path(made.data))
-    where = f"{made.data}: {found.kind}" + (f", mounted at {found.mount} from {found.source}" if found.mount else "")
+def _file_system(folder: str) -> Iterator[Finding]:
+    found = filesystem.of(Path(folder))
+    where = f"{folder}: {found.kind}" + (f", mounted at {found.mount} from {found.source}" if found.mount else "")
     if found.kind == "tmpfs":
         yield Finding("note", "file system", f"{where}; this is memory, not storage")
     else:
@@ -101,7 +108,8 @@ def _file_system(made: Plan) -> Iterator[Finding]:
 def _folders(made: Plan) -> Iterator[Finding]:
     """A file can be made in each, or in the nearest folder above that exists."""
     sound = True
-    for name, folder in (("data", made.data), ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
+    data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
+    for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
         there = filesystem.existing(Path(folder))
         try:
             with tempfile.TemporaryFile(dir=there):
@@ -114,9 +122,8 @@ def _folders(made: Plan) -> Iterator[Finding]:
         yield Finding("ok", "folders", "data, runs and archive can be written")
 
 
-def _layout(made: Plan) -> Iterator[Finding]:
-    asked = made.site.layout
-    found = filesystem.of(Path(made.data))
+def _layout(asked: Layout | None, folder: str) -> Iterator[Finding]:
+    found = filesystem.of(Path(folder))
     if not found.is_lustre:
         words = "the site's layout will not be set" if asked else "nothing to set"
         yield Finding("note" if asked else "ok", "layout", f"{found.kind} is not Lustre: {words}")
@@ -134,11 +141,11 @@ def _layout(made: Plan) -> Iterator[Finding]:
     yield Finding("ok", "layout", f"{layout.describe(asked)}; Lustre client {number}")
 
 
-def _targets(made: Plan) -> Iterator[Finding]:
-    found = filesystem.of(Path(made.data))
+def _targets(asked: Layout | None, folder: str) -> Iterator[Finding]:
+    found = filesystem.of(Path(folder))
     if not found.is_lustre:
         return
-    targets = lfs.targets(filesystem.existing(Path(made.data)))
+    targets = lfs.targets(filesystem.existing(Path(folder)))
     flagged = [f"{target.number} ({target.flags})" for target in targets if target.flags]
     if flagged:
         words = f"{len(flagged)} of {len(targets)} targets are flagged: {', '.join(flagged)}"
@@ -149,7 +156,6 @@ def _targets(made: Plan) -> Iterator[Finding]:
         )
     else:
         yield Finding("ok", "targets", f"{len(targets)} targets, none degraded, full or read-only")
-    asked = made.site.layout
     if asked is None:
         return
     for pool in filter(None, layout.pools(asked)):
@@ -161,17 +167,17 @@ def _targets(made: Plan) -> Iterator[Finding]:
         )
 
 
-def _space(made: Plan, needed: Sequence[Run]) -> Iterator[Finding]:
-    yield Finding("ok", "space", dataset.check_space(needed, filesystem.existing(Path(made.data))))
+def _space(folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
+    yield Finding("ok", "space", dataset.check_space(needed, filesystem.existing(Path(folder))))
 
 
-def _quota(made: Plan, needed: Sequence[Run]) -> Iterator[Finding]:
+def _quota(folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
     """Of the user, of the group that the folder belongs to, and of its project."""
-    found = filesystem.of(Path(made.data))
+    found = filesystem.of(Path(folder))
     if not found.is_lustre:
         yield Finding("note", "quota", f"not looked at on {found.kind}")
         return
-    there = filesystem.existing(Path(made.data))
+    there = filesystem.existing(Path(folder))
     owners = [("-u", "user", user()), ("-g", "group", there.group()), ("-p", "project", lfs.project(there))]
     for option, what, name in owners:
         if name is not None:

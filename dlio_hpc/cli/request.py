@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import click
 from msgspec import structs
 
-from dlio_hpc import cost, document, limits, packing, plan, recipe, site, study, sweep, units, workload
+from dlio_hpc import cost, document, limits, packing, plan, recipe, shipped, site, study, sweep, units, workload
 from dlio_hpc.cli.verbs import option
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
@@ -79,6 +79,13 @@ _REQUEST = (
         help="Verbatim to the batch system; repeatable.",
     ),
     option("-d", "--data", type=PATH, metavar="DIR", help="Where datasets go: the file system under test."),
+    option(
+        "--ab",
+        type=PATH,
+        nargs=2,
+        metavar="DIR_A DIR_B",
+        help="Compare two file systems: both in one job, in turns (ABBA), instead of --data.",
+    ),
     option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Jobs' directories."),
     option("--archive", type=PATH, metavar="DIR", help="Where archives go. Default: RUNS/archive."),
     option(
@@ -102,13 +109,20 @@ _REQUEST = (
     option("--zip", "zipped", is_flag=True, help="Lists of -P side by side, not every combination."),
     option("--weak", is_flag=True, help="With several -N or --ppn: each rank reads as much, however many there are."),
     option("--study", "study_name", metavar="NAME|FILE", help="What to measure from a study file, such as fig11."),
-    option("--full", is_flag=True, help="With --study: as large as the file says, not as on a laptop."),
+    option(
+        "--suite", "suite_name", metavar="NAME|FILE", help="As --study, with a verdict at its end: nightly, acceptance."
+    ),
+    option(
+        "--full",
+        is_flag=True,
+        help="With --study, and with --suite on site local: as large as the file says, not as on a laptop.",
+    ),
     option("--seed", type=click.IntRange(0), metavar="N", help="Of the order of a study's runs. Default: drawn."),
     option(
         "--repeat",
         type=click.IntRange(1),
         metavar="N",
-        help="Measured runs of each point.  [default: 1, or the study file's]",
+        help="Measured runs of each point.  [default: 1, with --ab 4, or the study file's]",
     ),
     option(
         "--warmup",
@@ -174,30 +188,61 @@ def check(found: Planned) -> None:
 def drafted(workload_name: str | None, options: dict[str, Any]) -> Planned:
     """As planned(), whatever the site allows."""
     rest, what = dict(options), dict[str, Any]()
-    file_name, full = rest.pop("study_name"), rest.pop("full")
-    if (workload_name is None) == (file_name is None):
-        both = f"{workload_name} and --study {file_name}"
-        raise click.UsageError(f"{both if file_name else _NO_WORKLOAD}: give a WORKLOAD, or --study NAME")
+    path, full = _file(workload_name, rest.pop("study_name"), rest.pop("suite_name")), rest.pop("full")
+    what["folders"] = _folders(rest)
     overrides = rest.pop("overrides")
     of_site, of_workload = _apart(overrides)
     machine = site.load(rest.pop("site") or site.here(), of_site)
     for key in ("sweeps", "zipped", "weak", "nodes", "ranks_per_node", "dataset_size"):
         what[key] = rest.pop(key)
-    if file_name is None:
+    if path is None:
         if full:
-            raise click.UsageError("--full goes with --study")
+            raise click.UsageError("--full goes with --study and --suite")
         assert workload_name is not None
-        parts, description = [_asked(workload_name, machine, of_workload, what)], ""
-        usual = {"repeat": 1, "warmup": 0}
+        parts, about = [_asked(workload_name, machine, of_workload, what)], study.About()
+        usual = {"repeat": _PAIRS if what["folders"] else 1, "warmup": 0}
         name = parts[0].workload.name
     else:
-        parts, file = _from_file(file_name, machine, of_workload, full, what)
-        usual, description, name = {"repeat": file.repeat, "warmup": file.warmup}, file.description, file.name
+        parts, file = _from_file(path, machine, of_workload, full, what)
+        usual, name = {"repeat": file.repeat, "warmup": file.warmup}, file.name
+        about = study.About(file.description, file.verdict)
     request = study.Request(**rest | {key: value for key, value in usual.items() if rest[key] is None})
     for part in parts:
         _check_fixed(part.axes, overrides)
-    made = study.make(plan.job_name(name), parts, request, description)
+    made = study.make(plan.job_name(name), parts, request, about)
     return Planned(made, packing.plans(made))
+
+
+# Of two file systems that are compared: A B B A A B B A.
+_PAIRS = 4
+
+
+def _file(workload_name: str | None, study_name: str | None, suite_name: str | None) -> Path | None:
+    """The study file or suite that is asked for, by an option or in the place of a workload; None: a workload is."""
+    given = [name for name in (workload_name, study_name, suite_name) if name is not None]
+    if len(given) != 1:
+        told = " and ".join(given) or _NO_WORKLOAD
+        raise click.UsageError(f"{told}: give a WORKLOAD, or --study NAME, or --suite NAME")
+    if study_name is not None:
+        return shipped.find(shipped.STUDIES, study_name)
+    if suite_name is not None:
+        return shipped.find(shipped.SUITES, suite_name)
+    assert workload_name is not None
+    is_suite = workload_name in shipped.names(shipped.SUITES) and workload_name not in shipped.names(shipped.WORKLOADS)
+    return shipped.find(shipped.SUITES, workload_name) if is_suite else None
+
+
+def _folders(rest: dict[str, Any]) -> tuple[str, ...]:
+    """Of --ab, which stands for --data."""
+    given = rest.pop("ab") or ()
+    if given and rest["data"] is not None:
+        raise click.UsageError("--ab names the folders for datasets; leave --data out")
+    folders = tuple(map(plan.absolute, given))
+    if folders and os.path.realpath(folders[0]) == os.path.realpath(folders[1]):
+        raise click.UsageError(f"--ab: {folders[0]} and {folders[1]} are the same folder")
+    if folders:
+        rest["data"] = Path(folders[0])
+    return folders
 
 
 def _apart(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -211,17 +256,21 @@ def _asked(name: str, machine: site.Site, overrides: tuple[str, ...], what: dict
     nodes, ranks_per_node = what["nodes"] or (1,), what["ranks_per_node"] or ()
     return study.Asked(
         workload.draft(name, overrides), machine, axes, what["zipped"], nodes, ranks_per_node, what["weak"],
-        what["dataset_size"],
+        what["dataset_size"], folders=what["folders"],
     )  # fmt: skip
 
 
 def _from_file(
-    name: str, machine: site.Site, overrides: tuple[str, ...], full: bool, what: dict[str, Any]
+    path: Path, machine: site.Site, overrides: tuple[str, ...], full: bool, what: dict[str, Any]
 ) -> tuple[list[study.Asked], recipe.StudyFile]:
     if what["sweeps"] or what["zipped"] or what["weak"]:
-        raise click.UsageError("--study says what varies; for -P, --zip and --weak, copy its file and change that")
-    file = recipe.load(name)
-    changes = recipe.Changes(full, overrides, what["nodes"], what["ranks_per_node"], what["dataset_size"])
+        raise click.UsageError(f"{path.stem} says what varies; for -P, --zip and --weak, copy its file and change that")
+    file = recipe.load(str(path))
+    # A suite is called by its name and nothing else wherever there is a real machine.
+    full = full or (file.verdict is not None and machine.scheduler != "local")
+    changes = recipe.Changes(
+        full, overrides, what["nodes"], what["ranks_per_node"], what["dataset_size"], what["folders"]
+    )
     parts = recipe.asked_of(file, machine, changes)
     return parts, file
 

@@ -134,6 +134,7 @@ def _with_files(seen: Record, run: Run) -> Record:
         looked_at=len(paths),
         layouts=record.kinds(parts),
         stripes=record.stripes(parts),
+        targets=record.targets(found),
         faults=tuple(_faults(seen, found)) if seen.asked else (),
     )
 

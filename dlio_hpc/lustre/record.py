@@ -1,5 +1,6 @@
 """layout/before.yaml and layout/after.yaml: where the dataset lies, what was asked for, what is there."""
 
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from dlio_hpc.filesystem import FileSystem
 from dlio_hpc.layout import Layout
 from dlio_hpc.lustre.lfs import Found
 
+# Of a file; on more, its time says little of any.
+_MOST_TARGETS = 8
+
 
 class Kind(Struct, frozen=True):
     """Files that lie alike; `parts` without their targets."""
@@ -22,7 +26,8 @@ class Kind(Struct, frozen=True):
 
 class Record(Struct, frozen=True):
     """`asked` null: the layout was left alone. `lfs`: the client's version. `looked_at` of `files` were read back;
-    `stripes`: how many of theirs lie on each target. `faults`: what is not as asked.
+    `stripes`: how many of theirs lie on each target. `targets`: those of each of these files, unless they are too
+    many to tell one from the other. `faults`: what is not as asked.
     """
 
     time: str
@@ -36,6 +41,7 @@ class Record(Struct, frozen=True):
     looked_at: int = 0
     layouts: tuple[Kind, ...] = ()
     stripes: dict[int, int] = {}
+    targets: dict[str, tuple[int, ...]] = {}
     faults: tuple[str, ...] = ()
     schema: int = 1
 
@@ -50,6 +56,15 @@ def stripes(found: list[Found]) -> dict[int, int]:
     """Stripes of all files on each target."""
     counts = Counter(target for parts in found for part in parts for target in part.targets)
     return dict(sorted(counts.items()))
+
+
+def targets(found: dict[str, Found]) -> dict[str, tuple[int, ...]]:
+    """Of each file, by its name; nothing where files are spread over so many that they tell nothing of one."""
+    listed = {
+        os.path.basename(path): tuple(sorted({target for part in parts for target in part.targets}))
+        for path, parts in found.items()
+    }
+    return listed if all(len(each) <= _MOST_TARGETS for each in listed.values()) else {}
 
 
 def write(directory: Path, name: str, record: Record) -> None:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 
 from dlio_hpc import layout as layouts
-from dlio_hpc import plan
+from dlio_hpc import plan, sweep
 from dlio_hpc.analysis.comparison import Comparison, Finding
 from dlio_hpc.study import Part, Point, Study
 from dlio_hpc.units import format_size
@@ -39,7 +39,7 @@ def of_study(study: Study, findings: tuple[Finding, ...]) -> list[str]:
 
 def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
     told = [each for each in finding.comparisons if each.recommended is not None and each.reference is not None]
-    if not told or not part.axes:
+    if not told or all(axis.is_data for axis in part.axes):
         return
     chosen = max(told, key=lambda each: study.points[each.best].ranks)
     assert chosen.recommended is not None
@@ -55,7 +55,7 @@ def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
         return
     yield f"{heading}: {_gain(chosen)}"
     changed = [axis.key for axis in part.axes if axis.key not in kept]
-    lines = [line for key in changed for line in _lines(key, after.workload, after.layout)]
+    lines = [line for key in changed for line in _lines(key, after)]
     yield from (f"  {line}" for line in dict.fromkeys([*lines, *_alignment(changed, after)]))
     if kept:
         yield f"  Keep {_words(part, before, kept)}."
@@ -76,10 +76,13 @@ def _gain(chosen: Comparison) -> str:
     return f"change this, for {ratio:.2f} x the reference:"
 
 
-def _lines(key: str, workload: Workload, layout: layouts.Layout | None) -> list[str]:
-    """What is to be done for the key to have the value that the workload, or the layout, has."""
+def _lines(key: str, point: Point) -> list[str]:
+    """What is to be done for the key to have the value that it has there."""
+    workload = point.workload
+    if point.data is not None and sweep.sides([point.data]).key == key:
+        return [f"keep the dataset below {point.data}"]
     if key.startswith("site.layout"):
-        return _striping(layout)
+        return _striping(point.layout)
     found = _TOLD.get(key) or next((tell for start, tell in _TOLD.items() if key.startswith(f"{start}.")), None)
     if (lines := found(plan.resolved(workload)) if found else None) is not None:
         return lines

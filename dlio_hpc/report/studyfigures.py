@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.comparison import Finding
-from dlio_hpc.report import canvas, scalings, studyrows, sweeps
+from dlio_hpc.report import canvas, scalings, sidesfigure, studyrows, sweeps
 from dlio_hpc.report.figures import Picture
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.report.sweeps import Shown
@@ -15,9 +15,19 @@ from dlio_hpc.study import Part
 
 def draw(report: StudyReport) -> Iterator[Picture]:
     """Of each part in turn, then of all together; what was not measured has none."""
+    yield from of_sides(report)
     for finding in report.findings:
         yield from of_part(report, finding)
     yield from together(report)
+
+
+def of_sides(report: StudyReport) -> Iterator[Picture]:
+    """Of two file systems that are compared."""
+    if report.effects:
+        words = "Two file systems, pair by pair"
+        with canvas.style():
+            figure, caption = sidesfigure.effects(report.outcome.study, report.effects, words)
+        yield Picture("sides", words, caption, figure, True)
 
 
 def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dlio_hpc.analysis.comparison import Comparison, Finding
-from dlio_hpc.report import figures, rows, studyfigures, studyrows, studywords
+from dlio_hpc.report import figures, rows, sidesrows, studyfigures, studyrows, studywords
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Facts, Page, Section, Table
 from dlio_hpc.report.studyreport import StudyReport
@@ -16,6 +16,8 @@ def of_study(report: StudyReport) -> Page:
     study = outcome.study
     missing = studywords.missing(outcome)
     first = next((line for finding in report.findings for line in _first(study, finding)), "Nothing was measured yet.")
+    if study.is_ab:
+        first = sidesrows.verdict(study, report.effects)
     return Page(
         title=study.study,
         subtitle=" · ".join([*studywords.heading(outcome), f"{study.site.name}, {study.created}"]),
@@ -23,6 +25,7 @@ def of_study(report: StudyReport) -> Page:
         state="bad" if missing else "ok",
         facts=list(_facts(report)),
         sections=[
+            *([_sides(report)] if study.is_ab else []),
             *([_advice(report.advice)] if report.advice else []),
             *(_part(report, finding) for finding in report.findings),
             *(Section(each.title, [], [], [figures.inline(each)], []) for each in studyfigures.together(report)),
@@ -61,6 +64,26 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
 def _advice(lines: list[str]) -> Section:
     told = [[f"\N{MIDDLE DOT} {line.strip()}" if line.startswith(" ") else line] for line in lines]
     return Section("For the application", [], [Table("", [""], told)], [], [])
+
+
+def _sides(report: StudyReport) -> Section:
+    """Two file systems compared."""
+    study = report.outcome.study
+    told = [*sidesrows.sides(study), sidesrows.verdict(study, report.effects), *sidesrows.stragglers(report.sides)]
+    return Section(
+        "Old against new",
+        [],
+        [
+            Table("What was found", [""], [[line] for line in told]),
+            Table("Pairs measured side by side", list(sidesrows.EFFECTS), list(map(sidesrows.effect, report.effects))),
+        ],
+        [figures.inline(picture) for picture in studyfigures.of_sides(report)],
+        [
+            Table(title, list(sidesrows.MEMBERS), listed)
+            for side in report.sides
+            for title, listed in sidesrows.members(side)
+        ],
+    )
 
 
 def _part(report: StudyReport, finding: Finding) -> Section:

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc.analysis import comparison
+from dlio_hpc.analysis import comparison, paired
 from dlio_hpc.analysis.comparison import Finding
 from dlio_hpc.analysis.measured import Measured
+from dlio_hpc.analysis.paired import Effect
 from dlio_hpc.errors import DlioError, Incomplete
-from dlio_hpc.report import advice, jobfiles
+from dlio_hpc.report import advice, jobfiles, straggling
+from dlio_hpc.report.straggling import Side
 from dlio_hpc.report.studyfiles import Missing, StudyOutcome
 from dlio_hpc.study import Metric, Point, Study
 
@@ -18,17 +20,25 @@ _FIGURES = ("wall_s", "samples_per_s", "read_MBps", "io_time_s", "au", "bytes_re
 
 
 class StudyReport(NamedTuple):
-    """advice: lines, those that begin with blanks belong to the one before."""
+    """advice: lines, those that begin with blanks belong to the one before. effects, sides: of two file systems that
+    are compared, else nothing.
+    """
 
     outcome: StudyOutcome
     findings: tuple[Finding, ...]
     advice: list[str]
+    effects: tuple[Effect, ...] = ()
+    sides: tuple[Side, ...] = ()
 
 
 def make(outcome: StudyOutcome, metric: Metric | None = None) -> StudyReport:
     """metric: what points are judged by; None: what each part says."""
-    findings = comparison.findings(outcome.study, outcome.measured, metric)
-    return StudyReport(outcome, findings, advice.of_study(outcome.study, findings))
+    study = outcome.study
+    findings = comparison.findings(study, outcome.measured, metric)
+    effects = paired.effects(study, outcome.measured, metric)
+    return StudyReport(
+        outcome, findings, advice.of_study(study, findings), effects, straggling.of_study(study, outcome.jobs)
+    )
 
 
 def as_document(report: StudyReport) -> dict[str, Any]:
@@ -48,8 +58,15 @@ def as_document(report: StudyReport) -> dict[str, Any]:
         "broken": list(outcome.broken),
         "findings": msgspec.to_builtins(report.findings),
         "advice": report.advice,
+        **(_ab(report) if study.is_ab else {}),
         "jobs": [jobfiles.as_document(job) for job in outcome.jobs],
     }
+
+
+def _ab(report: StudyReport) -> dict[str, Any]:
+    """Two file systems compared."""
+    sides = [{"data": side.folder, "nodes": side.nodes, "targets": side.targets} for side in report.sides]
+    return {"effects": msgspec.to_builtins(report.effects), "stragglers": msgspec.to_builtins(sides)}
 
 
 def _point(study: Study, point: Point, measured: list[Measured]) -> dict[str, Any]:

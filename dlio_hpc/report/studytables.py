@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.analysis.comparison import Finding
-from dlio_hpc.report import studyrows, studywords, tables
+from dlio_hpc.report import sidesrows, studyrows, studywords, tables
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.study import Study
 
@@ -33,6 +33,9 @@ def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
     yield Text(study.study, "bold")
     yield from map(Text, studywords.heading(report.outcome))
     yield from (Text(f"Note: {words}", "yellow") for words in studywords.notes(report.outcome))
+    if study.is_ab:
+        yield Text()
+        yield from _sides(report)
     for finding in report.findings:
         yield Text()
         yield from _part(study, finding)
@@ -43,6 +46,29 @@ def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
     if lines := studywords.missing(report.outcome):
         yield Text()
         yield from (Text(line, "yellow") for line in lines)
+
+
+def _sides(report: StudyReport) -> Iterator[RenderableType]:
+    """Two file systems compared."""
+    study = report.outcome.study
+    yield Text("Old against new", "bold")
+    yield from map(Text, sidesrows.sides(study))
+    yield Text(sidesrows.verdict(study, report.effects), "bold")
+    tabulated: list[tuple[str, tuple[str, ...], list[list[str]]]] = [
+        ("", sidesrows.EFFECTS, list(map(sidesrows.effect, report.effects)))
+    ]
+    tabulated += [
+        (title, sidesrows.MEMBERS, listed) for side in report.sides for title, listed in sidesrows.members(side)
+    ]
+    for title, header, listed in tabulated:
+        if title:
+            yield Text(title)
+        grid = tables.table(*header)
+        grid.columns[0].justify = "left"
+        for row in listed:
+            grid.add_row(*row)
+        yield grid
+    yield from map(Text, sidesrows.stragglers(report.sides))
 
 
 def _indented(lines: list[str], width: int) -> Iterator[RenderableType]:

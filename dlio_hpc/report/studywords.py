@@ -43,8 +43,9 @@ def notes(outcome: StudyOutcome) -> list[str]:
 
 
 def verdict(study: Study, finding: Finding, found: Comparison) -> list[str]:
-    """Sentences: the best, whether to change anything."""
-    return list(_best(study, finding, found))
+    """Sentences: the best, whether to change anything; none where pairs say it better (see sidesrows)."""
+    axes = study.part(finding.part).axes
+    return [] if axes and all(axis.is_data for axis in axes) else list(_best(study, finding, found))
 
 
 def noise(finding: Finding) -> list[str]:

@@ -1,0 +1,67 @@
+"""Two file systems compared, as sentences and rows of text: the terminal and the page show the same."""
+
+from dlio_hpc.analysis.paired import Effect
+from dlio_hpc.analysis.stragglers import Member
+from dlio_hpc.report import studyrows
+from dlio_hpc.report.straggling import Side
+from dlio_hpc.study import Study
+
+EFFECTS = ("what was read", "pairs", "A", "B", "B / A", "95 % interval", "beyond noise")
+MEMBERS = ("name", "runs", "MB/s", "of the median", "")
+
+
+def sides(study: Study) -> list[str]:
+    """Which is which, one a line."""
+    folders = list(dict.fromkeys(point.data for point in study.points if point.data is not None))
+    return [f"{letter} is {folder}" for letter, folder in zip("AB", folders, strict=False)]
+
+
+def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
+    """One sentence, of all settings together where there are several."""
+    if not effects:
+        return "No pair was measured yet."
+    whole = effects[-1]
+    names = dict(zip("AB", (line.partition(" is ")[2] for line in sides(study)), strict=False))
+    by = studyrows.METRICS[whole.metric]
+    if whole.low is None or whole.high is None:
+        return f"B is {whole.ratio:.3g} x A by {by}; one pair tells nothing of the noise: use --repeat 4 or more."
+    interval = f"95 % interval {whole.low:.3g} to {whole.high:.3g}, {whole.pairs} pairs"
+    if whole.better is None:
+        return f"No difference beyond noise between A and B: B is {whole.ratio:.3g} x A by {by} ({interval})."
+    slower, faster = ("A", "B") if whole.better == "B" else ("B", "A")
+    ratio = whole.ratio if whole.better == "A" else 1 / whole.ratio
+    told = f"{slower} ({names[slower]}) is the slower one: {ratio:.3g} x {faster} by {by}"
+    return f"{told} (B / A {whole.ratio:.3g}, {interval})."
+
+
+def effect(one: Effect) -> list[str]:
+    interval = "unknown" if one.low is None or one.high is None else f"{one.low:.3g} to {one.high:.3g}"
+    a, b = ("" if value is None else studyrows.figure(value, one.metric) for value in (one.a, one.b))
+    what = "no" if one.better is None else f"{one.better} is better"
+    return [one.setting or "all together", str(one.pairs), a, b, f"{one.ratio:.3g}", interval, what]
+
+
+def members(side: Side) -> list[tuple[str, list[list[str]]]]:
+    """Title and rows of each table that there is."""
+    told = [("nodes", side.nodes), ("storage targets", side.targets)]
+    return [
+        (f"{side.folder}: {what}, the slowest first", [_member(one) for one in some]) for what, some in told if some
+    ]
+
+
+def _member(one: Member) -> list[str]:
+    flag = "straggler" if one.is_straggler else ""
+    return [one.name, str(one.runs), f"{one.MBps:.4g}", f"{100 * one.ratio:.0f} %", flag]
+
+
+def stragglers(found: tuple[Side, ...]) -> list[str]:
+    """What is slower than its likes, and where nothing could be compared."""
+    told, unknown = [], []
+    for side in found:
+        slow = [one for one in (*side.nodes, *side.targets) if one.is_straggler]
+        told += [f"Straggler below {side.folder}: {one.name}, {100 * one.ratio:.0f} % of the median." for one in slow]
+        if not side.nodes:
+            unknown.append(side.folder)
+    if unknown:
+        told.append(f"No stragglers among nodes: one node, or reads were not timed ({', '.join(unknown)}).")
+    return told

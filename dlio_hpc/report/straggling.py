@@ -1,0 +1,71 @@
+"""Stragglers of a study that compares two file systems, from what its runs recorded at length."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dlio_hpc.analysis import recorded, stragglers
+from dlio_hpc.analysis.stragglers import Member
+from dlio_hpc.darshan import reader
+from dlio_hpc.errors import DlioError
+from dlio_hpc.report import jobfiles
+from dlio_hpc.report.jobfiles import Evidence, JobOutcome
+from dlio_hpc.study import Study
+
+
+class Side(NamedTuple):
+    """A file system. nodes, targets: the slowest first; empty where there are no two, or nobody knows."""
+
+    folder: str
+    nodes: tuple[Member, ...]
+    targets: tuple[Member, ...]
+
+
+class _Rates(NamedTuple):
+    folder: str
+    nodes: dict[str, float]
+    targets: dict[str, float]
+
+
+def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Side, ...]:
+    """Both sides; nothing where no file systems are compared."""
+    if not study.is_ab:
+        return ()
+    seen = [rates for job in jobs for rates in _of_job(study, job)]
+    folders = dict.fromkeys(point.data or study.data for point in study.points)
+    return tuple(
+        Side(
+            folder,
+            stragglers.members([rates.nodes for rates in seen if rates.folder == folder]),
+            stragglers.members([rates.targets for rates in seen if rates.folder == folder]),
+        )
+        for folder in folders
+    )
+
+
+def _of_job(study: Study, job: JobOutcome) -> Iterator[_Rates]:
+    place = job.directory or job.archive
+    if place is None:
+        return
+    with jobfiles.evidence(place, job) as found:
+        for each in found:
+            if each.run.run.point is not None and jobfiles.run_fault(job, each.run) is None:
+                folder = study.points[each.run.run.point].data or study.data
+                yield _Rates(folder, _nodes(each), _targets(job, each))
+
+
+def _nodes(each: Evidence) -> dict[str, float]:
+    if each.timeline is None:
+        return {}
+    with recorded.opened(each.timeline) as file:
+        return stragglers.by_node(file)
+
+
+def _targets(job: JobOutcome, each: Evidence) -> dict[str, float]:
+    """Where the layout of its files is known, and Darshan saw how long each of them took."""
+    layout = next((layout for layout in job.layouts if layout.path == each.run.run.dataset), None)
+    if layout is None or not layout.targets or each.log is None:
+        return {}
+    try:
+        return stragglers.by_target(reader.load(each.log, trace=False), layout.targets)
+    except DlioError:
+        return {}
