@@ -231,6 +231,7 @@ def test_it_was_the_storage_or_nothing_was_proven(cached: float | None, limit: f
         assert check.value == pytest.approx(1 - cached)
     if cached is None or cached > 0.1:
         assert check.advice == (("-S reader.drop_cache=true",) if code else ())
+    assert bool(check.advice) is (code == 4), "it is said what would help, whatever the limit"
 
 
 def test_a_single_cached_run_is_enough() -> None:
@@ -277,6 +278,12 @@ def test_a_fault_that_was_made_good_is_none() -> None:
     jobs = [entry([run(1), _faulty(2, 6)]), entry([run(2, 3600.0)], "job-2")]
     found, (check,) = _judge(jobs, {"measured_runs": 2})
     assert (found.exit_code, check.verdict) == (0, "met")
+
+
+def test_what_is_good_elsewhere_makes_no_fault_good() -> None:
+    """Of two file systems that are compared, each is measured."""
+    found, _ = _judge(entry([run(1), structs.replace(_faulty(2, 6), repeat=0, data="/new")]))
+    assert found.exit_code == 6
 
 
 def test_what_was_measured_twice_counts_once() -> None:

@@ -50,7 +50,9 @@ def _facts(found: Acceptance) -> Iterator[Facts]:
 
 
 def _overview(found: Acceptance) -> Section:
-    grids = [Table(group or "All of it", list(HEADER), [row(check) for check in found.of(group)]) for group in found.groups]
+    grids = [
+        Table(group or "All of it", list(HEADER), [row(check) for check in found.of(group)]) for group in found.groups
+    ]
     return Section("Criteria", [], [*grids, *_faults(found)], [], [])
 
 
