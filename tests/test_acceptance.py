@@ -204,6 +204,7 @@ def test_the_gap_after_the_warm_up_counts() -> None:
     check = _one(entry([warmup, run(1, 200.0), run(2, 261.0)]), {"gaps": "shorter than a run"})
     assert check.verdict == "not met"
     assert check.evidence[0].words == "140 s after the run before it"
+    assert check.advice == ("longer runs (dataset.files, train.epochs), or nothing else in the job",)
 
 
 @pytest.mark.parametrize(("place", "verdict", "code"), [
@@ -503,7 +504,8 @@ def test_mlperf_in_two_jobs_has_a_gap() -> None:
     ]
     jobs = [structs.replace(JUST, measurements=JUST.measurements[:4]), entry(later, "job-2")]
     found = acceptance.judge(criteria.load("mlperf_storage"), jobs)
-    assert {each.key for each in found.checks if each.verdict == "not met"} == {"gaps"}
+    (gaps,) = (each for each in found.checks if each.verdict == "not met")
+    assert (gaps.key, gaps.advice) == ("gaps", ("all runs in one batch job: --warmup, --repeat and enough --time",))
 
 
 def test_mlperf_from_memory_is_cached() -> None:
