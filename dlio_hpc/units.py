@@ -49,9 +49,12 @@ def seconds(value: object) -> Seconds:
 
 def share(value: object) -> Share:
     """The share in `value`, 0 to 1; ValueError when it is none."""
-    match = _SHARE.fullmatch(str(value)) if isinstance(value, (int, float, str)) and value is not True else None
-    found = float(match[1]) / (100 if match[2] else 1) if match else 2.0
-    if found > 1:
+    found = -1.0
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        found = float(value)
+    elif isinstance(value, str) and (match := _SHARE.fullmatch(value)) is not None:
+        found = float(match[1]) / (100 if match[2] else 1)
+    if not 0 <= found <= 1:
         raise ValueError(f"expected a share such as 90% or 0.9, got {value!r}")
     return Share(found)
 

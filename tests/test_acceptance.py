@@ -25,6 +25,8 @@ from dlio_hpc.verdict.check import Check
 from dlio_hpc.verdict.criteria import Criteria, Criterion
 from dlio_hpc.verdict.entry import Entry, Measurement
 from dlio_hpc.verdict.soundness import Absent
+from tests import studies
+from tests.conftest import Run
 from tests.judged import KEY, entry, repeats, run, storage
 from tests.test_pictures import _browse as browse
 from tests.test_pictures import browser
@@ -202,6 +204,7 @@ def test_the_gap_after_the_warm_up_counts() -> None:
     check = _one(entry([warmup, run(1, 200.0), run(2, 261.0)]), {"gaps": "shorter than a run"})
     assert check.verdict == "not met"
     assert check.evidence[0].words == "140 s after the run before it"
+    assert check.advice == ("longer runs (dataset.files, train.epochs), or nothing else in the job",)
 
 
 @pytest.mark.parametrize(("place", "verdict", "code"), [
@@ -229,6 +232,7 @@ def test_it_was_the_storage_or_nothing_was_proven(cached: float | None, limit: f
         assert check.value == pytest.approx(1 - cached)
     if cached is None or cached > 0.1:
         assert check.advice == (("-S reader.drop_cache=true",) if code else ())
+    assert bool(check.advice) is (code == 4), "it is said what would help, whatever the limit"
 
 
 def test_a_single_cached_run_is_enough() -> None:
@@ -275,6 +279,12 @@ def test_a_fault_that_was_made_good_is_none() -> None:
     jobs = [entry([run(1), _faulty(2, 6)]), entry([run(2, 3600.0)], "job-2")]
     found, (check,) = _judge(jobs, {"measured_runs": 2})
     assert (found.exit_code, check.verdict) == (0, "met")
+
+
+def test_what_is_good_elsewhere_makes_no_fault_good() -> None:
+    """Of two file systems that are compared, each is measured."""
+    found, _ = _judge(entry([run(1), structs.replace(_faulty(2, 6), repeat=0, data="/new")]))
+    assert found.exit_code == 6
 
 
 def test_what_was_measured_twice_counts_once() -> None:
@@ -494,7 +504,8 @@ def test_mlperf_in_two_jobs_has_a_gap() -> None:
     ]
     jobs = [structs.replace(JUST, measurements=JUST.measurements[:4]), entry(later, "job-2")]
     found = acceptance.judge(criteria.load("mlperf_storage"), jobs)
-    assert {each.key for each in found.checks if each.verdict == "not met"} == {"gaps"}
+    (gaps,) = (each for each in found.checks if each.verdict == "not met")
+    assert (gaps.key, gaps.advice) == ("gaps", ("all runs in one batch job: --warmup, --repeat and enough --time",))
 
 
 def test_mlperf_from_memory_is_cached() -> None:
@@ -606,7 +617,9 @@ def test_the_page_has_the_verdict_first() -> None:
 def test_a_browser_shows_the_page(tmp_path: Path) -> None:
     file = tmp_path / "accept.html"
     file.write_text(page.render(acceptancepages.of_acceptance(_mixed())))
-    assert browse(file) == ([], [])
+    picture = tmp_path / "accept.png"
+    assert browse(file, f"--screenshot={picture}", "--window-size=1100,2400") == ([], [])
+    assert picture.stat().st_size > 10_000
 
 
 # The command

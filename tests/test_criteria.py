@@ -128,3 +128,6 @@ def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
     assert found["latency"].longest_read_p99 == pytest.approx(0.05)
     assert found["checkpoints"].each_run
     assert found["bandwidth"].nodes == 64
+    assert found["how"].gaps == "shorter than a run"
+    keys = {key for each in found.values() for key in each.asked}
+    assert {"least_steps", "least_dataset_over_memory", "warmups", "measured_runs", "results_apart"} <= keys

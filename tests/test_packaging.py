@@ -87,6 +87,9 @@ def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
                  cwd=tmp_path, PYTHONPATH=str(where)).split("\n")  # fmt: skip
     assert found[0].startswith(str(place))
     assert found[1] == str(place / "share" / "dlio-hpc")
+    names = _run(sys.executable, "-c", "from dlio_hpc.shipped import *; print(names(STUDIES)[0], *names(CRITERIA))",
+                 cwd=tmp_path, PYTHONPATH=str(where)).split()  # fmt: skip
+    assert names == ["fig10", "acceptance", "mlperf_storage", "nightly"]
     _submit(place / "bin" / "dlio-submit", tmp_path, PYTHONPATH=str(where))
     (script,) = tmp_path.glob("dlio-runs/*/job.sh")
     assert f"export PYTHONPATH='{where}'" in script.read_text(), "the ranks find the package by themselves"

@@ -55,9 +55,22 @@ def test_a_walltime_is_read_back_from_what_it_is_written_as(total: int) -> None:
     assert units.walltime(units.format_walltime(total)) == total
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"), [(0.9, 0.9), ("90%", 0.9), ("12.5 %", 0.125), (0, 0), (1, 1), ("100%", 1), (1e-5, 1e-5)]
+)
+def test_share(text: object, expected: float) -> None:
+    assert units.share(text) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("text", ["", "%", 90, "101%", -0.1, "half", float("nan"), True, False, None, []])
+def test_what_is_no_share(text: object) -> None:
+    with pytest.raises(ValueError, match="expected a share such as 90%"):
+        units.share(text)
+
+
 @given(st.text())
 def test_parsers_answer_or_refuse_with_a_message(text: str) -> None:
-    for parse in (units.size, units.seconds, units.walltime):
+    for parse in (units.size, units.seconds, units.share, units.walltime):
         try:
             value: float = parse(text)
         except ValueError as fault:

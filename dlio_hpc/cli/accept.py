@@ -68,11 +68,11 @@ class _Loaded(NamedTuple):
 
 
 def _load(paths: list[Path]) -> _Loaded:
-    """Jobs that are all of one study are that study."""
+    """Several jobs that are all of one study are that study; a job that is named by itself is judged by itself."""
     folders = [path for path in paths if studyfiles.is_study(path)]
     studies = [named.study_in(folder) for folder in dict.fromkeys(folders)]
     jobs = jobfiles.load_all([path for path in dict.fromkeys(paths) if path not in folders])
-    if not studies and (study := studyfiles.held(jobs) if jobs else None) is not None:
+    if not studies and len(jobs) > 1 and (study := studyfiles.held(jobs)) is not None:
         return _Loaded([studyfiles.of_jobs(study, jobs, absent="none of these jobs was to make it")], [])
     return _Loaded(studies, jobs)
 

@@ -50,9 +50,10 @@ def _facts(found: Acceptance) -> Iterator[Facts]:
 
 
 def _overview(found: Acceptance) -> Section:
-    rows = [[*row(check)[:1], check.group or "all", *row(check)[1:]] for check in found.checks]
-    header = [HEADER[0], "of", *HEADER[1:]]
-    return Section("Criteria", [], [Table("", header, rows), *_faults(found)], [], [])
+    grids = [
+        Table(group or "All of it", list(HEADER), [row(check) for check in found.of(group)]) for group in found.groups
+    ]
+    return Section("Criteria", [], [*grids, *_faults(found)], [], [])
 
 
 def _faults(found: Acceptance) -> Iterator[Table]:

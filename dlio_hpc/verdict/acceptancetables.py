@@ -39,7 +39,8 @@ def _parts(found: Acceptance) -> Iterator[RenderableType]:
         yield _table(found.of(group))
         yield Text()
     for check in found.checks:
-        if check.verdict not in ("met", "passed over"):
+        # Why figures are CACHED is said once, of the storage.
+        if check.verdict not in ("met", "passed over") and not (check.verdict == "CACHED" and check.metric):
             yield from _why(check)
             yield Text()
 

@@ -142,7 +142,10 @@ def _gaps(rule: _Rule) -> Check:
         for each, gap in zip(sequence[1:], gaps, strict=True)
     )
     words = f"at most {format_seconds(longest)}; the shortest run took {format_seconds(shortest)}"
-    advice = () if longest < shortest else ("all runs in one batch job: --warmup, --repeat and enough --time",)
+    together = "longer runs (dataset.files, train.epochs), or nothing else in the job"
+    apart = "all runs in one batch job: --warmup, --repeat and enough --time"
+    is_one = len({each.job for each in sequence}) == 1
+    advice = () if longest < shortest else (together if is_one else apart,)
     return rule.check(
         longest < shortest, words, evidence=evidence, value=longest, limit=shortest, unit="s", advice=advice
     )

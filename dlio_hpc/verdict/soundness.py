@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlio_hpc.analysis.storage import Storage
+from dlio_hpc.analysis.storage import ENOUGH, Storage
 from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Verdict, listed, runs_in_words
 from dlio_hpc.verdict.entry import Entry, Measurement
 
 STORAGE = "storage"
 _CLASSES: dict[int, Verdict] = {3: "invalid", 7: "incomplete"}
+# Where the run itself has no better one, as its limit was wider.
+_LARGER = (f"a dataset of {ENOUGH} times the nodes' memory",)
 # Criterion and what it asks, by what it comes to where it is not met.
 _ALWAYS: dict[Verdict, tuple[str, str]] = {
     "invalid": ("validity", "no run is invalid"),
@@ -62,10 +64,10 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
             yield _Fault(verdict, Evidence(entry.job, "", None, entry.fault, is_met=False))
 
 
-def _unit(entry: Entry, run: Measurement) -> tuple[str, str, str, int, int, int]:
+def _unit(entry: Entry, run: Measurement) -> tuple[str | int, ...]:
     """The same of a measurement that was made once more."""
     key = run.key
-    return entry.study, run.title, key.settings, key.nodes, key.ranks_per_node, run.repeat
+    return entry.study, run.title, run.data, key.settings, key.nodes, key.ranks_per_node, run.repeat
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
@@ -92,7 +94,7 @@ def of_storage(group: Group, limit: float) -> Check:
     asked = f"at least {100 * (1 - limit):g} % of each epoch from storage"
     return Check(
         STORAGE, "", "the storage was measured", group.label, asked, "CACHED" if bad else "met", words, evidence,
-        min(shares, default=None), limit=1 - limit, unit="share", advice=tuple(advice) if bad else (),
+        min(shares, default=None), limit=1 - limit, unit="share", advice=(tuple(advice) or _LARGER) if bad else (),
     )  # fmt: skip
 
 
