@@ -27,6 +27,11 @@ class FileSystem(Struct, frozen=True):
         return self.kind == "lustre"
 
     @property
+    def words(self) -> str:
+        """For people, and to tell one from another: "lustre /scratch"."""
+        return f"{self.kind} {self.mount}".strip()
+
+    @property
     def fsname(self) -> str:
         """Lustre's own name of the file system: mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
         return self.source.rpartition(":/")[2].partition("/")[0]

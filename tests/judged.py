@@ -43,7 +43,7 @@ def entry(runs: Sequence[Measurement], job: str = "job-1", **changes: Any) -> En
     made = Entry(
         job=job, study="study", site="theta", batch_id="1", created="2026-11-21T09:00:00Z",
         ended="2026-11-21T12:00:00Z", state="completed", fault=None, exit_code=0, hosts=("n1",), versions={},
-        workloads={}, measurements=tuple(runs),
+        workloads={}, measurements=tuple(runs), results_on="ext4 /home",
     )  # fmt: skip
     return structs.replace(made, **changes)
 

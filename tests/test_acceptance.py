@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import archive, filesystem, results, rundir, units
+from dlio_hpc import archive, document, filesystem, plan, results, rundir, units, workload
 from dlio_hpc.analysis import median
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.report import page
@@ -211,9 +211,27 @@ def test_the_gap_after_the_warm_up_counts() -> None:
     ("ext4 /home", "met", 0), ("lustre /scratch", "not met", 1), (None, "noisy", 5),
 ])  # fmt: skip
 def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> None:
-    places = {} if place is None else {"job-1": place}
-    found, (check,) = _judge(repeats("au", [0.95] * 3), {"results_apart": True}, places=places)
+    job = structs.replace(repeats("au", [0.95] * 3), results_on=place or "")
+    found, (check,) = _judge(job, {"results_apart": True})
     assert (check.verdict, found.exit_code) == (verdict, code)
+
+
+@pytest.mark.parametrize(
+    ("changes", "verdict", "words"),
+    [
+        ((), "met", "it is"),
+        (("dataset.files=7",), "met", "it is"),
+        (("compute.time=0.01",), "not met", "shipped / found: compute.time.mean: 0.323 / 0.01"),
+        (("reader.batch_size=2",), "not met", "shipped / found: reader.batch_size: 7 / 2"),
+        (("name=other",), "noisy", "not known: there is no shipped workload 'other'"),
+    ],
+)
+def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], verdict: str, words: str) -> None:
+    work = plan.resolved(workload.load("unet3d_h100", changes))
+    key = structs.replace(KEY, workload=work.name)
+    job = entry([run(key=key)], workloads={key.settings: json.loads(document.encode(work))})
+    _, (check,) = _judge(job, {"as_shipped": ["compute.time", "reader.batch_size"]})
+    assert (check.verdict, check.words) == (verdict, words)
 
 
 # What is asked in any case
@@ -442,7 +460,7 @@ def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
 def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[str]]:
     """Exit code and keys of what is not met."""
     rules = criteria.load("mlperf_storage")
-    found = acceptance.judge(rules, [job], places={} if place is None else {job.job: place})
+    found = acceptance.judge(rules, [structs.replace(job, results_on=place or "")])
     return found.exit_code, {each.key for each in found.checks if each.verdict not in ("met", "passed over")}
 
 

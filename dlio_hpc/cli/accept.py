@@ -29,8 +29,8 @@ _PATH = click.Path(path_type=Path)
 @option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
 @gives_page
 def accept(
-    names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, html: Path | None, figures: Path | None,
-    as_json: bool,
+    names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, html: Path | None,
+    figures: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Judge what was measured by a file of criteria: each with its evidence and a verdict.
 
@@ -91,8 +91,7 @@ def judge(criteria: "Criteria", studies: Sequence[StudyOutcome], others: Sequenc
 
     jobs = [*(job for study in studies for job in study.jobs), *others]
     absent = [each for study in studies for each in _absent(study)]
-    places = {job.job.job: where for job in jobs if (where := _file_system(job)) is not None}
-    return acceptance.judge(criteria, [entry.of(job) for job in jobs], absent, places)
+    return acceptance.judge(criteria, [entry.of(job) for job in jobs], absent)
 
 
 def _absent(outcome: StudyOutcome) -> "list[Absent]":
@@ -103,16 +102,6 @@ def _absent(outcome: StudyOutcome) -> "list[Absent]":
         Absent(study.title(study.points[each.unit.point]), each.unit.repeat, each.job, each.why)
         for each in outcome.missing
     ]
-
-
-def _file_system(job: JobOutcome) -> str | None:
-    """Of the job's folder, in the words of a measurement's key; None where it is elsewhere, or nowhere any more."""
-    from dlio_hpc import filesystem
-
-    if job.directory is None or str(job.directory) != job.plan.directory:
-        return None
-    found = filesystem.of(job.directory)
-    return f"{found.kind} {found.mount}".strip()
 
 
 def _write_junit(path: Path, found: "Acceptance") -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlio_hpc import __version__, document, rundir
+from dlio_hpc import __version__, document, filesystem, rundir
 from dlio_hpc.core.merge import Host
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def write(comm: "Intracomm", directory: Path) -> int | None:
         content = {
             "versions": versions(),
             "executable": sys.executable,
+            "results_on": filesystem.of(directory).words,
             "nodes": list(nodes.values()),
             "variables": variables,
         }

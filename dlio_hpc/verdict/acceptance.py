@@ -12,7 +12,6 @@ from dlio_hpc.verdict.check import EXIT_CODES, Check, Group, Ran, Verdict, advic
 from dlio_hpc.verdict.criteria import Criteria, Criterion, is_named
 from dlio_hpc.verdict.entry import Entry, Key
 from dlio_hpc.verdict.junit import Case, Kind
-from dlio_hpc.verdict.rules import Places
 from dlio_hpc.verdict.soundness import Absent
 
 # What JUnit calls the verdicts that are no pass: kind and type.
@@ -52,16 +51,14 @@ class Acceptance(Struct, frozen=True):
         return [each for each in self.checks if each.group == group]
 
 
-def judge(
-    criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = (), places: Places | None = None
-) -> Acceptance:
-    """entries: the jobs. absent: measurements of their studies that are missing. places: of each job the file system of
-    its folder, as far as that is known. The same for the same input, in any order of jobs.
+def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = ()) -> Acceptance:
+    """entries: the jobs. absent: measurements of their studies that are missing. The same for the same input, in any
+    order of jobs.
     """
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
     checks = [*soundness.good(entries, absent), *_strangers(criteria, groups)]
-    asked = {group.label: list(_of_group(criteria, group, groups, places or {})) for group in groups}
+    asked = {group.label: list(_of_group(criteria, group, groups)) for group in groups}
     checks += _unasked(criteria, [each for found in asked.values() for each in found])
     for group in groups:
         storage = soundness.of_storage(group, criteria.cached_above)
@@ -72,11 +69,11 @@ def judge(
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
 
 
-def _of_group(criteria: Criteria, group: Group, groups: Sequence[Group], places: Places) -> Iterator[Check]:
+def _of_group(criteria: Criteria, group: Group, groups: Sequence[Group]) -> Iterator[Check]:
     for name, criterion in criteria.criteria.items():
         if criterion.selects(group.key):
             yield from performance.checks(name, criterion, group, groups)
-            yield from rules.checks(name, criterion, group, places)
+            yield from rules.checks(name, criterion, group)
 
 
 def _of_memory(check: Check) -> Check:
@@ -122,7 +119,7 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
             once = (entry.study, run.title, run.data, run.key, run.repeat)
             if run.is_good and once not in seen:
                 seen.add(once)
-                found.setdefault((run.key, run.data, run.title), []).append(Ran(entry.job, run))
+                found.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run))
     labels = _labels(list(found))
     return [
         Group(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(entries, key, data)])))
@@ -134,7 +131,7 @@ def _warmups(entries: Sequence[Entry], key: Key, data: str) -> Iterator[Ran]:
     for entry in entries:
         for run in entry.measurements:
             if run.kind == "warmup" and run.fault is None and run.key == key and run.data == data:
-                yield Ran(entry.job, run)
+                yield Ran.of(entry, run)
 
 
 def _ordered(runs: Sequence[Ran]) -> list[Ran]:

@@ -1,12 +1,12 @@
 """What a criterion came to: its evidence, and the verdict."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
 from dlio_hpc.units import format_seconds
-from dlio_hpc.verdict.entry import Key, Measurement
+from dlio_hpc.verdict.entry import Entry, Key, Measurement
 
 # "passed over": it asks for nothing that is there to be judged, and its file allows that.
 Verdict = Literal["met", "not met", "noisy", "CACHED", "invalid", "infrastructure", "incomplete", "passed over"]
@@ -19,10 +19,16 @@ Unit = Literal["", "share", "s", "MB/s", "1/s", "x"]
 
 
 class Ran(NamedTuple):
-    """A run, and the job that made it."""
+    """A run, and the job that made it. results_on: as an entry has it. workload: resolved, as JSON has it."""
 
     job: str
     run: Measurement
+    results_on: str
+    workload: Any
+
+    @staticmethod
+    def of(entry: Entry, run: Measurement) -> "Ran":
+        return Ran(entry.job, run, entry.results_on, entry.workloads.get(run.key.settings))
 
 
 class Group(NamedTuple):

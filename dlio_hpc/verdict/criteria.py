@@ -29,6 +29,8 @@ FIGURES = {
     "longest_wait_p99": "wait_p99_s",
 }
 _SELECTORS = ("nodes", "ranks_per_node", "ranks")
+# Of rules; 0 warm-ups are asked for.
+_NOT_ASKED: tuple[Any, ...] = ("any", ())
 _ASIDE = {"title", "workload", *_SELECTORS, "each_run", "where_known"}
 
 
@@ -40,7 +42,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     least_scaling_efficiency: samples/s of a rank over those on the fewest ranks. largest_spread: of samples/s between
     the fastest run and the slowest, over the median. least_dataset_over_memory: dataset's bytes over those of all
     nodes' memory. gaps: between neighbouring runs, warm-ups too. results_apart: jobs' folders and datasets lie on
-    different file systems.
+    different file systems. as_shipped: keys of the workload, such as compute.time, that have the values it ships with.
     """
 
     title: str = ""
@@ -67,7 +69,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     measured_runs: Positive | None = None
     least_measured_runs: Positive | None = None
     gaps: Literal["any", "shorter than a run"] = "any"
-    results_apart: bool = False
+    results_apart: Literal[True] | None = None
+    as_shipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.asked:
@@ -81,7 +84,9 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         """The limits and rules, by their keys."""
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _ASIDE}
         return {
-            name: value for name, value in given.items() if value is not None and value != "any" and value is not False
+            name: value
+            for name, value in given.items()
+            if value is not None and value is not False and value not in ("any", ())
         }
 
     def selects(self, key: Key) -> bool:

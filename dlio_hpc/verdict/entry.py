@@ -75,7 +75,8 @@ class Measurement(Struct, frozen=True):
 
 class Entry(Struct, frozen=True):
     """A job that has ended. ended: when, UTC. fault: why its figures must not be used, with the exit code of its class.
-    hosts, versions: of its runs. workloads: each by the digest in its measurements' keys, resolved.
+    hosts, versions: of its runs. results_on: the file system of its directory while it ran, as keys have a dataset's;
+    empty where that was not noted. workloads: each by the digest in its measurements' keys, resolved.
     """
 
     job: str
@@ -91,6 +92,7 @@ class Entry(Struct, frozen=True):
     versions: dict[str, str]
     workloads: dict[str, Any]
     measurements: tuple[Measurement, ...]
+    results_on: str = ""
     schema: int = 1
 
 
@@ -111,6 +113,7 @@ def of(outcome: JobOutcome) -> Entry:
         exit_code=0 if fault is None else fault.exit_code,
         hosts=tuple(dict.fromkeys(host for result in results for host in result.hosts)),
         versions=results[-1].versions if results else {},
+        results_on=str(outcome.environment.get("results_on", "")),
         workloads={_settings(run.run): json.loads(document.encode(run.run.workload)) for run in measured},
         measurements=tuple(_measurement(outcome, run) for run in measured),
     )
@@ -166,7 +169,7 @@ def _file_system(lies: Record | None, run: Run) -> str:
         return "none"
     if lies is None:
         return "unknown"
-    return f"{lies.file_system.kind} {lies.file_system.mount}".strip()
+    return lies.file_system.words
 
 
 def _layout(lies: Record | None, run: Run) -> str:
@@ -196,7 +199,7 @@ def differences(one: Key, other: Key, settings: tuple[Any, Any] = (None, None)) 
         if before != after and name != "settings":
             told.append(f"{_NAMES[name]}: {before} / {after}")
     if one.settings != other.settings:
-        told += _of_settings(*settings) or [f"settings of the workload: {one.settings} / {other.settings}"]
+        told += changes(*settings) or [f"settings of the workload: {one.settings} / {other.settings}"]
     return told
 
 
@@ -208,11 +211,9 @@ _NAMES = {
 _ASIDE = {"name", "description", "source"}
 
 
-def _of_settings(one: Any, other: Any, path: str = "") -> list[str]:
-    """Keys whose values differ, such as reader.batch_size: 4 / 8."""
+def changes(one: Any, other: Any, path: str = "") -> list[str]:
+    """Keys below `path` whose values differ, such as reader.batch_size: 4 / 8."""
     if not isinstance(one, dict) or not isinstance(other, dict):
         return [f"{path}: {one} / {other}"] if path and one != other else []
     names = [name for name in dict.fromkeys([*one, *other]) if path or name not in _ASIDE]
-    return [
-        words for name in names for words in _of_settings(one.get(name), other.get(name), f"{path}.{name}".lstrip("."))
-    ]
+    return [words for name in names for words in changes(one.get(name), other.get(name), f"{path}.{name}".lstrip("."))]

@@ -1,12 +1,15 @@
 """Criteria of how it was measured: steps, dataset and memory, number of runs, gaps between them, where results went."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
+from dlio_hpc import document, plan, shipped, workload
 from dlio_hpc.units import format_seconds, format_size, seconds_between
 from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Verdict
 from dlio_hpc.verdict.criteria import Criterion
+from dlio_hpc.verdict.entry import changes
 
 # What is asked, by the keys of criteria.
 _WORDS = {
@@ -17,9 +20,8 @@ _WORDS = {
     "least_measured_runs": "measured runs >= {}",
     "gaps": "gaps shorter than a run",
     "results_apart": "dataset and results on different file systems",
+    "as_shipped": "{} as the workload ships",
 }
-# Of each job the file system of its folder, as keys of measurements have a dataset's; without those not known.
-Places = Mapping[str, str]
 
 
 class _Rule(NamedTuple):
@@ -43,7 +45,7 @@ class _Rule(NamedTuple):
         return Check(self.name, self.key, title, self.group.label, asked, verdict, words, **rest)
 
 
-def checks(name: str, criterion: Criterion, group: Group, places: Places) -> Iterator[Check]:
+def checks(name: str, criterion: Criterion, group: Group) -> Iterator[Check]:
     """Of each rule that is asked for."""
     if criterion.least_steps is not None:
         yield _steps(_Rule(name, "least_steps", criterion, group), criterion.least_steps)
@@ -53,12 +55,15 @@ def checks(name: str, criterion: Criterion, group: Group, places: Places) -> Ite
     if criterion.gaps != "any":
         yield _gaps(_Rule(name, "gaps", criterion, group))
     if criterion.results_apart:
-        yield _apart(_Rule(name, "results_apart", criterion, group), places)
+        yield _apart(_Rule(name, "results_apart", criterion, group))
+    if criterion.as_shipped:
+        yield _as_shipped(_Rule(name, "as_shipped", criterion, group))
 
 
 def in_words(key: str, criterion: Criterion) -> str:
     """What the criterion asks under that key."""
-    return _WORDS[key].format(getattr(criterion, key))
+    asked = getattr(criterion, key)
+    return _WORDS[key].format(", ".join(asked) if isinstance(asked, tuple) else asked)
 
 
 def _steps(rule: _Rule, least: int) -> Check:
@@ -151,17 +156,38 @@ def _gaps(rule: _Rule) -> Check:
     )
 
 
-def _apart(rule: _Rule, places: Places) -> Check:
+def _apart(rule: _Rule) -> Check:
     dataset = rule.group.key.file_system
     if dataset in ("none", "unknown"):
         return rule.unknown("where the dataset lies")
-    jobs = dict.fromkeys(each.job for each in rule.group.runs)
-    if not all(job in places for job in jobs):
-        return rule.unknown("where the job's folder was; judge it where that lies")
+    places = {each.job: each.results_on for each in rule.group.runs}
+    if not all(places.values()):
+        return rule.unknown("where the job's folder was")
     evidence = tuple(
-        Evidence(job, "", None, f"dataset on {dataset}, results on {places[job]}", places[job] != dataset)
-        for job in jobs
+        Evidence(job, "", None, f"dataset on {dataset}, results on {place}", place != dataset)
+        for job, place in places.items()
     )
     same = [each for each in evidence if not each.is_met]
     advice = ("-o DIR or --data DIR on another file system",) if same else ()
     return rule.check(not same, (same or evidence)[0].words, evidence=evidence, advice=advice)
+
+
+def _as_shipped(rule: _Rule) -> Check:
+    """A workload of that name whose settings are others is not that workload."""
+    name = rule.group.key.workload
+    found = rule.group.runs[0].workload
+    if name not in shipped.names(shipped.WORKLOADS) or found is None:
+        return rule.unknown(f"there is no shipped workload {name!r}")
+    usual = json.loads(document.encode(plan.resolved(workload.load(name))))
+    told = [
+        words
+        for key in rule.criterion.as_shipped
+        for words in changes(*(_value(each, key) for each in (usual, found)), key)
+    ]
+    return rule.check(not told, f"shipped / found: {'; '.join(told)}" if told else "it is")
+
+
+def _value(data: Any, key: str) -> Any:
+    for name in key.split("."):
+        data = data.get(name) if isinstance(data, dict) else None
+    return data
