@@ -29,8 +29,6 @@ FIGURES = {
     "longest_wait_p99": "wait_p99_s",
 }
 _SELECTORS = ("nodes", "ranks_per_node", "ranks")
-# Of rules; 0 warm-ups are asked for.
-_NOT_ASKED: tuple[Any, ...] = ("any", ())
 _ASIDE = {"title", "workload", *_SELECTORS, "each_run", "where_known"}
 
 
@@ -69,7 +67,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     measured_runs: Positive | None = None
     least_measured_runs: Positive | None = None
     gaps: Literal["any", "shorter than a run"] = "any"
-    results_apart: Literal[True] | None = None
+    results_apart: bool = False
     as_shipped: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -107,6 +105,11 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         for name in _SELECTORS:
             if (wanted := getattr(self, name)) is not None:
                 yield f"{name.replace('_', ' ')} {' or '.join(map(str, _listed(wanted)))}"
+
+
+def _is_asked(value: object) -> bool:
+    """0 is, of warm-ups."""
+    return value is not None and value is not False and value not in ("any", ())
 
 
 class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

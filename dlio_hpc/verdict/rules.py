@@ -180,9 +180,7 @@ def _as_shipped(rule: _Rule) -> Check:
         return rule.unknown(f"there is no shipped workload {name!r}")
     usual = json.loads(document.encode(plan.resolved(workload.load(name))))
     told = [
-        words
-        for key in rule.criterion.as_shipped
-        for words in changes(*(_value(each, key) for each in (usual, found)), key)
+        words for key in rule.criterion.as_shipped for words in changes(_value(usual, key), _value(found, key), key)
     ]
     return rule.check(not told, f"shipped / found: {'; '.join(told)}" if told else "it is")
 
