@@ -15,7 +15,7 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.lustre import record
 from dlio_hpc.lustre.lfs import Part
 from dlio_hpc.report import sidesrows, straggling, studyfiles, studyreport
-from tests import studies
+from tests import studies, throttle
 from tests.conftest import Run
 
 FOLDERS = ("/old", "/new")
@@ -191,26 +191,10 @@ def test_what_cannot_be_compared_is_refused(run: Run, options: tuple[str, ...], 
     assert words in done.err
 
 
-_SLOW = """
-import os
-_open, _read, slow = os.open, os.preadv, set()
-def opened(path, *rest, **more):
-    found = _open(path, *rest, **more)
-    (slow.add if str(path).startswith({folder!r}) else slow.discard)(found)
-    return found
-def read(descriptor, *rest):
-    if descriptor in slow:
-        import time
-        time.sleep(0.02)
-    return _read(descriptor, *rest)
-os.open, os.preadv = opened, read
-"""
-
-
 def test_a_throttled_file_system_is_named(run: Run, small: Path, tmp_path: Path) -> None:
     """Each read below B takes 20 ms more, as a tired disk would have it."""
     (tmp_path / "slow").mkdir()
-    (tmp_path / "slow/sitecustomize.py").write_text(_SLOW.format(folder=str(tmp_path / "new")))
+    (tmp_path / "slow/sitecustomize.py").write_text(throttle.below(tmp_path / "new"))
     environment = f"site.environment={{PYTHONPATH: {tmp_path / 'slow'}}}"
     done = run(
         "dlio-submit", small, "-s", "local", "--ppn", 2, "--ab", tmp_path / "old", tmp_path / "new",

@@ -18,7 +18,7 @@ import pytest
 
 from dlio_hpc import shipped, site, workload
 from dlio_hpc.batch import jobscript
-from tests import cluster, planning
+from tests import cluster, planning, throttle
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run
 from tests.standins import libdarshan
@@ -411,6 +411,28 @@ def test_a_study_whose_first_job_is_killed_goes_on_and_is_resumed(on_slurm: Run,
     assert again.code == 0, again.err
     assert [len(job["runs"]) for job in again.json["jobs"]][-1] == 2, "what was missing, and finding the dataset"
     assert again.json["missing"] == []
+
+
+def test_old_against_new_names_the_slow_node(on_slurm: Run, small: Path, tmp_path: Path) -> None:
+    """One node takes 20 ms more for each read from the new file system alone."""
+    customized = tmp_path / "slow" / "sitecustomize.py"
+    customized.parent.mkdir()
+    customized.write_text(throttle.below(tmp_path / "new", node="n2"))
+    done = on_slurm(
+        "dlio-submit", small, "-s", "slurm", "-t", "5m", "-N", 4, "--ppn", 1,
+        "--ab", tmp_path / "old", tmp_path / "new",
+        "-S", f"site.environment={{PYTHONPATH: {customized.parent}}}", "-S", "compute.time=0", "--wait", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (job,) = done.json["jobs"]
+    assert len(job["runs"]) == 2 + 8
+    old, new = done.json["stragglers"]
+    slowest = new["nodes"][0]
+    assert slowest["name"] == "n2"
+    assert slowest["is_straggler"]
+    assert slowest["ratio"] < 0.5
+    assert len(old["nodes"]) == len(new["nodes"]) == 4
+    assert done.json["effects"][0]["better"] == "A"
 
 
 def test_a_study_with_a_job_that_writes_its_datasets_first(on_slurm: Run, small: Path) -> None:
