@@ -1,4 +1,6 @@
-"""A job's directory: every file name in it is spelled here and nowhere else, and how files get there safely."""
+"""A job's directory and the folder of archives: every file name in them is spelled here and nowhere else, and how files
+get there safely.
+"""
 
 import fcntl
 import os
@@ -27,6 +29,8 @@ RESULT = "result.json"
 TIMELINE = "timeline.h5"
 ERROR = "error.json"
 TF_PROFILE = "tf-profile"
+# Beside the archives, not in a job's directory.
+HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
 
 
 def layout_name(when: str, place: int) -> str:

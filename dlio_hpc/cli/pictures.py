@@ -73,12 +73,12 @@ class Pictures(NamedTuple):
         """All of it; each file is named on stderr. The page is made if it is wanted: that takes long."""
         self._write_page(page)
         if self.figures is not None:
-            with _written(self.figures):
+            with written(self.figures):
                 self._save_figures(self.figures, examined)
         if self.perfetto is not None:
             from dlio_hpc.report import perfetto
 
-            with _written(self.perfetto):
+            with written(self.perfetto):
                 events = perfetto.write(self.perfetto, examined)
             console.say(f"trace: {self.perfetto}, {events} events")
 
@@ -88,7 +88,7 @@ class Pictures(NamedTuple):
         if self.figures is not None:
             from dlio_hpc.report import figures
 
-            with _written(self.figures):
+            with written(self.figures):
                 figures.save(pictures(), self.figures)
             console.say(f"figures: {self.figures}")
 
@@ -96,7 +96,7 @@ class Pictures(NamedTuple):
         if self.html is not None:
             from dlio_hpc.report.page import render
 
-            with _written(self.html):
+            with written(self.html):
                 rundir.write(self.html, render(page()).encode("utf-8"))
             console.say(f"report: {self.html}")
 
@@ -117,7 +117,7 @@ class Pictures(NamedTuple):
 
 
 @contextmanager
-def _written(path: Path) -> Iterator[None]:
+def written(path: Path) -> Iterator[None]:
     """A place to write to, whose folder is made if need be; what fails names it as the user did."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -11,12 +11,13 @@ import click
 from dlio_hpc.cli import console
 from dlio_hpc.cli.pictures import Pictures, gives_pictures
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.report import jobfiles, studyfiles
 from dlio_hpc.study import Metric
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
+    from dlio_hpc.batch.collect import Collected
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
     from dlio_hpc.report.studyfiles import StudyOutcome
@@ -204,7 +205,25 @@ def collect_one(directory: Path, quiet: bool) -> None:
 
     with console.busy(f"archiving {directory.name}", quiet):
         collected = collect(directory)
+        unrecorded = _record(directory, collected)
     if not quiet:
-        for note in collected.notes:
+        for note in [*collected.notes, *unrecorded]:
             console.say(f"note: {note}")
         console.say(f"{'archived' if collected.fresh else 'already archived'}: {collected.archive}")
+
+
+def _record(directory: Path, collected: "Collected") -> list[str]:
+    """Enter the job into the history beside its archive; why it could not be, which loses nothing: the history takes
+    in by itself what it finds later.
+    """
+    from dlio_hpc.verdict import entry, history
+
+    folder = collected.archive.parent
+    try:
+        if collected.fresh:
+            history.enter(folder, entry.of(jobfiles.load(directory)))
+        elif not history.knows(collected.archive):
+            history.enter(folder, entry.of(jobfiles.load(collected.archive)))
+    except (DlioError, OSError) as fault:
+        return [f"the job is not in the history yet: {fault}"]
+    return []

@@ -11,7 +11,8 @@ from dlio_hpc import __version__
 _VERBS = {
     "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
     "report": "report", "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue",
-    "workloads": "catalogue", "datasets": "datasets",
+    "workloads": "catalogue", "datasets": "datasets", "history": "history", "baseline": "baseline",
+    "compare": "compare",
 }  # fmt: skip
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

@@ -4,6 +4,7 @@ from typing import Any
 
 from rich import box
 from rich.console import Console, Group, RenderableType
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -11,7 +12,7 @@ from dlio_hpc.report import rows
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.results import Summary
 
-_WIDTH = 80
+_WIDTH, _WIDEST = 80, 1000
 
 
 def show(outcome: JobOutcome, file: Any) -> None:
@@ -27,6 +28,14 @@ def console(file: Any) -> Console:
     """As wide as the terminal, and at least 80 columns; without colour where `file` is none."""
     found = Console(file=file, highlight=False, markup=False)
     return found if found.width >= _WIDTH else Console(file=file, highlight=False, markup=False, width=_WIDTH)
+
+
+def show_whole(out: Console, grid: Table) -> None:
+    """However wide it is: a line that is too long for the terminal is folded there, and nothing is left out."""
+    width = out.width
+    out.width = max(width, Measurement.get(out, out.options.update(max_width=_WIDEST), grid).maximum)
+    out.print(grid)
+    out.width = width
 
 
 def _job(outcome: JobOutcome) -> RenderableType:

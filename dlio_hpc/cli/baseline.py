@@ -1,0 +1,91 @@
+"""dlio-hpc baseline: accept, list, show, retire."""
+
+import sys
+from pathlib import Path
+
+import click
+import msgspec
+
+from dlio_hpc.cli import console, found
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.verdict import baselines
+
+
+@click.group(context_settings=SETTINGS)
+def baseline() -> None:
+    """What jobs are compared with: a job's good runs, accepted as the reference of their key.
+
+    A key is site, file system, layout, nodes, ranks per node, workload with all its settings, and version of dlio-hpc.
+    """
+
+
+@baseline.command()
+@click.argument("job", metavar="JOB")
+@found.of_archives
+@option("--why", required=True, metavar="TEXT", help="Why this job is a good reference; kept with the decision.")
+@click.option("--force", is_flag=True, help="Accept what is CACHED or went wrong in part; that is recorded.")
+def accept(job: str, archive: Path | None, runs: Path, why: str, force: bool) -> None:
+    """Make JOB (a directory, an archive, a name) the baseline of each key that it measured. It replaces the one before
+    it, which is kept.
+    """
+    (one, *others) = found.jobs([job], archive, runs)
+    if others:
+        names = " ".join(each.entry.job for each in (one, *others))
+        raise ConfigError(f"{job} is several jobs; accept one of them: {names}")
+    before = {each.group.key: each for each in baselines.active(baselines.read(one.folder))}
+    for made in baselines.accept(one.folder, one.entry, why, force):
+        replaced = before.get(made.group.key)
+        click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced.id}" if replaced else ""))
+        for words in made.overridden:
+            console.say(f"note: accepted although {words}")
+    for words in baselines.left_out(one.entry):
+        console.say(f"note: {words}")
+    found.refresh(one.folder)
+
+
+@baseline.command("list")
+@found.of_archives
+@click.option("--all", "everything", is_flag=True, help="Those that were replaced or retired, too.")
+@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool) -> None:
+    """List the baselines that hold, a line each."""
+    from dlio_hpc.verdict import baselinetables
+
+    folder = found.folder(archive, runs)
+    kept = [one for one in baselines.baselines(baselines.read(folder)) if everything or one.state == "active"]
+    if as_json:
+        console.print_json({"baselines": [baselinetables.as_document(one) for one in kept]})
+    elif kept:
+        baselinetables.show(kept, sys.stdout)
+    else:
+        console.say(f"no baselines in {folder}; accept one: dlio-hpc baseline accept JOB --why '...'")
+
+
+@baseline.command()
+@click.argument("name", metavar="BASELINE")
+@found.of_archives
+@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
+    """Show a BASELINE, by its id or its job: key, figures, who accepted it, when and why, and what became of it."""
+    from dlio_hpc.verdict import baselinetables
+
+    folder = found.folder(archive, runs)
+    one = baselines.named(baselines.baselines(baselines.read(folder)), name, folder)
+    if as_json:
+        console.print_json(baselinetables.as_document(one) | {"group": msgspec.to_builtins(one.accepted.group)})
+    else:
+        for label, text in baselinetables.facts(one):
+            click.echo(f"{label:16}{text}")
+
+
+@baseline.command()
+@click.argument("name", metavar="BASELINE")
+@found.of_archives
+@option("--why", required=True, metavar="TEXT", help="Why it holds no longer; kept with the decision.")
+def retire(name: str, archive: Path | None, runs: Path, why: str) -> None:
+    """End a BASELINE: its key has none until another job is accepted. It stays in the list of --all."""
+    folder = found.folder(archive, runs)
+    made = baselines.retire(folder, name, why)
+    click.echo(f"{made.id}: retired")
+    found.refresh(folder)

@@ -1,0 +1,137 @@
+"""dlio-hpc compare: is a job as good as it was?"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dlio_hpc import rundir, units
+from dlio_hpc.cli import console, found
+from dlio_hpc.cli.pictures import Pictures, written
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.verdict.metrics import METRICS
+
+if TYPE_CHECKING:
+    from dlio_hpc.cli.found import Found
+    from dlio_hpc.report.figures import Picture
+    from dlio_hpc.report.page import Page
+    from dlio_hpc.verdict.comparison import Judgement, Reference, Terms, Verdict
+
+_PATH = click.Path(path_type=Path)
+
+
+def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
+    """Of 1, from 2%, 2 % or 0.02."""
+    text = value.strip()
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError as fault:
+        raise click.BadParameter("a share such as 2% or 0.02", ctx, param) from fault
+    if not 0 < share < 1:
+        raise click.BadParameter("more than 0 and less than 100 %", ctx, param)
+    return share
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
+@found.of_archives
+@option("--baseline", "against", metavar="JOB|ID", help="Compare with this job, or baseline, instead of the key's own.")
+@option(
+    "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, default=("samples_per_s",),
+    show_default=True, metavar="NAME", help=f"What is compared; may be given again: {', '.join(METRICS)}.",
+)  # fmt: skip
+@option(
+    "--tolerance", callback=_share, default="2%", show_default=True, metavar="SHARE", help="A drop that is none yet."
+)
+@click.option("--force", is_flag=True, help="Compare what should not be: unlike keys, CACHED runs. It is said.")
+@option("--html", type=_PATH, metavar="FILE", help="The verdicts as one page, with their pictures.")
+@option("--figures", type=_PATH, metavar="DIR", help="The pictures as SVG and PNG files.")
+@option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
+@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def compare(
+    names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[str, ...],
+    tolerance: float, force: bool, html: Path | None, figures: Path | None, junit: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Compare a job's repeats with those of the baseline of their key, and with the nights before: fine, improved,
+    regression, noisy or not comparable.
+
+    Exit code: of the worst verdict, in this order: 3 INVALID, 6 infrastructure, 7 incomplete, 4 CACHED, 1 regression,
+    5 noisy, 2 not comparable, 0 fine or improved.
+    """
+    from dlio_hpc.verdict.comparison import Terms
+
+    started = units.utc_now(fraction=True)
+    jobs = found.jobs(names, archive, runs)
+    if not jobs:
+        raise ConfigError(f"{' '.join(names)}: none of its jobs measured anything")
+    terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
+    if against is not None:
+        terms = terms._replace(against=_references(against, archive or jobs[0].folder, runs))
+    judged = _judge(jobs, terms)
+    if as_json:
+        import msgspec
+
+        console.print_json(msgspec.to_builtins(judged))
+    else:
+        from dlio_hpc.verdict import verdicttables
+
+        verdicttables.show(judged, sys.stdout)
+    if junit is not None:
+        _write_junit(junit, judged, jobs, units.seconds_between(started, units.utc_now(fraction=True)))
+    pictures = Pictures(html, figures, None)
+    if pictures.any:
+        pictures.write_of_study(lambda: _page(judged), lambda: _pictures(judged))
+    return judged.exit_code
+
+
+def _judge(jobs: "Sequence[Found]", terms: "Terms") -> "Judgement":
+    """Each job by the history and the baselines of its own folder."""
+    from dlio_hpc.verdict import baselines, comparison
+
+    verdicts: list[Verdict] = []
+    for folder in dict.fromkeys(job.folder for job in jobs):
+        mine = [job.entry for job in jobs if job.folder == folder]
+        active = baselines.active(baselines.read(folder))
+        verdicts += comparison.judge(mine, found.entries(folder), active, terms).verdicts
+    return comparison.summed(verdicts)
+
+
+def _references(name: str, folder: Path, runs: Path) -> "tuple[Reference, ...]":
+    """A baseline by its id, whatever became of it, or any job."""
+    from dlio_hpc.verdict import baselines, comparison
+
+    for one in baselines.read(folder).accepted:
+        if one.id == name:
+            return (comparison.Reference(one.id, one.group, one.overridden),)
+    told = tuple(
+        reference for job in found.jobs([name], folder, runs) for reference in comparison.references(job.entry)
+    )
+    if not told:
+        raise ConfigError(f"--baseline {name}: it has no good measured run")
+    return told
+
+
+def _write_junit(path: Path, judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> None:
+    """A case's time is what its job's runs took."""
+    from dlio_hpc.verdict import junit, verdictrows
+
+    took = {job.entry.job: sum(run.figures.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}
+    cases = [verdictrows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
+    with written(path):
+        rundir.write(path, junit.document("dlio-hpc compare", cases))
+    console.say(f"verdicts: {path}")
+
+
+def _page(judged: "Judgement") -> "Page":
+    from dlio_hpc.verdict import pages
+
+    return pages.of_judgement(judged)
+
+
+def _pictures(judged: "Judgement") -> "Iterator[Picture]":
+    from dlio_hpc.verdict import figures
+
+    return figures.of_verdicts(judged.verdicts)

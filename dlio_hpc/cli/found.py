@@ -1,0 +1,95 @@
+"""Jobs as verdicts see them, by whatever a user calls them: directory, archive, study, or a name in the history."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import click
+
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import option
+from dlio_hpc.errors import ConfigError, Incomplete
+from dlio_hpc.plan import archive_folder
+from dlio_hpc.report import jobfiles, studyfiles
+from dlio_hpc.verdict import entry, history
+from dlio_hpc.verdict.entry import Entry
+from dlio_hpc.verdict.history import Where
+
+_PATH = click.Path(path_type=Path)
+
+
+class Found(NamedTuple):
+    """folder: of archives, whose history and baselines are the job's."""
+
+    entry: Entry
+    folder: Path
+
+
+def of_archives(function: Any) -> Any:
+    """The options --archive and --runs of commands on histories."""
+    function = option(
+        "-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where jobs are."
+    )(function)
+    return option(
+        "--archive", type=_PATH, metavar="DIR", help="Where archives, history and baselines are. Default: RUNS/archive."
+    )(function)
+
+
+def folder(archive: Path | None, runs: Path) -> Path:
+    """Where the archives are; ConfigError where there are none."""
+    found = archive or runs / "archive"
+    if not found.is_dir():
+        raise ConfigError(f"{found} is no folder of archives; say with --archive where they are")
+    return found
+
+
+def refresh(where: Path) -> None:
+    """Take in what the history in a folder does not know yet; what cannot be read is said."""
+    if not history.is_writable(where):
+        return  # each look takes it in for itself
+    for note in history.take_in(where).notes:
+        console.say(f"note: {note}")
+
+
+def jobs(names: Sequence[str], archive: Path | None, runs: Path) -> list[Found]:
+    """All that have these names; a study is its jobs that measure. ConfigError where a name is nobody's."""
+    return [found for name in names for found in _named(name, archive, runs)]
+
+
+def _named(name: str, archive: Path | None, runs: Path) -> list[Found]:
+    path = Path(name) if Path(name).exists() or "/" in name else runs / name
+    if studyfiles.is_study(path):
+        study = studyfiles.load(path)
+        found = [_job(each, archive) for each in studyfiles.jobs(study)]
+        return [each for each in found if each.entry.measurements or each.entry.fault is not None]
+    if path.exists() or "/" in name:
+        return [_job(path, archive)]
+    return _remembered(name, archive, runs)
+
+
+def _job(path: Path, archive: Path | None) -> Found:
+    outcome = jobfiles.load(path)
+    if not outcome.job.ended:
+        raise Incomplete(f"job {outcome.job.job} is {outcome.job.state}; wait for its end (dlio-hpc wait {path})")
+    where = archive_folder(outcome.plan, path) if path.is_dir() else path.absolute().parent
+    return Found(entry.of(outcome), archive or where)
+
+
+def _remembered(name: str, archive: Path | None, runs: Path) -> list[Found]:
+    """A job or a study whose directory is gone."""
+    where = archive or runs / "archive"
+    if where.is_dir():
+        refresh(where)
+        every = history.entries(where)
+        mine = [each for each in every if each.job == name] or [each for each in every if each.study == name]
+        if mine:
+            return [Found(each, where) for each in mine]
+    raise ConfigError(f"no job {name}: it is no directory, no archive, not below {runs}, and not in {where}")
+
+
+def entries(where: Path, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:
+    """The history of a folder with all that is new in it; none where there is no such folder yet."""
+    if not where.is_dir():
+        return ()
+    refresh(where)
+    return history.entries(where, wanted)

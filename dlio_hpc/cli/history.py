@@ -1,0 +1,136 @@
+"""dlio-hpc history: what was measured before."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dlio_hpc.cli import console, found
+from dlio_hpc.cli.pictures import Pictures
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.verdict.metrics import METRICS
+
+if TYPE_CHECKING:
+    from dlio_hpc.report.figures import Picture
+    from dlio_hpc.report.page import Page
+    from dlio_hpc.verdict.entry import Entry
+    from dlio_hpc.verdict.figures import Series
+    from dlio_hpc.verdict.listing import Block
+
+_PATH = click.Path(path_type=Path)
+
+
+def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """As records have it: a date, or a moment in UTC."""
+    from datetime import datetime
+
+    if value is None:
+        return None
+    try:
+        datetime.fromisoformat(value.replace("Z", "+00:00"))
+    except ValueError as fault:
+        raise click.BadParameter(
+            "a day such as 2026-11-21, or a moment such as 2026-11-21T14:00", ctx, param
+        ) from fault
+    return value.replace(" ", "T")
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("pattern", required=False, metavar="[JOB-PATTERN]")
+@found.of_archives
+@option("--site", metavar="NAME", help="Jobs of this site alone.")
+@option("--workload", metavar="NAME", help="Jobs of this workload alone.")
+@option("--nodes", type=int, metavar="N", help="Jobs on so many nodes alone.")
+@option("--study", metavar="NAME", help="Jobs of this study alone.")
+@option("--state", metavar="STATE", help="Jobs that ended so alone: completed, failed, timeout.")
+@option("--since", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or later.")
+@option("--until", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
+@option(
+    "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
+    help=f"What is shown: {', '.join(METRICS)}.",
+)  # fmt: skip
+@option("--html", type=_PATH, metavar="FILE", help="The history as one page, with its pictures.")
+@option("--figures", type=_PATH, metavar="DIR", help="The metric over the nights as SVG and PNG files, one a key.")
+@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@option("--csv", "as_csv", is_flag=True, help="All runs with all their figures as CSV on stdout.")
+@option("--export", "is_export", is_flag=True, help="The whole history as lines of JSON on stdout, always the same.")
+@option("--rebuild", "is_rebuild", is_flag=True, help="Make the history anew from archives and decisions alone.")
+def history(
+    pattern: str | None, archive: Path | None, runs: Path, metric: str, html: Path | None, figures: Path | None,
+    as_json: bool, as_csv: bool, is_export: bool, is_rebuild: bool, **wanted: Any,
+) -> int:  # fmt: skip
+    """List what was measured before, a block for each key, the newest last: jobs with the median of a metric, how far
+    it is from the key's baseline (or from the job before), and what has changed.
+
+    JOB-PATTERN is a job's name, with * and ? as in a shell.
+    """
+    from dlio_hpc.verdict import history as histories
+    from dlio_hpc.verdict.history import Where
+
+    folder = found.folder(archive, runs)
+    if is_rebuild:
+        _rebuild(folder)
+    else:
+        found.refresh(folder)
+    if is_export:
+        sys.stdout.buffer.write(histories.export(folder))
+        return 0
+    entries = histories.entries(folder, Where(pattern, **wanted))
+    if as_json:
+        import msgspec
+
+        console.print_json({"jobs": [msgspec.to_builtins(entry) for entry in entries]})
+    elif as_csv:
+        from dlio_hpc.verdict import historytables
+
+        historytables.write_csv(entries, sys.stdout)
+    if not entries:
+        is_chosen = pattern is not None or any(value is not None for value in wanted.values())
+        console.say(f"the history of {folder} has no {'such ' if is_chosen else ''}jobs")
+        return 0
+    pictures = Pictures(html, figures, None)
+    if pictures.any or not (as_json or as_csv):
+        _show(entries, folder, metric, pictures, is_quiet=as_json or as_csv)
+    return 0
+
+
+def _rebuild(folder: Path) -> None:
+    from dlio_hpc.verdict import history as histories
+
+    if not histories.is_writable(folder):
+        raise ConfigError(f"{folder} cannot be written: its history can be made anew by whom it belongs to")
+    taken = histories.rebuild(folder)
+    for note in taken.notes:
+        console.say(f"note: {note}")
+    console.say(f"history made anew from {len(taken.jobs)} archives in {folder}")
+
+
+def _show(entries: "Sequence[Entry]", folder: Path, metric: str, pictures: Pictures, is_quiet: bool) -> None:
+    from dlio_hpc.verdict import baselines, historytables, listing
+
+    blocks = listing.blocks(entries, baselines.active(baselines.read(folder)), metric)
+    if not is_quiet:
+        historytables.show(blocks, metric, sys.stdout)
+    if pictures.any:
+        pictures.write_of_study(lambda: _page(blocks, metric, folder), lambda: _pictures(blocks, metric))
+
+
+def _series(blocks: "Sequence[Block]", metric: str) -> "list[Series]":
+    from dlio_hpc.verdict import figures
+
+    return figures.series(blocks, metric)
+
+
+def _page(blocks: "Sequence[Block]", metric: str, folder: Path) -> "Page":
+    from dlio_hpc.verdict import pages
+
+    return pages.of_history(blocks, _series(blocks, metric), metric, str(folder))
+
+
+def _pictures(blocks: "Sequence[Block]", metric: str) -> "Iterator[Picture]":
+    from dlio_hpc.verdict import figures
+
+    return figures.of_history(_series(blocks, metric), metric)

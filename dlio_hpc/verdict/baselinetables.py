@@ -1,0 +1,73 @@
+"""Baselines on a terminal and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from dlio_hpc.report import tables
+from dlio_hpc.verdict import listing, trend, verdictrows
+from dlio_hpc.verdict.baselines import Baseline
+from dlio_hpc.verdict.metrics import METRICS
+
+_MAIN = "samples_per_s"
+
+
+def show(kept: Sequence[Baseline], file: Any) -> None:
+    """Two lines each: the baseline, and its key."""
+    out = tables.console(file)
+    for one in kept:
+        accepted = one.accepted
+        out.print(Text.assemble((accepted.id, "bold"), f"  {_state(one)}  {_median(one)}"), soft_wrap=True)
+        out.print(f"  {listing.words(accepted.group.key)}", soft_wrap=True)
+        out.print(f"  {accepted.when[:10]} {accepted.who}: {accepted.why}", soft_wrap=True)
+
+
+def _state(one: Baseline) -> str:
+    return f"replaced by {one.by}" if one.by else one.state
+
+
+def _median(one: Baseline) -> str:
+    found = trend.night(one.accepted.group, _MAIN)
+    return "" if found is None else f"{verdictrows.number(found, _MAIN)} samples/s, {len(found.values)} repeat(s)"
+
+
+def facts(one: Baseline) -> Iterator[tuple[str, str]]:
+    """Label and text of all there is to know."""
+    accepted = one.accepted
+    key = accepted.group.key
+    yield "baseline", accepted.id
+    yield "state", _state(one)
+    yield "job", f"{accepted.group.job}, ended {accepted.group.ended}"
+    yield "accepted", f"{accepted.when} by {accepted.who}"
+    yield "why", accepted.why
+    for words in accepted.overridden:
+        yield "although", words
+    if one.retired is not None:
+        yield "retired", f"{one.retired.when} by {one.retired.who}: {one.retired.why}"
+    for name in key.__struct_fields__:
+        yield name.replace("_", " "), str(getattr(key, name))
+    for metric in METRICS:
+        values = accepted.group.values(metric)
+        if values:
+            shown = ", ".join(verdictrows.shown(value, metric) for value in values)
+            yield metric, shown
+
+
+def as_document(one: Baseline) -> dict[str, Any]:
+    import msgspec
+
+    accepted = one.accepted
+    return {
+        "id": accepted.id,
+        "state": one.state,
+        "replaced_by": one.by,
+        "retired": None if one.retired is None else msgspec.to_builtins(one.retired),
+        "job": accepted.group.job,
+        "key": msgspec.to_builtins(accepted.group.key),
+        "why": accepted.why,
+        "who": accepted.who,
+        "when": accepted.when,
+        "overridden": list(accepted.overridden),
+        "figures": {name: list(values) for name in METRICS if (values := accepted.group.values(name))},
+    }

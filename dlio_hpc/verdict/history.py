@@ -1,0 +1,236 @@
+"""The history of a folder of archives: every job in it, as verdicts see it, in one SQLite file beside them.
+
+It is an index. The archives and the decision files are the truth, and it can be made anew from these alone.
+"""
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dlio_hpc import archive, document, rundir
+from dlio_hpc.errors import DlioError
+from dlio_hpc.report import jobfiles
+from dlio_hpc.verdict import database
+from dlio_hpc.verdict import entry as entries_
+from dlio_hpc.verdict.entry import Entry
+
+
+class Taken(NamedTuple):
+    """What a look at the folder brought: jobs that were not known, and what a person should know of the others."""
+
+    jobs: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+class Where(NamedTuple):
+    """Which jobs are wanted; None: all. job: a pattern as shells have it. since, until: of their end, such as
+    2026-11-21; until: that day too.
+    """
+
+    job: str | None = None
+    study: str | None = None
+    site: str | None = None
+    workload: str | None = None
+    nodes: int | None = None
+    state: str | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+EVERYTHING = Where()
+
+
+def enter(folder: Path, entry: Entry) -> None:
+    """The job into the history of `folder`; what was known of it is replaced."""
+    with database.writing(folder) as db:
+        _enter(db, entry)
+        _stamp(db, folder / (entry.job + archive.SUFFIX))
+
+
+def knows(path: Path) -> bool:
+    """Is the job in an archive in the history beside it, as the archive is now?"""
+    with _reading(path.parent) as db:
+        return _is_known(db, path)
+
+
+def take_in(folder: Path) -> Taken:
+    """Archives and decisions in `folder` that the history does not know yet."""
+    with _reading(folder) as db:
+        news = _news(db, folder)
+    if not news.archives and not news.decisions:
+        return Taken((), ())
+    read = [_read(path) for path in news.archives]
+    with database.writing(folder) as db:
+        return _take_in(db, folder, read)
+
+
+def rebuild(folder: Path) -> Taken:
+    """The history made anew from archives and decisions alone, whatever is there now."""
+    database.check_folder(folder)
+    target = folder / rundir.HISTORY
+    read = [_read(path) for path in _archives(folder)]
+    with database.locked(folder), rundir.replacing(target) as temporary:
+        with database.told(temporary), closing(database.opened(temporary)) as db, database.transaction(db):
+            database.migrate(db, temporary)
+            taken = _take_in(db, folder, read)
+        for suffix in ("-wal", "-shm", "-journal"):
+            with suppress(FileNotFoundError):
+                os.unlink(f"{target}{suffix}")  # of the file that is replaced
+    return taken
+
+
+def is_writable(folder: Path) -> bool:
+    """May this user enter jobs? Who may not reads all the same."""
+    return database.is_writable(folder)
+
+
+class _Read(NamedTuple):
+    """An archive's entry, or why there is none."""
+
+    path: Path
+    entry: Entry | None
+    fault: str | None
+
+
+def _read(path: Path) -> _Read:
+    try:
+        return _Read(path, entries_.of(jobfiles.load(path)), None)
+    except (DlioError, OSError) as fault:
+        return _Read(path, None, f"left out: {fault}")
+
+
+class _News(NamedTuple):
+    archives: tuple[Path, ...]
+    decisions: tuple[Path, ...]
+
+
+def _news(db: sqlite3.Connection, folder: Path) -> _News:
+    known = {name for (name,) in db.execute("SELECT file FROM decisions")}
+    return _News(
+        tuple(path for path in _archives(folder) if not _is_known(db, path)),
+        tuple(path for path in _decisions(folder) if path.name not in known),
+    )
+
+
+def _archives(folder: Path) -> list[Path]:
+    return sorted(folder.glob(f"[!.]*{archive.SUFFIX}"))
+
+
+def _decisions(folder: Path) -> list[Path]:
+    return sorted((folder / rundir.BASELINES).glob("[!.]*.json"))
+
+
+def _is_known(db: sqlite3.Connection, path: Path) -> bool:
+    """The archive as it is now?"""
+    found = db.execute("SELECT bytes, mtime_ns FROM archives WHERE file = ?", (path.name,)).fetchone()
+    return found is not None and path.exists() and tuple(found) == _size(path)
+
+
+def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Taken:
+    for each in read:
+        if each.entry is not None:
+            _enter(db, each.entry)
+            _stamp(db, each.path)
+    notes = [each.fault for each in read if each.fault is not None]
+    for path in _decisions(folder):
+        try:
+            content = _compact(path.read_bytes())
+        except (OSError, msgspec.DecodeError) as fault:
+            notes.append(f"left out: {path} is no decision: {fault}")
+            continue
+        db.execute("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (path.name, content))
+    return Taken(tuple(each.entry.job for each in read if each.entry is not None), tuple(notes))
+
+
+def _enter(db: sqlite3.Connection, entry: Entry) -> None:
+    db.execute("DELETE FROM runs WHERE job = ?", (entry.job,))
+    db.execute(
+        "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            entry.job, entry.study, entry.site, entry.state, entry.created, entry.ended, entry.exit_code,
+            _canonical(entry),
+        ),
+    )  # fmt: skip
+    database.enter_runs(db, entry)
+
+
+def _stamp(db: sqlite3.Connection, path: Path) -> None:
+    """Which file the job was read from, so that another one in its place is seen."""
+    if path.exists():
+        db.execute("INSERT OR REPLACE INTO archives VALUES (?, ?, ?)", (path.name, *_size(path)))
+
+
+def _size(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_size, found.st_mtime_ns
+
+
+def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
+    """The jobs that are wanted, in the order in which they ended."""
+    clauses, values = _clauses(where)
+    asked = f"SELECT document FROM jobs {'WHERE ' if clauses else ''}{' AND '.join(clauses)} ORDER BY ended, job"
+    with _reading(folder) as db:
+        return tuple(database.decode(content) for (content,) in db.execute(asked, values))
+
+
+def _clauses(where: Where) -> tuple[list[str], list[Any]]:
+    run = "job IN (SELECT job FROM runs WHERE {} = ?)"
+    told = [
+        ("job GLOB ?", where.job),
+        ("study = ?", where.study),
+        ("site = ?", where.site),
+        ("state = ?", where.state),
+        (run.format("workload"), where.workload),
+        (run.format("nodes"), where.nodes),
+        ("ended >= ?", where.since),
+        ("ended < ?", None if where.until is None else where.until + "~"),  # behind every time of that day
+    ]
+    kept = [(clause, value) for clause, value in told if value is not None]
+    return [clause for clause, _ in kept], [value for _, value in kept]
+
+
+def export(folder: Path) -> bytes:
+    """The history as lines of JSON, jobs and then decisions, each in the order of their names: the same bytes for the
+    same archives and decisions.
+    """
+    with _reading(folder) as db:
+        jobs = db.execute("SELECT document FROM jobs ORDER BY job").fetchall()
+        decisions = db.execute("SELECT file, document FROM decisions ORDER BY file").fetchall()
+    lines = [b'{"job":' + content + b"}\n" for (content,) in jobs]
+    lines += [b'{"decision":' + content + b',"file":' + _compact(json.dumps(file).encode()) + b"}\n"
+              for file, content in decisions]  # fmt: skip
+    return b"".join(lines)
+
+
+def _compact(content: bytes) -> bytes:
+    return msgspec.json.encode(msgspec.json.decode(content), order="sorted")
+
+
+def _canonical(entry: Entry) -> bytes:
+    return _compact(document.encode(entry))
+
+
+@contextmanager
+def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
+    """The history at this schema. Who may not write the folder gets a copy in memory, with what is new in it."""
+    database.check_folder(folder)
+    path = folder / rundir.HISTORY
+    if database.is_writable(folder):
+        if not database.is_current(path):
+            with database.writing(folder):
+                pass
+        with database.told(path), closing(database.opened(path)) as db:
+            yield db
+        return
+    with database.told(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+        if path.exists():
+            database.copy(path, memory)
+        database.migrate(memory, path)
+        _take_in(memory, folder, [_read(each) for each in _news(memory, folder).archives])
+        yield memory

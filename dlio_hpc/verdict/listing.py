@@ -1,0 +1,145 @@
+"""The history as lines: a block for each key, its jobs newest last."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dlio_hpc.verdict import groups, trend, verdictrows, weighing
+from dlio_hpc.verdict.baselines import Accepted
+from dlio_hpc.verdict.comparison import TOLERANCE
+from dlio_hpc.verdict.entry import Entry, Key
+from dlio_hpc.verdict.groups import Group
+from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.verdict.trend import Trend
+
+HEADER = ("when", "job", "n", "median", "spread", "change", "")
+_BARS = "▁▂▃▄▅▆▇█"
+# A share of the most that fills all bars.
+_LITTLE = 0.1
+
+
+class Line(NamedTuple):
+    """A job. change: to the key's baseline, or to the job before; note: baseline, faults, steps, memory."""
+
+    when: str
+    job: str
+    repeats: str
+    median: str
+    spread: str
+    change: str
+    note: str
+
+
+class Block(NamedTuple):
+    """title: the key in words. bars: the medians as a word of bars. trend: None where nothing was measured. shifts: in
+    words; is_worse: the last of them is for the worse.
+    """
+
+    title: str
+    key: Key | None
+    lines: list[Line]
+    bars: str
+    trend: Trend | None
+    baseline: Accepted | None
+    shifts: list[str]
+    is_worse: bool
+
+
+def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) -> list[Block]:
+    """Keys in the order of their newest jobs, then jobs that measured nothing."""
+    found: dict[Key, list[tuple[Entry, Group]]] = {}
+    for entry in sorted(entries, key=lambda each: (each.ended, each.job)):
+        for group in groups.of(entry):
+            found.setdefault(group.key, []).append((entry, group))
+    newest = sorted(found, key=lambda key: (found[key][-1][0].ended, key.digest))
+    told = [_block(key, found[key], active, metric) for key in newest]
+    rest = [entry for entry in entries if not groups.of(entry)]
+    if rest:
+        lines = [Line(_when(entry), entry.job, "-", "-", "-", "-", entry.fault or entry.state) for entry in rest]
+        told.insert(0, Block("no measurements", None, lines, "", None, None, [], False))
+    return told
+
+
+def words(key: Key) -> str:
+    """All of it in a line."""
+    layout = "" if key.layout in ("none", "unknown") else f", {key.layout}"
+    return f"{key.title}; {key.file_system}{layout}; settings {key.settings}; dlio-hpc {key.version}"
+
+
+def _block(key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: str) -> Block:
+    baseline = next((one for one in active if one.group.key == key), None)
+    alike = [group for _, group in mine if group.is_of_storage] or [group for _, group in mine]
+    seen = trend.of(trend.nights([entry for entry, _ in mine], alike[-1], metric), metric)
+    if not seen.nights:
+        lines = [_line(entry, group, metric, None, "") for entry, group in mine]
+        return Block(words(key), key, lines, "", None, baseline, [], False)
+    notes = _notes(seen, baseline)
+    lines, before = [], None
+    for entry, group in mine:
+        lines.append(_line(entry, group, metric, _base(baseline, metric) or before, notes.get(entry.job, "")))
+        before = next((night.median for night in seen.nights if night.job == entry.job), before)
+    shifts = [f"{key.title}: {weighing.shift_words(shift)}" for shift in seen.shifts]
+    is_worse = bool(seen.shifts) and seen.shifts[-1].ratio < 1 - TOLERANCE
+    return Block(
+        words(key), key, lines, _bars([night.median for night in seen.nights]), seen, baseline, shifts, is_worse
+    )
+
+
+def _base(baseline: Accepted | None, metric: str) -> float | None:
+    found = None if baseline is None else trend.night(baseline.group, metric)
+    return None if found is None else found.median
+
+
+def _notes(seen: Trend, baseline: Accepted | None) -> dict[str, str]:
+    """What there is to say of single jobs."""
+    told: dict[str, list[str]] = {}
+    if baseline is not None:
+        told.setdefault(baseline.group.job, []).append("baseline")
+    for shift in seen.shifts:
+        told.setdefault(shift.since, []).append(f"{shift.kind} of {weighing.signed(shift.ratio)} begins")
+    for job in seen.outliers:
+        told.setdefault(job, []).append("by itself")
+    return {job: ", ".join(words) for job, words in told.items()}
+
+
+def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str) -> Line:
+    values = group.values(metric)
+    found = trend.night(group, metric)
+    told = [note, *_doubts(group)]
+    spread = f"{verdictrows.shown(min(values), metric)} to {verdictrows.shown(max(values), metric)}" if values else "-"
+    change = "-"
+    if found is not None and base:
+        ratio = found.median / base if METRICS[metric].higher else base / found.median
+        change = weighing.signed(ratio)
+    return Line(
+        when=_when(entry),
+        job=entry.job,
+        repeats=str(len(values)),
+        median="-" if found is None else verdictrows.number(found, metric),
+        spread=spread if len(values) > 1 else "-",
+        change=change,
+        note="; ".join(filter(None, told)),
+    )
+
+
+def _doubts(group: Group) -> Iterator[str]:
+    """Why its figures do not count, if they do not."""
+    if group.faulty is not None:
+        yield f"{group.faulty.run}: {group.faulty.fault}"
+    elif not group.is_of_storage:
+        yield "CACHED" if group.storage == "cached" else "storage unknown"
+
+
+def _when(entry: Entry) -> str:
+    return entry.ended[:16].replace("T", " ")
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    return tuple(line)
+
+
+def _bars(medians: Sequence[float]) -> str:
+    """The last sixty, from the least to the most of them; what differs by little looks alike."""
+    shown = list(medians)[-60:]
+    high = max(shown)
+    span = max(high - min(shown), _LITTLE * high)
+    return "".join(_BARS[min(int(8 * (1 - (high - each) / span)), 7)] for each in shown)

@@ -1,0 +1,64 @@
+"""Verdicts and histories as pages."""
+
+from collections.abc import Sequence
+
+from dlio_hpc.report import figures as drawn
+from dlio_hpc.report.page import Page, Section, Table
+from dlio_hpc.verdict import figures, listing, verdictrows
+from dlio_hpc.verdict.comparison import Judgement, Verdict
+from dlio_hpc.verdict.figures import Series
+from dlio_hpc.verdict.listing import Block
+from dlio_hpc.verdict.metrics import METRICS
+
+
+def of_judgement(found: Judgement) -> Page:
+    """First what came of it, then a section for each verdict with its picture."""
+    jobs = list(dict.fromkeys(verdict.job for verdict in found.verdicts))
+    rows = [verdictrows.row(verdict) for verdict in found.verdicts]
+    return Page(
+        title=", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""),
+        subtitle="against its baseline and its history",
+        verdict=verdictrows.summary(found),
+        state="ok" if found.exit_code == 0 else "bad",
+        facts=[],
+        sections=[
+            Section("Verdicts", [], [Table("", list(verdictrows.HEADER), rows)], [], []),
+            *(_section(verdict) for verdict in found.verdicts),
+        ],
+    )
+
+
+def _section(verdict: Verdict) -> Section:
+    facts = [[f"{label}: {text}"] for label, text in verdictrows.facts(verdict)]
+    pictures = [drawn.inline(picture._replace(stem="compare")) for picture in figures.of_verdicts([verdict])]
+    return Section(
+        f"{verdict.job}: {verdictrows.subject(verdict)}, {METRICS[verdict.metric].label}: {verdict.outcome}",
+        [f"forced: {words}" for words in verdict.overridden],
+        [Table("", [""], facts)],
+        pictures,
+        [],
+    )
+
+
+def of_history(blocks: Sequence[Block], series: Sequence[Series], metric: str, source: str) -> Page:
+    """A section for each key: its picture, its nights."""
+    pictures = {each.key: picture for each, picture in zip(series, figures.of_history(series, metric), strict=True)}
+    count = len({line.job for block in blocks for line in block.lines})
+    shifts = [words for block in blocks for words in block.shifts]
+    return Page(
+        title=f"History of {METRICS[metric].label}",
+        subtitle=f"{source}, {count} jobs",
+        verdict="; ".join(shifts) if shifts else "No change is seen.",
+        state="bad" if any(block.is_worse for block in blocks) else "ok",
+        facts=[],
+        sections=[
+            Section(
+                block.title,
+                [],
+                [],
+                [drawn.inline(pictures[block.key]._replace(stem="history"))] if block.key in pictures else [],
+                [Table("", list(listing.HEADER), [list(listing.cells(line)) for line in block.lines])],
+            )
+            for block in blocks
+        ],
+    )

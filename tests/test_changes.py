@@ -1,0 +1,120 @@
+"""Intervals and changes are what they should be on histories whose truth is known; rates are of 1,000 draws."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlio_hpc.analysis import changes, robust
+from dlio_hpc.analysis.robust import Noise
+
+_VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=9)
+
+
+def _series(levels: npt.ArrayLike, noise: float, seed: int = 1) -> npt.NDArray[np.float64]:
+    found = np.asarray(levels, np.float64)
+    return found + np.random.default_rng(seed).normal(0, noise, len(found))
+
+
+@pytest.mark.parametrize(
+    ("df", "exact"), [(1, 6.3138), (2, 2.92), (3, 2.3534), (4, 2.1318), (10, 1.8125), (60, 1.6706)]
+)
+def test_quantiles_of_students_distribution(df: int, exact: float) -> None:
+    assert robust.t_quantile(df) == pytest.approx(exact, rel=0.01)
+
+
+@given(_VALUES, _VALUES)
+def test_a_difference_lies_in_its_interval_and_turns_round_with_its_sides(one: list[float], other: list[float]) -> None:
+    found, back = robust.difference(one, other), robust.difference(other, one)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low <= found.value <= found.high
+    assert back.value == -found.value
+    assert found == robust.difference(one, other)
+    assert min(one) - max(other) <= found.low
+    assert found.high <= max(one) - min(other)
+
+
+def test_three_repeats_are_told_apart_when_none_overlaps() -> None:
+    """One in twenty ways to deal six values out: the interval's end is what it claims to be."""
+    apart = robust.difference([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    assert apart.high is not None
+    assert apart.high == -1.0
+    meet = robust.difference([1.0, 2.0, 4.5], [4.0, 5.0, 6.0])
+    assert meet.high == 0.5
+
+
+def test_noise_between_nights_widens_the_interval_and_stands_in_for_missing_repeats() -> None:
+    values = [0.0, 0.001, 0.002]
+    alone, with_nights = robust.difference(values, values), robust.difference(values, values, Noise(0.01, 30))
+    assert alone.half is not None
+    assert with_nights.half is not None
+    assert with_nights.half > 0.02 > alone.half
+    assert robust.difference([0.0], [0.0]).low is None
+    single = robust.difference([0.0], [0.0], Noise(0.01, 30))
+    assert single.high == pytest.approx(robust.t_quantile(30) * 0.01 * math.sqrt(2))
+
+
+def test_noise_that_repeats_show_already_is_not_counted_twice() -> None:
+    random = np.random.default_rng(1)
+    one, other = random.normal(0, 0.05, 9), random.normal(0, 0.05, 9)
+    known = robust.difference(one, other, Noise(0.001, 30))
+    assert known == pytest.approx(robust.difference(one, other))
+
+
+def test_a_step_is_found_where_it_is() -> None:
+    found = changes.find(_series([0.0] * 20 + [-0.05] * 10, 0.01))
+    (change,) = found.changes
+    assert (change.kind, change.at) == ("step", 20)
+    assert change.size == pytest.approx(-0.05, abs=0.01)
+    assert found.noise is not None
+    assert found.noise.sd == pytest.approx(0.01, rel=0.4)
+    assert list(found.levels) == [found.levels[0]] * 20 + [found.levels[-1]] * 10
+
+
+def test_a_drift_is_no_step() -> None:
+    found = changes.find(_series(np.linspace(0, -0.1, 40), 0.008))
+    (change,) = found.changes
+    assert (change.kind, change.at, change.until) == ("drift", 0, 39)
+    assert change.size == pytest.approx(-0.1, abs=0.02)
+
+
+def test_a_fault_that_was_mended_is_two_steps() -> None:
+    found = changes.find(_series([0.0] * 15 + [-0.08] * 10 + [0.0] * 15, 0.01))
+    assert [(change.kind, change.at) for change in found.changes] == [("step", 15), ("step", 25)]
+    assert found.changes[0].size == pytest.approx(-found.changes[1].size, abs=0.02)
+
+
+def test_one_bad_night_is_by_itself_and_no_change() -> None:
+    values = _series([0.0] * 30, 0.01)
+    values[17] -= 0.2
+    found = changes.find(values)
+    assert found.changes == ()
+    assert found.outliers == (17,)
+    assert found.noise is not None
+    assert found.noise.sd < 0.015
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 8])
+def test_short_and_flat_histories_tell_nothing(count: int) -> None:
+    found = changes.find(np.zeros(count))
+    assert found.changes == ()
+    assert found.outliers == ()
+    assert len(found.levels) == count
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(-300, 300), min_size=8, max_size=40))
+def test_changes_do_not_hang_on_unit_or_level(values: list[int]) -> None:
+    one = np.array(values, np.float64)
+    found, other = changes.find(one), changes.find(4 * one + 8)
+    assert [(each.kind, each.at) for each in found.changes] == [(each.kind, each.at) for each in other.changes]
+    assert len(found.levels) == len(values)
+    assert all(0 <= change.at < len(values) for change in found.changes)
+
+
+def test_equal_values_share_their_rank() -> None:
+    assert list(changes._ranks(np.array([3.0, 1.0, 3.0, 2.0]))) == [3.5, 1.0, 3.5, 2.0]
