@@ -35,9 +35,14 @@ def measurement(number: int, value: float, key: Key = KEY, storage: str = "stora
     return structs.replace(made, **rest)
 
 
+def day(night: int) -> str:
+    """When the job of a night ended, by its number."""
+    return units.utc(_FIRST + 86400 * night)
+
+
 def entry(night: int, values: Sequence[float], key: Key = KEY, storage: str = "storage", **rest: Any) -> Entry:
     """Of a job in a night by its number; its repeats' samples/s."""
-    ended = units.utc(_FIRST + 86400 * night)
+    ended = day(night)
     made = Entry(
         job=f"nightly-{night:03}", study=f"nightly-{night:03}", site=key.site, batch_id=str(night), created=ended,
         ended=ended, state="completed", fault=None, exit_code=0, hosts=("n1", "n2"), versions={"dlio_hpc": key.version},

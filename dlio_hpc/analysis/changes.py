@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from dlio_hpc.analysis.robust import Floats, Noise, mad
+from dlio_hpc.analysis.robust import Floats, Noise, mad, median
 
 Kind = Literal["step", "drift"]
 
@@ -72,7 +72,7 @@ def find(values: Floats, level: float = LEVEL) -> Changes:
 
 def _model(values: Floats, first: int, level: float) -> _Model:
     """Of a part of the series, whose first night is number `first`."""
-    flat = _Model((), np.full(len(values), float(np.median(values)) if len(values) else 0.0), 1)
+    flat = _Model((), np.full(len(values), median(values) if len(values) else 0.0), 1)
     if len(values) < _FEWEST:
         return flat
     place, p_step = _split(values)
@@ -111,7 +111,7 @@ def _refined(values: Floats, ends: list[int]) -> list[int]:
 
 
 def _left(values: Floats) -> float:
-    return float(np.abs(values - np.median(values)).sum())
+    return float(np.abs(values - median(values)).sum())
 
 
 def _cost(values: Floats, model: _Model) -> float:
@@ -123,7 +123,7 @@ def _cost(values: Floats, model: _Model) -> float:
 
 def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
     nights = np.arange(len(values), dtype=np.float64)
-    levels = slope * nights + float(np.median(values - slope * nights))
+    levels = slope * nights + median(values - slope * nights)
     last = first + len(values) - 1
     return _Model((Change("drift", first, last, slope * (len(values) - 1), p),), levels, 2)
 
@@ -142,10 +142,19 @@ def _spell(values: Floats) -> tuple[int, int, float]:
     count = len(values)
     if count < 3 * _SIDE:
         return 0, 0, 1.0
-    ranks = _ranks(values)[np.newaxis]
-    found = [(scan.max(), length, int(scan.argmax())) for length, scan in _spells(ranks)]
-    most, length, place = max(found)
-    return place + _SIDE, place + _SIDE + length, _p(float(most), count, _drawn_spells)
+    sums = np.cumsum(_ranks(values) - (count + 1) / 2)[_SIDE - 1 : count - _SIDE]
+    scan = np.abs(sums - sums[:, np.newaxis]) / _deviations(count)
+    begin, end = (int(place) for place in np.unravel_index(int(scan.argmax()), scan.shape))
+    return begin + _SIDE, end + _SIDE, _p(float(scan[begin, end]), count, _drawn_spells)
+
+
+@functools.cache
+def _deviations(count: int) -> Floats:
+    """(begin, end) of parts from place _SIDE on: of their sum of ranks by chance; infinite where there is no part."""
+    places = np.arange(_SIDE, count - _SIDE + 1)
+    lengths = places - places[:, np.newaxis]
+    variances = lengths * (count - lengths) * (count + 1) / 12
+    return np.sqrt(np.where(lengths >= _SIDE, variances, np.inf))
 
 
 def _p(most: float, count: int, drawn: Callable[[int], Floats]) -> float:
@@ -212,7 +221,7 @@ def _trend(values: Floats) -> tuple[float, float]:
     agree = float(np.sign(rises).sum())
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     p = 2 * NormalDist().cdf(-max(abs(agree) - 1, 0) / deviation)
-    return float(np.median(rises / (columns - rows))), p
+    return median(rises / (columns - rows)), p
 
 
 @functools.cache

@@ -48,7 +48,7 @@ def difference(
 ) -> Difference:
     """Median of `one` less that of `other`. noise: between jobs, where it is known."""
     mine, theirs = np.sort(np.asarray(one, np.float64)), np.sort(np.asarray(other, np.float64))
-    value = float(np.median(mine) - np.median(theirs))
+    value = median(mine) - median(theirs)
     if min(len(mine), len(theirs)) < 2 and noise is None:
         return Difference(value, None, None)
     medians = [_medians(mine, 0), _medians(theirs, 1)]
@@ -77,9 +77,15 @@ def t_quantile(df: int) -> float:
     return sum(terms)
 
 
+def median(values: Floats) -> float:
+    """Of one value or more; a tenth of the time that NumPy's takes for few."""
+    ordered = np.sort(values)
+    return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+
+
 def mad(values: Floats) -> float:
     """Median distance from the median, as large as a normal distribution's standard deviation."""
-    return float(1.4826 * np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+    return 1.4826 * median(np.abs(values - median(values))) if len(values) else 0.0
 
 
 def _medians(values: Floats, side: int) -> Floats:

@@ -41,7 +41,7 @@ def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
 @option("--baseline", "against", metavar="JOB|ID", help="Compare with this job, or baseline, instead of the key's own.")
 @option(
     "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, default=("samples_per_s",),
-    show_default=True, help="What is compared; several may be named.",
+    show_default=True, metavar="NAME", help=f"What is compared; may be given again: {', '.join(METRICS)}.",
 )  # fmt: skip
 @option(
     "--tolerance", callback=_share, default="2%", show_default=True, metavar="SHARE", help="A drop that is none yet."

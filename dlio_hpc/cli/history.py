@@ -48,7 +48,10 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
 @option("--state", metavar="STATE", help="Jobs that ended so alone: completed, failed, timeout.")
 @option("--since", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or later.")
 @option("--until", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
-@option("--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, help="What is shown.")
+@option(
+    "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
+    help=f"What is shown: {', '.join(METRICS)}.",
+)  # fmt: skip
 @option("--html", type=_PATH, metavar="FILE", help="The history as one page, with its pictures.")
 @option("--figures", type=_PATH, metavar="DIR", help="The metric over the nights as SVG and PNG files, one a key.")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
@@ -85,9 +88,8 @@ def history(
 
         historytables.write_csv(entries, sys.stdout)
     if not entries:
-        console.say(
-            f"no jobs in the history of {folder}" + (" are like that" if pattern or any(wanted.values()) else "")
-        )
+        is_chosen = pattern is not None or any(value is not None for value in wanted.values())
+        console.say(f"the history of {folder} has no {'such ' if is_chosen else ''}jobs")
         return 0
     pictures = Pictures(html, figures, None)
     if pictures.any or not (as_json or as_csv):

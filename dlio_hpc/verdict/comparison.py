@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc.analysis import robust
 from dlio_hpc.verdict import entry as entries_
 from dlio_hpc.verdict import groups, trend, weighing
 from dlio_hpc.verdict.baselines import Accepted
@@ -233,49 +232,23 @@ def _as(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Ve
 
 def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
     """Repeats against repeats, then what the nights in between tell."""
-    nights, metric = _nights(case), case.metric
-    here = nights[-1]
-    noise = trend.noise(nights[:-1], metric)
-    found = robust.difference(trend.logs(here.values, metric), trend.logs(there.values, metric), noise)
-    outcome = weighing.outcome_of(found, case.terms.tolerance)
-    ratio = math.exp(found.value)
-    seen = trend.of(nights, metric)
-    advice = weighing.advice(found, here, there, noise, case.terms.tolerance) if outcome == "noisy" else []
-    verdict = structs.replace(
-        case.verdict(outcome, weighing.words(found, outcome, near.name, here, case.terms.tolerance), advice),
+    nights, tolerance = _nights(case), case.terms.tolerance
+    told = weighing.weigh(nights, there, case.metric, tolerance, is_like=not unlike)
+    found, here = told.difference, nights[-1]
+    advice = weighing.advice(found, here, there, told.noise, tolerance) if told.outcome == "noisy" else []
+    return structs.replace(
+        case.verdict(told.outcome, weighing.words(told, near.name, here, tolerance), advice),
         here=here,
         there=there,
         reference=near.name,
-        ratio=ratio,
+        ratio=math.exp(found.value),
         low=None if found.low is None else math.exp(found.low),
         high=None if found.high is None else math.exp(found.high),
-        noise=None if noise is None else math.expm1(noise.sd),
-        trend=seen,
+        noise=None if told.noise is None else math.expm1(told.noise.sd),
+        shift=told.shift,
+        trend=told.trend,
         overridden=tuple(_overridden(case, near, unlike)),
     )
-    shift = None if unlike else _fallen(seen, there, verdict)
-    if shift is None:
-        return verdict
-    by_itself = "" if outcome == "regression" else "by itself "
-    why = f"{weighing.shift_words(shift)}; {by_itself}{verdict.why}"
-    return structs.replace(_as(verdict, "regression", why, shift), advice=())
-
-
-def _fallen(seen: Trend, there: Night, verdict: Verdict) -> Shift | None:
-    """The shift by which the level fell beyond the tolerance since the reference; None where it did not, or where this
-    job has plainly left that level again.
-    """
-    since = seen.place(there.job)
-    if since is None:
-        since = sum(night.ended <= there.ended for night in seen.nights[:-1])
-    later = [shift for shift in seen.shifts if (seen.place(shift.to) or 0) > since]
-    sign = 1.0 if METRICS[verdict.metric].higher else -1.0
-    level = (seen.levels[-1] / seen.levels[since]) ** sign
-    if not later or level >= 1 - verdict.tolerance or verdict.outcome == "improved":
-        return None
-    assert verdict.ratio is not None
-    has_left = verdict.ratio >= 1 - verdict.tolerance and verdict.low is not None and verdict.low > level
-    return None if has_left else min(later, key=lambda shift: shift.ratio)
 
 
 def _overridden(case: _Case, near: Reference, unlike: list[str]) -> list[str]:

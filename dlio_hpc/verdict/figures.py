@@ -56,13 +56,16 @@ def _of_verdict(verdict: Verdict, number: int, count: int) -> Picture:
     left.set_ylabel(_label(verdict.metric))
     canvas.legend(right, markerscale=1.0)
     stem = "compare" if count == 1 else f"compare-{number}-{_slug(_subject(verdict))}"
-    return Picture(stem, title, f"{verdict.why.capitalize()}. {_READ}", figure, True)
+    return Picture(stem, title, _caption(verdict), figure, True)
 
 
-_READ = (
-    "Left: dots are repeats, the bar their median; the span is where the job's median lies by the interval of its "
-    "ratio (90 %). Right: each night's repeats and median, and the baseline with its tolerance."
-)
+def _caption(verdict: Verdict) -> str:
+    """What came of it, and how to read the picture."""
+    told = f"{verdict.why[0].upper()}{verdict.why[1:]}. Left: dots are repeats, the bar their median"
+    if verdict.low is not None:
+        told += "; the span is where the job's median lies by the interval of its ratio (90 %)"
+    told += ". Right: each job's repeats and median"
+    return f"{told}, and the reference with the tolerance." if verdict.there is not None else f"{told}."
 
 
 def _subject(verdict: Verdict) -> str:

@@ -62,12 +62,13 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) ->
 def words(key: Key) -> str:
     """All of it in a line."""
     layout = "" if key.layout in ("none", "unknown") else f", {key.layout}"
-    return f"{key.title}; {key.file_system}{layout}; settings {key.settings}; {key.version}"
+    return f"{key.title}; {key.file_system}{layout}; settings {key.settings}; dlio-hpc {key.version}"
 
 
 def _block(key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: str) -> Block:
     baseline = next((one for one in active if one.group.key == key), None)
-    seen = trend.of(trend.nights([entry for entry, _ in mine], mine[0][1], metric), metric)
+    alike = [group for _, group in mine if group.is_of_storage] or [group for _, group in mine]
+    seen = trend.of(trend.nights([entry for entry, _ in mine], alike[-1], metric), metric)
     if not seen.nights:
         lines = [_line(entry, group, metric, None, "") for entry, group in mine]
         return Block(words(key), key, lines, "", None, baseline, [], False)

@@ -1,6 +1,7 @@
 """What the nights before a job tell: how alike they are, and whether something has changed since the baseline."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
@@ -27,7 +28,7 @@ class Night(Struct, frozen=True):
 
     @property
     def median(self) -> float:
-        return float(np.median(self.values))
+        return statistics.median(self.values)
 
 
 class Shift(Struct, frozen=True):
@@ -64,11 +65,13 @@ def night(group: Group, metric: str) -> Night | None:
 
 
 def nights(history: Sequence[Entry], like: Group, metric: str) -> list[Night]:
-    """Jobs of the key whose figures are the storage's, oldest first; none that has several datasets of that key."""
+    """Jobs of the key whose figures are the storage's as much as those of `like`, oldest first; none that has several
+    datasets of that key.
+    """
     found = []
     for entry in history:
         mine = [group for group in groups.of(entry) if group.key == like.key]
-        if len(mine) == 1 and mine[0].faulty is None and mine[0].is_of_storage:
+        if len(mine) == 1 and mine[0].faulty is None and mine[0].is_of_storage == like.is_of_storage:
             found.append(night(mine[0], metric))
     return sorted((each for each in found if each is not None), key=lambda each: (each.ended, each.job))[-MOST:]
 

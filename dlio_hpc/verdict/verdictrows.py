@@ -8,6 +8,8 @@ from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night
 
+# How jobs' faults tell that time was over.
+_LATE = ("timeout", "time limit")
 HEADER = ("verdict", "job", "what", "metric", "ratio", "90 % interval", "this job", "reference", "n")
 
 
@@ -97,5 +99,6 @@ def case(verdict: Verdict, seconds: float) -> Case:
         return Case(name, verdict.job, "pass", "", verdict.why, text, seconds)
     if verdict.outcome == "regression":
         return Case(name, verdict.job, "failure", "regression", verdict.why, text, seconds)
-    kind = "timeout" if verdict.outcome == "incomplete" and "timeout" in verdict.why else verdict.outcome
+    is_late = verdict.outcome == "incomplete" and any(words in verdict.why for words in _LATE)
+    kind = "timeout" if is_late else verdict.outcome
     return Case(name, verdict.job, "error", kind, verdict.why, text, seconds)

@@ -1,11 +1,14 @@
 """What numbers say: a difference with its interval as an outcome, in words, and with what would help."""
 
 import math
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
 
 from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.robust import Difference, Noise
-from dlio_hpc.verdict.trend import Night, Shift
+from dlio_hpc.verdict import trend
+from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.verdict.trend import Night, Shift, Trend
 
 Outcome = Literal[
     "INVALID", "infrastructure", "incomplete", "CACHED", "regression", "noisy", "not comparable", "improved", "fine"
@@ -31,6 +34,44 @@ def outcome_of(found: Difference, tolerance: float) -> Outcome:
     return "noisy" if found.half > tolerance and low < 1 - tolerance else "fine"
 
 
+class Weighed(NamedTuple):
+    """alone: the outcome of the repeats by themselves. shift: by which the level fell since the reference; None where
+    it did not.
+    """
+
+    outcome: Outcome
+    alone: Outcome
+    difference: Difference
+    noise: Noise | None
+    trend: Trend
+    shift: Shift | None
+
+
+def weigh(nights: Sequence[Night], there: Night, metric: str, tolerance: float, is_like: bool = True) -> Weighed:
+    """The last of these nights against the reference `there`. is_like: their keys are alike, so the history counts."""
+    noise = trend.noise(nights[:-1], metric)
+    found = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(there.values, metric), noise)
+    alone, seen = outcome_of(found, tolerance), trend.of(nights, metric)
+    shift = _fallen(seen, there, metric, found, tolerance) if is_like and alone != "improved" else None
+    return Weighed("regression" if shift else alone, alone, found, noise, seen, shift)
+
+
+def _fallen(seen: Trend, there: Night, metric: str, found: Difference, tolerance: float) -> Shift | None:
+    """The shift by which the level fell beyond the tolerance since the reference; None where it did not, or where this
+    job has plainly left that level again.
+    """
+    since = seen.place(there.job)
+    if since is None:
+        since = min(sum(night.ended <= there.ended for night in seen.nights), len(seen.nights) - 1)
+    later = [shift for shift in seen.shifts if (seen.place(shift.to) or 0) > since]
+    level = (seen.levels[-1] / seen.levels[since]) ** (1.0 if METRICS[metric].higher else -1.0)
+    if not later or level >= 1 - tolerance:
+        return None
+    is_good = found.value >= math.log(1 - tolerance)
+    has_left = is_good and found.low is not None and math.exp(found.low) > level
+    return None if has_left else min(later, key=lambda shift: shift.ratio)
+
+
 def percent(ratio: float) -> str:
     """Of how many times as good: "5.2 % worse"."""
     change = 100 * (ratio - 1)
@@ -50,14 +91,20 @@ def shift_words(shift: Shift) -> str:
     return f"drifted, {percent(shift.ratio)} from {shift.since} ({shift.ended[:10]}) to {shift.to}"
 
 
-def words(found: Difference, outcome: Outcome, name: str, here: Night, tolerance: float) -> str:
+def words(told: Weighed, name: str, here: Night, tolerance: float) -> str:
     """name: of the reference."""
-    told = f"{percent(math.exp(found.value))} than {name}".replace("as good than", "as good as")
+    found = told.difference
+    by_itself = f"{percent(math.exp(found.value))} than {name}".replace("as good than", "as good as")
     if found.low is None or found.high is None:
         few = "one repeat" if len(here.values) == 1 else "one repeat of the reference"
-        return f"{told}, but {few} tells no noise, nor does the history"
-    interval = f"{told} ({signed(math.exp(found.low))} to {signed(math.exp(found.high))})"
-    return f"{interval}, which may be chance" if outcome == "noisy" and abs(found.value) > tolerance else interval
+        by_itself += f", but {few} tells no noise, nor does the history"
+    else:
+        by_itself += f" ({signed(math.exp(found.low))} to {signed(math.exp(found.high))})"
+        if told.alone == "noisy" and abs(found.value) > tolerance:
+            by_itself += ", which may be chance"
+    if told.shift is None:
+        return by_itself
+    return f"{shift_words(told.shift)}; {'' if told.alone == 'regression' else 'by itself '}{by_itself}"
 
 
 def advice(found: Difference, here: Night, there: Night, noise: Noise | None, tolerance: float) -> list[str]:

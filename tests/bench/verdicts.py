@@ -1,0 +1,135 @@
+"""How often verdicts are wrong: false alarms and misses of histories whose truth is known, of 1,000 draws each."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis import changes
+from dlio_hpc.verdict import weighing
+from dlio_hpc.verdict.trend import Night
+from dlio_hpc.verdict.weighing import Outcome
+from tests import nights
+
+DRAWS = 1000
+
+
+class Scenario(NamedTuple):
+    """levels: the truth, a night each, as logarithms; of single nights the baseline's and the job's. noise: of a
+    repeat; between: of what a night's repeats share. is_worse: the last night is, beyond the tolerance. most: of 1,000
+    that may be false alarms, or missed.
+    """
+
+    name: str
+    levels: tuple[float, ...]
+    noise: float
+    between: float
+    repeats: int
+    is_worse: bool
+    most: int
+
+
+class Rates(NamedTuple):
+    """missed: called fine or improved, which matters where it is worse. false_alarms: called a regression, which
+    matters where it is not. What is called noisy is neither: it says that nobody can tell.
+    """
+
+    outcomes: Counter[Outcome]
+
+    @property
+    def missed(self) -> int:
+        return self.outcomes["fine"] + self.outcomes["improved"]
+
+    @property
+    def false_alarms(self) -> int:
+        return self.outcomes["regression"]
+
+
+def _flat(nights_: int) -> tuple[float, ...]:
+    return (0.0,) * nights_
+
+
+def _step(before: int, after: int, drop: float) -> tuple[float, ...]:
+    return (*_flat(before), *(float(np.log(1 - drop)),) * after)
+
+
+def _drift(count: int, drop: float) -> tuple[float, ...]:
+    return tuple(float(each) for each in np.linspace(0, np.log(1 - drop), count))
+
+
+def _outlier(count: int, place: int, drop: float) -> tuple[float, ...]:
+    levels = list(_flat(count))
+    levels[place] = float(np.log(1 - drop))
+    return tuple(levels)
+
+
+SINGLE = [
+    Scenario("no change, 1 % noise, 3 repeats", _flat(2), 0.01, 0, 3, False, 20),
+    Scenario("no change, 1 % noise, 5 repeats", _flat(2), 0.01, 0, 5, False, 10),
+    Scenario("no change, 6 % noise, 3 repeats", _flat(2), 0.06, 0, 3, False, 70),
+    Scenario("no change, 6 % noise, 5 repeats", _flat(2), 0.06, 0, 5, False, 40),
+    Scenario("3 % drop, 1 % noise, 3 repeats", _step(1, 1, 0.03), 0.01, 0, 3, True, 140),
+    Scenario("3 % drop, 1 % noise, 5 repeats", _step(1, 1, 0.03), 0.01, 0, 5, True, 70),
+    Scenario("3 % drop, 6 % noise, 3 repeats", _step(1, 1, 0.03), 0.06, 0, 3, True, 50),
+    Scenario("3 % drop, 6 % noise, 5 repeats", _step(1, 1, 0.03), 0.06, 0, 5, True, 30),
+]
+HISTORIES = [
+    Scenario("40 nights, no change, 1 % noise", _flat(40), 0.01, 0, 3, False, 30),
+    Scenario("40 nights, no change, 6 % noise", _flat(40), 0.06, 0, 3, False, 70),
+    Scenario("40 nights, no change, 1 %, nights differ by 2 %", _flat(40), 0.01, 0.02, 3, False, 70),
+    Scenario("20 + 10 nights, 3 % step, 1 % noise", _step(20, 10, 0.03), 0.01, 0, 3, True, 40),
+    Scenario("30 + 30 nights, 3 % step, 6 % noise", _step(30, 30, 0.03), 0.06, 0, 3, True, 30),
+    Scenario("30 + 30 nights, 3 % step, 1 %, nights 2 %", _step(30, 30, 0.03), 0.01, 0.02, 3, True, 60),
+    Scenario("40 nights, drift to -6 %, 1 % noise", _drift(40, 0.06), 0.01, 0, 3, True, 10),
+    Scenario("40 nights, one of them -15 %, 1 % noise", _outlier(40, 30, 0.15), 0.01, 0, 3, False, 30),
+]
+
+
+def rates(scenario: Scenario, seed: int = 1) -> Rates:
+    """The last night against the first, which is the baseline; those between them are the history."""
+    return Rates(Counter(_outcome(series) for series in _drawn(scenario, seed)))
+
+
+def _drawn(scenario: Scenario, seed: int) -> list[list[Night]]:
+    logs = np.tile(np.array(scenario.levels), (DRAWS, 1))
+    values = nights.draw(logs, scenario.noise, scenario.between, scenario.repeats, seed).tolist()
+    days = [nights.day(night) for night in range(len(scenario.levels))]
+    return [
+        [
+            Night(f"night-{number}", day, tuple(each))
+            for number, (day, each) in enumerate(zip(days, series, strict=True))
+        ]
+        for series in values
+    ]
+
+
+def _outcome(series: list[Night]) -> Outcome:
+    return weighing.weigh(series, series[0], "samples_per_s", 0.02).outcome
+
+
+def bench() -> None:
+    print(
+        f"\nverdicts on {DRAWS} draws each, tolerance 2 %; the last night against the first\n"
+        f"{'truth':50}{'fine':>6}{'impr.':>6}{'regr.':>6}{'noisy':>6}  wrong",
+        flush=True,
+    )
+    for scenario in [*SINGLE, *HISTORIES]:
+        found = rates(scenario)
+        counts = [found.outcomes[name] for name in ("fine", "improved", "regression", "noisy")]
+        wrong = f"{100 * found.missed / DRAWS:.1f} % missed" if scenario.is_worse else (
+            f"{100 * found.false_alarms / DRAWS:.1f} % false alarms"
+        )  # fmt: skip
+        print(f"{scenario.name:50}{''.join(f'{count:6}' for count in counts)}  {wrong}", flush=True)
+    for noise, between in ((0.01, 0.0), (0.06, 0.0), (0.01, 0.02)):
+        alarms = _alarms(noise, between)
+        name = f"60 nights looked at each night, {100 * noise:g} % noise, nights {100 * between:g} %"
+        print(f"{name}: the history changed by chance in {alarms} of {DRAWS}", flush=True)
+
+
+def _alarms(noise: float, between: float) -> int:
+    """Series without any change in which some night's look sees one."""
+    count, seen = 60, 0
+    for values in nights.draw(np.zeros((DRAWS, count)), noise, between, 3, 7):
+        logs = np.log(np.median(values, axis=1))
+        seen += any(changes.find(logs[:night]).changes for night in range(8, count + 1))
+    return seen

@@ -1,0 +1,360 @@
+"""Verdicts on jobs whose truth is known: single nights, and histories with a step, a drift, an outlier."""
+
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from msgspec import structs
+
+from dlio_hpc import archive
+from dlio_hpc.analysis import robust
+from dlio_hpc.report import jobfiles
+from dlio_hpc.verdict import baselines, comparison, entry, history, verdictrows, weighing
+from dlio_hpc.verdict.comparison import Judgement, Terms, Verdict
+from dlio_hpc.verdict.entry import Entry
+from tests import nights, studies
+from tests.bench import verdicts
+from tests.conftest import Run
+
+BASE = nights.entry(0, [100.0, 100.5, 99.6])
+
+
+def _judge(job: Entry, *earlier: Entry, **terms: object) -> Verdict:
+    """Against BASE."""
+    judged = comparison.judge([job], [BASE, *earlier, job], [nights.accepted(BASE)], Terms(**terms))  # type: ignore[arg-type]
+    (verdict,) = judged.verdicts
+    assert judged.exit_code == verdict.exit_code
+    return verdict
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome", "code"),
+    [
+        ([99.8, 100.1, 100.3], "fine", 0),
+        ([95.0, 95.2, 94.9], "regression", 1),
+        ([105.0, 105.2, 104.9], "improved", 0),
+        ([90.0, 100.0, 110.0], "noisy", 5),
+        ([99.0, 99.1, 98.9], "fine", 0),
+        ([90.0, 97.0, 101.0], "noisy", 5),
+    ],
+)
+def test_repeats_against_repeats(values: list[float], outcome: str, code: int) -> None:
+    found = _judge(nights.entry(1, values))
+    assert (found.outcome, found.exit_code) == (outcome, code)
+    assert found.ratio == pytest.approx(np.median(values) / 100.0)
+    low, ratio, high = found.low, found.ratio, found.high
+    assert low is not None
+    assert ratio is not None
+    assert high is not None
+    assert low <= ratio <= high
+    assert found.reference == "nightly-000-000000"
+
+
+def test_of_times_less_is_better() -> None:
+    slower = _judge(nights.entry(1, [95.0, 95.2, 94.9]), metrics=("wall_s",))
+    assert slower.outcome == "regression"
+    assert slower.ratio == pytest.approx(0.95)
+    assert "5.0 % worse" in slower.why
+
+
+def test_the_tolerance_is_one_sided_and_can_be_chosen() -> None:
+    job = nights.entry(1, [97.0, 97.1, 96.9])
+    assert _judge(job).outcome == "regression"
+    assert _judge(job, tolerance=0.05).outcome == "fine"
+    assert _judge(nights.entry(1, [103.0, 103.1, 102.9]), tolerance=0.05).outcome == "fine"
+
+
+def test_noise_says_what_would_help() -> None:
+    found = _judge(nights.entry(1, [97.0, 100.0, 104.0]))
+    assert found.outcome == "noisy"
+    repeats, allowed = found.advice
+    assert repeats.startswith("--repeat ")
+    tolerance = float(allowed.split()[1].rstrip("%")) / 100
+    assert _judge(nights.entry(1, [97.0, 100.0, 104.0]), tolerance=tolerance).outcome == "fine"
+
+
+def test_one_repeat_needs_a_history() -> None:
+    quiet = [nights.entry(night, [100.0 + 0.3 * (-1) ** night]) for night in range(1, 9)]
+    assert _judge(nights.entry(20, [95.0])).outcome == "noisy"
+    assert "tells no noise" in _judge(nights.entry(20, [95.0])).why
+    assert _judge(nights.entry(20, [95.0]), *quiet).outcome == "regression"
+    assert _judge(nights.entry(20, [100.1]), *quiet).outcome == "fine"
+
+
+def test_nights_that_differ_make_what_one_night_shows_uncertain() -> None:
+    """Its repeats agree; but nights before it came out as low, too."""
+    random = np.random.default_rng(4)
+    loud = [nights.entry(night, [100 * float(np.exp(random.normal(0, 0.05)))] * 3) for night in range(1, 15)]
+    job = nights.entry(20, [95.0, 95.1, 94.9])
+    assert _judge(job).outcome == "regression"
+    found = _judge(job, *loud)
+    assert found.outcome == "noisy"
+    assert found.noise == pytest.approx(0.05, rel=0.5)
+    assert "more repeats do not help" in found.advice[0]
+
+
+def test_unlike_keys_are_refused_with_the_difference_named() -> None:
+    key = structs.replace(nights.KEY, nodes=4, version="1.1.0")
+    found = _judge(nights.entry(1, [100.0, 100.1, 99.9], key))
+    assert (found.outcome, found.exit_code, found.ratio) == ("not comparable", 2, None)
+    assert "differs in nodes: 2 / 4; version of dlio-hpc: 1.0.0 / 1.1.0" in found.why
+    forced = _judge(nights.entry(1, [100.0, 100.1, 99.9], key), force=True)
+    assert forced.outcome == "fine"
+    assert forced.overridden == ("the keys differ: nodes: 2 / 4", "the keys differ: version of dlio-hpc: 1.0.0 / 1.1.0")
+
+
+def test_differing_settings_are_named_by_their_keys() -> None:
+    key = structs.replace(nights.KEY, settings="999999999999")
+    job = nights.entry(1, [100.0], key, workloads={key.settings: {"name": "cosmoflow", "reader": {"batch_size": 8}}})
+    assert "reader.batch_size: 4 / 8" in _judge(job).why
+
+
+def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
+    judged = comparison.judge([BASE], [BASE], [])
+    assert (judged.outcome, judged.exit_code) == ("not comparable", 2)
+    assert "dlio-hpc baseline accept nightly-000" in judged.verdicts[0].advice[0]
+
+
+@pytest.mark.parametrize("storage", ["cached", "unknown"])
+def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) -> None:
+    job = nights.entry(1, [100.0, 100.1, 99.9], storage=storage)
+    found = _judge(job)
+    assert (found.outcome, found.exit_code, found.ratio) == ("CACHED", 4, None)
+    forced = _judge(job, force=True)
+    assert forced.outcome == "fine"
+    assert len(forced.overridden) == 1
+    against = Terms(against=comparison.references(job))
+    (other,) = comparison.judge([BASE], [], [], against).verdicts
+    assert other.outcome == "CACHED"
+    assert other.why.startswith("of nightly-001: ")
+    cached = nights.accepted(job, overridden=("the storage was not measured",))
+    (third,) = comparison.judge([BASE], [], [cached]).verdicts
+    assert third.overridden == ("of the baseline: the storage was not measured",)
+
+
+@pytest.mark.parametrize(("code", "outcome"), [(3, "INVALID"), (7, "incomplete"), (6, "infrastructure")])
+def test_faulty_runs_and_jobs_are_not_compared(code: int, outcome: str) -> None:
+    made = nights.entry(1, [100.0, 100.1])
+    bad = structs.replace(made.measurements[0], fault="it went wrong", exit_code=code)
+    found = _judge(structs.replace(made, measurements=(bad, made.measurements[1])))
+    assert (found.outcome, found.exit_code, found.ratio) == (outcome, code, None)
+    judged = comparison.judge([structs.replace(made, fault="a node died", exit_code=code)], [], [nights.accepted(BASE)])
+    assert [verdict.outcome for verdict in judged.verdicts] == ["fine", outcome]
+    assert judged.exit_code == code
+    empty = structs.replace(made, measurements=(), fault="a node died", exit_code=code)
+    assert _judge(empty).outcome == outcome
+
+
+def test_what_is_compared_by_force_has_the_history_of_its_kind() -> None:
+    """All from memory, on a laptop say: alike enough to tell the noise between nights."""
+    made = [nights.entry(night, [100.0], job=f"stored-{night}") for night in range(9)]
+    drawn = nights.entries([100.0] * 9, 0.005)
+    cached = [
+        nights.entry(night, [run.figures["samples_per_s"] for run in each.measurements], storage="cached")
+        for night, each in enumerate(drawn)
+    ]
+    (found,) = comparison.judge(cached[-1:], [*made, *cached], [nights.accepted(cached[0])], Terms(force=True)).verdicts
+    assert found.noise is not None
+    assert found.trend is not None
+    assert [night.job for night in found.trend.nights] == [each.job for each in cached]
+
+
+def test_cases_for_ci_systems() -> None:
+    made = nights.entry(1, [100.0, 100.1, 99.9])
+    late = structs.replace(made.measurements[0], fault="job x came near its time limit before it", exit_code=7)
+    jobs = [made, nights.entry(2, [90.0, 90.1, 89.9]), nights.entry(3, [100.0], storage="cached")]
+    jobs += [
+        structs.replace(made, measurements=(late,)),
+        structs.replace(BASE, measurements=(), fault="x", exit_code=7),
+    ]
+    judged = comparison.judge(jobs, [], [nights.accepted(BASE)])
+    cases = [verdictrows.case(verdict, 1.0) for verdict in judged.verdicts]
+    assert [(case.kind, case.type) for case in cases] == [
+        ("pass", ""), ("failure", "regression"), ("error", "CACHED"), ("error", "timeout"), ("error", "incomplete"),
+    ]  # fmt: skip
+    assert "reference: nightly-000" in cases[1].text
+
+
+def test_several_datasets_of_one_key_are_not_mixed_up() -> None:
+    made = nights.entry(1, [100.0, 50.0])
+    elsewhere = structs.replace(made.measurements[1], data="/scratch/other")
+    judged = comparison.judge(
+        [structs.replace(made, measurements=(made.measurements[0], elsewhere))], [], [nights.accepted(BASE)]
+    )
+    assert [verdict.outcome for verdict in judged.verdicts] == ["not comparable"] * 2
+    assert judged.verdicts[0].advice == ("dlio-hpc report nightly-001",)
+
+
+def test_a_metric_that_is_missing_or_0_cannot_be_compared() -> None:
+    assert "is unknown or 0" in _judge(nights.entry(1, [100.0]), metrics=("au",)).why
+
+
+def test_the_worst_comes_first() -> None:
+    order = ["INVALID", "infrastructure", "incomplete", "CACHED", "regression", "noisy", "not comparable"]
+    assert list(weighing.EXIT_CODES)[:7] == order
+    good, bad = nights.entry(1, [100.0, 100.1, 99.9]), nights.entry(2, [90.0, 90.1, 89.9])
+    judged = comparison.judge([good, bad], [], [nights.accepted(BASE)])
+    assert (judged.outcome, judged.exit_code, judged.words) == ("regression", 1, "1 regression, 1 fine")
+
+
+# Histories ------------------------------------------------------------------------------------------------------------
+
+
+def _last(made: list[Entry], base: int = 0, **terms: object) -> Verdict:
+    (verdict,) = comparison.judge([made[-1]], made, [nights.accepted(made[base])], Terms(**terms)).verdicts  # type: ignore[arg-type]
+    return verdict
+
+
+def test_a_step_in_noise_is_found_by_the_history_and_named() -> None:
+    """3 % at 3 % of noise: no single night can tell."""
+    made = nights.entries([100.0] * 30 + [95.5] * 30, 0.03, 0.01)
+    found = _last(made, 5)
+    assert found.outcome == "regression"
+    assert found.shift is not None
+    assert found.shift.kind == "step"
+    assert abs(int(found.shift.since.removeprefix("nightly-")) - 30) <= 2
+    assert found.shift.ratio == pytest.approx(0.955, abs=0.015)
+    assert found.shift.since in found.why
+
+
+def test_a_drift_is_named_as_one() -> None:
+    made = nights.entries(list(np.linspace(100, 94, 50)), 0.01, 0.005)
+    found = _last(made)
+    assert found.outcome == "regression"
+    assert found.shift is not None
+    assert found.shift.kind == "drift"
+    assert found.shift.ratio == pytest.approx(0.94, abs=0.015)
+
+
+def test_an_outlier_is_named_and_is_no_change() -> None:
+    levels = [100.0] * 40
+    levels[25] = 80.0
+    found = _last(nights.entries(levels, 0.01))
+    assert found.outcome in ("fine", "noisy")
+    assert found.trend is not None
+    assert found.trend.shifts == ()
+    assert found.trend.outliers == ("nightly-025",)
+
+
+def test_a_change_before_the_baseline_is_nobodys_regression() -> None:
+    """Who accepted the new level as the baseline has said so."""
+    made = nights.entries([100.0] * 20 + [90.0] * 20, 0.005)
+    assert _last(made, 5).outcome == "regression"
+    found = _last(made, 25)
+    assert found.outcome == "fine"
+    assert found.trend is not None
+    assert len(found.trend.shifts) == 1
+
+
+def test_the_night_on_which_it_was_mended_is_fine() -> None:
+    made = nights.entries([100.0] * 20 + [90.0] * 10 + [100.0], 0.005)
+    assert _last(made[:-1]).outcome == "regression"
+    assert _last(made).outcome == "fine"
+
+
+def test_a_history_tells_of_a_step_without_any_baseline() -> None:
+    made = nights.entries([100.0] * 20 + [90.0] * 10, 0.01)
+    (found,) = comparison.judge([made[-1]], made, []).verdicts
+    assert found.outcome == "regression"
+    assert "% worse since nightly-020" in found.why
+    assert found.advice == ()
+
+
+def test_later_nights_other_keys_and_cached_ones_do_not_count() -> None:
+    made = nights.entries([100.0] * 12, 0.005)
+    other = structs.replace(nights.KEY, nodes=8)
+    noise = [nights.entry(night, [10.0], other, job=f"other-{night}") for night in range(12)]
+    noise += [nights.entry(night, [500.0], storage="cached", job=f"cached-{night}") for night in range(12)]
+    later = [nights.entry(night, [50.0] * 3) for night in range(12, 24)]
+    base = [nights.accepted(made[0])]
+    alone = comparison.judge([made[-1]], made, base)
+    assert comparison.judge([made[-1]], [*later, *noise, *made], base) == alone
+
+
+# Rates ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scenario", [*verdicts.SINGLE, *verdicts.HISTORIES], ids=lambda one: one.name)
+def test_rates_of_1000_draws(scenario: verdicts.Scenario) -> None:
+    """Within bounds above what other seeds gave; what is missed is called fine, not noisy."""
+    found = verdicts.rates(scenario, seed=99)
+    assert sum(found.outcomes.values()) == verdicts.DRAWS
+    assert (found.missed if scenario.is_worse else found.false_alarms) <= scenario.most
+
+
+# Commands -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    found = tmp_path / "archive"
+    found.mkdir()
+    made = nights.entries([100.0] * 20 + [94.0] * 10, 0.005)
+    for each in made:
+        history.enter(found, each)
+    baselines.accept(found, made[2], "quiet night")
+    return found
+
+
+def test_compare_on_the_command_line(tmp_path: Path, folder: Path, run: Run) -> None:
+    good = run("dlio-hpc", "compare", "nightly-010", "--archive", folder)
+    assert good.code == 0
+    assert good.out.splitlines()[-1] == "fine"
+    bad = run(
+        "dlio-hpc", "compare", "nightly-029", "nightly-010", "--archive", folder, "--html", "c.html", "--figures", "f",
+        "--junit", "j.xml", "--metric", "samples_per_s", "--metric", "wall_s",
+    )  # fmt: skip
+    assert bad.code == 1
+    assert bad.out.splitlines()[-1] == "2 regression, 2 fine"
+    assert "worse since nightly-020" in bad.out
+    assert "…" not in bad.out
+    assert len(list((tmp_path / "f").glob("*.svg"))) == 4
+    assert "nightly-020" in (tmp_path / "c.html").read_text()
+    (suite,) = ET.fromstring((tmp_path / "j.xml").read_bytes())
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("4", "2", "0")
+    failure = suite.find("testcase/failure")
+    assert failure is not None
+    assert failure.get("type") == "regression"
+    told = run("dlio-hpc", "compare", "nightly-029", "--archive", folder, "--json").json
+    assert (told["outcome"], told["exit_code"]) == ("regression", 1)
+    assert told["verdicts"][0]["shift"]["since"] == "nightly-020"
+    assert run("dlio-hpc", "compare", "nightly-029", "--archive", folder, "--tolerance", "10 %").code in (0, 5)
+    assert run("dlio-hpc", "compare", "nightly-029", "--archive", folder, "--baseline", "nightly-025").code in (0, 5)
+    for arguments in (["nobody"], ["nightly-029", "--baseline", "nobody"], ["nightly-029", "--tolerance", "200%"]):
+        assert run("dlio-hpc", "compare", *arguments, "--archive", folder).code == 2
+
+
+def test_compare_takes_directories_archives_and_studies_alike(tmp_path: Path, run: Run) -> None:
+    """Of jobs that read nothing, so that no cache is in question."""
+    runs = tmp_path / "dlio-runs"
+    for name, factor in (("before", 1.0), ("after", 0.9)):
+        made = studies.make(runs, studies.asked("demo", "reader.batch_size=4,8"), repeat=3, name=name)
+        studies.write(made, lambda point, repeat, by=factor: by * (200.0 + 100 * point + 0.2 * repeat))  # type: ignore[misc]
+    assert run("dlio-hpc", "collect").code == 0
+    assert run("dlio-hpc", "baseline", "accept", "before", "--why", "it is the first").out.count("before-1-") == 2
+    for name in ("after", "dlio-runs/after-1", "after-1", "dlio-runs/archive/after-1.tar.zst"):
+        done = run("dlio-hpc", "compare", name)
+        assert (name, done.code, done.out.splitlines()[-1]) == (name, 1, "2 regression")
+    assert run("dlio-hpc", "compare", "after-1", "--baseline", "after-1").code == 0
+    assert archive.faults(runs / "archive" / "after-1.tar.zst") == []
+    assert entry.of(jobfiles.load(runs / "after-1")) in history.entries(runs / "archive")
+
+
+def test_the_summary_counts_verdicts() -> None:
+    assert comparison.summed([]) == Judgement((), "not comparable", 2, "nothing to compare")
+
+
+def test_outcomes_of_differences() -> None:
+    def of(ratio: float, low: float, high: float) -> str:
+        told: Callable[[float], npt.NDArray[np.float64]] = np.log
+        return weighing.outcome_of(robust.Difference(*(float(told(each)) for each in (ratio, low, high))), 0.02)
+
+    assert of(0.97, 0.96, 0.99) == "regression"
+    assert of(0.97, 0.94, 1.01) == "noisy"
+    assert of(0.985, 0.975, 0.995) == "fine"
+    assert of(1.00, 0.90, 1.10) == "noisy"
+    assert of(1.05, 0.985, 1.12) == "fine"
+    assert of(1.05, 1.01, 1.09) == "improved"
