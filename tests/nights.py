@@ -19,7 +19,12 @@ _FIRST = units.timestamp("2026-09-01T02:00:00Z")
 _STORAGE = {
     "storage": Storage((EpochStorage(1, 100, 100, 0.0, "lustre client's count"),), 0.0, "lustre", 100, 10),
     "cached": Storage(
-        (EpochStorage(1, 100, 20, 0.8, "lustre client's count"),), 0.8, "lustre", 100, 10, ("-S reader.direct=true",)
+        (EpochStorage(1, 100, 20, 0.8, "lustre client's count"),),
+        0.8,
+        "lustre",
+        100,
+        10,
+        advice=("-S reader.direct=true",),
     ),
     "unknown": Storage((EpochStorage(1, 100, None, None, "nobody counted"),), None, "", 100, 10),
 }

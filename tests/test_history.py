@@ -232,12 +232,12 @@ def test_who_may_not_write_reads_all_the_same(folder: Path, monkeypatch: pytest.
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may become somebody else")
-def test_another_user_reads_a_folder_that_is_not_his(folder: Path, tmp_path: Path, run: Run) -> None:
+def test_another_user_reads_a_folder_that_is_not_his(folder: Path) -> None:
     history.take_in(folder)
     reading = "from pathlib import Path\nfrom dlio_hpc.verdict import history\n"
     reading += f"import os; os.setuid(65534)\nprint(len(history.entries(Path({str(folder)!r}))))"
     for path in [folder, *folder.parents]:
-        if path.stat().st_uid == 0 and path != Path("/") and path.is_relative_to(tmp_path.parent.parent):
+        if path.stat().st_uid == 0 and path != Path("/") and "pytest" in str(path):
             path.chmod(0o755)
     done = subprocess.run([sys.executable, "-c", reading], capture_output=True, text=True, check=False)
     assert done.stdout == "2\n", done.stderr

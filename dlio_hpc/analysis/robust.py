@@ -1,7 +1,7 @@
-"""How many times as good one set of repeats is as another: medians, with an interval that few repeats can bear.
+"""Medians of repeats, and how many times as good one set of them is as another, with intervals that few can bear.
 
-Values are logarithms, so that differences are ratios. The interval is a bootstrap of both sides' medians (B. Efron),
-its percentiles moved out as far as few values need it (T. Hesterberg, The American Statistician 69, 2015, section 4.3).
+Of differences values are logarithms, so that they are ratios. An interval is a bootstrap of medians (B. Efron), its
+percentiles moved out as far as few values need it (T. Hesterberg, The American Statistician 69, 2015, section 4.3).
 What repeats of one job share, such as the night's other users, they cannot show: where it is known from other jobs,
 the interval is as much wider. Draws have a fixed seed: the same values, the same interval.
 """
@@ -30,6 +30,14 @@ class Noise(NamedTuple):
     df: int
 
 
+class Estimate(NamedTuple):
+    """low, high: both ends of its interval; None where a single value tells no noise."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
 class Difference(NamedTuple):
     """Of two medians of logarithms, with both ends of its interval; these are None where nothing tells the noise."""
 
@@ -41,6 +49,22 @@ class Difference(NamedTuple):
     def half(self) -> float | None:
         """Half the interval's width."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """The median of at least one value; the same in any order."""
+    found = np.sort(np.asarray(values, np.float64))
+    if len(found) == 1:
+        return Estimate(float(found[0]), None, None)
+    drawn, tail = _medians(found, 0), _tail(len(found))
+    return Estimate(median(found), float(np.quantile(drawn, tail)), float(np.quantile(drawn, 1 - tail)))
+
+
+def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
+    """Of the median of values to that of base, all of them positive."""
+    found = difference(np.log(values), np.log(base))
+    low, high = (None if end is None else math.exp(end) for end in (found.low, found.high))
+    return Estimate(math.exp(found.value), low, high)
 
 
 def difference(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dlio_hpc import rundir, units
+from dlio_hpc import document, rundir, units
 from dlio_hpc.cli import console, found
 from dlio_hpc.cli.pictures import Pictures, written
 from dlio_hpc.cli.verbs import SETTINGS, option
@@ -24,12 +24,10 @@ _PATH = click.Path(path_type=Path)
 
 
 def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    """Of 1, from 2%, 2 % or 0.02."""
-    text = value.strip()
     try:
-        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+        share = units.share(value)
     except ValueError as fault:
-        raise click.BadParameter("a share such as 2% or 0.02", ctx, param) from fault
+        raise click.BadParameter(str(fault), ctx, param) from fault
     if not 0 < share < 1:
         raise click.BadParameter("more than 0 and less than 100 %", ctx, param)
     return share
@@ -72,9 +70,7 @@ def compare(
         terms = terms._replace(against=_references(against, archive or jobs[0].folder, runs))
     judged = _judge(jobs, terms)
     if as_json:
-        import msgspec
-
-        console.print_json(msgspec.to_builtins(judged))
+        console.print_json(document.plain(judged))
     else:
         from dlio_hpc.verdict import verdicttables
 

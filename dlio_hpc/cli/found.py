@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from dlio_hpc.cli import console
+from dlio_hpc.cli import console, named
 from dlio_hpc.cli.verbs import option
 from dlio_hpc.errors import ConfigError, Incomplete
 from dlio_hpc.plan import archive_folder
@@ -57,7 +57,7 @@ def jobs(names: Sequence[str], archive: Path | None, runs: Path) -> list[Found]:
 
 
 def _named(name: str, archive: Path | None, runs: Path) -> list[Found]:
-    path = Path(name) if Path(name).exists() or "/" in name else runs / name
+    path = named.place(name, runs)
     if studyfiles.is_study(path):
         study = studyfiles.load(path)
         found = [_job(each, archive) for each in studyfiles.jobs(study)]

@@ -35,7 +35,11 @@ def show(verdict: SuiteVerdict) -> None:
 
     print(verdict.summary)
     print()
-    verdicttables.show(verdict.judgement, sys.stdout)
+    if verdict.is_compared:
+        verdicttables.show(verdict.judgement, sys.stdout)
+    else:
+        jobs = " or ".join(dict.fromkeys(one.job for one in verdict.judgement.verdicts))
+        print(f"No baseline yet; if this is a good one: dlio-hpc baseline accept {jobs} --why '...'")
     if verdict.acceptance is not None:
         print()
         acceptancetables.show(verdict.acceptance, sys.stdout)

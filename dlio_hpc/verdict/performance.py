@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlio_hpc.analysis import median
-from dlio_hpc.analysis.median import Estimate
+from dlio_hpc.analysis import robust
+from dlio_hpc.analysis.robust import Estimate
 from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Unit, Verdict, runs_in_words, show
 from dlio_hpc.verdict.criteria import FIGURES, Criterion
 from dlio_hpc.verdict.metrics import METRICS
@@ -16,6 +16,8 @@ _SPECIAL = {
     "least_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
 }
 LIMITS = (*FIGURES, *_SPECIAL)
+# Fewer repeats tell nothing of their noise but its range.
+_FEWEST = 3
 _UNITS: dict[str, Unit] = {"MB/s": "MB/s", "1/s": "1/s", "s": "s", "": "x"}
 
 
@@ -102,7 +104,7 @@ def _figure(asked: Limit, group: Group) -> Check:
     values = [value for _, value in found]
     if asked.each_run:
         return _each(asked, group, values, evidence)
-    estimate = median.of(values)
+    estimate = robust.estimate(values)
     return _check(asked, group, *_judged(asked, estimate, len(values)), estimate, evidence)
 
 
@@ -124,7 +126,7 @@ def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Verdict, str]:
         verdict: Verdict = "met" if asked.is_met(found.value) else "not met"
         return verdict, f"{show(found.value, asked.unit)} in one run; its noise is unknown"
     ends = show(found.low, asked.unit), show(found.high, asked.unit)
-    how = "90 % interval" if count >= median.FEWEST else "range of too few runs to know their noise"
+    how = "90 % interval" if count >= _FEWEST else "range of too few runs to know their noise"
     words = f"median {show(found.value, asked.unit)} of {runs_in_words(count)}, {how} {ends[0]} to {ends[1]}"
     good = asked.is_met(found.low), asked.is_met(found.high)
     if all(good):
@@ -135,7 +137,7 @@ def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Verdict, str]:
 def _spread(asked: Limit, group: Group) -> Check:
     found = group.figures("samples_per_s")
     values = [value for _, value in found]
-    middle = median.of(values).value if values else 0.0
+    middle = robust.estimate(values).value if values else 0.0
     evidence = [
         Evidence(each.job, each.run.run, value / middle - 1 if middle else None, show(value, "1/s"))
         for each, value in found
@@ -156,8 +158,8 @@ def _scaling(asked: Limit, group: Group, base: Sequence[Group]) -> Check:
     values = [value / group.ranks for _, value in found]
     if not values or not by or min(by) <= 0:
         return _check(asked, group, "not met", "no samples/s to compare", None, ())
-    estimate = median.ratio(values, by)
-    reference = median.of(by).value
+    estimate = robust.ratio(values, by)
+    reference = robust.estimate(by).value
     evidence = [_evidence(asked, each, value / group.ranks / reference) for each, value in found]
     verdict, words = _judged(asked, estimate, min(len(values), len(by)))
     ranks = base[0].ranks

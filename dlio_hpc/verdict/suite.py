@@ -26,6 +26,11 @@ class SuiteVerdict(Struct, frozen=True):
     acceptance: Acceptance | None
     effects: tuple[Effect, ...]
 
+    @property
+    def is_compared(self) -> bool:
+        """Was there anything to compare with?"""
+        return any(verdict.outcome != "not comparable" for verdict in self.judgement.verdicts)
+
 
 def judge(
     study: Study, judgement: Judgement, accepted: Acceptance | None, effects: tuple[Effect, ...], missing: int
