@@ -144,6 +144,11 @@ class Study(Struct, frozen=True):
         """One point: nothing to compare, and a single job that has the study's name."""
         return len(self.points) == 1 and self.verdict is None
 
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where datasets go: two, where file systems are compared."""
+        return tuple(dict.fromkeys(point.data or self.data for point in self.points))
+
     def part(self, name: str) -> Part:
         return next(part for part in self.parts if part.name == name)
 
@@ -197,6 +202,8 @@ def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NO
         points += of_part
     if len(points) * (request.repeat + request.warmup) > _MOST:
         raise _too_much()
+    if any(part.folders for part in asked) and request.repeat % 2:
+        notes["--ab: with an odd --repeat A goes first once more often than B"] = None
     runs = plan.absolute(request.runs)
     return Study(
         version=__version__,

@@ -77,7 +77,7 @@ def _show(found: Planned, costs: list[JobCost]) -> None:
     site, study = found.study.site, found.study
     out = tables.console(sys.stdout)
     out.print(
-        f"{study.study}: {len(study.points)} point(s) x {study.repeat} on {site.name}, datasets below {study.data}"
+        f"{study.study}: {len(study.points)} point(s) x {study.repeat} on {site.name}, datasets below {' and '.join(study.folders)}"
     )
     out.print(table)
     rates = site.rates

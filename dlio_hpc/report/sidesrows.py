@@ -12,8 +12,7 @@ MEMBERS = ("name", "runs", "MB/s", "of the median", "")
 
 def sides(study: Study) -> list[str]:
     """Which is which, one a line."""
-    folders = list(dict.fromkeys(point.data for point in study.points if point.data is not None))
-    return [f"{letter} is {folder}" for letter, folder in zip("AB", folders, strict=False)]
+    return [f"{letter} is {folder}" for letter, folder in zip("AB", study.folders, strict=True)]
 
 
 def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
@@ -21,7 +20,7 @@ def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
     if not effects:
         return "No pair was measured yet."
     whole = effects[-1]
-    names = dict(zip("AB", (line.partition(" is ")[2] for line in sides(study)), strict=False))
+    names = dict(zip("AB", study.folders, strict=True))
     by = studyrows.METRICS[whole.metric]
     if whole.low is None or whole.high is None:
         return f"B is {whole.ratio:.3g} x A by {by}; one pair tells nothing of the noise: use --repeat 4 or more."

@@ -31,14 +31,13 @@ def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Side, ...]:
     if not study.is_ab:
         return ()
     seen = [rates for job in jobs for rates in _of_job(study, job)]
-    folders = dict.fromkeys(point.data or study.data for point in study.points)
     return tuple(
         Side(
             folder,
             stragglers.members([rates.nodes for rates in seen if rates.folder == folder]),
             stragglers.members([rates.targets for rates in seen if rates.folder == folder]),
         )
-        for folder in folders
+        for folder in study.folders
     )
 
 
