@@ -77,7 +77,8 @@ def _show(found: Planned, costs: list[JobCost]) -> None:
     site, study = found.study.site, found.study
     out = tables.console(sys.stdout)
     out.print(
-        f"{study.study}: {len(study.points)} point(s) x {study.repeat} on {site.name}, datasets below {' and '.join(study.folders)}"
+        f"{study.study}: {len(study.points)} point(s) x {study.repeat} on {site.name}, "
+        f"datasets below {' and '.join(study.folders)}"
     )
     out.print(table)
     rates = site.rates
