@@ -17,8 +17,10 @@ from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.layout import Component, Layout
 from dlio_hpc.lustre import lfs, readback
 from dlio_hpc.lustre.lfs import Part
+from tests import throttle
 from tests.conftest import Run
 from tests.standins import lfs as standin
+from tests.standins import libdarshan
 
 MIB = units.Size(1 << 20)
 
@@ -331,6 +333,39 @@ def test_datasets_of_one_study_have_each_the_layout_that_was_asked_for(run: Run,
         assert _record(job, name)["layouts"][0]["parts"][0]["stripe_size"] == size
         assert _record(job, name.replace("after", "before"))["asked"]["stripe_size"] == size
     assert len({entry["result"]["dataset"]["path"] for entry in job["runs"]}) == 2
+
+
+def test_a_slow_storage_target_is_named(run: Run, small: Path, tmp_path: Path) -> None:
+    """Old against new: in the new file system all reads from the target that holds one of the files take 20 ms more.
+    Lustre tells which file lies where, Darshan how long each of them took.
+    """
+    machine = Machine(run, tmp_path)
+    ranks = tmp_path / "ranks"
+    ranks.mkdir()
+    parts = [
+        (tmp_path / "python" / "sitecustomize.py").read_text(),
+        throttle.below(machine.mount / "new", file="00000002.npz"),
+        Path(libdarshan.__file__).with_name("sitecustomize.py").read_text(),
+    ]
+    (ranks / "sitecustomize.py").write_text("\n".join(parts))
+    path = f"{ranks}:{Path(libdarshan.__file__).parent}:{Path(__file__).parents[1]}"
+    done = machine.run(
+        "dlio-submit", small, "-s", "local", "--ppn", 2, "--ab", machine.mount / "old", machine.mount / "new",
+        "-S", "site.layout={stripe_count: 1}", "-S", f"site.darshan={libdarshan.install(tmp_path / 'lib')}",
+        "-S", f"site.rank_environment={{PYTHONPATH: '{path}'}}", "-S", "compute.time=0", "--wait", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (job,) = done.json["jobs"]
+    after = [_record(job, name) for name in ("after.yaml", "after-2.yaml")]
+    new = next(record for record in after if record["path"].startswith(str(machine.mount / "new")))
+    (slow,) = new["targets"]["00000002.npz"]
+    _, side = done.json["stragglers"]
+    slowest, *others = side["targets"]
+    assert (slowest["name"], slowest["is_straggler"]) == (f"OST {slow}", True)
+    assert slowest["ratio"] < 0.2 < others[0]["ratio"], "the others differ as short reads do"
+    assert len(others) == 5
+    shown = " ".join(machine.run("dlio-hpc", "report", done.json["study"]).out.split())
+    assert f"Straggler below {machine.mount / 'new'}: OST {slow}," in shown
 
 
 def test_a_layout_that_is_not_as_asked_spoils_its_own_points_alone(run: Run, small: Path, tmp_path: Path) -> None:

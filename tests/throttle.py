@@ -8,7 +8,8 @@ _open, _read, _slow = os.open, os.preadv, set()
 _is_here = {node!r} in (None, os.environ.get("SLURMD_NODENAME"))
 def opened(path, *rest, **more):
     found = _open(path, *rest, **more)
-    (_slow.add if _is_here and str(path).startswith({folder!r}) else _slow.discard)(found)
+    is_slow = _is_here and str(path).startswith({folder!r}) and str(path).endswith({file!r})
+    (_slow.add if is_slow else _slow.discard)(found)
     return found
 def read(descriptor, *rest):
     if descriptor in _slow:
@@ -18,6 +19,8 @@ os.open, os.preadv = opened, read
 """
 
 
-def below(folder: Path, node: str | None = None) -> str:
-    """Each read of a file below `folder` takes 20 ms more, on every node or on that one of Slurm's."""
-    return _DELAYED.format(folder=str(folder), node=node)
+def below(folder: Path, node: str | None = None, file: str = "") -> str:
+    """Each read of a file below `folder` takes 20 ms more: on every node or on that one of Slurm's; of every file or of
+    those that are so called.
+    """
+    return _DELAYED.format(folder=str(folder), node=node, file=file)
