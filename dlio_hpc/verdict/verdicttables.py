@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.report import tables
@@ -12,30 +13,38 @@ _COLOURS = {"fine": "green", "improved": "green", "noisy": "yellow", "not compar
 
 
 def show(found: Judgement, file: Any) -> None:
-    """A line for each verdict under a heading, what there is to say of it, and one that sums up."""
+    """Of each job a line for each verdict, what there is to say of it, and one that sums up."""
     out = tables.console(file)
-    table = tables.table(*verdictrows.HEADER)
-    for place in (0, 1, 2, 3):
-        table.columns[place].justify = "left"
-    for verdict in found.verdicts:
-        table.add_row(*_cells(verdict))
-    tables.show_whole(out, table)
-    out.print()
-    for verdict in found.verdicts:
-        for line in _remarks(verdict, len(found.verdicts) > 1):
-            out.print(line, soft_wrap=True)
+    for job in dict.fromkeys(verdict.job for verdict in found.verdicts):
+        mine = [verdict for verdict in found.verdicts if verdict.job == job]
+        out.print(Text(job, "bold"))
+        tables.show_whole(out, _table(mine))
+        out.print()
+        for verdict in mine:
+            for line in _remarks(verdict, len(mine) > 1):
+                out.print(line, soft_wrap=True)
+        out.print()
     colour = _COLOURS.get(found.outcome, "red")
     out.print(Text.assemble((found.words if len(found.verdicts) > 1 else found.outcome, f"bold {colour}")))
 
 
+def _table(verdicts: list[Verdict]) -> Table:
+    """Without the job, which stands above it."""
+    table = tables.table(*(name for name in verdictrows.HEADER if name != "job"))
+    for place in (0, 1, 2):
+        table.columns[place].justify = "left"
+    for verdict in verdicts:
+        table.add_row(*_cells(verdict))
+    return table
+
+
 def _cells(verdict: Verdict) -> list[Text]:
-    first, *rest = verdictrows.row(verdict)
+    first, _, *rest = verdictrows.row(verdict)
     return [Text(first, _COLOURS.get(verdict.outcome, "red")), *map(Text, rest)]
 
 
 def _remarks(verdict: Verdict, several: bool) -> list[str]:
-    what = f", {verdictrows.subject(verdict)}" if verdict.key else ""
-    whose = f"{verdict.job}{what}: " if several else ""
+    whose = f"{verdictrows.subject(verdict)}: " if several and verdict.key else ""
     told = [f"{whose}{verdict.why}"]
     if verdict.reference is not None and verdict.noise is None:
         told.append("  noise between nights is not known yet: the interval is of repeats alone")
