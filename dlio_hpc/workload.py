@@ -312,6 +312,10 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True):
     steps: Positive | None = None
 
 
+# Bytes.
+FEW_PAGES = 128 * 1024
+
+
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """One application's I/O."""
 
@@ -328,6 +332,15 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.name.strip():
             raise ValueError("name must not be empty")
         combinations.check_workload(self)
+
+    @property
+    def brings_neighbours(self) -> bool:
+        """Does the kernel fetch far more than is asked for? So it does for samples from the midst of files, in any
+        order, and for files of a few pages.
+        """
+        dataset = self.dataset
+        in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
+        return in_any_order or dataset.samples_per_file * dataset.sample_bytes < FEW_PAGES
 
     @property
     def request_size(self) -> units.Size | None:

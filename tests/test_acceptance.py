@@ -101,12 +101,11 @@ def test_one_run_is_judged_by_its_value_and_said_to_be_one() -> None:
     assert _one(repeats("au", [0.85]), {"least_au": 0.9}).verdict == "not met"
 
 
-def test_of_two_runs_there_is_the_range_alone() -> None:
-    check = _one(repeats("au", [0.89, 0.93]), {"least_au": 0.9})
-    assert (check.verdict, check.low, check.high) == ("noisy", 0.89, 0.93)
-    assert "range of too few runs" in check.words
-    assert _one(repeats("au", [0.91, 0.93]), {"least_au": 0.9}).verdict == "met"
-    assert _one(repeats("au", [0.85, 0.88]), {"least_au": 0.9}).verdict == "not met"
+def test_two_runs_tell_little() -> None:
+    assert _one(repeats("au", [0.89, 0.93]), {"least_au": 0.9}).verdict == "noisy"
+    assert _one(repeats("au", [0.91, 0.93]), {"least_au": 0.9}).verdict == "noisy"
+    assert _one(repeats("au", [0.985, 0.987]), {"least_au": 0.9}).verdict == "met"
+    assert _one(repeats("au", [0.45, 0.46]), {"least_au": 0.9}).verdict == "not met"
 
 
 def test_a_limit_that_is_just_reached_is_met() -> None:
@@ -318,9 +317,22 @@ def test_a_job_that_is_invalid_beside_its_runs(measured: list[Measurement]) -> N
     assert found.exit_code == 3
 
 
-def test_a_job_that_ended_badly_after_its_last_run_lost_nothing() -> None:
-    found, _ = _judge(entry([run(1), run(2)], fault="job-1 ended as timeout", exit_code=7))
-    assert found.exit_code == 0
+@pytest.mark.parametrize(("exit_code", "told"), [(7, 0), (6, 6), (3, 3)])
+def test_a_job_whose_time_was_over_after_its_last_run_lost_nothing(exit_code: int, told: int) -> None:
+    found, _ = _judge(entry([run(1), run(2)], fault="job-1 ended as timeout", exit_code=exit_code))
+    assert found.exit_code == told
+
+
+def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
+    """Two nodes alone say nothing of 64."""
+    found, checks = _judge(
+        repeats("au", [0.95] * 3), {"least_au": 0.9, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
+    )
+    assert found.exit_code == 1
+    words = "nothing was measured for workload unet3d*, nodes 64"
+    assert [(check.verdict, check.words) for check in checks if check.key == ""] == [("not met", words)]
+    known = {"least_au": 0.9, "nodes": (2, 64), "where_known": True}
+    assert _judge(repeats("au", [0.95] * 3), known)[0].exit_code == 0
 
 
 def test_missing_measurements_are_incomplete() -> None:
@@ -418,7 +430,7 @@ def test_groups_with_the_same_title_are_told_apart() -> None:
 
 
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=12))
-def test_an_interval_holds_its_median_and_stays_within_its_values(values: list[float]) -> None:
+def test_an_interval_holds_its_median_and_of_many_values_stays_within_them(values: list[float]) -> None:
     found = robust.estimate(values)
     assert found == robust.estimate(values[::-1])
     if len(values) == 1:
@@ -426,7 +438,17 @@ def test_an_interval_holds_its_median_and_stays_within_its_values(values: list[f
         return
     assert found.low is not None
     assert found.high is not None
-    assert min(values) <= found.low <= found.value <= found.high <= max(values)
+    assert found.low <= found.value <= found.high
+    if len(values) >= 5:
+        assert min(values) <= found.low <= found.high <= max(values)
+
+
+@pytest.mark.parametrize("count", [3, 4, 5, 8])
+def test_each_end_of_an_interval_leaves_out_one_in_twenty_at_most(count: int) -> None:
+    draws = np.random.default_rng(7).normal(100.0, 5.0, (2000, count))
+    found = [robust.estimate(values) for values in draws.tolist()]
+    assert np.mean([each.low > 100.0 for each in found if each.low is not None]) < 0.065
+    assert np.mean([each.high < 100.0 for each in found if each.high is not None]) < 0.065
 
 
 def test_many_repeats_narrow_the_interval() -> None:
@@ -453,8 +475,10 @@ def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
     key = structs.replace(KEY, workload=name)
     warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup", key=key)
     runs = [run(place + 1, 119.9 * (place + 1), 60.0, figures=each) for place, each in enumerate(figures)]
+    work = json.loads(document.encode(plan.resolved(workload.load(name))))
     just = {"key": key, "steps": 500, "storage": storage(0.1, 5 * 2**40, 2**40)}
-    return entry([warmup, *(structs.replace(each, **(just | changes)) for each in runs)])
+    made = [warmup, *(structs.replace(each, **(just | changes)) for each in runs)]
+    return entry(made, workloads={key.settings: work})
 
 
 def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[str]]:
@@ -464,7 +488,7 @@ def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[s
     return found.exit_code, {each.key for each in found.checks if each.verdict not in ("met", "passed over")}
 
 
-@pytest.mark.parametrize("name", ["unet3d_h100", "resnet50_a100", "cosmoflow_h100", "unet3d"])
+@pytest.mark.parametrize("name", ["unet3d_h100", "resnet50_a100", "cosmoflow_h100"])
 def test_mlperf_just_met(name: str) -> None:
     assert _by_mlperf(_mlperf(name)) == (0, set())
 
@@ -538,7 +562,7 @@ def _mixed() -> Acceptance:
     """Of every verdict something."""
     jobs = [
         entry([*(run(n, 61.0 * n, figures={"au": 0.88 + n / 100}) for n in range(1, 4)), _faulty(4, 3), _faulty(5, 7)]),
-        repeats("samples_per_s", [500.0, 700.0], title="nodes=4: <b>", key=structs.replace(KEY, nodes=4),
+        repeats("samples_per_s", [500.0, 600.0, 550.0], title="nodes=4: <b>", key=structs.replace(KEY, nodes=4),
                 storage=storage(0.5)),
     ]  # fmt: skip
     asked = {
@@ -614,7 +638,7 @@ def test_pictures_have_runs_medians_and_limits() -> None:
     limit, runs, interval, middle = (np.asarray(line.get_xdata()).tolist() for line in axes[0].get_lines())
     assert limit == [0.9, 0.9]
     assert runs == pytest.approx([0.89, 0.9, 0.91])
-    assert interval == pytest.approx([0.89, 0.91])
+    assert interval == pytest.approx([0.879, 0.921], abs=0.001)
     assert middle == pytest.approx([0.9, 0.9])
 
 

@@ -137,9 +137,9 @@ def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) ->
 
 @pytest.mark.parametrize(("code", "outcome"), [(3, "INVALID"), (7, "incomplete"), (6, "infrastructure")])
 def test_faulty_runs_and_jobs_are_not_compared(code: int, outcome: str) -> None:
-    made = nights.entry(1, [100.0, 100.1])
+    made = nights.entry(1, [100.0, 100.1, 99.9])
     bad = structs.replace(made.measurements[0], fault="it went wrong", exit_code=code)
-    found = _judge(structs.replace(made, measurements=(bad, made.measurements[1])))
+    found = _judge(structs.replace(made, measurements=(bad, *made.measurements[1:])))
     assert (found.outcome, found.exit_code, found.ratio) == (outcome, code, None)
     judged = comparison.judge([structs.replace(made, fault="a node died", exit_code=code)], [], [nights.accepted(BASE)])
     assert [verdict.outcome for verdict in judged.verdicts] == ["fine", outcome]

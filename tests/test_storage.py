@@ -37,8 +37,10 @@ def _result(kind: str, *epochs: dict[str, Any], memory: int | None = None, size:
     )  # fmt: skip
 
 
-def _judge(kind: str, *epochs: dict[str, Any], memory: int | None = None, **reader: Any) -> Storage:
-    return storage.judge(_run(**reader), _result(kind, *epochs, memory=memory))
+def _judge(
+    kind: str, *epochs: dict[str, Any], memory: int | None = None, size: int = 256 * MIB, **reader: Any
+) -> Storage:
+    return storage.judge(_run(**reader), _result(kind, *epochs, memory=memory, size=size))
 
 
 def test_the_kernels_count_decides_on_local_disks() -> None:
@@ -71,11 +73,13 @@ def test_where_the_kernel_does_not_count_its_count_says_nothing(kind: str) -> No
 
 
 def test_the_client_decides_on_lustre_and_nfs() -> None:
-    """Others on the node may read too: what counts is the share of all that was read there."""
+    """Others on the nodes may read too: what came from memory is held against us."""
     quiet = {"client_bytes_asked": 256 * MIB, "client_bytes_read": 0, "storage_bytes_read": 256 * MIB}
     assert _judge("lustre", quiet).cached == 1
-    busy = {"client_bytes_asked": 1024 * MIB, "client_bytes_read": 256 * MIB}
-    assert _judge("nfs", busy).cached == 0.75
+    half = {"client_bytes_asked": 256 * MIB, "client_bytes_read": 128 * MIB}
+    assert _judge("nfs", half).cached == 0.5
+    busy = {"client_bytes_asked": 2816 * MIB, "client_bytes_read": 2560 * MIB}
+    assert _judge("lustre", busy).cached == 1, "what came from memory may all have been ours"
     assert _judge("nfs", {"client_bytes_asked": 256 * MIB, "client_bytes_read": 260 * MIB}).outcome() == "storage"
 
 
@@ -86,6 +90,23 @@ def test_pages_in_memory_decide_where_nobody_counts() -> None:
 
 def test_direct_reads_pass_the_page_cache() -> None:
     assert _judge("gpfs", {}, direct=True).outcome() == "storage"
+    assert _judge("zfs", {}, direct=True).outcome() == "unknown", "it has a cache of its own"
+
+
+def test_what_is_read_ahead_does_not_hide_what_was_in_memory() -> None:
+    """Three quarters were; of the others the kernel fetched their neighbours as well."""
+    seen = {"storage_bytes_read": 400 * MIB, "resident": 0.75}
+    in_order = _judge("ext4", seen, shuffle=workload.Shuffle())
+    assert in_order.outcome() == "storage", "in order nothing is fetched twice"
+    in_any_order = _judge("ext4", seen, shuffle=workload.Shuffle(samples=True))
+    assert (in_any_order.outcome(), in_any_order.cached) == ("cached", 0.75)
+    assert "read ahead" in in_any_order.words()
+    assert _judge("ext4", seen, shuffle=workload.Shuffle(samples=True), direct=True).outcome() == "storage"
+
+
+def test_ranks_that_read_everything_share_what_one_of_them_fetched() -> None:
+    """Four on a node, which pages in memory before the epoch do not tell."""
+    assert _judge("fuse", {"resident": 0.0}, shard=False).cached == 0.75
 
 
 def test_memory_is_no_storage() -> None:
@@ -96,14 +117,18 @@ def test_memory_is_no_storage() -> None:
 
 def test_more_than_memory_holds_must_have_come_from_somewhere() -> None:
     asked = {"bytes_read": 1000 * MIB}
-    assert _judge("gpfs", asked, memory=100 * MIB).outcome() == "storage"
-    assert _judge("gpfs", asked, memory=101 * MIB).outcome() == "unknown"
+    assert _judge("gpfs", asked, memory=100 * MIB, size=1000 * MIB).outcome() == "storage"
+    assert _judge("gpfs", asked, memory=101 * MIB, size=1000 * MIB).outcome() == "unknown"
+    assert _judge("gpfs", asked, memory=100 * MIB, size=999 * MIB).outcome() == "unknown", "some of it twice"
+    assert _judge("gpfs", asked, memory=100 * MIB, size=1000 * MIB, shard=False).outcome() == "unknown"
 
 
 def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
     """With load: memory everything is read ahead of the first step."""
     idle = {"bytes_read": 0, "storage_bytes_read": 0}
-    assert _judge("ext4", {"storage_bytes_read": 256 * MIB}, idle).outcome() == "storage"
+    found = _judge("ext4", {"storage_bytes_read": 256 * MIB}, idle)
+    assert found.outcome() == "storage"
+    assert "1 epoch(s) read nothing, all was in memory" in found.words()
     assert _judge("ext4", idle).outcome() == "nothing read"
 
 

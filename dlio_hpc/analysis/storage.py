@@ -18,6 +18,8 @@ ENOUGH = 5
 # FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS leave it at 0; ZFS counts what it has in memory as well.
 _COUNTED = frozenset({"ext4", "xfs", "btrfs"})
 _MEMORY = frozenset({"tmpfs", "ramfs"})
+# Has a cache of its own that O_DIRECT does not pass, before OpenZFS 2.3.
+_OWN_CACHE = frozenset({"zfs"})
 
 
 class EpochStorage(Struct, frozen=True):
@@ -34,8 +36,9 @@ class EpochStorage(Struct, frozen=True):
 
 class Storage(Struct, frozen=True):
     """Of one run. cached: the worst epoch's share from memory, None where no epoch's is known, or none read anything.
-    darshan_bytes: what Darshan saw the ranks ask for in all epochs, beside the core's own count; None without it.
-    advice: what would defeat the cache, as options of dlio-submit.
+    idle: epochs that read nothing, since all was in the ranks' memory by then (reader.load: memory). darshan_bytes:
+    what Darshan saw the ranks ask for in all epochs, beside the core's own count; None without it. advice: what would
+    defeat the cache, as options of dlio-submit.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -43,6 +46,7 @@ class Storage(Struct, frozen=True):
     file_system: str
     dataset_bytes: int
     memory_bytes: int | None
+    idle: int = 0
     darshan_bytes: int | None = None
     advice: tuple[str, ...] = ()
 
@@ -64,6 +68,8 @@ class Storage(Struct, frozen=True):
         worst = max(self.epochs, key=lambda epoch: epoch.cached or 0.0)
         share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", f"epoch {worst.epoch}"
         source = worst.source
+        if self.idle:
+            source += f"; {self.idle} epoch(s) read nothing, all was in memory"
         if self.darshan_bytes is not None:
             source += f"; Darshan saw {format_size(self.darshan_bytes)} asked for"
         if found == "cached":
@@ -78,33 +84,55 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
     worst = max(shares, default=None)
     is_fine = bool(epochs) and len(shares) == len(epochs) and (worst or 0) <= LIMIT
     advice = () if is_fine or not epochs else tuple(_advice(run, result))
-    return Storage(epochs, worst, result.file_system, result.dataset.bytes, result.memory_bytes, darshan_bytes, advice)
+    idle = len(result.epochs) - len(epochs) if epochs else 0
+    dataset, memory = result.dataset.bytes, result.memory_bytes
+    return Storage(epochs, worst, result.file_system, dataset, memory, idle, darshan_bytes, advice)
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """By the first of these that can tell."""
+    """By the first source that can tell; by pages in memory besides, where a count may hide them."""
+    arrived, cached, source = _counted(run, result, epoch)
+    seen = _resident(run, result, epoch)
+    if cached is None and seen is not None:
+        cached, source = seen, "pages in memory before the epoch"
+    elif cached is not None and seen is not None and seen > cached and run.workload.brings_neighbours:
+        cached, source = seen, f"pages in memory before the epoch; {source} has what was read ahead, too"
+    if cached is None:
+        cached, source = _outgrown(run, result, epoch)
+    return EpochStorage(epoch.epoch, epoch.bytes_read, arrived, cached, source)
+
+
+def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float | None, str]:
+    """What arrived, what of it did not come from storage, and who counted; None where nobody did."""
     kind, asked = result.file_system, epoch.bytes_read
-    arrived: int | None = None
-    cached: float | None = None
     if kind in _MEMORY:
-        arrived, cached, source = 0, 1.0, f"{kind} is memory"
-    elif epoch.client_bytes_read is not None:
-        # Others on the nodes may have read as well: their share of what was read is one of what arrived.
-        asked = max(asked, epoch.client_bytes_asked or 0)
-        arrived, source = epoch.client_bytes_read, f"{kind} clients' count"
-    elif epoch.storage_bytes_read is not None and kind in _COUNTED:
-        arrived, source = epoch.storage_bytes_read, f"kernel's count on {kind}"
-    elif run.workload.reader.direct:
-        arrived, source = asked, "O_DIRECT goes past the page cache"
-    elif epoch.resident is not None:
-        cached, source = epoch.resident, "pages in memory before the epoch"
-    elif result.memory_bytes and asked >= result.memory_bytes / LIMIT:
-        cached, source = result.memory_bytes / asked, "more is not in all nodes' memory"
-    else:
-        source = "nobody counted"
-    if arrived is not None:
-        cached = max(0.0, 1 - arrived / asked)
-    return EpochStorage(epoch.epoch, asked, arrived, cached, source)
+        return 0, 1.0, f"{kind} is memory"
+    if epoch.client_bytes_read is not None:
+        # Others on the nodes may have read as well: what came from memory may all have been ours.
+        missing = max(asked, epoch.client_bytes_asked or 0) - epoch.client_bytes_read
+        return epoch.client_bytes_read, min(1.0, max(0.0, missing / asked)), f"{kind} clients' count"
+    if epoch.storage_bytes_read is not None and kind in _COUNTED:
+        return epoch.storage_bytes_read, max(0.0, 1 - epoch.storage_bytes_read / asked), f"kernel's count on {kind}"
+    if run.workload.reader.direct and kind not in _OWN_CACHE:
+        return asked, 0.0, "O_DIRECT goes past the page cache"
+    return None, None, "nobody counted"
+
+
+def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
+    """What O_DIRECT passes does not matter. Where all ranks read everything, those of a node share what one fetched."""
+    if epoch.resident is None or run.workload.reader.direct:
+        return None
+    if run.workload.reader.shard:
+        return epoch.resident
+    return max(epoch.resident, 1 - 1 / result.ranks_per_node)
+
+
+def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:
+    """More than all nodes' memory must have come from somewhere else, unless it was the same again and again."""
+    memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)
+    if memory and run.workload.reader.shard and different >= memory / LIMIT:
+        return memory / different, "more than is in all nodes' memory"
+    return None, "nobody counted"
 
 
 def _advice(run: Run, result: Result) -> Iterator[str]:

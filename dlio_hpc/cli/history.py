@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console, found
 from dlio_hpc.cli.pictures import Pictures
 from dlio_hpc.cli.verbs import SETTINGS, option
@@ -45,7 +46,7 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
 @option("--workload", metavar="NAME", help="Jobs of this workload alone.")
 @option("--nodes", type=int, metavar="N", help="Jobs on so many nodes alone.")
 @option("--study", metavar="NAME", help="Jobs of this study alone.")
-@option("--state", metavar="STATE", help="Jobs that ended so alone: completed, failed, timeout.")
+@option("--state", type=click.Choice(sorted(ENDED)), metavar="STATE", help="Jobs that ended so: completed, failed.")
 @option("--since", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or later.")
 @option("--until", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
 @option(
@@ -70,6 +71,8 @@ def history(
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict.history import Where
 
+    if sum((as_json, as_csv, is_export)) > 1:
+        raise click.UsageError("--json, --csv and --export: one of them at a time")
     folder = found.folder(archive, runs)
     if is_rebuild:
         _rebuild(folder)
@@ -89,7 +92,8 @@ def history(
         historytables.write_csv(entries, sys.stdout)
     if not entries:
         is_chosen = pattern is not None or any(value is not None for value in wanted.values())
-        console.say(f"the history of {folder} has no {'such ' if is_chosen else ''}jobs")
+        drawn = "; nothing is drawn" if html is not None or figures is not None else ""
+        console.say(f"the history of {folder} has no {'such ' if is_chosen else ''}jobs{drawn}")
         return 0
     pictures = Pictures(html, figures, None)
     if pictures.any or not (as_json or as_csv):

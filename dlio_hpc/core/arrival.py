@@ -22,6 +22,8 @@ _UNKNOWN = float("nan")
 # File systems whose data wait in the kernel's page cache and nowhere else on the node, though nobody counts for the
 # process what is fetched.
 _PAGED = frozenset({"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs", "overlay"})
+# Those where the kernel counts.
+_COUNTED = frozenset({"ext4", "xfs", "btrfs"})
 _FILES = 16
 
 
@@ -34,7 +36,9 @@ class Arrivals:
         stored = self._speaks and run.workload.dataset.is_stored
         found = filesystem.of(Path(run.dataset)) if stored else None
         self._count = client.counter(found) if found else None
-        self._looks = found is not None and self._count is None and found.kind in _PAGED
+        # A look opens files: where nobody counts, or where a count has neighbours of what was asked for as well.
+        kinds = _PAGED | _COUNTED if run.workload.brings_neighbours else _PAGED if self._count is None else frozenset()
+        self._looks = found is not None and found.kind in kinds
         self._pages = (0, 0)
         self._io: IO | None = None
         self._traffic: client.Traffic | None = None
@@ -50,12 +54,14 @@ class Arrivals:
         self._traffic = self._count() if self._count else None
         self._io = process_io()
 
-    def end(self, apart: int, elsewhere: int) -> tuple[float, ...]:
-        """The columns. apart: bytes fetched for something else than samples. elsewhere: fetched for other processes."""
+    def end(self, apart: int) -> tuple[float, ...]:
+        """The columns, when processes that read for this one have ended. apart: bytes fetched for something else than
+        samples.
+        """
         after = process_io()
         fetched = _UNKNOWN
         if self._io is not None and after is not None:
-            fetched = after.fetched - self._io.fetched - apart + elsewhere
+            fetched = after.fetched - self._io.fetched - apart
         return fetched, *self._of_node(), *self._pages
 
     def _of_node(self) -> tuple[float, float]:

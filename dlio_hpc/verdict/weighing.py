@@ -20,6 +20,8 @@ EXIT_CODES: dict[Outcome, int] = {
 }  # fmt: skip
 # So many repeats nobody makes; then another tolerance is the advice.
 _MOST_REPEATS = 50
+# Percent; a tolerance of half says nothing.
+_WIDEST = 50
 
 
 def outcome_of(found: Difference, tolerance: float) -> Outcome:
@@ -96,7 +98,7 @@ def words(told: Weighed, name: str, here: Night, tolerance: float) -> str:
     found = told.difference
     by_itself = f"{percent(math.exp(found.value))} than {name}".replace("as good than", "as good as")
     if found.low is None or found.high is None:
-        few = "one repeat" if len(here.values) == 1 else "one repeat of the reference"
+        few = "so few repeats" if len(here.values) < robust.FEWEST else "so few repeats of the reference"
         by_itself += f", but {few} tells no noise, nor does the history"
     else:
         by_itself += f" ({signed(math.exp(found.low))} to {signed(math.exp(found.high))})"
@@ -111,15 +113,14 @@ def advice(found: Difference, here: Night, there: Night, noise: Noise | None, to
     """What would make a verdict possible."""
     if found.half is None:
         return ["--repeat 3 or more, for both; or five nights of history"]
-    allowed = f"--tolerance {math.ceil(1000 * found.half) / 10:g}% is what this noise allows"
+    least = math.ceil(1000 * found.half) / 10
+    allowed = [f"--tolerance {least:g}% is what this noise allows"] if least < _WIDEST else []
     nights = 0.0 if noise is None else robust.t_quantile(noise.df) * math.sqrt(2) * noise.sd
     count = min(len(here.values), len(there.values))
     needed = math.ceil(count * (found.half / tolerance) ** 2)
     if nights > tolerance:
-        return [
-            f"more repeats do not help, nights differ by {100 * math.expm1(noise.sd if noise else 0):.1f} %",
-            allowed,
-        ]
+        differ = 100 * math.expm1(noise.sd if noise else 0)
+        return [f"more repeats do not help, nights differ by {differ:.1f} %", *allowed]
     if needed > _MOST_REPEATS:
-        return [allowed]
-    return [f"--repeat {max(needed, count + 1)}, for both, would tell {100 * tolerance:g} %", allowed]
+        return allowed or ["longer runs, on a quieter machine: no tolerance allows for so much noise"]
+    return [f"--repeat {max(needed, count + 1)}, for both, would tell {100 * tolerance:g} %", *allowed]

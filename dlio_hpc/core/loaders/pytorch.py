@@ -74,12 +74,15 @@ class _Samples:
         import torch
 
         tally = Tally()
-        before = process_io() if torch.utils.data.get_worker_info() is not None else None
+        is_worker = torch.utils.data.get_worker_info() is not None
+        before = process_io() if is_worker else None
         try:
             rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
-            if before is not None:
+            if is_worker:
                 rows.share_memory_()  # it would fail after this function, where nobody hears of it
             if self._reader is None:
+                # The kernel adds a worker's count to its parent's when it has ended: all of it, start-up too.
+                tally.fetched = before.fetched if before is not None else 0
                 self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
             self._reader.read(np.array(samples, np.uint64), rows.numpy(), tally)
         except DlioError as fault:
@@ -90,9 +93,6 @@ class _Samples:
         if self._workload.reader.preprocess_time:
             seconds = len(samples) * self._workload.reader.preprocess_time
             tally.preprocess_s += preprocess(seconds, self._workload.compute.mode)
-        after = process_io() if before is not None else None
-        if before is not None and after is not None:
-            tally.fetched = after.fetched - before.fetched
         return rows, tally, None
 
     def close(self) -> None:
