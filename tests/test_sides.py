@@ -171,7 +171,7 @@ def test_the_report_says_which_is_which(tmp_path: Path) -> None:
     told = studyreport.as_document(report)
     assert told["effects"][0]["better"] == "B"
     assert [side["data"] for side in told["stragglers"]] == list(FOLDERS)
-    assert sidesrows.sides(made) == ["A is /old", "B is /new"]
+    assert sidesrows.sides(report.sides) == ["A is /old", "B is /new"]
     assert "A (/old) is the slower one: 0.498 x B by samples/s (B / A 2.01, 95 % interval" in sidesrows.verdict(
         made, report.effects
     )

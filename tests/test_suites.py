@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,13 @@ from msgspec.structs import replace
 
 from dlio_hpc import recipe, shipped, site, study, units
 from dlio_hpc.analysis import paired
-from dlio_hpc.verdict import comparison, criteria, suite
+from dlio_hpc.verdict import acceptance, comparison, criteria, soundness, suite
+from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.comparison import Judgement
 from dlio_hpc.verdict.weighing import EXIT_CODES, Outcome
 from tests import studies
 from tests.conftest import BIN, Run
+from tests.judged import KEY, repeats
 
 _SUITE = """
 name: tiny
@@ -70,6 +73,10 @@ def _judged(*verdicts: tuple[Outcome, float | None]) -> Judgement:
     )
 
 
+def _accepted(absent: Sequence[soundness.Absent] = ()) -> Acceptance:
+    return acceptance.judge(criteria.Criteria(name="x"), [repeats("samples_per_s", [100.0] * 3)], absent)
+
+
 @pytest.mark.parametrize(
     ("outcomes", "missing", "code", "word"),
     [
@@ -80,31 +87,46 @@ def _judged(*verdicts: tuple[Outcome, float | None]) -> Judgement:
         ((("noisy", 0.9), ("regression", 0.8)), 0, 1, "REGRESSION"),
         ((("CACHED", None), ("regression", 0.8)), 0, 4, "CACHED"),
         ((("INVALID", None), ("CACHED", None)), 0, 3, "INVALID"),
-        ((("fine", 1.0),), 2, 7, "INCOMPLETE; 2 measurements missing"),
+        ((("fine", 1.0),), 2, 7, "INCOMPLETE; 1 fine; criteria: "),
         ((("infrastructure", None),), 3, 6, "INFRASTRUCTURE"),
     ],
 )
 def test_the_gravest_is_the_verdict(tmp_path: Path, outcomes: Any, missing: int, code: int, word: str) -> None:
-    found = suite.judge(_study(tmp_path), _judged(*outcomes), None, (), missing)
+    absent = [soundness.Absent("", number, None, "lost") for number in range(missing)]
+    found = suite.judge(_study(tmp_path), _judged(*outcomes), _accepted(absent), (), ())
     assert found.exit_code == code
     assert found.summary.startswith(f"nightly on local: {word}")
     assert "\n" not in found.summary
 
 
 def test_a_regression_is_named_in_the_summary(tmp_path: Path) -> None:
-    found = suite.judge(_study(tmp_path), _judged(("regression", 0.93), ("regression", 0.8)), None, (), 0)
+    found = suite.judge(_study(tmp_path), _judged(("regression", 0.93), ("regression", 0.8)), _accepted(), (), ())
     assert "-20.0 %" in found.summary
-    assert len(found.summary) < 100
+    assert len(found.summary) < 120
 
 
-@pytest.mark.parametrize(("values", "code"), [((100, 90), 1), ((100, 97), 0), ((100, 120), 0)])
+def test_a_baseline_of_another_key_is_no_silent_pass(tmp_path: Path) -> None:
+    """After an upgrade, or with other nodes: what was accepted holds no longer, and that is said."""
+    verdict = comparison.Verdict("job", "samples_per_s", "not comparable", 2, "why", 0.02, key=KEY, reference="old")
+    judged = comparison.summed([verdict])
+    found = suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, version="0.9")])
+    assert (found.exit_code, found.is_first) == (2, False)
+    assert "NOT COMPARABLE; baselines are of other keys" in found.summary
+    assert suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, workload="other")]).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "sd", "code"),
+    [((100, 90), 0.002, 1), ((100, 97), 0.002, 0), ((100, 120), 0.002, 0), ((100, 100), 0.2, 5), ((100, 100), 0.0, 5)],
+)
 def test_a_new_file_system_must_not_be_slower_beyond_the_tolerance(
-    tmp_path: Path, values: tuple[float, float], code: int
+    tmp_path: Path, values: tuple[float, float], sd: float, code: int
 ) -> None:
+    """Nor may nobody know: too noisy, or no noise at all, which is as little known."""
     made = _study(tmp_path, ("/old", "/new"))
-    noise = np.random.default_rng(1).normal(0, 0.002, (2, 4))
+    noise = np.random.default_rng(1).normal(0, sd, (2, 4))
     measured = studies.measured(made, lambda point, repeat: float(values[point] * np.exp(noise[point, repeat])))
-    found = suite.judge(made, _judged(("fine", 1.0)), None, paired.effects(made, measured), 0)
+    found = suite.judge(made, _judged(("fine", 1.0)), _accepted(), paired.effects(made, measured), ())
     assert found.exit_code == code
     assert "B / A" in found.summary
 

@@ -11,7 +11,7 @@ from dlio_hpc import document, rundir, units
 from dlio_hpc.cli import console, found
 from dlio_hpc.cli.pictures import Pictures, written
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.verdict.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -80,7 +80,11 @@ def compare(
     pictures = Pictures(html, figures, None)
     if pictures.any:
         pictures.write_of_study(lambda: _page(judged), lambda: _pictures(judged))
-    return judged.exit_code
+    lost = found.missing(names, runs)
+    for words in lost:
+        console.say(f"dlio-hpc: {words}")
+    graver = (InvalidRun.exit_code, InfrastructureError.exit_code)
+    return Incomplete.exit_code if lost and judged.exit_code not in graver else judged.exit_code
 
 
 def _judge(jobs: "Sequence[Found]", terms: "Terms") -> "Judgement":

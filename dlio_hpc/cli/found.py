@@ -56,6 +56,17 @@ def jobs(names: Sequence[str], archive: Path | None, runs: Path) -> list[Found]:
     return [found for name in names for found in _named(name, archive, runs)]
 
 
+def missing(names: Sequence[str], runs: Path) -> list[str]:
+    """Of each study among them, how much of it nobody has."""
+    folders = dict.fromkeys(named.place(name, runs) for name in names)
+    outcomes = [named.study_in(folder) for folder in folders if studyfiles.is_study(folder)]
+    return [
+        f"{found.study.study}: {len(found.missing)} of {found.wanted} measurements are missing"
+        for found in outcomes
+        if found.missing
+    ]
+
+
 def _named(name: str, archive: Path | None, runs: Path) -> list[Found]:
     path = named.place(name, runs)
     if studyfiles.is_study(path):

@@ -72,7 +72,7 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
     verdict's code, or that of why measurements are missing.
     """
     outcome = named.study_in(folder)
-    if is_judged and outcome.study.verdict is not None:
+    if is_judged and outcome.study.verdict is not None and outcome.study.generate != "only":
         return _show_suite(outcome, as_json)
     return _report_study(outcome, Pictures(None, None, None), None, as_json, False, is_judged)
 

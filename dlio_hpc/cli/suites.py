@@ -9,6 +9,7 @@ from dlio_hpc.cli import found
 from dlio_hpc.cli.accept import judge as accepted
 from dlio_hpc.verdict import acceptance, baselines, comparison, criteria, entry, suite
 from dlio_hpc.verdict.comparison import Terms
+from dlio_hpc.verdict.criteria import Criteria
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 if TYPE_CHECKING:
@@ -25,8 +26,12 @@ def judge(report: "StudyReport") -> SuiteVerdict:
     terms = Terms(metrics=asked.metrics, tolerance=asked.tolerance)
     known = baselines.active(baselines.read(folder)) if folder.is_dir() else ()
     judged = comparison.judge([each for each in entries if each.measurements], found.entries(folder), known, terms)
-    by = None if asked.criteria is None else accepted(criteria.load(asked.criteria), [outcome], [])
-    return suite.judge(study, judged, by, report.effects, len(outcome.missing))
+    by = accepted(criteria.load(asked.criteria) if asked.criteria else _NOTHING_MORE, [outcome], [])
+    return suite.judge(study, judged, by, report.effects, [one.group.key for one in known])
+
+
+# That runs are good, and of the storage, is asked in any case.
+_NOTHING_MORE = Criteria(name="none")
 
 
 def show(verdict: SuiteVerdict) -> None:
@@ -35,14 +40,13 @@ def show(verdict: SuiteVerdict) -> None:
 
     print(verdict.summary)
     print()
-    if verdict.is_compared:
+    if not verdict.is_first:
         verdicttables.show(verdict.judgement, sys.stdout)
-    else:
+    elif not verdict.effects:
         jobs = " or ".join(dict.fromkeys(one.job for one in verdict.judgement.verdicts))
         print(f"No baseline yet; if this is a good one: dlio-hpc baseline accept {jobs} --why '...'")
-    if verdict.acceptance is not None:
-        print()
-        acceptancetables.show(verdict.acceptance, sys.stdout)
+    print()
+    acceptancetables.show(verdict.acceptance, sys.stdout)
     print()
 
 
@@ -52,5 +56,5 @@ def as_document(verdict: SuiteVerdict) -> dict[str, Any]:
         "summary": verdict.summary,
         "exit_code": verdict.exit_code,
         "comparisons": document.plain(verdict.judgement.verdicts),
-        "acceptance": None if verdict.acceptance is None else acceptance.as_document(verdict.acceptance),
+        "acceptance": acceptance.as_document(verdict.acceptance),
     }

@@ -10,9 +10,15 @@ EFFECTS = ("what was read", "pairs", "A", "B", "B / A", "95 % interval", "beyond
 MEMBERS = ("name", "runs", "MB/s", "of the median", "")
 
 
-def sides(study: Study) -> list[str]:
-    """Which is which, one a line."""
-    return [f"{letter} is {folder}" for letter, folder in zip("AB", study.folders, strict=True)]
+def sides(found: tuple[Side, ...]) -> list[str]:
+    """Which is which, one a line; and a word of caution where they are the same."""
+    told = [
+        f"{letter} is {side.folder}{f', on {side.file_system}' if side.file_system else ''}"
+        for letter, side in zip("AB", found, strict=True)
+    ]
+    if len({side.file_system for side in found}) == 1 and found[0].file_system:
+        told.append("Both lie on the same file system: only what is different between the folders can differ.")
+    return told
 
 
 def verdict(study: Study, effects: tuple[Effect, ...]) -> str:

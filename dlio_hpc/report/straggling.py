@@ -1,5 +1,6 @@
 """Stragglers of a study that compares two file systems, from what its runs recorded at length."""
 
+import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -13,9 +14,12 @@ from dlio_hpc.study import Study
 
 
 class Side(NamedTuple):
-    """A file system. nodes, targets: the slowest first; empty where there are no two, or nobody knows."""
+    """A file system, in words as far as it is known. nodes, targets: the slowest first; empty where there are no two,
+    or nobody knows.
+    """
 
     folder: str
+    file_system: str
     nodes: tuple[Member, ...]
     targets: tuple[Member, ...]
 
@@ -34,11 +38,17 @@ def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Side, ...]:
     return tuple(
         Side(
             folder,
+            _file_system(jobs, folder),
             stragglers.members([rates.nodes for rates in seen if rates.folder == folder]),
             stragglers.members([rates.targets for rates in seen if rates.folder == folder]),
         )
         for folder in study.folders
     )
+
+
+def _file_system(jobs: list[JobOutcome], folder: str) -> str:
+    layouts = (layout for job in jobs for layout in job.layouts)
+    return next((each.file_system.words for each in layouts if os.path.dirname(each.path) == folder), "")
 
 
 def _of_job(study: Study, job: JobOutcome) -> Iterator[_Rates]:

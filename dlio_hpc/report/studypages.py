@@ -69,7 +69,11 @@ def _advice(lines: list[str]) -> Section:
 def _sides(report: StudyReport) -> Section:
     """Two file systems compared."""
     study = report.outcome.study
-    told = [*sidesrows.sides(study), sidesrows.verdict(study, report.effects), *sidesrows.stragglers(report.sides)]
+    told = [
+        *sidesrows.sides(report.sides),
+        sidesrows.verdict(study, report.effects),
+        *sidesrows.stragglers(report.sides),
+    ]
     return Section(
         "Old against new",
         [],

@@ -65,7 +65,10 @@ def as_document(report: StudyReport) -> dict[str, Any]:
 
 def _ab(report: StudyReport) -> dict[str, Any]:
     """Two file systems compared."""
-    sides = [{"data": side.folder, "nodes": side.nodes, "targets": side.targets} for side in report.sides]
+    sides = [
+        {"data": side.folder, "file_system": side.file_system, "nodes": side.nodes, "targets": side.targets}
+        for side in report.sides
+    ]
     return {"effects": msgspec.to_builtins(report.effects), "stragglers": msgspec.to_builtins(sides)}
 
 

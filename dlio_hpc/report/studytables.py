@@ -52,7 +52,7 @@ def _sides(report: StudyReport) -> Iterator[RenderableType]:
     """Two file systems compared."""
     study = report.outcome.study
     yield Text("Old against new", "bold")
-    yield from map(Text, sidesrows.sides(study))
+    yield from map(Text, sidesrows.sides(report.sides))
     yield Text(sidesrows.verdict(study, report.effects), "bold")
     tabulated: list[tuple[str, tuple[str, ...], list[list[str]]]] = [
         ("", sidesrows.EFFECTS, list(map(sidesrows.effect, report.effects)))

@@ -67,10 +67,13 @@ def read(folder: Path) -> Decisions:
     accepted, retired = [], []
     for path in sorted((folder / rundir.BASELINES).glob("[!.]*.json")):
         content = _content(path)
-        if path.name.endswith(_RETIRED):
-            retired.append(document.decode(content, Retired, str(path)))
-        else:
-            accepted.append(document.decode(content, Accepted, str(path)))
+        try:
+            if path.name.endswith(_RETIRED):
+                retired.append(document.decode(content, Retired, str(path)))
+            else:
+                accepted.append(document.decode(content, Accepted, str(path)))
+        except ConfigError as fault:
+            raise ConfigError(f"{fault}; it is no decision: mend it, or move it out of that folder") from fault
     return Decisions(
         tuple(sorted(accepted, key=lambda one: (one.when, one.id))),
         tuple(sorted(retired, key=lambda one: (one.when, one.id))),

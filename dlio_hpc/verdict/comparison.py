@@ -156,21 +156,26 @@ def _fault(code: int) -> Outcome:
 
 def _verdict(case: _Case) -> Verdict:
     """What keeps the group from being compared, else what came of it."""
-    return _unfit(case) or _against(case)
+    found = _unfit(case) or _against(case)
+    lacking = len(case.group.good) - len(case.group.values(case.metric))
+    if lacking and found.ratio is not None:
+        words = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].label}, and are left out"
+        return structs.replace(found, overridden=(*found.overridden, words))
+    return found
 
 
 def _unfit(case: _Case) -> Verdict | None:
     group = case.group
     if (bad := group.faulty) is not None:
         return case.verdict(_fault(bad.exit_code), f"{bad.run}: {bad.fault}")
+    if not group.is_of_storage and not case.terms.force:
+        return case.verdict("CACHED", group.storage_words, [*group.advice, "--force compares it all the same"])
     if not case.alone:
         return case.verdict(
             "not comparable",
             "the job measured this on several datasets, which are compared with each other",
             [f"dlio-hpc report {group.study}"],
         )
-    if not group.is_of_storage and not case.terms.force:
-        return case.verdict("CACHED", group.storage_words, [*group.advice, "--force compares it all the same"])
     if trend.night(group, case.metric) is None:
         return case.verdict("not comparable", f"{METRICS[case.metric].label} is unknown or 0 in it")
     return None
@@ -214,6 +219,7 @@ def _alone(case: _Case, near: Reference | None, told: list[str]) -> Verdict:
     if not case.terms.against and not is_worse:
         advice.append(f"dlio-hpc baseline accept {case.group.job} --why '...'")
     found = structs.replace(case.verdict("not comparable", why, advice), here=seen.nights[-1], trend=seen)
+    found = structs.replace(found, reference=None if near is None else near.name)
     if last is None or not is_worse:
         return found
     return _as(found, "regression", f"{weighing.shift_words(last)}; {why}", last)

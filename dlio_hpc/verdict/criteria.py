@@ -85,11 +85,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     def asked(self) -> dict[str, Any]:
         """The limits and rules, by their keys."""
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _ASIDE}
-        return {
-            name: value
-            for name, value in given.items()
-            if value is not None and value is not False and value not in ("any", ())
-        }
+        return {name: value for name, value in given.items() if _is_asked(value)}
 
     def selects(self, key: Key) -> bool:
         counts = (key.nodes, key.ranks_per_node, key.nodes * key.ranks_per_node)

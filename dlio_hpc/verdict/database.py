@@ -154,12 +154,12 @@ def check_folder(folder: Path) -> None:
 @contextmanager
 def told(path: Path) -> Iterator[None]:
     """What SQLite says, with what to do about it."""
+    again = f"dlio-hpc history --rebuild --archive {path.parent}"
     try:
         yield
     except sqlite3.OperationalError as fault:
-        raise InfrastructureError(f"cannot use {path}: {fault}") from fault
+        raise InfrastructureError(f"cannot use {path}: {fault}; if that stays so: {again}") from fault
     except sqlite3.DatabaseError as fault:
-        again = f"dlio-hpc history --rebuild --archive {path.parent}"
         raise InfrastructureError(
             f"{path} is damaged ({fault}); nothing is lost, make it anew from the archives: {again}"
         ) from fault

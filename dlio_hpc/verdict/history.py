@@ -46,6 +46,21 @@ class Where(NamedTuple):
 EVERYTHING = Where()
 
 
+class _Read(NamedTuple):
+    """An archive's entry, or why there is none."""
+
+    path: Path
+    entry: Entry | None
+    fault: str | None
+
+
+def _read(path: Path) -> _Read:
+    try:
+        return _Read(path, entries_.of(jobfiles.load(path)), None)
+    except (DlioError, OSError) as fault:
+        return _Read(path, None, f"left out: {fault}")
+
+
 def enter(folder: Path, entry: Entry) -> None:
     """The job into the history of `folder`; what was known of it is replaced."""
     with database.writing(folder) as db:
@@ -71,10 +86,23 @@ def take_in(folder: Path) -> Taken:
 
 
 def rebuild(folder: Path) -> Taken:
-    """The history made anew from archives and decisions alone, whatever is there now."""
+    """The history made anew from archives and decisions alone, whatever is there now. Who reads it meanwhile sees the
+    old one or the new one; only a damaged file is replaced.
+    """
     database.check_folder(folder)
-    target = folder / rundir.HISTORY
     read = [_read(path) for path in _archives(folder)]
+    try:
+        with database.writing(folder) as db:
+            for table in ("runs", "jobs", "decisions", "archives"):
+                db.execute(f"DELETE FROM {table}")
+            return _take_in(db, folder, read)
+    except DlioError:
+        return _replaced(folder, read)
+
+
+def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
+    """A new file in the place of one that cannot be used."""
+    target = folder / rundir.HISTORY
     with database.locked(folder), rundir.replacing(target) as temporary:
         with database.told(temporary), closing(database.opened(temporary)) as db, database.transaction(db):
             database.migrate(db, temporary)
@@ -88,21 +116,6 @@ def rebuild(folder: Path) -> Taken:
 def is_writable(folder: Path) -> bool:
     """May this user enter jobs? Who may not reads all the same."""
     return database.is_writable(folder)
-
-
-class _Read(NamedTuple):
-    """An archive's entry, or why there is none."""
-
-    path: Path
-    entry: Entry | None
-    fault: str | None
-
-
-def _read(path: Path) -> _Read:
-    try:
-        return _Read(path, entries_.of(jobfiles.load(path)), None)
-    except (DlioError, OSError) as fault:
-        return _Read(path, None, f"left out: {fault}")
 
 
 class _News(NamedTuple):

@@ -104,7 +104,8 @@ def _notes(seen: Trend, baseline: Accepted | None) -> dict[str, str]:
 def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str) -> Line:
     values = group.values(metric)
     found = trend.night(group, metric)
-    told = [note, *_doubts(group)]
+    several = not groups.alone(groups.of(entry), group)
+    told = [note, f"data {group.data}" if several else "", *_doubts(group)]
     spread = f"{verdictrows.shown(min(values), metric)} to {verdictrows.shown(max(values), metric)}" if values else "-"
     change = "-"
     if found is not None and base:

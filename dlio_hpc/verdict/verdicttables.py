@@ -46,7 +46,7 @@ def _cells(verdict: Verdict) -> list[Text]:
 def _remarks(verdict: Verdict, several: bool) -> list[str]:
     whose = f"{verdictrows.subject(verdict)}: " if several and verdict.key else ""
     told = [f"{whose}{verdict.why}"]
-    if verdict.reference is not None and verdict.noise is None:
+    if verdict.ratio is not None and verdict.noise is None:
         told.append("  noise between nights is not known yet: the interval is of repeats alone")
     told += [f"  advice: {words}" for words in verdict.advice]
-    return told + [f"  forced: {words}" for words in verdict.overridden]
+    return told + [f"  note: {words}" for words in verdict.overridden]

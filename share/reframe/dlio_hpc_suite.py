@@ -16,6 +16,7 @@ import reframe as rfm
 import reframe.utility.sanity as sn
 import reframe.utility.typecheck as typ
 from reframe.core.builtins import run_before, sanity_function, variable
+from reframe.core.exceptions import SanityError
 
 # The exit code of a suite that is too noisy for a verdict.
 NOISY = 5
@@ -59,7 +60,10 @@ class dlio_hpc_suite(rfm.RunOnlyRegressionTest):
 
     def _found(self) -> Any:
         if self._document is None:
-            self._document = json.loads(Path(self.stagedir, self.stdout.evaluate()).read_text())
+            told, words = (Path(self.stagedir, str(each)).read_text() for each in (self.stdout, self.stderr))
+            if not told:
+                raise SanityError(f"dlio-submit ended without a document: {words.strip()}")
+            self._document = json.loads(told)
         return self._document
 
     @sanity_function
