@@ -54,7 +54,7 @@ def entry(night: int, values: Sequence[float], key: Key = KEY, storage: str = "s
         workloads={key.settings: WORKLOAD},
         measurements=tuple(measurement(number, value, key, storage) for number, value in enumerate(values)),
     )  # fmt: skip
-    return structs.replace(made, **rest)
+    return structs.replace(made, **{"study": rest.get("job", made.job)} | rest)
 
 
 def entries(

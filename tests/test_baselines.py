@@ -28,7 +28,7 @@ def test_a_job_becomes_the_baseline_of_each_of_its_keys(tmp_path: Path) -> None:
     assert [each.group.key for each in (one, other)] == [nights.KEY, OTHER]
     assert one.group.values("samples_per_s") == (100.0, 101.0)
     assert "@" in one.who
-    assert baselines.active(baselines.read(tmp_path)) == (one, other)
+    assert set(map(str, baselines.active(baselines.read(tmp_path)))) == {str(one), str(other)}
 
 
 def test_the_newest_holds_and_the_others_are_kept(tmp_path: Path) -> None:

@@ -167,7 +167,7 @@ def test_cases_for_ci_systems() -> None:
     late = structs.replace(made.measurements[0], fault="job x came near its time limit before it", exit_code=7)
     jobs = [made, nights.entry(2, [90.0, 90.1, 89.9]), nights.entry(3, [100.0], storage="cached")]
     jobs += [
-        structs.replace(made, measurements=(late,)),
+        structs.replace(made, study="other", measurements=(late,)),
         structs.replace(BASE, measurements=(), fault="x", exit_code=7),
     ]
     judged = comparison.judge(jobs, [], [nights.accepted(BASE)])
@@ -358,3 +358,22 @@ def test_outcomes_of_differences() -> None:
     assert of(1.00, 0.90, 1.10) == "noisy"
     assert of(1.05, 0.985, 1.12) == "fine"
     assert of(1.05, 1.01, 1.09) == "improved"
+
+
+def test_repeats_of_one_study_are_repeats_however_many_jobs_it_took() -> None:
+    """Three jobs of one evening are one night; what a job lacks and another has is not missing."""
+    one, two, three = (nights.entry(1, [value], job=f"s-{value}", study="s") for value in (100.0, 100.2, 99.8))
+    apart = [
+        structs.replace(each, measurements=(structs.replace(each.measurements[0], repeat=place),))
+        for place, each in enumerate((one, two, three))
+    ]
+    (verdict,) = comparison.judge(apart, apart, [nights.accepted(BASE)]).verdicts
+    assert (verdict.job, verdict.outcome) == ("s", "fine")
+    assert verdict.here is not None
+    assert verdict.here.values == (100.0, 100.2, 99.8)
+    bad = structs.replace(apart[0].measurements[0], fault="lost", exit_code=7)
+    first = structs.replace(apart[0], job="s-0", measurements=(bad,), fault="cancelled", exit_code=7)
+    (again,) = comparison.judge([first, *apart], [], [nights.accepted(BASE)]).verdicts
+    assert again.outcome == "fine"
+    (lost,) = comparison.judge([first, *apart[1:]], [], [nights.accepted(BASE)]).verdicts
+    assert lost.outcome == "incomplete"

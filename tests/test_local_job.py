@@ -320,7 +320,7 @@ def test_a_job_whose_folder_is_taken_away_does_not_end_the_watching(run: Run, sm
         [BIN / "dlio-hpc", "wait", kept, gone, "--json"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
-    time.sleep(1.5)
+    time.sleep(3)
     gone.rename(tmp_path / "elsewhere")
     out, err = watcher.communicate(timeout=60)
     assert [job["state"] for job in json.loads(out)["jobs"]] == ["completed"]

@@ -71,7 +71,7 @@ def _pairs(found: Any, a: Point, b: Point, repeats: int, metric: Metric) -> Iter
     for repeat in range(repeats):
         sides = [found.get((point.number, repeat)) for point in (a, b)]
         values = [None if side is None else value(side.summary, metric) for side in sides]
-        if values[0] and values[1]:
+        if values[0] and values[1] and len({side.job for side in sides if side is not None}) == 1:
             yield values[0], values[1]
 
 

@@ -16,7 +16,7 @@ LIMIT = 0.10
 ENOUGH = 5
 # File systems whose reads become block requests of the process that reads: there alone its read_bytes is the truth.
 # FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS leave it at 0; ZFS counts what it has in memory as well.
-_COUNTED = frozenset({"ext4", "xfs", "btrfs"})
+_COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
 _MEMORY = frozenset({"tmpfs", "ramfs"})
 # Has a cache of its own that O_DIRECT does not pass, before OpenZFS 2.3.
 _OWN_CACHE = frozenset({"zfs"})
@@ -95,8 +95,8 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
     seen = _resident(run, result, epoch)
     if cached is None and seen is not None:
         cached, source = seen, "pages in memory before the epoch"
-    elif cached is not None and seen is not None and seen > cached and run.workload.brings_neighbours:
-        cached, source = seen, f"pages in memory before the epoch; {source} has what was read ahead, too"
+    elif cached is not None and seen is not None and seen > cached and _is_doubtful(run, result):
+        cached, source = seen, f"pages in memory before the epoch; {source} has what was read besides, too"
     if cached is None:
         cached, source = _outgrown(run, result, epoch)
     return EpochStorage(epoch.epoch, epoch.bytes_read, arrived, cached, source)
@@ -116,6 +116,13 @@ def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float 
     if run.workload.reader.direct and kind not in _OWN_CACHE:
         return asked, 0.0, "O_DIRECT goes past the page cache"
     return None, None, "nobody counted"
+
+
+def _is_doubtful(run: Run, result: Result) -> bool:
+    """Can a count of what arrived hide what was in memory: behind neighbours of what was asked for, or, of a dataset
+    that fits into memory, behind programs? Of a larger one, what lies there before the epoch is gone before it is read.
+    """
+    return run.workload.brings_neighbours or result.dataset.bytes < (result.memory_bytes or 0)
 
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:

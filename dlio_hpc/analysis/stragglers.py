@@ -5,11 +5,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from msgspec import Struct
 
+from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.recorded import Recorded
 from dlio_hpc.darshan.log import Log
 
-# Below this share of the median in the middle of all runs, and not far above it in three of four.
-_SLOW, _SLOWISH, _OFTEN = 0.8, 0.9, 0.75
+# Below this share of the median in the middle of all runs, and not far above it in three of four of so many at least.
+_SLOW, _SLOWISH, _OFTEN, _RUNS = 0.8, 0.9, 0.75, 3
+# Among so many, also as much below the median as their likes never are.
+_MANY, _APART = 5, 4
 
 
 class Member(Struct, frozen=True):
@@ -33,14 +36,16 @@ def members(runs: Sequence[Mapping[str, float]]) -> tuple[Member, ...]:
         for name, rate in run.items() if middle > 0 else ():
             ratios.setdefault(name, []).append(rate / middle)
             rates.setdefault(name, []).append(rate)
-    told = [_member(name, rates[name], found) for name, found in ratios.items()]
+    middles = [float(np.median(found)) for found in ratios.values()]
+    least = min(_SLOW, 1 - _APART * robust.mad(np.array(middles))) if len(middles) >= _MANY else _SLOW
+    told = [_member(name, rates[name], found, least) for name, found in ratios.items()]
     return tuple(sorted(told, key=lambda member: (member.ratio, member.name)))
 
 
-def _member(name: str, rates: list[float], ratios: list[float]) -> Member:
+def _member(name: str, rates: list[float], ratios: list[float], least: float) -> Member:
     middle = float(np.median(ratios))
-    often = float(np.mean(np.array(ratios) < _SLOWISH))
-    return Member(name, len(rates), float(np.median(rates)), middle, middle < _SLOW and often >= _OFTEN)
+    often = len(ratios) >= _RUNS and float(np.mean(np.array(ratios) < _SLOWISH)) >= _OFTEN
+    return Member(name, len(rates), float(np.median(rates)), middle, middle < least and often)
 
 
 def by_node(recorded: Recorded) -> dict[str, float]:

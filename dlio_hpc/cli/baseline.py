@@ -7,9 +7,10 @@ import click
 import msgspec
 
 from dlio_hpc.cli import console, found
+from dlio_hpc.cli.found import Found
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.verdict import baselines
+from dlio_hpc.verdict.entry import together
 
 
 @click.group(context_settings=SETTINGS)
@@ -26,13 +27,12 @@ def baseline() -> None:
 @option("--why", required=True, metavar="TEXT", help="Why this job is a good reference; kept with the decision.")
 @click.option("--force", is_flag=True, help="Accept what is CACHED or went wrong in part; that is recorded.")
 def accept(job: str, archive: Path | None, runs: Path, why: str, force: bool) -> None:
-    """Make JOB (a directory, an archive, a name) the baseline of each key that it measured. It replaces the one before
-    it, which is kept.
+    """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
+    one before it, which is kept.
     """
-    (one, *others) = found.jobs([job], archive, runs)
-    if others:
-        names = " ".join(each.entry.job for each in (one, *others))
-        raise ConfigError(f"{job} is several jobs; accept one of them: {names}")
+    jobs = found.jobs([job], archive, runs)
+    (entry, *_) = together([each.entry for each in jobs])
+    one = Found(entry, jobs[0].folder)
     before = {each.group.key: each for each in baselines.active(baselines.read(one.folder))}
     for made in baselines.accept(one.folder, one.entry, why, force):
         replaced = before.get(made.group.key)

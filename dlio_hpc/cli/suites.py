@@ -43,8 +43,8 @@ def show(verdict: SuiteVerdict) -> None:
     if not verdict.is_first:
         verdicttables.show(verdict.judgement, sys.stdout)
     elif not verdict.effects:
-        jobs = " or ".join(dict.fromkeys(one.job for one in verdict.judgement.verdicts))
-        print(f"No baseline yet; if this is a good one: dlio-hpc baseline accept {jobs} --why '...'")
+        job = verdict.judgement.verdicts[0].job
+        print(f"No baseline yet; if this is a good one: dlio-hpc baseline accept {job} --why '...'")
     print()
     acceptancetables.show(verdict.acceptance, sys.stdout)
     print()

@@ -1,11 +1,12 @@
 """What reached this side of the file system in an epoch, and what lay in memory before it: was storage read at all?"""
 
-import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from dlio_hpc import dataset, filesystem
-from dlio_hpc.core import cache, client
+from dlio_hpc.core import cache, client, environment
 from dlio_hpc.core.kernel import IO, process_io
 from dlio_hpc.order import Order
 from dlio_hpc.plan import Run
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 # Columns of an epoch's record; nan where nobody can tell. What a node counts is told by its first rank, 0 by others.
 # FETCHED: bytes the kernel got from storage for the rank. ASKED, ARRIVED: of the node, as its client counts them.
-# LOOKED, RESIDENT: pages that were looked at before the epoch, and those of them in memory.
+# LOOKED, RESIDENT: pages that the rank looked at before the epoch, and those of them in memory.
 FETCHED, ASKED, ARRIVED, LOOKED, RESIDENT = range(5)
 COLUMNS = 5
 _UNKNOWN = float("nan")
@@ -23,32 +24,38 @@ _UNKNOWN = float("nan")
 # process what is fetched.
 _PAGED = frozenset({"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs", "overlay"})
 # Those where the kernel counts.
-_COUNTED = frozenset({"ext4", "xfs", "btrfs"})
-_FILES = 16
+_COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
+# Of all ranks of a node together, and of each.
+_FILES, _FEWEST = 32, 4
 
 
 class Arrivals:
     """Of one rank, epoch by epoch."""
 
-    def __init__(self, node: "Intracomm", run: Run) -> None:
+    def __init__(self, node: "Intracomm", run: Run, nodes: int) -> None:
         self._node, self._run = node, run
         self._speaks = node.rank == 0
-        stored = self._speaks and run.workload.dataset.is_stored
-        found = filesystem.of(Path(run.dataset)) if stored else None
-        self._count = client.counter(found) if found else None
-        # A look opens files: where nobody counts, or where a count has neighbours of what was asked for as well.
-        kinds = _PAGED | _COUNTED if run.workload.brings_neighbours else _PAGED if self._count is None else frozenset()
-        self._looks = found is not None and found.kind in kinds
+        found = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
+        self._count = client.counter(found) if found and self._speaks else None
+        is_counted = node.bcast(self._count is not None)
+        # A look opens files: where nobody counts, or where the count may have other things in it, such as neighbours of
+        # what was asked for, or programs; where more is read than memory holds, it tells little.
+        fits = run.workload.dataset.size < nodes * environment.memory()
+        is_doubtful = not is_counted or run.workload.brings_neighbours or fits
+        self._looks = found is not None and found.kind in _PAGED | _COUNTED and is_doubtful
         self._pages = (0, 0)
         self._io: IO | None = None
         self._traffic: client.Traffic | None = None
 
     def look(self, order: Order, first: int, last: int) -> None:
-        """Before the epoch: how much of what this node will read lies in memory already?"""
-        if self._looks:
-            numbers = cache.files_of(self._node, self._run.workload, order, first, last, self._run.steps_per_epoch)
-            paths = [dataset.file_path(self._run, number) for number in itertools.islice(numbers, _FILES)]
-            self._pages = cache.resident(paths)
+        """Before the epoch: how much of some files that this rank will read lies in the node's memory already?"""
+        if not self._looks:
+            return
+        last = min(last, first + self._run.steps_per_epoch * self._run.workload.reader.batch_size)
+        places = np.linspace(first, last - 1, max(_FEWEST, _FILES // self._node.size)).astype(int)
+        samples = [int(order.samples(place, place + 1)[0]) for place in places if first <= place < last]
+        numbers = dict.fromkeys(sample // self._run.workload.dataset.samples_per_file for sample in samples)
+        self._pages = cache.resident([dataset.file_path(self._run, number) for number in numbers])
 
     def begin(self) -> None:
         self._traffic = self._count() if self._count else None

@@ -71,7 +71,7 @@ def train(
     )
     node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
     forget = _Forgetting(node, run) if workload.reader.drop_cache else None
-    arrivals = Arrivals(node, run)
+    arrivals = Arrivals(node, run, comm.size // node.size)
     loop.side_files.due("start")
     apart.taken()
     try:

@@ -1,6 +1,10 @@
 """Two file systems compared, as sentences and rows of text: the terminal and the page show the same."""
 
+from collections.abc import Sequence
+
+from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.analysis.paired import Effect
+from dlio_hpc.analysis.storage import LIMIT
 from dlio_hpc.analysis.stragglers import Member
 from dlio_hpc.report import studyrows
 from dlio_hpc.report.straggling import Side
@@ -19,6 +23,17 @@ def sides(found: tuple[Side, ...]) -> list[str]:
     if len({side.file_system for side in found}) == 1 and found[0].file_system:
         told.append("Both lie on the same file system: only what is different between the folders can differ.")
     return told
+
+
+def cached(measured: Sequence[Measured]) -> list[str]:
+    """A word of caution where it was not the storage that was compared."""
+    shares = [one.cached for one in measured]
+    if not shares or all(share is not None and share <= LIMIT for share in shares):
+        return []
+    known = [share for share in shares if share is not None]
+    if len(known) < len(shares):
+        return ["UNKNOWN: nothing tells whether storage was read; this may compare memory."]
+    return [f"CACHED: up to {100 * max(known):.0f} % came from memory; this does not compare storage."]
 
 
 def verdict(study: Study, effects: tuple[Effect, ...]) -> str:

@@ -53,6 +53,7 @@ def _sides(report: StudyReport) -> Iterator[RenderableType]:
     study = report.outcome.study
     yield Text("Old against new", "bold")
     yield from map(Text, sidesrows.sides(report.sides))
+    yield from (Text(words, "yellow") for words in sidesrows.cached(report.outcome.measured))
     yield Text(sidesrows.verdict(study, report.effects), "bold")
     tabulated: list[tuple[str, tuple[str, ...], list[list[str]]]] = [
         ("", sidesrows.EFFECTS, list(map(sidesrows.effect, report.effects)))
@@ -64,7 +65,7 @@ def _sides(report: StudyReport) -> Iterator[RenderableType]:
         if title:
             yield Text(title)
         grid = tables.table(*header)
-        grid.columns[0].justify = "left"
+        grid.columns[0].justify, grid.columns[0].no_wrap, grid.columns[0].overflow = "left", False, "fold"
         for row in listed:
             grid.add_row(*row)
         yield grid

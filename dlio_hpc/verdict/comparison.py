@@ -84,7 +84,8 @@ def judge(
     which are passed over. baselines: those that hold.
     """
     references = terms.against or tuple(Reference(one.id, one.group, one.overridden) for one in baselines)
-    verdicts = [verdict for entry in entries for verdict in _job(entry, history, references, terms)]
+    studies, known = entries_.together(entries), entries_.together(history)
+    verdicts = [verdict for study in studies for verdict in _job(study, known, references, terms)]
     return summed(verdicts)
 
 
@@ -131,7 +132,7 @@ class _Case(NamedTuple):
 
 def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference], terms: Terms) -> list[Verdict]:
     found = groups.of(entry)
-    earlier = [each for each in history if each.job != entry.job and each.ended <= entry.ended]
+    earlier = [each for each in history if each.study != entry.study and each.ended <= entry.ended]
     told = [
         _verdict(_Case(group, groups.alone(found, group), metric, earlier, references, terms))
         for group in found

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -11,6 +12,7 @@ from dlio_hpc import document, layout
 from dlio_hpc.analysis import storage
 from dlio_hpc.analysis.storage import Storage
 from dlio_hpc.batch.schedulers import State
+from dlio_hpc.errors import InvalidRun
 from dlio_hpc.lustre import record
 from dlio_hpc.lustre.record import Record
 from dlio_hpc.plan import Kind, Run
@@ -117,6 +119,46 @@ def of(outcome: JobOutcome) -> Entry:
         workloads={_settings(run.run): json.loads(document.encode(run.run.workload)) for run in measured},
         measurements=tuple(_measurement(outcome, run) for run in measured),
     )
+
+
+def together(entries: Sequence[Entry]) -> list[Entry]:
+    """One entry for each study, however many jobs it took: repeats of one evening are repeats, not evenings."""
+    studies: dict[str, list[Entry]] = {}
+    for entry in entries:
+        studies.setdefault(entry.study, []).append(entry)
+    return [
+        each[0] if len(each) == 1 else _joined(sorted(each, key=lambda one: one.created)) for each in studies.values()
+    ]
+
+
+def _joined(jobs: Sequence[Entry]) -> Entry:
+    """Of what was measured more than once the first good one counts; a job's fault if something is missing for it."""
+    found: dict[tuple[Any, ...], Measurement] = {}
+    for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
+        unit = (run.title, run.data, run.key, run.repeat) if run.kind == "measure" else (number, run.run)
+        if unit not in found or not found[unit].is_good:
+            found[unit] = run
+    runs = tuple(found.values())
+    lost = any(run.kind == "measure" and not run.is_good for run in runs)
+    faulty = [job for job in jobs if job.fault is not None and (lost or _is_invalid_beside(job))]
+    newest = jobs[-1]
+    return structs.replace(
+        newest,
+        job=newest.study,
+        batch_id=None,
+        created=jobs[0].created,
+        ended=max(job.ended for job in jobs),
+        fault=faulty[0].fault if faulty else None,
+        exit_code=faulty[0].exit_code if faulty else 0,
+        hosts=tuple(dict.fromkeys(host for job in jobs for host in job.hosts)),
+        workloads={name: work for job in jobs for name, work in job.workloads.items()},
+        measurements=runs,
+    )
+
+
+def _is_invalid_beside(job: Entry) -> bool:
+    """Is something wrong with what its good runs depend on, such as the dataset?"""
+    return job.exit_code == InvalidRun.exit_code and all(run.fault is None for run in job.measurements)
 
 
 def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:

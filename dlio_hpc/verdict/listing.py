@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dlio_hpc.verdict import groups, trend, verdictrows, weighing
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.comparison import TOLERANCE
-from dlio_hpc.verdict.entry import Entry, Key
+from dlio_hpc.verdict.entry import Entry, Key, together
 from dlio_hpc.verdict.groups import Group
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Trend
@@ -47,6 +47,7 @@ class Block(NamedTuple):
 def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) -> list[Block]:
     """Keys in the order of their newest jobs, then jobs that measured nothing."""
     found: dict[Key, list[tuple[Entry, Group]]] = {}
+    entries = together(entries)
     for entry in sorted(entries, key=lambda each: (each.ended, each.job)):
         for group in groups.of(entry):
             found.setdefault(group.key, []).append((entry, group))

@@ -1,7 +1,7 @@
 """The figures of a run that verdicts are about: what each is called, its unit, and which way is better."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from dlio_hpc.results import Distribution, Summary
 
@@ -20,6 +20,12 @@ def _p99(found: Distribution | None) -> float | None:
     return None if found is None else found.p99
 
 
+def _synced(one: Summary, rate: Literal["write_MBps", "read_MBps"]) -> float | None:
+    """Of checkpoints that were brought to storage (checkpoint.fsync); others are written to memory, and read there."""
+    saved = one.checkpoint
+    return None if saved is None or saved.fsync_s.max == 0 else getattr(saved, rate)
+
+
 METRICS: dict[str, Metric] = {
     "samples_per_s": Metric("samples/s", "1/s", True, lambda one: one.samples_per_s),
     "read_MBps": Metric("read bandwidth", "MB/s", True, lambda one: one.read_MBps),
@@ -30,12 +36,8 @@ METRICS: dict[str, Metric] = {
     "wait_p99_s": Metric("p99 of the wait for a batch", "s", False, lambda one: one.wait_s.p99),
     "read_p99_s": Metric("p99 of a read", "s", False, lambda one: _p99(one.read_latency_s)),
     "slowest_rank_ratio": Metric("slowest rank over the median rank", "", False, lambda one: one.slowest_rank.ratio),
-    "checkpoint_write_MBps": Metric(
-        "checkpoint write bandwidth", "MB/s", True, lambda one: one.checkpoint.write_MBps if one.checkpoint else None
-    ),
-    "checkpoint_read_MBps": Metric(
-        "checkpoint read bandwidth", "MB/s", True, lambda one: one.checkpoint.read_MBps if one.checkpoint else None
-    ),
+    "checkpoint_write_MBps": Metric("checkpoint write bandwidth", "MB/s", True, lambda one: _synced(one, "write_MBps")),
+    "checkpoint_read_MBps": Metric("checkpoint read bandwidth", "MB/s", True, lambda one: _synced(one, "read_MBps")),
 }
 
 

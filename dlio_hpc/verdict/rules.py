@@ -93,7 +93,7 @@ def _memory(rule: _Rule, least: float) -> Check:
         for each, ratio in found
     )
     known = [ratio for _, ratio in found if ratio is not None]
-    if len(known) < len(found):
+    if len(known) < len(found) and min(known, default=least) >= least:
         return rule.unknown("nobody asked the nodes for their memory", evidence)
     fewest = min(known)
     return rule.check(

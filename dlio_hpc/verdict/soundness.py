@@ -96,11 +96,17 @@ def of_storage(group: Group, limit: float) -> Check:
     first = min(bad, key=lambda each: each.value or 0.0, default=evidence[0])
     words = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.words}" if bad else first.words
     advice = dict.fromkeys(line for each in group.runs if (found := each.run.storage) for line in _advice(found, limit))
+    better = tuple(advice) or _larger(group)
     asked = f"at least {100 * (1 - limit):g} % of each epoch from storage"
     return Check(
         STORAGE, "", "the storage was measured", group.label, asked, "CACHED" if bad else "met", words, evidence,
-        min(shares, default=None), limit=1 - limit, unit="share", advice=(tuple(advice) or _LARGER) if bad else (),
+        min(shares, default=None), limit=1 - limit, unit="share", advice=better if bad else (),
     )  # fmt: skip
+
+
+def _larger(group: Group) -> tuple[str, ...]:
+    """Of no use where nothing is stored."""
+    return _LARGER if any(each.run.storage is not None and each.run.storage.epochs for each in group.runs) else ()
 
 
 def _outcome(each: Ran, limit: float) -> tuple[bool, str]:
