@@ -2,7 +2,8 @@
 
 A change must show in the ranks: a scan over all places at which the series may fall into two (Pettitt's statistic,
 Applied Statistics 28, 1979, standardised at each place, so that what changed lately is found as well; its
-distribution drawn, not asymptotic), a trend (Mann and Kendall), or a spell between two nights. The one or other name it
+distribution drawn, not asymptotic), a trend (Mann and Kendall), or a spell between two nights. A step may also be so
+large that Student's t finds it in fewer nights than ranks can. The one or other name it
 gets from what fits better: medians before and after, or Theil and Sen's line.
 """
 
@@ -132,7 +133,26 @@ def _split(values: Floats) -> tuple[int, float]:
     """Where the series falls into two, and how often chance makes as much of it."""
     scan = _scan(_ranks(values)[np.newaxis])[0]
     best = int(np.argmax(scan))
-    return best + _SIDE, _p(float(scan[best]), len(values), _drawn)
+    by_ranks = best + _SIDE, _p(float(scan[best]), len(values), _drawn)
+    place, p = _gap(values)
+    return min(by_ranks, (place, 2 * p), key=lambda each: each[1])
+
+
+def _gap(values: Floats) -> tuple[int, float]:
+    """Where means differ most for what is left around them, and at most how often chance does that at any place. A
+    single night far off makes what is left larger, and finds nothing.
+    """
+    count = len(values)
+    places = np.arange(_SIDE, count - _SIDE + 1)
+    sums, squares = np.cumsum(values)[places - 1], float(((values - values.mean()) ** 2).sum())
+    apart = sums / places - (values.sum() - sums) / (count - places)
+    between = apart**2 * places * (count - places) / count
+    left = np.maximum(squares - between, 1e-18)
+    best = int(np.argmax(between / left))
+    # Student's t as a normal deviate; D. L. Wallace, Annals of Mathematical Statistics 30, 1959.
+    df = count - 2
+    deviate = math.sqrt(df * math.log1p(float(between[best] / left[best]))) * (1 - 3 / (4 * df))
+    return int(places[best]), min(1.0, 2 * len(places) * NormalDist().cdf(-deviate))
 
 
 def _spell(values: Floats) -> tuple[int, int, float]:
