@@ -9,7 +9,8 @@ SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), P
 CRITERIA, SUITES = Path("share", "criteria"), Path("share", "suites")
 REFERENCES = Path("share", "reference")
 _KINDS = {
-    SITES: "site", WORKLOADS: "workload", STUDIES: "study", CRITERIA: "criteria", SUITES: "suite", REFERENCES: "reference",
+    SITES: "site", WORKLOADS: "workload", STUDIES: "study", CRITERIA: "criteria", SUITES: "suite",
+    REFERENCES: "reference",
 }  # fmt: skip
 _MARK = Path("templates", "job.sh.j2")
 

@@ -98,7 +98,7 @@ def _gathered(at: Floats, weight: Floats, grain: Grain) -> Distribution:
     """Equal ones together, empty ones left out."""
     some = weight > 0
     places, which = np.unique(at[some], return_inverse=True)
-    total = np.bincount(which, weight[some], len(places))
+    total: Floats = np.bincount(which, weight[some], len(places)).astype(np.float64)
     return Distribution(places, total / total.sum() if len(total) else total, grain)
 
 

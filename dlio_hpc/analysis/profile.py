@@ -11,7 +11,9 @@ from dlio_hpc.analysis.octaves import Distribution, Grain
 from dlio_hpc.analysis.reference import Named
 from dlio_hpc.analysis.requests import Requests
 from dlio_hpc.results import Result, Summary
+from dlio_hpc.units import format_size
 
+Kind = Literal["job", "log", "reference"]
 # Files that a program is made of rather than works on: left out of the logs of others, unless --only says which count.
 DATA = (
     r"^(?!/(?:proc|sys|dev|etc)/)"
@@ -29,7 +31,7 @@ class Profile(Struct, frozen=True):
     """
 
     title: str
-    kind: Literal["job", "log", "reference"]
+    kind: Kind
     application: str
     source: str
     ranks: int | None = None
@@ -77,18 +79,13 @@ def of_reference(named: Named) -> Profile:
 
 
 def of_log(
-    title: str, kind: Literal["job", "log"], application: str, analysis: Analysis, requests: Requests | None,
+    title: str, kind: Kind, application: str, analysis: Analysis, requests: Requests | None,
     notes: tuple[str, ...] = (), bytes_per_sample: float | None = None,
 ) -> Profile:  # fmt: skip
     """requests: of its whole trace; None to do with counters, which know no single requests."""
     operations = [each for each in (analysis.read, analysis.write) if each is not None]
     known = _of_counters(operations) if requests is None else _of_requests(requests)
     source = "Darshan's counters (no whole trace)" if requests is None else "Darshan's trace (DXT)"
-    said = (
-        [f"{analysis.untraced_bytes} bytes went through STDIO, which leaves no trace"]
-        if analysis.untraced_bytes
-        else []
-    )
     return Profile(
         title,
         kind,
@@ -101,7 +98,7 @@ def of_log(
         sequential=_share(operations, [each.sequential for each in operations]),
         consecutive=_share(operations, [each.consecutive for each in operations]),
         bytes_per_sample=bytes_per_sample,
-        notes=(*notes, *said),
+        notes=(*notes, *_untraced(analysis)),
         **known,
     )
 
@@ -126,10 +123,15 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
         bytes=moved + _beside(summary),
         files=dataset.files,
         request_mean=moved / summary.reads if summary.reads else None,
-        bytes_per_sample=dataset.bytes / dataset.samples if dataset.samples else None,
+        bytes_per_sample=sample_bytes(result),
         notes=(f"no Darshan log ({why}): without rates of requests and shares of sequential ones",),
         **known,
     )
+
+
+def _untraced(analysis: Analysis) -> list[str]:
+    size = format_size(analysis.untraced_bytes)
+    return [f"{size} went through STDIO, which leaves no trace: left out"] if analysis.untraced_bytes else []
 
 
 def _of_requests(requests: Requests) -> dict[str, Any]:
@@ -151,6 +153,12 @@ def _of_requests(requests: Requests) -> dict[str, Any]:
         "volumes": octaves.of_sizes(lengths, lengths, Grain.EXACT),
         "jumps": octaves.of_jumps(jumps) if len(jumps) else None,
     }
+
+
+def sample_bytes(result: Result) -> float | None:
+    """Of the dataset's payload; None where nothing is stored."""
+    found = result.dataset
+    return found.bytes / found.samples if found.bytes and found.samples else None
 
 
 def _of_counters(operations: list[Operation]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class Spread(Struct, frozen=True, forbid_unknown_fields=True):
 class Reference(Struct, frozen=True, forbid_unknown_fields=True):
     """One program's figures, in the units that their keys name; None: not known. io_time_s: in I/O, mean over ranks.
     data_accessed_gib: read and written by all ranks. request_bytes, bandwidth_per_op_MBps: of single requests (1e6
-    bytes/s). sequential_pct, consecutive_pct: of all requests, as Darshan counts them. bytes_per_sample: of the dataset.
+    bytes/s). sequential_pct, consecutive_pct: of all requests, as Darshan counts them. bytes_per_sample: dataset.
     note: what a reader must know before believing them.
     """
 

@@ -14,8 +14,8 @@ Integers = npt.NDArray[np.int64]
 
 
 class Requests(NamedTuple):
-    """One entry a request, ordered by rank. file: index of `paths`. offset, length: bytes. thread: 0 where Darshan does not tell. hosts: of
-    each rank, "" where nothing was traced.
+    """One entry a request, ordered by rank. file: index of `paths`. offset, length: bytes. thread: 0 where Darshan does
+    not tell. hosts: of each rank, "" where nothing was traced.
     """
 
     rank: npt.NDArray[np.int32]

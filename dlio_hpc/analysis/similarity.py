@@ -68,12 +68,12 @@ class Similarity(Struct, frozen=True):
 
 
 class Span(NamedTuple):
-    """Of scores of `count` pairs."""
+    """Of scores of so many pairs."""
 
     least: float
     median: float
     most: float
-    count: int
+    pairs: int
 
 
 class Yardstick(NamedTuple):
@@ -131,7 +131,7 @@ def compare(a: Profile, b: Profile) -> Similarity:
 
 
 def matrix(rows: Sequence[Profile], columns: Sequence[Profile]) -> Matrix:
-    """Each of `rows` against all of `columns`; the same profile in both is not compared with itself."""
+    """Each of `rows` against all of `columns`; what has the same title in both is not compared with itself."""
     return Matrix(list(columns), [_row(each, columns) for each in rows])
 
 
@@ -182,11 +182,13 @@ def _distance(a: octaves.Distribution | None, b: octaves.Distribution | None) ->
 
 
 def _row(one: Profile, columns: Sequence[Profile]) -> Row:
-    cells = [None if each is one else compare(one, each) for each in columns]
+    cells = [None if each.title == one.title else compare(one, each) for each in columns]
     scores = [None if cell is None else cell.pattern.ratio for cell in cells]
     best = max((score for score in scores if score is not None), default=None)
     nearest = [at for at, score in enumerate(scores) if score is not None and best is not None and score >= best - TIE]
-    own = [at for at, each in enumerate(columns) if each is not one and one.application == each.application != ""]
+    own = [
+        at for at, each in enumerate(columns) if each.title != one.title and one.application == each.application != ""
+    ]
     return Row(one, cells, scores, nearest, own)
 
 
