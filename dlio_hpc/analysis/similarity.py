@@ -186,9 +186,8 @@ def _row(one: Profile, columns: Sequence[Profile]) -> Row:
     scores = [None if cell is None else cell.pattern.ratio for cell in cells]
     best = max((score for score in scores if score is not None), default=None)
     nearest = [at for at, score in enumerate(scores) if score is not None and best is not None and score >= best - TIE]
-    own = [
-        at for at, each in enumerate(columns) if each.title != one.title and one.application == each.application != ""
-    ]
+    others = [(at, each) for at, each in enumerate(columns) if each.title != one.title and each.application]
+    own = [at for at, each in others if each.application == one.application]
     return Row(one, cells, scores, nearest, own)
 
 

@@ -1,6 +1,7 @@
 """dlio-hpc similarity."""
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +43,8 @@ def similarity(
     """
     wanted = Pictures(html, figures, None)
     if matrix:
-        rows = [each for name in names for each in _all(name, runs, run_name, only)]
-        columns = [each for name in against for each in _all(name, runs, run_name, only)] if against else rows
+        rows = _once(each for name in names for each in _all(name, runs, run_name, only))
+        columns = _once(each for name in against or names for each in _all(name, runs, run_name, only))
         return _matrix(rows, columns, wanted, as_json)
     if against:
         raise click.UsageError("--against goes with --matrix")
@@ -56,6 +57,10 @@ def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Prof
     from dlio_hpc.report import profiles
 
     return profiles.load_all(name, named.place(name, runs), run, only)
+
+
+def _once(found: "Iterable[Profile]") -> "list[Profile]":
+    return list({each.title: each for each in found}.values())
 
 
 def _pair(

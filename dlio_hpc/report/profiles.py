@@ -38,8 +38,8 @@ def _found(path: Path, run: str | None, only: str | None) -> Profile:
         return _of_job(path, run)
     if not path.exists():
         raise ConfigError(
-            f"{path} is not there; give a job's directory or archive, a Darshan log, a YAML file of profiles, or one that "
-            f"ships: {', '.join(shipped.names(shipped.REFERENCES))}"
+            f"{path} is not there; give a job's directory or archive, a Darshan log, a YAML file of profiles, or one "
+            f"that ships: {', '.join(shipped.names(shipped.REFERENCES))}"
         )
     return _of_log(path, only)
 
@@ -51,16 +51,15 @@ def _of_log(path: Path, only: str | None) -> Profile:
     if not examined.analysis.bytes_read + examined.analysis.bytes_written:
         chosen = "but programs and libraries" if only is None else f"whose path has {only!r}"
         raise ConfigError(f"{path} has no I/O on files {chosen}; say with --only which count: --only '[.]h5$'")
-    return _watched(examined, path.name, "log", "", None)
+    return _watched(examined, str(path), "log", "", None)
 
 
 def _of_job(path: Path, run: str | None) -> Profile:
     outcome = jobfiles.load(path)
     chosen = _chosen(outcome, path, run)
     fault = jobfiles.run_fault(outcome, chosen)
-    if fault is not None and not (
-        isinstance(fault, Incomplete) and chosen.result is not None and chosen.result.summary
-    ):
+    has_figures = chosen.result is not None and chosen.result.summary is not None
+    if fault is not None and not (isinstance(fault, Incomplete) and has_figures):
         raise fault
     with jobfiles.evidence(path, outcome) as found:
         each = next(each for each in found if each.run.name == chosen.name)
@@ -73,9 +72,8 @@ def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
     if run is not None:
         named = [each for each in outcome.runs if run in (each.name, each.run.name) and each.run.kind != "generate"]
         if not named:
-            raise ConfigError(
-                f"{path} has no run {run!r}; it has: {', '.join(each.name for each in measured) or 'none'}"
-            )
+            names = ", ".join(each.name for each in measured) or "none that measures"
+            raise ConfigError(f"{path} has no run {run!r}; it has: {names}")
         return named[0]
     if not measured:
         raise ConfigError(f"{path} measured nothing; it only made a dataset")
@@ -100,7 +98,6 @@ def _of_run(outcome: JobOutcome, each: Evidence) -> Profile:
 def _watched(examined: Examined, title: str, kind: Kind, name: str, result: Result | None) -> Profile:
     analysis = examined.analysis
     assert analysis is not None
-    samples = result.dataset.samples if result else 0
     return profile.of_log(
         title,
         kind,
@@ -108,5 +105,5 @@ def _watched(examined: Examined, title: str, kind: Kind, name: str, result: Resu
         analysis,
         examined.requests if analysis.traced else None,
         tuple(map(str, examined.faults)),
-        result.dataset.bytes / samples if result and samples else None,
+        None if result is None else profile.sample_bytes(result),
     )

@@ -21,10 +21,7 @@ def of_pair(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> Pag
                 [*notes, *rows.left_out(found)],
                 [Table("", list(rows.MEASURE_HEADER), rows.measures(found, known)), _words([rows.LEGEND])],
                 [],
-                [
-                    Table("Whole distributions", ["", ""], [list(each) for each in rows.distances(found)]),
-                    _words([rows.APART]),
-                ],
+                [Table("Whole distributions", ["", ""], list(map(list, rows.distances(a, b, found)))), *_apart(found)],
             ),
             Section("Factors", [], [Table("", list(rows.FACTOR_HEADER), rows.factors(found))], [], []),
             Section("Distributions", [], [], [figures.inline(each) for each in similarityfigures.draw(a, b)], []),
@@ -54,12 +51,16 @@ def _facts(found: Profile) -> list[tuple[str, str]]:
     return [("Name", found.title), ("Application", found.application or "not said"), ("Figures", rows.whose(found))]
 
 
+def _apart(found: Similarity) -> list[Table]:
+    return [_words([rows.APART])] if rows.is_told_apart(found) else []
+
+
 def _words(lines: list[str]) -> Table:
     return Table("", [""], [[line] for line in lines])
 
 
 def _scores(made: Matrix, names: list[str]) -> Table:
-    lines = [[row.profile.title, *rows.cells(row), rows.nearest(row, made.columns), rows.own(row)] for row in made.rows]
+    lines = [[row.profile.title, *rows.cells(row), rows.nearest(row, names), rows.own(row)] for row in made.rows]
     return Table("Pattern; *: nearest", ["", *names, "nearest", "its own?"], lines)
 
 

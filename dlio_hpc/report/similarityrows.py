@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from dlio_hpc.analysis import octaves
-from dlio_hpc.analysis.octaves import Distance, Distribution
+from dlio_hpc.analysis.octaves import Distance, Distribution, Grain
 from dlio_hpc.analysis.profile import Profile
 from dlio_hpc.analysis.similarity import FACTORS, PAPER, PATTERN, Factor, Matrix, Row, Similarity, Span, Yardsticks
 from dlio_hpc.units import format_seconds, format_size
@@ -43,9 +43,10 @@ _LABELS: dict[str, tuple[str, Callable[[float], str]]] = {
 FACTOR_HEADER = ("factor", "A", "B", "(A-B)/larger", "counts for")
 MEASURE_HEADER = ("measure", "A and B", "same application", "different ones")
 LEGEND = (
-    "Same application: on 8 and on 128 nodes. Different ones: pairs of seven applications on 128 nodes, of which CANDLE, "
-    "CosmoFlow and ImageNet stream 256 KiB alike. All of them: the published profiles that ship with dlio-hpc. "
-    "Pattern: mean of smaller over larger, of factors that neither machine nor scale changes; 1 for equal patterns alone."
+    "Same application: on 8 and on 128 nodes. Different ones: pairs of seven applications on 128 nodes, three of which "
+    "(CANDLE, CosmoFlow, ImageNet) stream 256 KiB alike. All of them are published profiles that ship with dlio-hpc. "
+    "The paper's cosine has time, rates and bytes in it: it means something between runs of one scale on one machine. "
+    "Pattern similarity: mean of smaller over larger, of factors that neither scale nor machine changes."
 )
 APART = (
     "Apart: by how many doublings the requests of one have to be moved, on average, to become those of the other; "
@@ -96,17 +97,27 @@ def span(found: Span) -> str:
     return f"{found.least:.2f} to {found.most:.2f}, median {found.median:.2f}"
 
 
-def distances(found: Similarity) -> Iterator[tuple[str, str]]:
+def is_told_apart(found: Similarity) -> bool:
+    """Is there any distance between distributions?"""
+    return any(each is not None for each in (found.sizes, found.volumes, found.jumps))
+
+
+def distances(a: Profile, b: Profile, found: Similarity) -> Iterator[tuple[str, str]]:
     """Label and words of each."""
-    yield "sizes", _distance(found.sizes, "request sizes, each request once")
-    yield "bytes", _distance(found.volumes, "request sizes, each request by its bytes")
-    yield "jumps", _distance(found.jumps, "from a request's end to the next one's begin in that file")
+    if not is_told_apart(found):
+        without = " and ".join(name for name, each in (("A", a), ("B", b)) if each.sizes is None)
+        yield "", f"Whole distributions: not compared, {without or 'A or B'} has figures alone."
+        return
+    yield "sizes", _distance(found.sizes, "of requests, each counting once")
+    yield "bytes", _distance(found.volumes, "sizes of requests, each counting by its bytes")
+    yield "jumps", _distance(found.jumps, "from a request's end to the next one's begin")
 
 
 def _distance(found: Distance | None, what: str) -> str:
     if found is None:
-        return f"{what}: unknown, one of the two has figures alone"
-    return f"{what}: {found.octaves:.2f} octaves apart, {found.closeness:.3f} near ({octaves.GRAINS[found.grain]})"
+        return f"{what}: unknown, whole traces of both would tell"
+    grain = "" if found.grain == Grain.EXACT else f", by {octaves.GRAINS[found.grain]}"
+    return f"{what}: {found.octaves:.2f} octaves apart, {found.closeness:.3f} near{grain}"
 
 
 def left_out(found: Similarity) -> list[str]:
@@ -136,8 +147,9 @@ def short(found: Profile) -> str:
     return found.application or found.title
 
 
-def nearest(row: Row, columns: Sequence[Profile]) -> str:
-    return " = ".join(short(columns[at]) for at in row.nearest) or "nothing to compare"
+def nearest(row: Row, names: Sequence[str]) -> str:
+    """names: of the columns."""
+    return " = ".join(names[at] for at in row.nearest) or "nothing to compare"
 
 
 def own(row: Row) -> str:
@@ -160,11 +172,8 @@ def found_own(made: Matrix) -> str:
         return "None of them says which application it emulates that is also a column."
     right = sum(bool(row.finds_own) for row in asked)
     tied = sum(bool(row.finds_own and row.is_tied) for row in asked)
-    return (
-        f"{right} of {len(asked)} are nearest to their own application"
-        + (f", {tied} of them tied" if tied else "")
-        + "."
-    )
+    some = f", {tied} of them tied" if tied else ""
+    return f"{right} of {len(asked)} are nearest to their own application{some}."
 
 
 def as_document(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> dict[str, Any]:

@@ -15,7 +15,9 @@ from dlio_hpc.report import tables
 
 _WIDTH = 100
 # What columns that are named at their top may take together.
-_NAMED = 62
+_NAMED = 72
+# Letters of a row's name beside columns with numbers.
+_LONGEST = 22
 
 
 def show(a: Profile, b: Profile, found: Similarity, known: Yardsticks, file: Any) -> None:
@@ -49,37 +51,30 @@ def _pair(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> Itera
     yield _table(rows.MEASURE_HEADER, rows.measures(found, known), left=(0,))
     yield Text(rows.LEGEND, "dim")
     yield Text()
-    for label, words in rows.distances(found):
-        yield Text(f"{label:7}{words}")
-    yield Text(rows.APART, "dim")
+    for label, words in rows.distances(a, b, found):
+        yield Text(f"{label:7}{words}" if label else words)
+    if rows.is_told_apart(found):
+        yield Text(rows.APART, "dim")
     yield Text()
     yield Text(rows.verdict(found), "bold")
 
 
 def _who(letter: str, found: Profile) -> Iterator[RenderableType]:
     yield Text.assemble((f"{letter}  {found.title}", "bold"))
-    yield Padding(Text(rows.whose(found)), (0, 0, 0, 3))
+    yield Padding(Text(rows.whose(found)), (0, 0, 0, 3), expand=False)
     for note in found.notes:
-        yield Padding(Text(f"note: {note}", "yellow"), (0, 0, 0, 3))
+        yield Padding(Text(f"note: {note}", "yellow"), (0, 0, 0, 3), expand=False)
 
 
 def _matrix(made: Matrix, known: Yardsticks) -> Iterator[RenderableType]:
     names = [rows.short(each) for each in made.columns]
-    are_named = sum(max(len(name), 5) + 1 for name in names) <= _NAMED and len(set(names)) == len(names)
-    heads = names if are_named else [str(number) for number in range(1, len(names) + 1)]
+    is_named = sum(max(len(name), 5) + 1 for name in names) <= _NAMED and len(set(names)) == len(names)
     yield Text("Pattern similarity; *: nearest", "bold")
-    table = _table(
-        ("", *heads, "nearest", "its own?"),
-        [
-            [rows.short(row.profile), *rows.cells(row), rows.nearest(row, made.columns), rows.own(row)]
-            for row in made.rows
-        ],
-        left=(0, len(heads) + 1, len(heads) + 2),
-    )
-    for place in (0, len(heads) + 1):
-        table.columns[place].no_wrap, table.columns[place].overflow = False, "fold"
-    yield table
-    yield from _legend(made, are_named)
+    yield _named(made, names) if is_named else _numbered(made)
+    yield from (Text(line) for line in ([] if is_named else _numbers(made)))
+    everybody = {each.title: each for each in (*(row.profile for row in made.rows), *made.columns)}
+    for title, each in everybody.items():
+        yield from (Text(f"note on {title}: {note}", "yellow") for note in each.notes)
     yield Text(rows.LEGEND, "dim")
     yard = known.pattern
     yield Text(f"Same application: {rows.span(yard.kindred)}. Different ones: {rows.span(yard.strangers)}.", "dim")
@@ -87,16 +82,36 @@ def _matrix(made: Matrix, known: Yardsticks) -> Iterator[RenderableType]:
     yield Text(rows.found_own(made), "bold")
 
 
-def _legend(made: Matrix, are_named: bool) -> Iterator[RenderableType]:
-    """Who is who, and what to know of them."""
+def _named(made: Matrix, names: list[str]) -> Table:
+    lines = [[rows.short(row.profile), *rows.cells(row), rows.own(row)] for row in made.rows]
+    return _table(["", *names, "its own?"], lines, left=(0, len(names) + 1))
+
+
+def _numbered(made: Matrix) -> Table:
+    """Where names of columns would not fit, or are not one each."""
+    heads = [str(number) for number in range(1, len(made.columns) + 1)]
+    places = {each.title: number for number, each in enumerate(made.columns, 1)}
+    lines = [
+        [
+            f"{places.get(row.profile.title, '')} {_row_name(row.profile)}".strip(),
+            *(cell.removeprefix("0") for cell in rows.cells(row)),
+            rows.nearest(row, heads),
+            rows.own(row),
+        ]
+        for row in made.rows
+    ]
+    return _table(["", *heads, "nearest", "its own?"], lines, left=(0, len(heads) + 1, len(heads) + 2))
+
+
+def _row_name(found: Profile) -> str:
+    """The end of a long one, where names differ."""
+    name = rows.short(found)
+    return name if len(name) <= _LONGEST else f"...{name[3 - _LONGEST :]}"
+
+
+def _numbers(made: Matrix) -> Iterator[str]:
     for number, each in enumerate(made.columns, 1):
-        if not are_named:
-            yield Text(f"{number:>2}  {each.title}")
-        for note in each.notes:
-            yield Padding(Text(f"note on {each.title}: {note}", "yellow"), (0, 0, 0, 4))
-    for each in (row.profile for row in made.rows if row.profile not in made.columns):
-        for note in each.notes:
-            yield Padding(Text(f"note on {each.title}: {note}", "yellow"), (0, 0, 0, 4))
+        yield f"{number:>2}  {each.title}"
 
 
 def _table(header: Iterable[str], lines: list[list[str]], left: tuple[int, ...]) -> Table:
