@@ -156,9 +156,9 @@ def _of_requests(requests: Requests) -> dict[str, Any]:
 
 
 def sample_bytes(result: Result) -> float | None:
-    """Of the dataset's payload; None where nothing is stored."""
+    """Of the dataset's payload; 0 where there is none to read."""
     found = result.dataset
-    return found.bytes / found.samples if found.bytes and found.samples else None
+    return found.bytes / found.samples if found.samples else None
 
 
 def _of_counters(operations: list[Operation]) -> dict[str, Any]:

@@ -92,13 +92,15 @@ class Yardsticks(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One program against many. scores: pattern similarity to each column, None where it is the same one, or nothing
-    can be compared. nearest: columns within TIE of the best. own: columns of its own application.
+    """One program against many. scores: pattern similarity to each column by the factors that all of them know, or
+    fewer numbers would be the better ones; None where it is the same program, or nothing can be compared. left_out: the
+    other factors. nearest: columns within TIE of the best. own: columns of its own application.
     """
 
     profile: Profile
     cells: list[Similarity | None]
     scores: list[float | None]
+    left_out: list[str]
     nearest: list[int]
     own: list[int]
 
@@ -183,12 +185,14 @@ def _distance(a: octaves.Distribution | None, b: octaves.Distribution | None) ->
 
 def _row(one: Profile, columns: Sequence[Profile]) -> Row:
     cells = [None if each.title == one.title else compare(one, each) for each in columns]
-    scores = [None if cell is None else cell.pattern.ratio for cell in cells]
+    left_out = [name for name in PATTERN if any(cell and name in cell.pattern.left_out for cell in cells)]
+    names = tuple(name for name in PATTERN if name not in left_out)
+    scores = [None if cell is None else _score(cell.factors, names).ratio for cell in cells]
     best = max((score for score in scores if score is not None), default=None)
     nearest = [at for at, score in enumerate(scores) if score is not None and best is not None and score >= best - TIE]
     others = [(at, each) for at, each in enumerate(columns) if each.title != one.title and each.application]
     own = [at for at, each in others if each.application == one.application]
-    return Row(one, cells, scores, nearest, own)
+    return Row(one, cells, scores, left_out, nearest, own)
 
 
 def _span(scores: Sequence[float | None]) -> Span:

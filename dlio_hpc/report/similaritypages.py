@@ -32,7 +32,6 @@ def of_pair(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> Pag
 def of_matrix(made: Matrix, known: Yardsticks) -> Page:
     yard = known.pattern
     told = [rows.LEGEND, f"Same application: {rows.span(yard.kindred)}. Different ones: {rows.span(yard.strangers)}."]
-    names = [rows.short(each) for each in made.columns]
     everybody = {each.title: each for each in (*(row.profile for row in made.rows), *made.columns)}
     return Page(
         title="Who is like whom?",
@@ -41,7 +40,9 @@ def of_matrix(made: Matrix, known: Yardsticks) -> Page:
         state="bad" if any(row.finds_own is False for row in made.rows) else "ok",
         facts=[],
         sections=[
-            Section("Pattern similarity", [], [_scores(made, names), _words(told)], [], [_cosines(made, names)]),
+            Section(
+                "Pattern similarity", rows.matrix_left_out(made), [_scores(made), _words(told)], [], [_cosines(made)]
+            ),
             Section("Programs", [], [Table("", ["", "whose figures", "notes"], _programs(everybody))], [], []),
         ],
     )
@@ -59,16 +60,23 @@ def _words(lines: list[str]) -> Table:
     return Table("", [""], [[line] for line in lines])
 
 
-def _scores(made: Matrix, names: list[str]) -> Table:
-    lines = [[row.profile.title, *rows.cells(row), rows.nearest(row, names), rows.own(row)] for row in made.rows]
-    return Table("Pattern; *: nearest", ["", *names, "nearest", "its own?"], lines)
-
-
-def _cosines(made: Matrix, names: list[str]) -> Table:
+def _scores(made: Matrix) -> Table:
+    names = rows.names(made.columns)
+    mine = rows.names([row.profile for row in made.rows])
     lines = [
-        [row.profile.title, *("-" if cell is None else rows.cosine(cell) for cell in row.cells)] for row in made.rows
+        [name, *rows.cells(row), rows.nearest(row, names), rows.own(row)]
+        for name, row in zip(mine, made.rows, strict=True)
     ]
-    return Table("The paper's cosine", ["", *names], lines)
+    return Table("*: nearest", ["", *names, "nearest", "its own?"], lines)
+
+
+def _cosines(made: Matrix) -> Table:
+    mine = rows.names([row.profile for row in made.rows])
+    lines = [
+        [name, *("-" if cell is None else rows.cosine(cell) for cell in row.cells)]
+        for name, row in zip(mine, made.rows, strict=True)
+    ]
+    return Table("The paper's cosine", ["", *rows.names(made.columns)], lines)
 
 
 def _programs(everybody: dict[str, Profile]) -> list[list[str]]:

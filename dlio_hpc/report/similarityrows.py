@@ -72,7 +72,7 @@ def factors(found: Similarity) -> list[list[str]]:
 def _values(factor: Factor) -> list[str]:
     form = _LABELS[factor.name][1]
     shown = [_UNKNOWN if value is None else form(value) for value in (factor.a, factor.b)]
-    return [*shown, _UNKNOWN if factor.difference is None else f"{factor.difference:+.2f}"]
+    return [*shown, _UNKNOWN if factor.difference is None else f"{round(factor.difference, 2) + 0.0:.2f}"]
 
 
 def _counts_for(name: str) -> str:
@@ -129,6 +129,16 @@ def left_out(found: Similarity) -> list[str]:
     return told
 
 
+def matrix_left_out(made: Matrix) -> list[str]:
+    """Likewise; a line for rows that lack the same."""
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for row in made.rows:
+        if row.left_out:
+            lacking.setdefault(tuple(map(label, row.left_out)), []).append(short(row.profile))
+    whose = {words: "" if len(who) == len(made.rows) else f" of {', '.join(who)}" for words, who in lacking.items()}
+    return [f"not known of all, left out{whose[words]}: {', '.join(words)}" for words in lacking]
+
+
 def verdict(found: Similarity) -> str:
     """In one line."""
     pattern = "no pattern" if found.pattern.ratio is None else f"pattern {found.pattern.ratio:.3f}"
@@ -147,9 +157,15 @@ def short(found: Profile) -> str:
     return found.application or found.title
 
 
-def nearest(row: Row, names: Sequence[str]) -> str:
-    """names: of the columns."""
-    return " = ".join(names[at] for at in row.nearest) or "nothing to compare"
+def names(profiles: Sequence[Profile]) -> list[str]:
+    """Short ones, where they tell them apart."""
+    found = [short(each) for each in profiles]
+    return found if len(set(found)) == len(found) else [each.title for each in profiles]
+
+
+def nearest(row: Row, columns: Sequence[str]) -> str:
+    """columns: their names."""
+    return " = ".join(columns[at] for at in row.nearest) or "nothing to compare"
 
 
 def own(row: Row) -> str:
@@ -189,6 +205,8 @@ def matrix_document(made: Matrix, known: Yardsticks) -> dict[str, Any]:
         "rows": [
             {
                 **_document(row.profile),
+                "scores": dict(zip(columns, row.scores, strict=True)),
+                "left_out": row.left_out,
                 "nearest": [columns[at] for at in row.nearest],
                 "nearest_is_own": row.finds_own,
                 "against": {

@@ -72,6 +72,8 @@ def _matrix(made: Matrix, known: Yardsticks) -> Iterator[RenderableType]:
     yield Text("Pattern similarity; *: nearest", "bold")
     yield _named(made, names) if is_named else _numbered(made)
     yield from (Text(line) for line in ([] if is_named else _numbers(made)))
+    for words in rows.matrix_left_out(made):
+        yield Text(words, "yellow")
     everybody = {each.title: each for each in (*(row.profile for row in made.rows), *made.columns)}
     for title, each in everybody.items():
         yield from (Text(f"note on {title}: {note}", "yellow") for note in each.notes)
@@ -93,7 +95,7 @@ def _numbered(made: Matrix) -> Table:
     places = {each.title: number for number, each in enumerate(made.columns, 1)}
     lines = [
         [
-            f"{places.get(row.profile.title, '')} {_row_name(row.profile)}".strip(),
+            f"{places.get(row.profile.title, ''):>2} {_row_name(row.profile)}",
             *(cell.removeprefix("0") for cell in rows.cells(row)),
             rows.nearest(row, heads),
             rows.own(row),
