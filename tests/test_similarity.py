@@ -1,5 +1,6 @@
 """Is the I/O of two programs alike? The paper's measure, the sharper ones, and what they say of known pairs."""
 
+import itertools
 import json
 import math
 import shutil
@@ -111,11 +112,11 @@ def test_pattern_is_one_for_equal_patterns_alone(a: Profile, b: Profile) -> None
 
 @given(_PROFILES, _PROFILES, st.floats(0.01, 100))
 def test_units_do_not_matter(a: Profile, b: Profile, scale: float) -> None:
-    scaled = [
-        _profile(**{name: None if (value := getattr(each, name)) is None else scale * value for name in FACTORS})
-        for each in (a, b)
-    ]
-    assert _scores(similarity.compare(*scaled)) == pytest.approx(_scores(similarity.compare(a, b)))
+    def scaled(each: Profile) -> Profile:
+        values: dict[str, Any] = {name: getattr(each, name) for name in FACTORS}
+        return _profile("x", **{name: None if value is None else scale * value for name, value in values.items()})
+
+    assert _scores(similarity.compare(scaled(a), scaled(b))) == pytest.approx(_scores(similarity.compare(a, b)))
 
 
 def _sizes(*sizes: int, grain: Grain = Grain.EXACT) -> Distribution:
@@ -212,13 +213,15 @@ def test_a_log_is_like_itself_and_like_another_of_the_same_program() -> None:
     """The same npz run under Darshan's release and its main branch; TFRecords are another matter."""
     npz, again, other = (_loaded(LOGS / f"{name}.darshan") for name in ("mpi4_npz", "main_dxtv2_npz", "mpi4_tfrecord"))
     found = similarity.compare(npz, npz)
-    assert (found.paper.cosine, found.pattern.ratio) == (pytest.approx(1), 1.0)
+    assert found.paper.cosine == pytest.approx(1)
+    assert found.pattern.ratio == 1.0
     assert [each.octaves for each in (found.sizes, found.volumes, found.jumps) if each] == [0.0, 0.0, 0.0]
     same = similarity.compare(npz, again)
     assert same.sizes is not None
     assert same.jumps is not None
     assert same.pattern.ratio == pytest.approx(1, abs=0.01)
-    assert (same.sizes.octaves, same.jumps.octaves) == (pytest.approx(0, abs=0.05), pytest.approx(0, abs=0.5))
+    assert same.sizes.octaves == pytest.approx(0, abs=0.05)
+    assert same.jumps.octaves == pytest.approx(0, abs=0.5)
     strange = similarity.compare(npz, other)
     assert strange.sizes is not None
     assert strange.pattern.ratio is not None
@@ -231,7 +234,7 @@ def _log(path: Path, traces: list[Traced], **changes: Any) -> Path:
     rows = darshanlog.counters_of(traces)
     for each, (_, _, values) in zip(traces, rows, strict=True):
         reads = each.reads
-        gaps = [after[0] - before[0] - before[1] for before, after in zip(reads, reads[1:], strict=False)]
+        gaps = [after[0] - before[0] - before[1] for before, after in itertools.pairwise(reads)]
         values["SEQ_READS"] = sum(gap >= 0 for gap in gaps)
         values["CONSEC_READS"] = sum(gap == 0 for gap in gaps)
     darshanlog.write(path, 2, traces, counted=rows, **changes)
@@ -254,7 +257,7 @@ def test_offsets_between_requests_are_of_one_file_and_rank(tmp_path: Path) -> No
     assert (found.request_min, found.request_max, found.request_median, found.files) == (100, 100, 100, 2)
     assert found.sequential == pytest.approx(4 / 8)
     assert found.consecutive == pytest.approx(3 / 8)
-    assert found.rate_mean == pytest.approx((7 * 100 / 0.1 + 100 / 0.01) / 8 / 1e6, rel=0.9)
+    assert found.rate_mean == pytest.approx((4 * 100 / 0.1 + 4 * 100 / 0.01) / 8 / 1e6, rel=0.001)
 
 
 def test_order_in_time_is_what_counts(tmp_path: Path) -> None:
@@ -297,7 +300,7 @@ def test_programs_and_libraries_are_no_data(tmp_path: Path) -> None:
               "/usr/lib/libc.so", "/proc/self/maps", "/home/me/train.py"]  # fmt: skip
     path = _log(tmp_path / "x.darshan", [data, *(_stream(other, 0, 10, 10) for other in others)])
     assert (_loaded(path).files, _loaded(path).bytes) == (1, 40960)
-    assert _loaded(path, only="[.]py").files == 3
+    assert _loaded(path, only="[.]py").files == 2
     with pytest.raises(ConfigError, match=r"no I/O on files whose path has 'nowhere'; say with --only which count"):
         _loaded(path, only="nowhere")
     programs = _log(tmp_path / "y.darshan", [_stream("/home/me/train.py", 0, 10, 10)])
@@ -316,7 +319,8 @@ def test_counters_alone_know_sizes_by_darshans_bins(tmp_path: Path) -> None:
     found = similarity.compare(counted, traced)
     assert found.sizes is not None
     assert (found.sizes.octaves, found.sizes.grain) == (0.0, Grain.DARSHAN)
-    assert (found.jumps, found.pattern.ratio) == (None, pytest.approx(1))
+    assert found.jumps is None
+    assert found.pattern.ratio == pytest.approx(1)
     assert found.pattern.left_out == ("request_min", "request_max", "request_median", "bytes_per_sample")
 
 
@@ -359,7 +363,7 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
         (GOOD.replace("pct: 90", "pct: 190"), "profiles.mine: sequential_pct: expected `float` <= 100.0, found 190"),
         (
             GOOD.replace("pct: 80", "pct: 95"),
-            "consecutive_pct 95 is more than sequential_pct 90, which it is a part of",
+            "consecutive_pct 95 is more than sequential_pct 90, which",
         ),
         ("profiles: {mine: {ranks: 4}}", "profiles.mine: it has no figures; give some of: io_time_s"),
         ("profiles: {}", "there is none"),
@@ -384,7 +388,7 @@ def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, te
         ("theta_128_nodes", "has several profiles; say which: theta_128_nodes:candle (of candle, climate"),
         ("theta_128_nodes:alexnet", "has no profile 'alexnet'; it has: candle, climate"),
         ("nowhere.yaml:x", "cannot read nowhere.yaml"),
-        (".", "plan.json"),
+        (".", "is no job's directory"),
     ],
 )
 def test_names_that_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
@@ -500,16 +504,18 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of jobs: one emulation at two scales under Darshan, and once without."""
     made = tmp_path_factory.mktemp("jobs")
     library = libdarshan.install(made / "lib")
+    site = ("-s", "local", "-S", f"site.darshan={library}", "-S", libdarshan.rank_environment())
+    # The stand-in does not see what Python's own files write: datasets are made without it.
     for name, ranks, files, options in (
-        ("small", 1, 2, ()),
-        ("large", 2, 8, ()),
         ("bare", 1, 2, ("--no-darshan",)),
+        ("small", 1, 2, ()),
+        ("dataset", 2, 8, ("--no-darshan", "--generate", "only")),
+        ("large", 2, 8, ()),
     ):
         (made / "w.yaml").write_text(WORKLOAD.format(name="ffn", files=files))
         done = runner(made)(
-            "dlio-submit", "w.yaml", "-s", "local", "-S", f"site.darshan={library}", "-S",
-            libdarshan.rank_environment(""), "--ppn", ranks, "-d", "data", "-o", name, "--wait", "--json", *options,
-        )  # fmt: skip
+            "dlio-submit", "w.yaml", *site, "--ppn", ranks, "-d", "data", "-o", name, "--wait", "--json", *options
+        )
         assert done.code == 0, done.err
     return made
 
@@ -532,7 +538,8 @@ def test_a_job_at_two_scales_has_one_pattern(folder: Path) -> None:
 def test_an_archive_tells_the_same_as_the_directory(folder: Path) -> None:
     (archive,) = (folder / "large/archive").glob("*.tar.zst")
     found = similarity.compare(_loaded(_job(folder, "large")), _loaded(archive))
-    assert (found.paper.cosine, found.pattern.ratio) == (pytest.approx(1), 1.0)
+    assert found.paper.cosine == pytest.approx(1)
+    assert found.pattern.ratio == 1.0
 
 
 def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
@@ -543,7 +550,8 @@ def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
     assert found.pattern.left_out == ("sequential", "consecutive")
     assert found.pattern.ratio == pytest.approx(1, abs=0.02)
     assert found.sizes is not None
-    assert (found.sizes.octaves, found.sizes.grain) == (pytest.approx(0, abs=0.05), Grain.QUARTER)
+    assert found.sizes.octaves == pytest.approx(0, abs=0.05)
+    assert found.sizes.grain == Grain.QUARTER
     assert bare.bytes == pytest.approx(watched.bytes or 0, rel=0.01)
 
 

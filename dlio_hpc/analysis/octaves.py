@@ -17,6 +17,8 @@ from dlio_hpc.analysis.requests import Requests
 Floats = npt.NDArray[np.float64]
 
 _PER_OCTAVE = 4
+# What a logarithm may be off by.
+_SLACK = 1e-12
 
 
 class Grain(IntEnum):
@@ -114,8 +116,8 @@ def _coarsened(found: Distribution, grain: Grain) -> Distribution:
     if grain == Grain.EXACT:
         return found
     if grain == Grain.QUARTER:
-        return _gathered(np.floor(found.at * _PER_OCTAVE + 1e-9) / _PER_OCTAVE, found.weight, grain)
+        return _gathered(np.floor(found.at * _PER_OCTAVE + _SLACK) / _PER_OCTAVE, found.weight, grain)
     last = np.log2(np.array(LAST_SIZES, np.float64))
     edges = np.concatenate(([0.0], last[:-1], [40.0]))
     middles = (edges[:-1] + edges[1:]) / 2
-    return _gathered(middles[np.searchsorted(last, found.at - 1e-9)], found.weight, grain)
+    return _gathered(middles[np.searchsorted(last, found.at - _SLACK)], found.weight, grain)
