@@ -187,6 +187,13 @@ def test_patterns_tell_apart_what_the_papers_cosine_does_not() -> None:
     assert known.pattern.strangers.most < 0.92, "three that stream 256 KiB, told apart by their samples"
 
 
+def test_pairs_are_held_against_others_by_the_same_factors() -> None:
+    """Without their samples, programs that stream 256 KiB cannot be told apart, and the yardstick says so."""
+    assert similarity.yardsticks(("bytes_per_sample",)).pattern.strangers.most > 0.99
+    assert similarity.yardsticks(PATTERN).pattern == similarity.yardsticks().pattern, "where nothing is left"
+    assert similarity.yardsticks(("io_s",)).paper != similarity.yardsticks().paper
+
+
 def test_each_published_application_is_nearest_to_itself_at_another_scale() -> None:
     small, large = (list(_published(name).values()) for name in ("theta_8_nodes", "theta_128_nodes"))
     assert all(row.finds_own for row in similarity.matrix(small, large).rows)
@@ -203,7 +210,9 @@ def test_a_row_is_judged_by_what_all_columns_know() -> None:
     """Or who says less would be nearer."""
     one = _profile("one", request_max=100, request_mean=100)
     full, poor = _profile("full", request_max=100, request_mean=50), _profile("poor", request_max=90)
-    (row,) = similarity.matrix([one], [full, poor]).rows
+    made = similarity.matrix([one], [full, poor])
+    (row,) = made.rows
+    assert made.left_out == set(PATTERN) - {"request_max"}
     assert row.scores == [1.0, pytest.approx(0.9)]
     assert (row.nearest, "request_mean" in row.left_out) == ([0], True)
     assert (row.finds_own, row.own) == (None, [])
@@ -343,6 +352,12 @@ GOOD = """\
 profiles:
   mine: {io_time_s: 2, request_bytes: {mean: 5, max: 10}, sequential_pct: 90, consecutive_pct: 80, note: by hand}
 """
+
+
+def test_a_study_is_no_program(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text("{}")
+    with pytest.raises(ConfigError, match="is a study of many jobs; name one of them"):
+        _loaded(tmp_path)
 
 
 def test_a_profile_of_ones_own(tmp_path: Path) -> None:

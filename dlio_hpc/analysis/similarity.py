@@ -10,7 +10,7 @@ nine tenths of its share, where it hardly turns a vector.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -66,6 +66,11 @@ class Similarity(Struct, frozen=True):
     volumes: Distance | None
     jumps: Distance | None
 
+    @property
+    def left_out(self) -> set[str]:
+        """Factors that are not known of both."""
+        return {each.name for each in self.factors if each.difference is None}
+
 
 class Span(NamedTuple):
     """Of scores of so many pairs."""
@@ -119,6 +124,11 @@ class Matrix(NamedTuple):
     columns: list[Profile]
     rows: list[Row]
 
+    @property
+    def left_out(self) -> set[str]:
+        """By every row."""
+        return set.intersection(*(set(row.left_out) for row in self.rows))
+
 
 def compare(a: Profile, b: Profile) -> Similarity:
     factors = tuple(_factor(name, getattr(a, name), getattr(b, name)) for name in FACTORS)
@@ -137,17 +147,26 @@ def matrix(rows: Sequence[Profile], columns: Sequence[Profile]) -> Matrix:
     return Matrix(list(columns), [_row(each, columns) for each in rows])
 
 
-def yardsticks() -> Yardsticks:
-    """From the profiles that ship."""
+def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
+    """From the profiles that ship, without the factors that the programs at hand do not know either."""
+    without = set(left_out)
     large, small = (list(map(profile.of_reference, reference.load(name))) for name in (_PUBLISHED, _SMALLER))
     strangers = [compare(one, other) for one, other in itertools.combinations(large, 2)]
     kindred = [compare(a, b) for a in small for b in large if a.application == b.application]
-    both = kindred, strangers
-    return Yardsticks(
-        Yardstick(*(_span([each.paper.cosine for each in pairs]) for pairs in both)),
-        Yardstick(*(_span([each.pattern.ratio for each in pairs]) for pairs in both)),
-        Yardstick(*(_span([each.pattern.cosine for each in pairs]) for pairs in both)),
+    paper, pattern = (
+        [[_score(each.factors, _but(names, without)) for each in pairs] for pairs in (kindred, strangers)]
+        for names in (PAPER, PATTERN)
     )
+    return Yardsticks(
+        Yardstick(*(_span([each.cosine for each in scores]) for scores in paper)),
+        Yardstick(*(_span([each.ratio for each in scores]) for scores in pattern)),
+        Yardstick(*(_span([each.cosine for each in scores]) for scores in pattern)),
+    )
+
+
+def _but(names: tuple[str, ...], without: set[str]) -> tuple[str, ...]:
+    """All of them where there is nothing else."""
+    return tuple(name for name in names if name not in without) or names
 
 
 def _factor(name: str, a: float | None, b: float | None) -> Factor:

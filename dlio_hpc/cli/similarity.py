@@ -70,7 +70,8 @@ def _pair(
     from dlio_hpc.report import profiles, similarityrows
 
     a, b = (profiles.load(name, named.place(name, runs), run, only) for name in (first, second))
-    found, known = similarity.compare(a, b), similarity.yardsticks()
+    found = similarity.compare(a, b)
+    known = similarity.yardsticks(found.left_out)
     if as_json:
         console.print_json(similarityrows.as_document(a, b, found, known))
     else:
@@ -91,7 +92,8 @@ def _matrix(rows: "list[Profile]", columns: "list[Profile]", wanted: Pictures, a
         raise ConfigError("a matrix needs two programs at least; name more, or --against theta_128_nodes")
     if wanted.figures is not None:
         raise click.UsageError("--figures: pictures are of two programs; name them without --matrix")
-    made, known = similarity.matrix(rows, columns), similarity.yardsticks()
+    made = similarity.matrix(rows, columns)
+    known = similarity.yardsticks(made.left_out)
     if as_json:
         from dlio_hpc.report import similarityrows
 

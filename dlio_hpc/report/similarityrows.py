@@ -43,10 +43,10 @@ _LABELS: dict[str, tuple[str, Callable[[float], str]]] = {
 FACTOR_HEADER = ("factor", "A", "B", "(A-B)/larger", "counts for")
 MEASURE_HEADER = ("measure", "A and B", "same application", "different ones")
 LEGEND = (
-    "Same application: on 8 and on 128 nodes. Different ones: pairs of seven applications on 128 nodes, three of which "
-    "(CANDLE, CosmoFlow, ImageNet) stream 256 KiB alike. All of them are published profiles that ship with dlio-hpc. "
+    "Same application: published profiles of it on 8 and on 128 nodes. Different ones: pairs of seven applications on "
+    "128 nodes; CANDLE, CosmoFlow and ImageNet stream 256 KiB alike. All of them by the factors that are known here. "
     "The paper's cosine has time, rates and bytes in it: it means something between runs of one scale on one machine. "
-    "Pattern similarity: mean of smaller over larger, of factors that neither scale nor machine changes."
+    "Pattern similarity: mean of smaller over larger, of factors that neither scale nor machine should change."
 )
 APART = (
     "Apart: by how many doublings the requests of one have to be moved, on average, to become those of the other; "
