@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from dlio_hpc import shipped
 from dlio_hpc.analysis import octaves, profile, reference, similarity
@@ -18,7 +19,7 @@ from dlio_hpc.analysis.octaves import Distribution, Grain
 from dlio_hpc.analysis.profile import Profile
 from dlio_hpc.analysis.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
-from dlio_hpc.report import profiles
+from dlio_hpc.report import profiles, similarityrows
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
@@ -204,6 +205,21 @@ def test_the_papers_own_emulation_of_candle_is_far_from_candle() -> None:
     found = similarity.compare(_published("theta_8_nodes_dlio")["candle"], _published("theta_8_nodes")["candle"])
     assert found.pattern.ratio is not None
     assert found.pattern.ratio < 0.4
+
+
+def test_what_was_asked_for_is_told_from_what_was_seen() -> None:
+    """Bytes of a sample tell streams of 256 KiB apart; what was seen does not."""
+    large = list(_published("theta_128_nodes").values())
+    candle = next(each for each in large if each.application == "candle")
+    emulation = replace(candle, title="mine")
+    made = similarity.matrix([emulation], large)
+    (row,), (seen,) = made.rows, similarity.as_seen(made).rows
+    assert (row.finds_own, row.is_tied) == (True, False)
+    assert (seen.finds_own, seen.is_tied, len(seen.nearest)) == (True, True, 3)
+    assert similarityrows.found_own(made) == (
+        "1 of 1 are nearest to their own application. By what was seen, without the bytes of a sample, which are asked "
+        "for: 1 of 1 (1 of them tied)."
+    )
 
 
 def test_a_row_is_judged_by_what_all_columns_know() -> None:
@@ -471,13 +487,23 @@ def test_a_matrix_says_who_is_nearest(run: Run, tmp_path: Path) -> None:
     done = run(*command, "--html", "matrix.html")
     assert done.code == 0, done.err
     assert max(map(len, done.out.splitlines())) <= 100
-    assert "6 of 6 are nearest to their own application, 3 of them tied." in done.out
+    assert "6 of 6 (3 of them tied) are nearest to their own application." in done.out
     assert "note on theta_128_nodes:frnn: 27 GiB are too few" in done.out
-    assert "6 of 6 are nearest" in (tmp_path / "matrix.html").read_text()
+    assert "6 of 6 (3 of them tied) are nearest" in (tmp_path / "matrix.html").read_text()
     rows = {row["application"]: row for row in run(*command, "--json").json["rows"]}
     assert rows["ffn"]["nearest"] == ["theta_128_nodes:ffn"]
     assert rows["frnn"]["nearest_is_own"] is True
     assert rows["ffn"]["scores"]["theta_128_nodes:ffn"] > 0.9
+
+
+def test_rows_with_long_names_keep_to_the_width(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 60) / "of-npz.darshan"
+    path.parent.mkdir()
+    shutil.copy(LOGS / "mpi4_npz.darshan", path)
+    done = run("dlio-hpc", "similarity", "--matrix", path, "--against", "theta_128_nodes")
+    (line,) = [line for line in done.out.splitlines() if "of-npz.darshan " in line]
+    assert line.startswith("...")
+    assert len(line) <= 100
 
 
 def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> None:

@@ -29,6 +29,8 @@ PATTERN = (
     "request_min", "request_max", "request_mean", "request_median", "sequential", "consecutive", "bytes_per_sample",
 )  # fmt: skip
 FACTORS = (*PAPER, "bytes_per_sample")
+# Bytes of a sample are what a workload asks for; all others were seen.
+SEEN = tuple(name for name in PATTERN if name != "bytes_per_sample")
 # Pattern similarities that are nearer to each other than this are no difference.
 TIE = 0.01
 _PUBLISHED, _SMALLER = "theta_128_nodes", "theta_8_nodes"
@@ -142,9 +144,16 @@ def compare(a: Profile, b: Profile) -> Similarity:
     )
 
 
-def matrix(rows: Sequence[Profile], columns: Sequence[Profile]) -> Matrix:
-    """Each of `rows` against all of `columns`; what has the same title in both is not compared with itself."""
-    return Matrix(list(columns), [_row(each, columns) for each in rows])
+def matrix(rows: Sequence[Profile], columns: Sequence[Profile], names: tuple[str, ...] = PATTERN) -> Matrix:
+    """Each of `rows` against all of `columns`, by factors of these names; what has the same title in both is not
+    compared with itself.
+    """
+    return Matrix(list(columns), [_row(each, columns, names) for each in rows])
+
+
+def as_seen(made: Matrix) -> Matrix:
+    """The same without what was asked for."""
+    return matrix([row.profile for row in made.rows], made.columns, SEEN)
 
 
 def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
@@ -202,10 +211,10 @@ def _distance(a: octaves.Distribution | None, b: octaves.Distribution | None) ->
     return None if a is None or b is None else octaves.distance(a, b)
 
 
-def _row(one: Profile, columns: Sequence[Profile]) -> Row:
+def _row(one: Profile, columns: Sequence[Profile], asked: tuple[str, ...]) -> Row:
     cells = [None if each.title == one.title else compare(one, each) for each in columns]
-    left_out = [name for name in PATTERN if any(cell and name in cell.pattern.left_out for cell in cells)]
-    names = tuple(name for name in PATTERN if name not in left_out)
+    left_out = [name for name in asked if any(cell and name in cell.pattern.left_out for cell in cells)]
+    names = tuple(name for name in asked if name not in left_out)
     scores = [None if cell is None else _score(cell.factors, names).ratio for cell in cells]
     best = max((score for score in scores if score is not None), default=None)
     nearest = [at for at, score in enumerate(scores) if score is not None and best is not None and score >= best - TIE]

@@ -5,10 +5,21 @@ from typing import Any
 
 import msgspec
 
-from dlio_hpc.analysis import octaves
+from dlio_hpc.analysis import octaves, similarity
 from dlio_hpc.analysis.octaves import Distance, Distribution, Grain
 from dlio_hpc.analysis.profile import Profile
-from dlio_hpc.analysis.similarity import FACTORS, PAPER, PATTERN, Factor, Matrix, Row, Similarity, Span, Yardsticks
+from dlio_hpc.analysis.similarity import (
+    FACTORS,
+    PAPER,
+    PATTERN,
+    SEEN,
+    Factor,
+    Matrix,
+    Row,
+    Similarity,
+    Span,
+    Yardsticks,
+)
 from dlio_hpc.units import format_seconds, format_size
 
 _UNKNOWN = "-"
@@ -77,7 +88,7 @@ def _values(factor: Factor) -> list[str]:
 
 def _counts_for(name: str) -> str:
     both = [what for what, names in (("paper", PAPER), ("pattern", PATTERN)) if name in names]
-    return " and ".join(both)
+    return " and ".join(both) + ("" if name in SEEN or "pattern" not in both else " (asked for)")
 
 
 def measures(found: Similarity, known: Yardsticks) -> list[list[str]]:
@@ -182,14 +193,21 @@ def cells(row: Row) -> list[str]:
 
 
 def found_own(made: Matrix) -> str:
-    """In one line."""
+    """How many are, by all factors and by what was seen alone."""
     asked = [row for row in made.rows if row.finds_own is not None]
     if not asked:
         return "None of them says which application it emulates that is also a column."
+    first = f"{_right(asked)} are nearest to their own application."
+    if "bytes_per_sample" in made.left_out:
+        return first
+    seen = [row for row in similarity.as_seen(made).rows if row.finds_own is not None]
+    return f"{first} By what was seen, without the bytes of a sample, which are asked for: {_right(seen)}."
+
+
+def _right(asked: Sequence[Row]) -> str:
     right = sum(bool(row.finds_own) for row in asked)
     tied = sum(bool(row.finds_own and row.is_tied) for row in asked)
-    some = f", {tied} of them tied" if tied else ""
-    return f"{right} of {len(asked)} are nearest to their own application{some}."
+    return f"{right} of {len(asked)}" + (f" ({tied} of them tied)" if tied else "")
 
 
 def as_document(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> dict[str, Any]:
@@ -209,11 +227,12 @@ def matrix_document(made: Matrix, known: Yardsticks) -> dict[str, Any]:
                 "left_out": row.left_out,
                 "nearest": [columns[at] for at in row.nearest],
                 "nearest_is_own": row.finds_own,
+                "nearest_as_seen": [columns[at] for at in seen.nearest],
                 "against": {
                     columns[at]: None if cell is None else _similarity(cell) for at, cell in enumerate(row.cells)
                 },
             }
-            for row in made.rows
+            for row, seen in zip(made.rows, similarity.as_seen(made).rows, strict=True)
         ],
         "published": _yardsticks(known),
     }

@@ -15,9 +15,9 @@ from dlio_hpc.report import tables
 
 _WIDTH = 100
 # What columns that are named at their top may take together.
-_NAMED = 72
-# Letters of a row's name beside columns with numbers.
-_LONGEST = 22
+_NAMED = 66
+# Letters of a row's name.
+_LONGEST = 20
 
 
 def show(a: Profile, b: Profile, found: Similarity, known: Yardsticks, file: Any) -> None:
@@ -85,7 +85,7 @@ def _matrix(made: Matrix, known: Yardsticks) -> Iterator[RenderableType]:
 
 
 def _named(made: Matrix, names: list[str]) -> Table:
-    lines = [[rows.short(row.profile), *rows.cells(row), rows.own(row)] for row in made.rows]
+    lines = [[_row_name(row.profile), *rows.cells(row), rows.own(row)] for row in made.rows]
     return _table(["", *names, "its own?"], lines, left=(0, len(names) + 1))
 
 
