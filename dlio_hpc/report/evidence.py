@@ -14,11 +14,10 @@ def examine(path: Path, outcome: JobOutcome, step_s: float | None, is_one: bool)
     """By the run's name, in their order. Where it is not the only job, titles have the job's name, too."""
     job = "" if is_one else f"{outcome.job.job}/"
     with jobfiles.evidence(path, outcome) as found:
-        return {each.run.name: of_run(outcome, each, step_s, job + each.run.name) for each in found}
+        return {each.run.name: _examined(outcome, each, step_s, job + each.run.name) for each in found}
 
 
-def of_run(outcome: JobOutcome, each: Evidence, step_s: float | None, title: str) -> Examined:
-    """One of them, while its evidence is there."""
+def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None, title: str) -> Examined:
     run, result = each.run, each.run.result
     assert result is not None
     notes = []
