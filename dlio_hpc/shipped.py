@@ -7,6 +7,11 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 
 SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
 CRITERIA, SUITES = Path("share", "criteria"), Path("share", "suites")
+REFERENCES = Path("share", "reference")
+_KINDS = {
+    SITES: "site", WORKLOADS: "workload", STUDIES: "study", CRITERIA: "criteria", SUITES: "suite",
+    REFERENCES: "reference",
+}  # fmt: skip
 _MARK = Path("templates", "job.sh.j2")
 
 
@@ -19,7 +24,7 @@ def root() -> Path:
 
 
 def names(folder: Path) -> list[str]:
-    """What SITES, WORKLOADS, STUDIES, CRITERIA or SUITES holds."""
+    """What SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES holds."""
     return sorted(path.stem for path in (root() / folder).glob("*.yaml"))
 
 
@@ -30,8 +35,7 @@ def find(folder: Path, name: str) -> Path:
         return shipped
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return Path(name)
-    what = {SITES: "site", WORKLOADS: "workload", STUDIES: "study", CRITERIA: "criteria", SUITES: "suite"}[folder]
-    raise ConfigError(f"no {what} {name!r}; give a YAML file or one of: {', '.join(names(folder))}")
+    raise ConfigError(f"no {_KINDS[folder]} {name!r}; give a YAML file or one of: {', '.join(names(folder))}")
 
 
 def _candidates() -> Iterator[Path]:

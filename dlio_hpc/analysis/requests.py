@@ -14,13 +14,14 @@ Integers = npt.NDArray[np.int64]
 
 
 class Requests(NamedTuple):
-    """One entry a request, ordered by rank. file: index of `paths`. thread: 0 where Darshan does not tell. hosts: of
-    each rank, "" where nothing was traced.
+    """One entry a request, ordered by rank. file: index of `paths`. offset, length: bytes. thread: 0 where Darshan does
+    not tell. hosts: of each rank, "" where nothing was traced.
     """
 
     rank: npt.NDArray[np.int32]
     file: npt.NDArray[np.int32]
     write: npt.NDArray[np.bool_]
+    offset: Integers
     length: Integers
     start: Floats
     end: Floats
@@ -70,6 +71,7 @@ def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Float
         rank,
         np.repeat(np.array(number, np.int32), counts),
         _is_write(files, counts),
+        segments["offset"],
         segments["length"],
         start,
         end,

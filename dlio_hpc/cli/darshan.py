@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-def _expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """A regular expression, as it was given."""
     try:
         re.compile(value or "")
     except re.error as fault:
@@ -30,7 +31,7 @@ def _expression(ctx: click.Context, param: click.Parameter, value: str | None) -
 
 @click.command(context_settings=SETTINGS)
 @click.argument("logs", nargs=-1, required=True, type=_PATH, metavar="LOG...")
-@option("--only", metavar="REGEX", callback=_expression, help="Files whose path it is found in: --only '[.]h5$'.")
+@option("--only", metavar="REGEX", callback=expression, help="Files whose path it is found in: --only '[.]h5$'.")
 @gives_pictures
 def darshan(
     logs: tuple[Path, ...], only: str | None, as_json: bool, as_csv: bool, step_s: float | None, **options: Any

@@ -1,0 +1,109 @@
+"""dlio-hpc similarity."""
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from dlio_hpc.cli import console, named
+from dlio_hpc.cli.darshan import expression
+from dlio_hpc.cli.pictures import Pictures, gives_page
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dlio_hpc.analysis.profile import Profile
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command(context_settings=SETTINGS)
+@click.argument("names", nargs=-1, required=True, metavar="JOB|ARCHIVE|LOG|PROFILE...")
+@option("--matrix", is_flag=True, help="Any number of them: who is nearest to whom?")
+@option("--against", multiple=True, metavar="NAME", help="With --matrix: the columns. Default: the rows again.")
+@option("--run", "run_name", metavar="NAME", help="Of jobs. Default: the last run that measured.")
+@option(
+    "--only",
+    metavar="REGEX",
+    callback=expression,
+    help="Of logs: files whose path it is found in. Default: all but programs and libraries.",
+)
+@option("-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where jobs are.")
+@gives_page
+def similarity(
+    names: tuple[str, ...], matrix: bool, against: tuple[str, ...], run_name: str | None, only: str | None, runs: Path,
+    html: Path | None, figures: Path | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Is the I/O of two programs alike? By the DLIO paper's measure, by their patterns, by whole distributions.
+
+    PROFILE: published figures that ship, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. A Darshan log, by the
+    default of --only, counts all files but programs and libraries; a job, those of its dataset and its checkpoints.
+    """
+    wanted = Pictures(html, figures, None)
+    if matrix:
+        rows = _once(each for name in names for each in _all(name, runs, run_name, only))
+        columns = _once(each for name in against or names for each in _all(name, runs, run_name, only))
+        return _matrix(rows, columns, wanted, as_json)
+    if against:
+        raise click.UsageError("--against goes with --matrix")
+    if len(names) != 2:
+        raise click.UsageError(f"two are compared, {len(names)} given; with --matrix any number is")
+    return _pair(*names, runs, run_name, only, wanted, as_json)
+
+
+def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Profile]":
+    from dlio_hpc.report import profiles
+
+    return profiles.load_all(name, named.place(name, runs), run, only)
+
+
+def _once(found: "Iterable[Profile]") -> "list[Profile]":
+    return list({each.title: each for each in found}.values())
+
+
+def _pair(
+    first: str, second: str, runs: Path, run: str | None, only: str | None, wanted: Pictures, as_json: bool
+) -> int:
+    from dlio_hpc.analysis import similarity
+    from dlio_hpc.report import profiles, similarityrows
+
+    a, b = (profiles.load(name, named.place(name, runs), run, only) for name in (first, second))
+    found = similarity.compare(a, b)
+    known = similarity.yardsticks(found.left_out)
+    if as_json:
+        console.print_json(similarityrows.as_document(a, b, found, known))
+    else:
+        from dlio_hpc.report import similaritytables
+
+        similaritytables.show(a, b, found, known, sys.stdout)
+    if wanted.any:
+        from dlio_hpc.report import similarityfigures, similaritypages
+
+        wanted.write_of_study(lambda: similaritypages.of_pair(a, b, found, known), lambda: similarityfigures.draw(a, b))
+    return 0
+
+
+def _matrix(rows: "list[Profile]", columns: "list[Profile]", wanted: Pictures, as_json: bool) -> int:
+    from dlio_hpc.analysis import similarity
+
+    if len({each.title for each in (*rows, *columns)}) < 2:
+        raise ConfigError("a matrix needs two programs at least; name more, or --against theta_128_nodes")
+    if wanted.figures is not None:
+        raise click.UsageError("--figures: pictures are of two programs; name them without --matrix")
+    made = similarity.matrix(rows, columns)
+    known = similarity.yardsticks(made.left_out)
+    if as_json:
+        from dlio_hpc.report import similarityrows
+
+        console.print_json(similarityrows.matrix_document(made, known))
+    else:
+        from dlio_hpc.report import similaritytables
+
+        similaritytables.show_matrix(made, known, sys.stdout)
+    if wanted.html is not None:
+        from dlio_hpc.report import similaritypages
+
+        wanted.write_of_study(lambda: similaritypages.of_matrix(made, known), lambda: iter(()))
+    return 0

@@ -1,0 +1,623 @@
+"""Is the I/O of two programs alike? The paper's measure, the sharper ones, and what they say of known pairs."""
+
+import itertools
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from dlio_hpc import shipped
+from dlio_hpc.analysis import octaves, profile, reference, similarity
+from dlio_hpc.analysis.octaves import Distribution, Grain
+from dlio_hpc.analysis.profile import Profile
+from dlio_hpc.analysis.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
+from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
+from dlio_hpc.report import profiles, similarityrows
+from tests.conftest import Run, runner
+from tests.standins import darshanlog, libdarshan
+from tests.standins.darshanlog import Traced
+
+LOGS = Path(__file__).parent / "logs"
+KIB = 1024
+
+
+def _profile(title: str = "x", **factors: Any) -> Profile:
+    return Profile(title, "reference", "", "made up", **factors)
+
+
+def _published(name: str) -> dict[str, Profile]:
+    return {each.name: profile.of_reference(each) for each in reference.load(name)}
+
+
+def _loaded(path: Path | str, run: str | None = None, only: str | None = None) -> Profile:
+    return profiles.load(str(path), Path(path), run, only)
+
+
+def test_the_papers_arithmetic() -> None:
+    """Vectors (1, 0.5) and (0.5, 1)."""
+    found = similarity.compare(_profile(io_s=10.0, bytes=3.0), _profile(io_s=5.0, bytes=6.0))
+    assert found.paper.cosine == pytest.approx((1 * 0.5 + 0.5 * 1) / (1 + 0.25))
+    assert {each.name: each.difference for each in found.factors if each.difference is not None} == {
+        "io_s": 0.5,
+        "bytes": -0.5,
+    }
+    assert found.paper.ratio == pytest.approx(0.5)
+
+
+def test_figure_8_is_signed_as_its_caption_says() -> None:
+    """(Baseline - DLIO) / max: a benchmark with less of something has a positive difference."""
+    factor = next(
+        each
+        for each in similarity.compare(_profile(files=100), _profile(files=134)).factors
+        if each.difference is not None
+    )
+    assert factor.difference == pytest.approx(-34 / 134)
+
+
+def test_what_is_zero_in_both_is_equal_and_turns_no_vector() -> None:
+    found = similarity.compare(
+        _profile(request_min=0, request_max=4, files=1), _profile(request_min=0, request_max=1, files=1)
+    )
+    one, other = np.array([1.0, 1.0]), np.array([0.25, 1.0])
+    assert found.paper.cosine == pytest.approx(one @ other / np.linalg.norm(one) / np.linalg.norm(other))
+    assert found.pattern.ratio == pytest.approx((1 + 0.25) / 2)
+    nothing = similarity.compare(_profile(io_s=0.0), _profile(io_s=0.0)).paper
+    assert (nothing.cosine, nothing.ratio) == (1.0, 1.0)
+    assert similarity.compare(_profile(io_s=0.0), _profile(io_s=1.0)).paper.cosine == 0.0
+
+
+def test_what_one_of_them_lacks_is_left_out_and_said() -> None:
+    found = similarity.compare(_profile(io_s=1.0, request_max=5), _profile(request_max=5, files=3))
+    assert found.paper == Score(1.0, 1.0, tuple(name for name in PAPER if name != "request_max"))
+    assert similarity.compare(_profile(io_s=1.0), _profile(files=1)).paper == Score(None, None, PAPER)
+
+
+_VALUES = st.one_of(st.none(), st.just(0.0), st.floats(1e-6, 1e15))
+_PROFILES = st.builds(lambda values: _profile(**values), st.fixed_dictionaries(dict.fromkeys(FACTORS, _VALUES)))
+
+
+def _scores(found: Similarity) -> list[float | None]:
+    return [found.paper.cosine, found.paper.ratio, found.pattern.cosine, found.pattern.ratio]
+
+
+@given(_PROFILES, _PROFILES)
+def test_scores_lie_between_none_and_one_whoever_comes_first(a: Profile, b: Profile) -> None:
+    found, swapped = similarity.compare(a, b), similarity.compare(b, a)
+    assert _scores(found) == pytest.approx(_scores(swapped))
+    assert all(score is None or -1e-12 <= score <= 1 for score in _scores(found))
+    for one, other in zip(found.factors, swapped.factors, strict=True):
+        assert (one.a, one.b) == (other.b, other.a)
+        assert one.difference is None or one.difference == -(other.difference or 0.0)
+
+
+@given(_PROFILES)
+def test_everything_is_like_itself(a: Profile) -> None:
+    assert all(score is None or score == pytest.approx(1) for score in _scores(similarity.compare(a, a)))
+
+
+@given(_PROFILES, _PROFILES)
+def test_pattern_is_one_for_equal_patterns_alone(a: Profile, b: Profile) -> None:
+    found = similarity.compare(a, b)
+    pairs = [(getattr(a, name), getattr(b, name)) for name in PATTERN if name not in found.pattern.left_out]
+    if found.pattern.ratio is not None:
+        equal = all(math.isclose(one, other, rel_tol=1e-9) for one, other in pairs)
+        assert (found.pattern.ratio > 1 - 1e-10) == equal
+
+
+@given(_PROFILES, _PROFILES, st.floats(0.01, 100))
+def test_units_do_not_matter(a: Profile, b: Profile, scale: float) -> None:
+    def scaled(each: Profile) -> Profile:
+        values: dict[str, Any] = {name: getattr(each, name) for name in FACTORS}
+        return _profile("x", **{name: None if value is None else scale * value for name, value in values.items()})
+
+    assert _scores(similarity.compare(scaled(a), scaled(b))) == pytest.approx(_scores(similarity.compare(a, b)))
+
+
+def _sizes(*sizes: int, grain: Grain = Grain.EXACT) -> Distribution:
+    return octaves.of_sizes(np.array(sizes), np.ones(len(sizes)), grain)
+
+
+def test_distances_are_octaves() -> None:
+    small, large = _sizes(4 * KIB), _sizes(64 * KIB)
+    found = octaves.distance(small, large)
+    assert found is not None
+    assert (found.octaves, found.closeness, found.grain) == (4.0, 1 / 16, Grain.EXACT)
+    mixed = octaves.distance(small, _sizes(4 * KIB, 64 * KIB, 64 * KIB, 4 * KIB))
+    assert mixed is not None
+    assert mixed.octaves == pytest.approx(2.0), "half of the requests go four octaves"
+    assert octaves.distance(_sizes(), small) is None
+
+
+_MANY = st.lists(st.integers(0, 1 << 40), min_size=1, max_size=30)
+
+
+@given(_MANY, _MANY, _MANY)
+def test_distances_are_distances(one: list[int], other: list[int], third: list[int]) -> None:
+    def apart(a: list[int], b: list[int]) -> float:
+        found = octaves.distance(_sizes(*a), _sizes(*b))
+        assert found is not None
+        return found.octaves
+
+    assert apart(one, list(reversed(one))) == pytest.approx(0)
+    assert apart(one, one + one) == pytest.approx(0), "shares count, not numbers"
+    assert apart(one, other) == pytest.approx(apart(other, one))
+    assert apart(one, third) <= apart(one, other) + apart(other, third) + 1e-9
+
+
+@given(st.lists(st.integers(1, 1 << 39), min_size=1, max_size=30))
+def test_the_same_requests_known_less_well_are_no_way_apart(sizes: list[int]) -> None:
+    edges = 2.0 ** (np.arange(161) / 4)
+    counts, _ = np.histogram(sizes, edges)
+    quarters = octaves.of_sizes(edges[:-1], counts, Grain.QUARTER)
+    last = np.array([100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 62])
+    bins = np.bincount(np.searchsorted(last, sizes), minlength=10)
+    for coarse in (quarters, octaves.of_sizes(last, bins, Grain.DARSHAN)):
+        found = octaves.distance(_sizes(*sizes), coarse)
+        assert found is not None
+        assert found.grain == coarse.grain
+        assert found.octaves == pytest.approx(0, abs=1e-9)
+
+
+def test_unrelated_applications_score_as_the_documentation_says() -> None:
+    """On 128 nodes: 0.30 to 0.76, CosmoFlow and ImageNet 0.91; one application at two scales 0.79 and more."""
+    large, small = _published("theta_128_nodes"), _published("theta_8_nodes")
+    names = list(large)
+    cosines = {
+        (one, other): similarity.compare(large[one], large[other]).paper.cosine or 0.0
+        for at, one in enumerate(names)
+        for other in names[at + 1 :]
+    }
+    assert round(cosines.pop(("cosmoflow", "imagenet")), 2) == 0.91
+    assert (round(min(cosines.values()), 2), round(max(cosines.values()), 2)) == (0.30, 0.76)
+    known = similarity.yardsticks()
+    assert (known.paper.strangers.pairs, known.paper.kindred.pairs) == (21, len(small))
+    assert round(known.paper.kindred.least, 2) == 0.79
+
+
+def test_patterns_tell_apart_what_the_papers_cosine_does_not() -> None:
+    known = similarity.yardsticks()
+    assert known.pattern.kindred.median > 0.98
+    assert known.pattern.strangers.median < 0.4 < known.pattern_cosine.strangers.median
+    assert known.pattern.strangers.most < 0.92, "three that stream 256 KiB, told apart by their samples"
+
+
+def test_pairs_are_held_against_others_by_the_same_factors() -> None:
+    """Without their samples, programs that stream 256 KiB cannot be told apart, and the yardstick says so."""
+    assert similarity.yardsticks(("bytes_per_sample",)).pattern.strangers.most > 0.99
+    assert similarity.yardsticks(PATTERN).pattern == similarity.yardsticks().pattern, "where nothing is left"
+    assert similarity.yardsticks(("io_s",)).paper != similarity.yardsticks().paper
+
+
+def test_each_published_application_is_nearest_to_itself_at_another_scale() -> None:
+    small, large = (list(_published(name).values()) for name in ("theta_8_nodes", "theta_128_nodes"))
+    assert all(row.finds_own for row in similarity.matrix(small, large).rows)
+
+
+def test_the_papers_own_emulation_of_candle_is_far_from_candle() -> None:
+    """8 KiB a request where pandas asks for 256: its cosine does not say so."""
+    found = similarity.compare(_published("theta_8_nodes_dlio")["candle"], _published("theta_8_nodes")["candle"])
+    assert found.pattern.ratio is not None
+    assert found.pattern.ratio < 0.4
+
+
+def test_what_was_asked_for_is_told_from_what_was_seen() -> None:
+    """Bytes of a sample tell streams of 256 KiB apart; what was seen does not."""
+    large = list(_published("theta_128_nodes").values())
+    candle = next(each for each in large if each.application == "candle")
+    emulation = replace(candle, title="mine")
+    made = similarity.matrix([emulation], large)
+    (row,), (seen,) = made.rows, similarity.as_seen(made).rows
+    assert (row.finds_own, row.is_tied) == (True, False)
+    assert (seen.finds_own, seen.is_tied, len(seen.nearest)) == (True, True, 3)
+    assert similarityrows.found_own(made) == (
+        "1 of 1 are nearest to their own application. By what was seen, without the bytes of a sample, which are asked "
+        "for: 1 of 1 (1 of them tied)."
+    )
+
+
+def test_a_row_is_judged_by_what_all_columns_know() -> None:
+    """Or who says less would be nearer."""
+    one = _profile("one", request_max=100, request_mean=100)
+    full, poor = _profile("full", request_max=100, request_mean=50), _profile("poor", request_max=90)
+    made = similarity.matrix([one], [full, poor])
+    (row,) = made.rows
+    assert made.left_out == set(PATTERN) - {"request_max"}
+    assert row.scores == [1.0, pytest.approx(0.9)]
+    assert (row.nearest, "request_mean" in row.left_out) == ([0], True)
+    assert (row.finds_own, row.own) == (None, [])
+
+
+def test_a_log_is_like_itself_and_like_another_of_the_same_program() -> None:
+    """The same npz run under Darshan's release and its main branch; TFRecords are another matter."""
+    npz, again, other = (_loaded(LOGS / f"{name}.darshan") for name in ("mpi4_npz", "main_dxtv2_npz", "mpi4_tfrecord"))
+    found = similarity.compare(npz, npz)
+    assert found.paper.cosine == pytest.approx(1)
+    assert found.pattern.ratio == 1.0
+    assert [each.octaves for each in (found.sizes, found.volumes, found.jumps) if each] == [0.0, 0.0, 0.0]
+    same = similarity.compare(npz, again)
+    assert same.sizes is not None
+    assert same.jumps is not None
+    assert same.pattern.ratio == pytest.approx(1, abs=0.01)
+    assert same.sizes.octaves == pytest.approx(0, abs=0.05)
+    assert same.jumps.octaves == pytest.approx(0, abs=0.5)
+    strange = similarity.compare(npz, other)
+    assert strange.sizes is not None
+    assert strange.pattern.ratio is not None
+    assert strange.pattern.ratio < 0.6
+    assert strange.sizes.octaves > 2
+
+
+def _log(path: Path, traces: list[Traced], **changes: Any) -> Path:
+    """Shares are those of the traces: the first request of each is neither sequential nor consecutive."""
+    rows = darshanlog.counters_of(traces)
+    for each, (_, _, values) in zip(traces, rows, strict=True):
+        reads = each.reads
+        gaps = [after[0] - before[0] - before[1] for before, after in itertools.pairwise(reads)]
+        values["SEQ_READS"] = sum(gap >= 0 for gap in gaps)
+        values["CONSEC_READS"] = sum(gap == 0 for gap in gaps)
+    darshanlog.write(path, 2, traces, counted=rows, **changes)
+    return path
+
+
+def _stream(file: str, rank: int, size: int, count: int, stride: int | None = None) -> Traced:
+    step = size if stride is None else stride
+    return Traced(file, rank, [[at * step, size, 0.1 * at, 0.1 * at + 0.01] for at in range(count)])
+
+
+def test_offsets_between_requests_are_of_one_file_and_rank(tmp_path: Path) -> None:
+    """Requests of 100 bytes: right behind, 900 onwards, then 1100 back; another rank and file do not mix in."""
+    reads = [[0, 100, 0.0, 0.1], [100, 100, 0.2, 0.3], [1100, 100, 0.4, 0.5], [100, 100, 0.6, 0.7]]
+    traces = [Traced("/d/a", 0, reads), _stream("/d/a", 1, 100, 3), Traced("/d/b", 0, [[7, 100, 0.15, 0.16]])]
+    found = _loaded(_log(tmp_path / "x.darshan", traces))
+    assert found.jumps is not None
+    expected = {0.0: 3 / 5, math.log2(901): 1 / 5, -math.log2(1101): 1 / 5}
+    assert dict(zip(found.jumps.at.tolist(), found.jumps.weight.tolist(), strict=True)) == pytest.approx(expected)
+    assert (found.request_min, found.request_max, found.request_median, found.files) == (100, 100, 100, 2)
+    assert found.sequential == pytest.approx(4 / 8)
+    assert found.consecutive == pytest.approx(3 / 8)
+    assert found.rate_mean == pytest.approx((4 * 100 / 0.1 + 4 * 100 / 0.01) / 8 / 1e6, rel=0.001)
+
+
+def test_order_in_time_is_what_counts(tmp_path: Path) -> None:
+    backwards = Traced("/d/a", 0, [[100, 100, 0.5, 0.6], [0, 100, 0.1, 0.2]])
+    found = _loaded(_log(tmp_path / "x.darshan", [backwards]))
+    assert found.jumps is not None
+    assert found.jumps.at.tolist() == [0.0]
+
+
+def test_candle_against_frnn_scores_low_in_the_sharper_measures(tmp_path: Path) -> None:
+    """The negative control: one streams 256 KiB, the other reads 4 MiB and many 255 bytes."""
+    candle = _log(tmp_path / "candle.darshan", [_stream("/d/train.csv", rank, 256 * KIB, 500) for rank in (0, 1)])
+    archives = [_stream(f"/d/{number}.npz", number % 2, 4 << 20, 2) for number in range(20)]
+    lists = [_stream("/d/signals", rank, 255, 100, 40_000) for rank in (0, 1)]
+    found = similarity.compare(_loaded(candle), _loaded(_log(tmp_path / "frnn.darshan", [*archives, *lists])))
+    assert found.pattern.ratio is not None
+    assert found.pattern.ratio < 0.5
+    assert found.sizes is not None
+    assert found.sizes.closeness < 0.05
+    assert found.jumps is not None
+    assert found.jumps.octaves > 5
+
+
+def test_the_same_program_at_another_scale_has_the_same_pattern(tmp_path: Path) -> None:
+    few, many = (
+        _log(tmp_path / f"{count}.darshan", [_stream("/d/a.csv", rank, 256 * KIB, count) for rank in (0, 1)])
+        for count in (400, 4000)
+    )
+    found = similarity.compare(_loaded(few), _loaded(many))
+    assert found.pattern.ratio == pytest.approx(1, abs=0.001)
+    assert found.sizes is not None
+    assert found.sizes.octaves == 0
+    assert found.paper.cosine is not None
+    assert found.paper.cosine < 0.95, "the paper's has bytes and time in it"
+
+
+def test_programs_and_libraries_are_no_data(tmp_path: Path) -> None:
+    data = _stream("/d/a.h5", 0, 4096, 10)
+    others = ["/opt/lib/python3.11/os.pyc", "/v/lib/python3.11/site-packages/h5py/defs.txt", "/lib/libz.so.1",
+              "/usr/lib/libc.so", "/proc/self/maps", "/home/me/train.py"]  # fmt: skip
+    path = _log(tmp_path / "x.darshan", [data, *(_stream(other, 0, 10, 10) for other in others)])
+    assert (_loaded(path).files, _loaded(path).bytes) == (1, 40960)
+    assert _loaded(path, only="[.]py").files == 2
+    with pytest.raises(ConfigError, match=r"no I/O on files whose path has 'nowhere'; say with --only which count"):
+        _loaded(path, only="nowhere")
+    programs = _log(tmp_path / "y.darshan", [_stream("/home/me/train.py", 0, 10, 10)])
+    with pytest.raises(ConfigError, match="no I/O on files but programs and libraries"):
+        _loaded(programs)
+
+
+def test_counters_alone_know_sizes_by_darshans_bins(tmp_path: Path) -> None:
+    traces = [_stream("/d/a", 0, 256 * KIB, 50)]
+    rows = darshanlog.counters_of(traces)
+    rows[0][2].update({"SIZE_READ_100K_1M": 50, "SEQ_READS": 49, "CONSEC_READS": 49})
+    darshanlog.write(tmp_path / "counters.darshan", 1, [], counted=rows)
+    counted, traced = _loaded(tmp_path / "counters.darshan"), _loaded(_log(tmp_path / "traced.darshan", traces))
+    assert (counted.request_mean, counted.request_median, counted.rate_mean) == (256 * KIB, None, None)
+    assert any(note.startswith("DXT missing") for note in counted.notes)
+    found = similarity.compare(counted, traced)
+    assert found.sizes is not None
+    assert (found.sizes.octaves, found.sizes.grain) == (0.0, Grain.DARSHAN)
+    assert found.jumps is None
+    assert found.pattern.ratio == pytest.approx(1)
+    assert found.pattern.left_out == ("request_min", "request_max", "request_median", "bytes_per_sample")
+
+
+@pytest.mark.parametrize(
+    ("log", "words"), [("mpi4_forkcorrupt", "counters disagree"), ("mpi4_npz_truncated", "truncated")]
+)
+def test_a_log_that_is_not_whole_is_not_compared(log: str, words: str) -> None:
+    with pytest.raises(InvalidRun, match=f"is not whole, and nothing is to be compared with it: {words}"):
+        _loaded(LOGS / f"{log}.darshan")
+
+
+def test_a_trace_that_is_cut_leaves_the_counters() -> None:
+    found = _loaded(LOGS / "mpi4_dxtpartial.darshan")
+    assert found.source == "Darshan's counters (no whole trace)"
+    assert any(note.startswith("DXT cut") for note in found.notes)
+    assert (found.request_median, found.jumps) == (None, None)
+
+
+GOOD = """\
+profiles:
+  mine: {io_time_s: 2, request_bytes: {mean: 5, max: 10}, sequential_pct: 90, consecutive_pct: 80, note: by hand}
+"""
+
+
+def test_a_study_is_no_program(tmp_path: Path) -> None:
+    (tmp_path / "study.json").write_text("{}")
+    with pytest.raises(ConfigError, match="is a study of many jobs; name one of them"):
+        _loaded(tmp_path)
+
+
+def test_a_profile_of_ones_own(tmp_path: Path) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(GOOD)
+    found = _loaded(path)
+    assert (found.title, found.application, found.notes) == (f"{path}:mine", "mine", ("by hand",))
+    assert (found.sequential, found.request_median, found.bytes) == (0.9, None, None)
+    assert _loaded(f"{path}:mine") == found
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (GOOD.replace("io_time_s", "io_time"), "profiles.mine: unknown key 'io_time'; did you mean 'io_time_s'?"),
+        (GOOD.replace("mean: 5", "mean: 50"), "profiles.mine: request_bytes: mean 50 is more than max 10"),
+        (GOOD.replace("mean: 5", "mean: x"), "profiles.mine: request_bytes.mean: expected `float"),
+        (GOOD.replace("pct: 90", "pct: 190"), "profiles.mine: sequential_pct: expected `float` <= 100.0, found 190"),
+        (
+            GOOD.replace("pct: 80", "pct: 95"),
+            "consecutive_pct 95 is more than sequential_pct 90, which",
+        ),
+        ("profiles: {mine: {ranks: 4}}", "profiles.mine: it has no figures; give some of: io_time_s"),
+        ("profiles: {}", "there is none"),
+        ("nothing: 1", "unknown key 'nothing'; known keys: profiles, description, source"),
+        ("- 1", "a mapping of keys is needed"),
+        ("a: [", "line 2 not valid YAML"),
+    ],
+)
+def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "own.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as told:
+        _loaded(path)
+    assert str(told.value).startswith(str(path))
+    assert words in str(told.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nowhere", "nowhere is not there; give a job's directory or archive, a Darshan log, a YAML file of profiles"),
+        ("theta_128_nodes", "has several profiles; say which: theta_128_nodes:candle (of candle, climate"),
+        ("theta_128_nodes:alexnet", "has no profile 'alexnet'; it has: candle, climate"),
+        ("nowhere.yaml:x", "cannot read nowhere.yaml"),
+        (".", "is no job's directory"),
+    ],
+)
+def test_names_that_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DlioError) as told:
+        _loaded(name)
+    assert words in str(told.value)
+
+
+def test_all_that_is_shipped_is_sound_and_has_a_source() -> None:
+    assert shipped.names(shipped.REFERENCES) == ["theta_128_nodes", "theta_8_nodes", "theta_8_nodes_dlio"]
+    for name in shipped.names(shipped.REFERENCES):
+        for each in reference.load(name):
+            assert "vanidl" in each.source
+            assert None not in (each.reference.ranks, each.reference.files, each.reference.request_bytes.median)
+
+
+def test_a_file_of_the_same_name_is_nearer_than_what_ships(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(LOGS / "mpi4_npz.darshan", tmp_path / "theta_128_nodes")
+    assert _loaded("theta_128_nodes").kind == "log"
+
+
+def test_a_pair_on_the_terminal_and_as_a_page(run: Run, tmp_path: Path) -> None:
+    done = run(
+        "dlio-hpc", "similarity", LOGS / "mpi4_npz.darshan", LOGS / "mpi4_tfrecord.darshan", "--html", "pair.html",
+        "--figures", "pictures",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    assert max(map(len, done.out.splitlines())) <= 100
+    for words in ("(A-B)/larger", "the paper's cosine", "0.30 to 0.91", "octaves apart", "not known of both"):
+        assert words in done.out
+    page = (tmp_path / "pair.html").read_text()
+    assert page.count("<svg") == 3
+    assert "share of all requests" in page
+    names = {path.name for path in (tmp_path / "pictures").iterdir()}
+    assert names == {f"similarity-{what}.{kind}" for what in ("sizes", "volumes", "jumps") for kind in ("svg", "png")}
+
+
+def test_a_reference_beside_a_log_is_drawn_as_lines_and_its_note_is_told(run: Run, tmp_path: Path) -> None:
+    done = run("dlio-hpc", "similarity", "theta_128_nodes:ffn", LOGS / "mpi4_npz.darshan", "--html", "pair.html")
+    assert done.code == 0, done.err
+    assert "note: its trace ran out of memory" in done.out
+    assert "Whole distributions: not compared, A has figures alone." in done.out
+    page = (tmp_path / "pair.html").read_text()
+    assert "A has figures alone: lines are its median, mean and largest request" in page
+    assert "its trace ran out of memory" in page
+
+
+def test_the_same_as_one_document(run: Run) -> None:
+    done = run("dlio-hpc", "similarity", "theta_128_nodes:cosmoflow", "theta_128_nodes:imagenet", "--json")
+    found = done.json
+    assert round(found["paper"]["cosine"], 2) == 0.91
+    assert found["published"]["paper"]["different"]["pairs"] == 21
+    assert found["distances"] == {"sizes": None, "volumes": None, "jumps": None}
+    assert {each["name"] for each in found["factors"]} == set(FACTORS)
+    assert found["a"]["factors"]["files"] == 1026
+    logs = run("dlio-hpc", "similarity", LOGS / "mpi4_npz.darshan", LOGS / "mpi4_npz.darshan", "--json").json
+    assert logs["distances"]["sizes"] == {"octaves": 0.0, "near": 1.0, "resolution": "single requests"}
+    assert logs["a"]["octaves"]["sizes"]["p50"] > 0
+
+
+def test_a_matrix_says_who_is_nearest(run: Run, tmp_path: Path) -> None:
+    command = ("dlio-hpc", "similarity", "--matrix", "theta_8_nodes", "--against", "theta_128_nodes")
+    done = run(*command, "--html", "matrix.html")
+    assert done.code == 0, done.err
+    assert max(map(len, done.out.splitlines())) <= 100
+    assert "6 of 6 (3 of them tied) are nearest to their own application." in done.out
+    assert "note on theta_128_nodes:frnn: 27 GiB are too few" in done.out
+    assert "6 of 6 (3 of them tied) are nearest" in (tmp_path / "matrix.html").read_text()
+    rows = {row["application"]: row for row in run(*command, "--json").json["rows"]}
+    assert rows["ffn"]["nearest"] == ["theta_128_nodes:ffn"]
+    assert rows["frnn"]["nearest_is_own"] is True
+    assert rows["ffn"]["scores"]["theta_128_nodes:ffn"] > 0.9
+
+
+def test_rows_with_long_names_keep_to_the_width(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / ("a" * 60) / "of-npz.darshan"
+    path.parent.mkdir()
+    shutil.copy(LOGS / "mpi4_npz.darshan", path)
+    done = run("dlio-hpc", "similarity", "--matrix", path, "--against", "theta_128_nodes")
+    (line,) = [line for line in done.out.splitlines() if "of-npz.darshan " in line]
+    assert line.startswith("...")
+    assert len(line) <= 100
+
+
+def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> None:
+    done = run("dlio-hpc", "similarity", "--matrix", "theta_128_nodes", LOGS / "mpi4_npz.darshan")
+    assert done.code == 0, done.err
+    assert "not known of all, left out: bytes a sample" in done.out
+    assert " 8  " in done.out
+    assert "None of them says which application" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("theta_128_nodes:ffn",), "two are compared, 1 given; with --matrix any number is"),
+        (("theta_128_nodes:ffn", "x", "y"), "two are compared, 3 given"),
+        (("a", "b", "--against", "c"), "--against goes with --matrix"),
+        (("--matrix", "theta_128_nodes:ffn"), "a matrix needs two programs at least"),
+        (("--matrix", "theta_128_nodes", "--figures", "x"), "--figures: pictures are of two programs"),
+        (("a", "b", "--only", "("), "is no regular expression"),
+    ],
+)
+def test_options_that_do_not_go_together(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    done = run("dlio-hpc", "similarity", *arguments)
+    assert done.code == 2
+    assert words in done.err
+
+
+WORKLOAD = """\
+name: {name}
+dataset: {{format: npz, files: {files}, samples_per_file: 4, sample: {{shape: [256, 256], dtype: float32}}}}
+reader: {{batch_size: 2, read_threads: 1}}
+compute: {{time: 1 ms}}
+train: {{epochs: 1}}
+"""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of jobs: one emulation at two scales under Darshan, and once without."""
+    made = tmp_path_factory.mktemp("jobs")
+    library = libdarshan.install(made / "lib")
+    site = ("-s", "local", "-S", f"site.darshan={library}", "-S", libdarshan.rank_environment())
+    # The stand-in does not see what Python's own files write: datasets are made without it.
+    for name, ranks, files, options in (
+        ("bare", 1, 2, ("--no-darshan",)),
+        ("small", 1, 2, ()),
+        ("dataset", 2, 8, ("--no-darshan", "--generate", "only")),
+        ("large", 2, 8, ()),
+    ):
+        (made / "w.yaml").write_text(WORKLOAD.format(name="ffn", files=files))
+        done = runner(made)(
+            "dlio-submit", "w.yaml", *site, "--ppn", ranks, "-d", "data", "-o", name, "--wait", "--json", *options
+        )
+        assert done.code == 0, done.err
+    return made
+
+
+def _job(folder: Path, name: str) -> Path:
+    (found,) = (folder / name).glob("ffn-*")
+    return found
+
+
+def test_a_job_at_two_scales_has_one_pattern(folder: Path) -> None:
+    small, large = (_loaded(_job(folder, name)) for name in ("small", "large"))
+    assert (small.application, small.kind, small.ranks, large.ranks) == ("ffn", "job", 1, 2)
+    assert (large.files, small.bytes_per_sample) == (8, 256 * KIB)
+    found = similarity.compare(small, large)
+    assert found.pattern.ratio == pytest.approx(1, abs=0.02)
+    assert found.sizes is not None
+    assert found.sizes.octaves == pytest.approx(0, abs=0.01)
+
+
+def test_an_archive_tells_the_same_as_the_directory(folder: Path) -> None:
+    (archive,) = (folder / "large/archive").glob("*.tar.zst")
+    found = similarity.compare(_loaded(_job(folder, "large")), _loaded(archive))
+    assert found.paper.cosine == pytest.approx(1)
+    assert found.pattern.ratio == 1.0
+
+
+def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
+    bare, watched = (_loaded(_job(folder, name)) for name in ("bare", "small"))
+    assert bare.source == "the core's own record"
+    assert bare.notes[0].startswith("no Darshan log (left out of this run)")
+    found = similarity.compare(bare, watched)
+    assert found.pattern.left_out == ("sequential", "consecutive")
+    assert found.pattern.ratio == pytest.approx(1, abs=0.02)
+    assert found.sizes is not None
+    assert found.sizes.octaves == pytest.approx(0, abs=0.05)
+    assert found.sizes.grain == Grain.QUARTER
+    assert bare.bytes == pytest.approx(watched.bytes or 0, rel=0.01)
+
+
+def test_runs_of_a_job_by_name(folder: Path) -> None:
+    job = _job(folder, "small")
+    assert _loaded(job, "measure").title == _loaded(job).title
+    with pytest.raises(ConfigError, match=r"has no run 'other'; it has: 01-measure"):
+        _loaded(job, "other")
+
+
+def test_jobs_in_a_matrix_by_their_short_names(folder: Path) -> None:
+    done = runner(folder)(
+        "dlio-hpc", "similarity", "--matrix", _job(folder, "small").name, "-o", "small", "--against",
+        "theta_128_nodes", "--json",
+    )  # fmt: skip
+    assert done.code == 0, done.err
+    (row,) = json.loads(done.out)["rows"]
+    assert (row["application"], row["kind"]) == ("ffn", "job")
+    assert isinstance(row["nearest_is_own"], bool)
+
+
+def test_a_run_that_is_invalid_is_not_compared(folder: Path, tmp_path: Path) -> None:
+    job = Path(shutil.copytree(_job(folder, "small"), tmp_path / "job"))
+    path = job / "runs/01-measure/result.json"
+    result = json.loads(path.read_text())
+    path.write_text(json.dumps({**result, "faults": ["reads came from nowhere"]}))
+    with pytest.raises(InvalidRun, match="reads came from nowhere"):
+        _loaded(job)
