@@ -34,6 +34,17 @@ def read_yaml(path: Path) -> Any:
     return parse_yaml(text, str(path))
 
 
+def read_named(path: Path, kind: type[T], key: str, member: type[Any]) -> T:
+    """The YAML file at `path` as `kind`; what its mapping `key` holds is looked at by itself, so that faults are told
+    with the names there.
+    """
+    data = read_yaml(path)
+    given = data.get(key) if isinstance(data, dict) else None
+    for name, each in given.items() if isinstance(given, dict) else ():
+        convert(each, member, f"{path}: {key}.{name}")
+    return convert(data, kind, str(path))
+
+
 def parse_yaml(text: str, source: str) -> Any:
     """The plain data of YAML text, with YAML 1.2's idea of numbers and booleans and no key twice."""
     import yaml

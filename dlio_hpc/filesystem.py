@@ -15,6 +15,14 @@ _KINDS = {
 }  # fmt: skip
 
 
+# Kinds whose reads become block requests of the process that reads: there alone its read_bytes (proc(5)) is the truth.
+# FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS leave it at 0; ZFS counts what it has in memory as well.
+COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
+# Kinds whose data wait in the kernel's page cache and nowhere else on the node.
+PAGED = COUNTED | {"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs"}
+MEMORY = frozenset({"tmpfs", "ramfs"})
+
+
 class FileSystem(Struct, frozen=True):
     """`source` and `mount`: as /proc/self/mountinfo has them, empty when it does not tell."""
 

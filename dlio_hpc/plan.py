@@ -195,6 +195,11 @@ def job_name(workload: str) -> str:
     return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
+def workload_of(job: str) -> str:
+    """What such a name was made of, as far as it fits."""
+    return job.rsplit("-", 3)[0]
+
+
 def data_directory(site: Site, asked: Path | None) -> str:
     """Where datasets go, as asked for or as the site says; ConfigError where neither does."""
     directory = asked or (Path(os.path.expandvars(site.data)) if site.data else None)

@@ -69,11 +69,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def load(name: str) -> StudyFile:
     """A shipped study file, or any by its path, suites too; workloads that lie beside it are found there."""
     path = shipped.find(shipped.STUDIES, name)
-    data = document.read_yaml(path)
-    parts = data.get("parts") if isinstance(data, dict) else None
-    for part_name, part in parts.items() if isinstance(parts, dict) else ():
-        document.convert(part, PartFile, f"{path}: parts.{part_name}")  # or its name would not be told
-    file = document.convert(data, StudyFile, str(path))
+    file = document.read_named(path, StudyFile, "parts", PartFile)
     near = {name: structs.replace(part, workload=_beside(path, part.workload)) for name, part in file.parts.items()}
     verdict = file.verdict and structs.replace(file.verdict, criteria=_beside(path, file.verdict.criteria))
     return structs.replace(file, workload=_beside(path, file.workload), parts=near, verdict=verdict)

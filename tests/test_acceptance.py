@@ -786,3 +786,19 @@ def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Pa
         assert checks["least_samples_per_s"]["verdict"] == "met"
         assert [each["job"] for each in checks["longest_read_p99"]["evidence"]] == [job, job]
     assert checks["gaps"]["value"] > 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "code"), [("reader.direct=true", 0), ("reader.drop_cache=true", 0), ("reader.direct=false", 4)]
+)
+def test_what_was_just_written_is_cached_unless_it_is_passed_or_dropped(
+    run: Run, small: Path, tmp_path: Path, setting: str, code: int
+) -> None:
+    if filesystem.of(tmp_path).kind not in filesystem.COUNTED:
+        pytest.skip("nobody counts on this file system")
+    keys = ("-S", "dataset.sample={bytes: 1 MiB}", "-S", "reader.mode=floor", "-S", setting)
+    done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *keys, "--wait", "--json")
+    (tmp_path / "mine.yaml").write_text("name: mine\ncriteria: {steps: {least_steps: 1}}\n")
+    judged = run("dlio-hpc", "accept", done.job["job"], "--criteria", "mine.yaml")
+    assert judged.code == code, judged.out
+    assert ("would defeat the cache: -S reader.direct=true" in judged.out) == (code == 4)

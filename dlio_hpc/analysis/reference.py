@@ -92,11 +92,7 @@ def load(name: str) -> list[Named]:
     """All of FILE.yaml, or of a shipped file by its name; of FILE:NAME that one. ConfigError names file and key."""
     stem, colon, wanted = _split(name)
     path = shipped.find(shipped.REFERENCES, stem)
-    data = document.read_yaml(path)
-    given = data.get("profiles") if isinstance(data, dict) else None
-    for each, profile in given.items() if isinstance(given, dict) else ():
-        document.convert(profile, Reference, f"{path}: profiles.{each}")  # or its name would not be told
-    file = document.convert(data, File, str(path))
+    file = document.read_named(path, File, "profiles", Reference)
     if colon and wanted not in file.profiles:
         raise ConfigError(f"{path} has no profile {wanted!r}; it has: {', '.join(file.profiles)}")
     return [

@@ -5,6 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from dlio_hpc.filesystem import COUNTED, MEMORY
 from dlio_hpc.plan import Run
 from dlio_hpc.results import Epoch, Result
 from dlio_hpc.units import format_size
@@ -14,10 +15,6 @@ Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 LIMIT = 0.10
 # So many times the memory a dataset has to be, by MLPerf Storage's rules, before nobody need ask.
 ENOUGH = 5
-# File systems whose reads become block requests of the process that reads: there alone its read_bytes is the truth.
-# FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS leave it at 0; ZFS counts what it has in memory as well.
-_COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
-_MEMORY = frozenset({"tmpfs", "ramfs"})
 # Has a cache of its own that O_DIRECT does not pass, before OpenZFS 2.3.
 _OWN_CACHE = frozenset({"zfs"})
 
@@ -105,13 +102,13 @@ def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
 def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float | None, str]:
     """What arrived, what of it did not come from storage, and who counted; None where nobody did."""
     kind, asked = result.file_system, epoch.bytes_read
-    if kind in _MEMORY:
+    if kind in MEMORY:
         return 0, 1.0, f"{kind} is memory"
     if epoch.client_bytes_read is not None:
         # Others on the nodes may have read as well: what came from memory may all have been ours.
         missing = max(asked, epoch.client_bytes_asked or 0) - epoch.client_bytes_read
         return epoch.client_bytes_read, min(1.0, max(0.0, missing / asked)), f"{kind} clients' count"
-    if epoch.storage_bytes_read is not None and kind in _COUNTED:
+    if epoch.storage_bytes_read is not None and kind in COUNTED:
         return epoch.storage_bytes_read, max(0.0, 1 - epoch.storage_bytes_read / asked), f"kernel's count on {kind}"
     if run.workload.reader.direct and kind not in _OWN_CACHE:
         return asked, 0.0, "O_DIRECT goes past the page cache"
@@ -145,7 +142,7 @@ def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str
 def _advice(run: Run, result: Result) -> Iterator[str]:
     """What would defeat the cache, the surest first."""
     reader, dataset = run.workload.reader, run.workload.dataset
-    if result.file_system in _MEMORY:
+    if result.file_system in MEMORY:
         yield f"--data on a file system other than {result.file_system}"
         return
     plain = not dataset.is_chunked and dataset.compression == "none" and dataset.format != "csv"

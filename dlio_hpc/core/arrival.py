@@ -20,11 +20,6 @@ if TYPE_CHECKING:
 FETCHED, ASKED, ARRIVED, LOOKED, RESIDENT = range(5)
 COLUMNS = 5
 _UNKNOWN = float("nan")
-# File systems whose data wait in the kernel's page cache and nowhere else on the node, though nobody counts for the
-# process what is fetched.
-_PAGED = frozenset({"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs", "overlay"})
-# Those where the kernel counts.
-_COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
 # Of all ranks of a node together, and of each.
 _FILES, _FEWEST = 32, 4
 
@@ -42,7 +37,7 @@ class Arrivals:
         # what was asked for, or programs; where more is read than memory holds, it tells little.
         fits = run.workload.dataset.size < nodes * environment.memory()
         is_doubtful = not is_counted or run.workload.brings_neighbours or fits
-        self._looks = found is not None and found.kind in _PAGED | _COUNTED and is_doubtful
+        self._looks = found is not None and found.kind in filesystem.PAGED and is_doubtful
         self._pages = (0, 0)
         self._io: IO | None = None
         self._traffic: client.Traffic | None = None

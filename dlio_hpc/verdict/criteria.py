@@ -143,11 +143,7 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
 def load(name: str) -> Criteria:
     """Shipped criteria, or a file of them by its path; ConfigError names file and key."""
     path = shipped.find(shipped.CRITERIA, name)
-    data = document.read_yaml(path)
-    given = data.get("criteria") if isinstance(data, dict) else None
-    for each, criterion in given.items() if isinstance(given, dict) else ():
-        document.convert(criterion, Criterion, f"{path}: criteria.{each}")  # or its name would not be told
-    file = document.convert(data, Criteria, str(path))
+    file = document.read_named(path, Criteria, "criteria", Criterion)
     counted = {each: _counted(one, f"{path}: criteria.{each}") for each, one in file.criteria.items()}
     return structs.replace(file, criteria=counted)
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from dlio_hpc.analysis.paired import Effect
+from dlio_hpc.plan import workload_of
 from dlio_hpc.study import Study
 from dlio_hpc.verdict import acceptance, verdictrows, weighing
 from dlio_hpc.verdict.acceptance import Acceptance
@@ -43,8 +44,9 @@ def judge(
     is_drop = bool(drops) or (study.is_ab and 1 in _sides(study, effects))
     word = "REGRESSION" if code == 1 and is_drop else _WORDS[code]
     details = "; ".join(filter(None, _details(judgement, accepted, effects, known)))
-    name = study.study.rsplit("-", 3)[0]
-    return SuiteVerdict(f"{name} on {study.site.name}: {word}; {details}", code, judgement, accepted, effects)
+    return SuiteVerdict(
+        f"{workload_of(study.study)} on {study.site.name}: {word}; {details}", code, judgement, accepted, effects
+    )
 
 
 def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
