@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from dlio_hpc import filesystem, site, workload
 from dlio_hpc.analysis import storage
 from dlio_hpc.analysis.storage import Storage
-from dlio_hpc.core import cache, client, environment
+from dlio_hpc.core import cache, client, kernel
 from dlio_hpc.filesystem import FileSystem
 from dlio_hpc.plan import Run
 from dlio_hpc.results import DatasetFacts, Epoch, Result
@@ -212,10 +212,10 @@ def test_memory_is_the_control_groups_where_that_is_less(monkeypatch: pytest.Mon
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = {"/proc/self/cgroup": "0::/a/b\n", "/sys/fs/cgroup/a/b/memory.max": "max"}
     limits["/sys/fs/cgroup/a/memory.max"] = "1048576"
-    monkeypatch.setattr(environment, "_read", lambda path: limits.get(path, ""))
-    assert environment.memory() == 1048576
+    monkeypatch.setattr(kernel, "text", lambda path: limits.get(path, ""))
+    assert kernel.memory() == 1048576
     limits["/proc/self/cgroup"] = "3:memory:/job_7\n1:cpu:/x\n"
     limits["/sys/fs/cgroup/memory/job_7/memory.limit_in_bytes"] = "2097152"
-    assert environment.memory() == 2097152
+    assert kernel.memory() == 2097152
     limits["/sys/fs/cgroup/memory/job_7/memory.limit_in_bytes"] = str(1 << 63)
-    assert environment.memory() == whole
+    assert kernel.memory() == whole

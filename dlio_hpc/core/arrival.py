@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlio_hpc import dataset, filesystem
-from dlio_hpc.core import cache, client, environment
-from dlio_hpc.core.kernel import IO, process_io
+from dlio_hpc.core import cache, client
+from dlio_hpc.core.kernel import IO, memory, process_io
 from dlio_hpc.order import Order
 from dlio_hpc.plan import Run
 
@@ -35,7 +35,7 @@ class Arrivals:
         is_counted = node.bcast(self._count is not None)
         # A look opens files: where nobody counts, or where the count may have other things in it, such as neighbours of
         # what was asked for, or programs; where more is read than memory holds, it tells little.
-        fits = run.workload.dataset.size < nodes * environment.memory()
+        fits = run.workload.dataset.size < nodes * memory()
         is_doubtful = not is_counted or run.workload.brings_neighbours or fits
         self._looks = found is not None and found.kind in filesystem.PAGED and is_doubtful
         self._pages = (0, 0)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlio_hpc import __version__, document, filesystem, rundir
+from dlio_hpc.core import kernel
 from dlio_hpc.core.merge import Host
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 def host() -> Host:
     """This rank's node."""
     name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
-    return Host(name, _read("/proc/sys/kernel/random/boot_id") or name)
+    return Host(name, kernel.text("/proc/sys/kernel/random/boot_id") or name)
 
 
 def versions() -> dict[str, str]:
@@ -66,35 +67,13 @@ def _is_wanted(variable: str) -> bool:
 
 
 def _node() -> dict[str, Any]:
-    model = [line.partition(":")[2].strip() for line in _read("/proc/cpuinfo").splitlines() if "model name" in line]
+    model = [
+        line.partition(":")[2].strip() for line in kernel.text("/proc/cpuinfo").splitlines() if "model name" in line
+    ]
     return {
         "host": host().name,
         "kernel": platform.release(),
         "cpu": model[0] if model else platform.processor(),
         "cores": os.cpu_count(),
-        "memory_bytes": memory(),
+        "memory_bytes": kernel.memory(),
     }
-
-
-def memory() -> int:
-    """Bytes of memory that this job may fill on this node, page cache and all: the node's, or its control group's limit
-    (cgroups(7): memory.max of version 2, memory.limit_in_bytes of version 1).
-    """
-    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    for line in _read("/proc/self/cgroup").splitlines():
-        _, controllers, path = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        root = Path("/sys/fs/cgroup", controllers)
-        name = "memory.limit_in_bytes" if controllers else "memory.max"
-        group = root / path.lstrip("/")
-        limits += [int(text) for each in (group, *group.parents)
-                   if each.is_relative_to(root) and (text := _read(str(each / name))).isdigit()]  # fmt: skip
-    return min(limits)
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

@@ -1,7 +1,8 @@
-"""What the kernel says of this process or thread: proc(5), /proc/pid/io."""
+"""What the kernel says of this process or thread, and of the node: proc(5), cgroups(7)."""
 
 import os
 import threading
+from pathlib import Path
 from typing import NamedTuple
 
 # More than the file ever has; read in one call.
@@ -92,3 +93,28 @@ class Apart:
         """Bytes since the last question."""
         fetched, self._fetched = self._fetched, 0
         return fetched
+
+
+def memory() -> int:
+    """Bytes of memory that this job may fill on this node, page cache and all: the node's, or its control group's limit
+    (cgroups(7): memory.max of version 2, memory.limit_in_bytes of version 1).
+    """
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for line in text("/proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers not in ("", "memory"):
+            continue
+        root = Path("/sys/fs/cgroup", controllers)
+        name = "memory.limit_in_bytes" if controllers else "memory.max"
+        group = root / path.lstrip("/")
+        told = [text(str(each / name)) for each in (group, *group.parents) if each.is_relative_to(root)]
+        limits += [int(words) for words in told if words.isdigit()]
+    return min(limits)
+
+
+def text(path: str) -> str:
+    """Of a file that the kernel makes up; empty where it cannot be read."""
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
