@@ -5,7 +5,7 @@ import shutil
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dlio_hpc import dataset, document, filesystem, rundir, units
 from dlio_hpc.core import clock, environment, merge, timeline
@@ -18,7 +18,7 @@ from dlio_hpc.core.train import train
 from dlio_hpc.darshan import preload
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Plan, Run
-from dlio_hpc.results import DatasetFacts, Epoch, Generated, Result, Summary, decode, write
+from dlio_hpc.results import DatasetFacts, Epoch, Result, Summary, decode, write
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -58,36 +58,11 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         shutil.rmtree(folder / rundir.TF_PROFILE, ignore_errors=True)
     memory = environment.write(comm, directory)
     hosts = comm.allgather(environment.host())
-    names = [host.name for host in hosts]
     progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory)
-    generated: Generated | None = None
-    merged: merge.Merged | None = None
-    hints: dict[str, str] = {}
-    profiles: list[Profile | None] = []
-    if run.kind == "generate":
-        generated = generate(comm, run, progress, stop)
-    else:
-        on_root(comm, lambda: dataset.require(run))
-        profiler = _profiler(folder, comm.rank) if run.tf_profile else None
-        marks = Marks(comm, plan.directory, run)
-        marks.take()
-        recording = train(comm, run, plan.ranks_per_node, progress, stop, profiler or nullcontext())
-        marks.take()
-        clock.barrier(comm)
-        marks.close()
-        hints = recording.counts.hints
-        if run.tf_profile:
-            profiles = comm.gather(profiler.profile() if profiler else None) or []
-        merged = merge.gather(comm, hosts, recording, marks.taken)
+    generated = generate(comm, run, progress, stop) if run.kind == "generate" else None
+    trained = None if run.kind == "generate" else _train(comm, plan, run, folder, hosts, progress, stop)
     if comm.rank:
         return
-    epochs: list[Epoch] = []
-    summary: Summary | None = None
-    faults: list[str] = []
-    if merged is not None:
-        epochs, summary = merge.epochs(merged, run), merge.summary(merged, run)
-        faults = _faults(run, summary) + _placement_faults(plan, names)
-        timeline.write(folder, merged, run, profiles, preload.marker_path(plan.directory, run))
     result = Result(
         run=name,
         kind=run.kind,
@@ -98,23 +73,62 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         nodes=plan.nodes,
         ranks_per_node=plan.ranks_per_node,
         dataset=_facts(run),
-        hosts=list(dict.fromkeys(names)),
+        hosts=list(dict.fromkeys(host.name for host in hosts)),
         versions=environment.versions(),
-        epochs=epochs,
-        summary=summary,
+        epochs=trained.epochs if trained else [],
+        summary=trained.summary if trained else None,
         generated=generated,
-        hints=hints,
-        faults=faults,
+        hints=trained.hints if trained else {},
+        faults=trained.faults if trained else [],
         gap_s=_gap(directory, plan, run, started),
         file_system=filesystem.of(Path(run.dataset)).kind if run.workload.dataset.is_stored else "",
         memory_bytes=memory,
     )
     write(folder / rundir.RESULT, result)
+    _end(directory, result)
+
+
+def _end(directory: Path, result: Result) -> None:
+    """The job is told when there was no time for all steps; InvalidRun when the counts are not those planned."""
+    summary = result.summary
     if summary is not None and summary.steps < summary.steps_planned:
         with (directory / rundir.STOP).open("a") as stopped:  # job.sh looks for it
-            stopped.write(f"{name}: {summary.steps} of {summary.steps_planned} steps\n")
-    if faults:
-        raise InvalidRun("; ".join(faults))
+            stopped.write(f"{result.run}: {summary.steps} of {summary.steps_planned} steps\n")
+    if result.faults:
+        raise InvalidRun("; ".join(result.faults))
+
+
+class _Trained(NamedTuple):
+    """What came of a run that measures, on rank 0."""
+
+    epochs: list[Epoch]
+    summary: Summary
+    hints: dict[str, str]
+    faults: list[str]
+
+
+def _train(
+    comm: "Intracomm", plan: Plan, run: Run, folder: Path, hosts: list[merge.Host], progress: Progress, stop: Stop
+) -> _Trained | None:
+    """All steps, and what every rank saw of them in timeline.h5; None on ranks other than 0."""
+    on_root(comm, lambda: dataset.require(run))
+    profiler = _profiler(folder, comm.rank) if run.tf_profile else None
+    marks = Marks(comm, plan.directory, run)
+    marks.take()
+    recording = train(comm, run, plan.ranks_per_node, progress, stop, profiler or nullcontext())
+    marks.take()
+    clock.barrier(comm)
+    marks.close()
+    profiles: list[Profile | None] = []
+    if run.tf_profile:
+        profiles = comm.gather(profiler.profile() if profiler else None) or []
+    merged = merge.gather(comm, hosts, recording, marks.taken)
+    if merged is None:
+        return None
+    summary = merge.summary(merged, run)
+    timeline.write(folder, merged, run, profiles, preload.marker_path(plan.directory, run))
+    faults = _faults(run, summary) + _placement_faults(plan, [host.name for host in hosts])
+    return _Trained(merge.epochs(merged, run), summary, recording.counts.hints, faults)
 
 
 def _profiler(folder: Path, rank: int) -> "Profiler | None":
