@@ -37,7 +37,7 @@ def members(runs: Sequence[Mapping[str, float]]) -> tuple[Member, ...]:
             ratios.setdefault(name, []).append(rate / middle)
             rates.setdefault(name, []).append(rate)
     middles = [float(np.median(found)) for found in ratios.values()]
-    least = min(_SLOW, 1 - _APART * robust.mad(np.array(middles))) if len(middles) >= _MANY else _SLOW
+    least = min(_SLOW, float(np.exp(-_APART * robust.mad(np.log(middles))))) if len(middles) >= _MANY else _SLOW
     told = [_member(name, rates[name], found, least) for name, found in ratios.items()]
     return tuple(sorted(told, key=lambda member: (member.ratio, member.name)))
 
