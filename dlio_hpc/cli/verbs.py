@@ -11,7 +11,7 @@ from dlio_hpc import __version__
 _VERBS = {
     "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
     "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
-    "similarity": "similarity", "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue",
+    "similarity": "similarity", "characterize": "characterize", "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue",
     "workloads": "catalogue", "datasets": "datasets",
 }  # fmt: skip
 
