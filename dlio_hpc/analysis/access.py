@@ -19,6 +19,8 @@ _IN_ORDER, _MIXED = 0.9, 0.6
 _BUFFERS = {1 << shift for shift in range(12, 25)}
 _FEW_FILES, _FEW_SAMPLES = 4, 6
 _LOOKED_AT = 4000
+# Who comes to read something again after so small a part of his share does not read in passes.
+_DRAWN = 0.4
 
 
 class Sample(NamedTuple):
@@ -32,19 +34,22 @@ class Sample(NamedTuple):
     hidden: bool
 
 
-def sample(reads: Reads, parts: Stretches, streams: bool) -> Sample:
-    """streams: the format is one that is read front to back through a buffer."""
+def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> Sample:
+    """streams: the format is one that is read front to back through a buffer. loads_files: one that a library loads
+    whole, in pieces of its own.
+    """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
     if streams and _is_buffered(reads):
         return Sample(Estimate(0, "unknown", "samples do not show in reads through a buffer"), 0, False, True)
-    if (found := _one_size(reads, parts)) is not None:
+    if not loads_files and (found := _one_size(reads, parts)) is not None:
         return Sample(found, 0, False, False)
     whole = _covers(reads, parts)
     mean, spread = int(parts.bytes.mean()), int(parts.bytes.std())
-    if whole >= _NEARLY_ALL:
+    if whole >= _NEARLY_ALL or loads_files:
         mean, spread = int(sizes.mean()), int(sizes.std())
-        words = f"{whole:.0%} of files are read whole at once; nothing in them is told apart"
+        words = f"{whole:.0%} of bytes come by whole files; nothing in them is told apart"
+        words = "a file is loaded whole by its library, whatever it holds" if loads_files else words
         return Sample(Estimate(mean, "medium", words), _stdev(mean, spread), True, False)
     if through > _MOST or spread > 0.02 * mean:
         words = f"{len(parts.bytes):,} stretches of {format_size(mean)} +- {format_size(spread)}"
@@ -73,6 +78,8 @@ def _one_size(reads: Reads, parts: Stretches) -> Estimate | None:
         words = f"{counts[at]:,} of {len(parts.bytes):,} stretches have {size:,} B"
         if in_one < 1:
             words += f", in {np.median(parts.requests[parts.bytes == size]):.0f} requests each"
+        if in_one < 1 and _within(parts)[0] >= _IN_ORDER:
+            return Estimate(size, "low", f"{words}, one behind the other")
         return Estimate(size, "high" if share >= _NEARLY_ALL else "medium", words)
     return _one_request(reads)
 
@@ -134,11 +141,14 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
 
 
 class Passes(NamedTuple):
-    """shard: does a rank read a part alone? share: of what is there, that anybody read at all."""
+    """shard: does a rank read a part alone? share: of what is there, that anybody read at all. drawn: places are drawn
+    at random, again and again, with no end of an epoch.
+    """
 
     epochs: Estimate
     shard: Estimate
     share: float
+    drawn: bool
 
 
 def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
@@ -149,6 +159,8 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     share = unique / max(int(reads.sizes[touched].sum()), 1)
     times = total / unique
     own = _own_share(reads, parts, unique) if ranks > 1 else 1 / ranks
+    if ranks * own < _DRAWN and times > 1:
+        return _drawn(total, unique, times, own, share)
     is_own = own < 0.75 or ranks == 1
     each = times if is_own else times / ranks
     epochs = max(1, round(each))
@@ -160,6 +172,17 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
         Estimate(epochs, level, words),
         Estimate(is_own, "medium" if ranks > 1 else "unknown", about),
         min(share, 1.0),
+        False,
+    )
+
+
+def _drawn(total: int, unique: int, times: float, own: float, share: float) -> Passes:
+    words = f"{format_size(total)} read of {format_size(unique)}, {times:.3g} times, and some again after {own:.0%} of it"
+    return Passes(
+        Estimate(1, "low", f"{words}: drawn at random, not in passes"),
+        Estimate(False, "low", f"a rank reads some again after {own:.0%} of the data: it draws from all of them"),
+        min(share, 1.0),
+        True,
     )
 
 

@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from dlio_hpc.analysis.census import Seen
 from dlio_hpc.analysis.estimate import Confidence, Estimate
 from dlio_hpc.analysis.requests import Requests
 from dlio_hpc.units import format_seconds, format_size
+
+Floats = npt.NDArray[np.float64]
 
 # A pause this many times the usual one, between writes, ends a checkpoint.
 _PAUSE = 10.0
@@ -31,8 +34,8 @@ class _Event(NamedTuple):
     files: dict[tuple[int, str], int]
 
 
-def checkpoints(files: Sequence[Seen], requests: Requests | None, period_s: float | None, epochs: int) -> Checkpoints | None:
-    """None where nothing was saved. period_s: of a step, where that is known."""
+def checkpoints(files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int) -> Checkpoints | None:
+    """None where nothing was saved. begins: seconds, of a rank's steps, where they are known."""
     if not files:
         return None
     events = _traced(files, requests) if requests is not None else []
@@ -46,7 +49,7 @@ def checkpoints(files: Sequence[Seen], requests: Requests | None, period_s: floa
     words = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
     seen: Confidence = "high" if requests is not None else "medium"
     keys = {
-        "every_steps": _every(events, period_s, epochs),
+        "every_steps": _every(events, begins, epochs),
         "files": Estimate(sizes[:100], seen, words),
         "by": Estimate("all" if len(ranks) > 1 else "root", seen, f"{len(ranks)} rank(s) wrote them"),
         "fsync": _fsync(files),
@@ -95,16 +98,18 @@ def _counted(files: Sequence[Seen]) -> list[_Event]:
     return events
 
 
-def _every(events: list[_Event], period_s: float | None, epochs: int) -> Estimate:
+def _every(events: list[_Event], begins: Floats | None, epochs: int) -> Estimate:
+    """By the steps that began between one and the next."""
     if len(events) == epochs:
         return Estimate(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each")
     if len(events) < 2:
         return Estimate(None, "unknown", "one checkpoint alone shows no interval")
-    interval = float(np.median(np.diff([event.start for event in events])))
-    words = f"{len(events)} checkpoints, every {format_seconds(interval)}"
-    if not period_s:
+    starts = np.array([event.start for event in events])
+    words = f"{len(events)} checkpoints, every {format_seconds(float(np.median(np.diff(starts))))}"
+    if begins is None:
         return Estimate(None, "unknown", f"{words}; steps do not show")
-    return Estimate(max(1, round(interval / period_s)), "medium", f"{words}, a step every {format_seconds(period_s)}")
+    between = float(np.median(np.diff(np.searchsorted(begins, starts))))
+    return Estimate(max(1, round(between)), "medium", f"{words}, {between:.3g} bursts of reads between them")
 
 
 def _fsync(files: Sequence[Seen]) -> Estimate:

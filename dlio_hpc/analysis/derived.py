@@ -21,6 +21,8 @@ from dlio_hpc.units import format_size
 _GUESS = 1 << 20
 # Of what lies in the files, below which the program is taken to have read a part on purpose.
 _ALL = 0.9
+# A program that goes on for longer than that without reading computes on what it has.
+_LONG_S = 5.0
 
 
 class Derived(NamedTuple):
@@ -96,7 +98,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     log, reads, kind = subject.log, subject.reads, subject.kind
     core = stretches.payload(reads)
     parts = stretches.stretches(core)
-    sample = access.sample(core, parts, kind.streams)
+    sample = access.sample(core, parts, kind.streams, kind.loads_files)
     pace = steps.pace(found := steps.find(core), sample.bytes)
     per_rank = access.passes(core, parts, log.job.ranks)
     keys = _common(subject)
@@ -105,7 +107,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
         size = _hidden(subject, core.usual, None if found is None else found.bytes)
     keys |= _geometry(subject, size, sample.stdev)
     request = access.transfer(core.length)
-    keys |= _chunk(keys, request, parts)
+    keys |= _chunk(keys, sample, request)
     keys["reader.load"] = Estimate("on_demand", "medium", "reading went on to the end of the program")
     keys["reader.batch_size"] = pace.batch
     keys["reader.transfer_size"] = request
@@ -147,26 +149,27 @@ def _geometry(subject: _Subject, sample: Estimate, stdev: int) -> dict[str, Esti
     return found
 
 
-def _chunk(keys: dict[str, Estimate], request: Estimate, parts: stretches.Stretches) -> dict[str, Estimate]:
+def _chunk(keys: dict[str, Estimate], sample: access.Sample, request: Estimate) -> dict[str, Estimate]:
     """HDF5 asks for a chunk at once; a sample that is read in equal pieces lies in chunks."""
     if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
         return {}
-    pieces = float(np.median(parts.requests))
-    if pieces < 2 or request.confidence == "low":
+    pieces = sample.bytes.value / request.value
+    if pieces < 2 or request.confidence == "low" or sample.whole:
         return {}
-    words = f"{pieces:.0f} requests of {request.value:,} B a stretch, where contiguous data would take one"
+    words = f"{pieces:.3g} requests of {request.value:,} B a sample, where contiguous data would take one"
     return {"dataset.chunk": Estimate(request.value, "medium", words)}
 
 
 def _part(keys: dict[str, Estimate], found: access.Passes, reads: Reads) -> Estimate:
     """Steps an epoch, where the program read only a part of what lies there."""
-    if found.share >= _ALL:
+    if found.share >= _ALL and not found.drawn:
         return Estimate(None, "medium", f"{found.share:.0%} of the files' bytes were read: the whole dataset")
     ranks = max(1, len(np.unique(reads.rank)))
     size = _sample_bytes(keys)
     samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
     count = max(1, round(samples / keys["reader.batch_size"].value))
-    return Estimate(count, "low", f"only {found.share:.0%} of the files' bytes were read, {samples:,.0f} samples a rank")
+    words = f"{samples:,.0f} samples a rank in batches of {keys['reader.batch_size'].value:,}"
+    return Estimate(count, "low", words if found.drawn else f"only {found.share:.0%} of the files' bytes were read: {words}")
 
 
 def _sample_bytes(keys: dict[str, Estimate]) -> int:
@@ -209,17 +212,12 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
 def _saved(subject: _Subject, keys: dict[str, Estimate], pace: Pace) -> dict[str, Estimate]:
     """Checkpoints; and what they tell of a program that has all data in memory."""
     files = roles.of(subject.found, "checkpoint")
-    period = _period(keys, pace)
-    found = beside.checkpoints(files, subject.requests, period, keys["train.epochs"].value)
+    found = beside.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
     made = {} if found is None else {f"checkpoint.{name}": value for name, value in found.keys.items()}
     made |= _in_memory(subject, keys, 0 if found is None else found.count)
     if found is not None and "train.epochs" in made:
         made["checkpoint.every_steps"] = Estimate(None, "low", f"{found.count} checkpoint(s), taken as one an epoch")
     return made
-
-
-def _period(keys: dict[str, Estimate], pace: Pace) -> float | None:
-    return keys["compute.time"].value or None if pace.compute_s.confidence != "unknown" else None
 
 
 def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict[str, Estimate]:
@@ -231,7 +229,7 @@ def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict
         return {}
     first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
     after = subject.log.job.seconds - last
-    if after < 1.0 or after < 2 * (last - first):
+    if after < 2 * (last - first) or (saved < 2 and after < _LONG_S):
         return {}
     level: Confidence = "medium" if saved > 1 else "low"
     words = f"everything was read once, in the {last - first:.3g} s from second {first:.3g} on; the program went on for {after:.3g} s"

@@ -26,6 +26,11 @@ class Format(NamedTuple):
     mode: Estimate
     streams: bool
 
+    @property
+    def loads_files(self) -> bool:
+        """Does the library load a file whole, in pieces of its own?"""
+        return self.name.value == "npz" and self.mode.value == "framework"
+
 
 class _Marks(NamedTuple):
     """Shares of files that were read as one library reads them; None: no trace."""

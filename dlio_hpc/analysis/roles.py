@@ -14,6 +14,7 @@ import numpy as np
 from dlio_hpc import dataset
 from dlio_hpc.analysis import profile
 from dlio_hpc.analysis.census import Seen
+from dlio_hpc.darshan import preload
 
 Name = Literal["dataset", "side file", "checkpoint", "output", "library", "other"]
 
@@ -76,7 +77,9 @@ def _apart(file: Seen) -> Role:
     if not _DATA.search(file.path) or _INSTALLED.search(file.path):
         return Role(file, "library", "a program or library, by its path")
     if dataset.is_note(os.path.basename(file.path)):
-        return Role(file, "other", "a note of dlio-hpc's own")
+        return Role(file, "other", "dlio-hpc's own note")
+    if file.path.endswith("/darshan/clock") and file.moved % preload.MARKER_BYTES == 0:
+        return Role(file, "other", "dlio-hpc's own clock")
     if not file.moved:
         return Role(file, "other", "opened, but neither read nor written")
     if file.bytes_written and file.bytes_read < 2 * file.bytes_written:

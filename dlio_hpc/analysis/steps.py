@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc import intervals
-from dlio_hpc.analysis.estimate import Confidence, Estimate
+from dlio_hpc.analysis.estimate import Confidence, Estimate, weaker
 from dlio_hpc.analysis.stretches import Reads
 from dlio_hpc.units import format_seconds, format_size
 
@@ -15,12 +15,14 @@ Floats = npt.NDArray[np.float64]
 # Pauses that are no steps': between two calls of a loop, waiting for a page.
 _LEAST_S = 0.5e-3
 _FEW, _SHARE, _APART = 5, 0.3, 4.0
+# Bursts of a rank that make a habit.
+_ENOUGH = 8
 
 
 class Steps(NamedTuple):
     """pause_s, period_s: median, from a burst's end and begin to the next one's begin; spread: of the period, half the
     width of its middle half over the median. bytes: of a burst, the median; first: of a rank's first burst over that.
-    count: of a rank, the median.
+    count: of a rank, the median. begins: seconds, of the bursts of one rank.
     """
 
     pause_s: float
@@ -29,6 +31,7 @@ class Steps(NamedTuple):
     bytes: float
     first: float
     count: int
+    begins: Floats
 
 
 def find(reads: Reads) -> Steps | None:
@@ -52,6 +55,7 @@ def find(reads: Reads) -> Steps | None:
         usual,
         float(np.median([bursts.bytes[0] for bursts in found])) / max(usual, 1),
         int(np.median([len(bursts.begin) for bursts in found])),
+        found[0].begin,
     )
 
 
@@ -94,11 +98,12 @@ def _bursts(reads: Reads, rank: int, span: Floats, limit: float) -> _Bursts:
 
 
 class Pace(NamedTuple):
-    """batch: in samples; ahead: batches, None where nobody reads ahead of the computing."""
+    """batch: in samples; ahead: batches, 0 where nobody reads ahead of the computing. begins: as of Steps."""
 
     batch: Estimate
     compute_s: Estimate
     ahead: Estimate
+    begins: Floats | None
 
 
 def pace(found: Steps | None, sample: Estimate) -> Pace:
@@ -108,8 +113,10 @@ def pace(found: Steps | None, sample: Estimate) -> Pace:
             Estimate(1, "unknown", nothing),
             Estimate(0.0, "unknown", f"{nothing}: storage is the bottleneck, or steps cannot be seen"),
             Estimate(None, "unknown", nothing),
+            None,
         )
     level: Confidence = "high" if found.spread < 0.15 else "medium" if found.spread < 0.4 else "low"
+    level = weaker(level, "high" if found.count >= _ENOUGH else "low")
     bursts = f"{found.count:,} bursts of {format_size(found.bytes)} a rank"
     is_ahead = found.first > 1.7
     seconds, what = (found.period_s, "begin to begin") if is_ahead else (found.pause_s, "end to begin")
@@ -119,7 +126,7 @@ def pace(found: Steps | None, sample: Estimate) -> Pace:
         ahead = Estimate(max(1, round(found.first) - 1), "medium", f"the first burst is {found.first:.1f} times the others")
     else:
         ahead = Estimate(0, "medium", f"the first burst is no larger than the others ({found.first:.1f} times)")
-    return Pace(batch, Estimate(seconds, level, words), ahead)
+    return Pace(batch, Estimate(seconds, level, words), ahead, found.begins)
 
 
 def _batch(found: Steps, sample: Estimate, bursts: str, level: Confidence) -> Estimate:

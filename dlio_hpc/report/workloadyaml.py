@@ -4,6 +4,7 @@ import json
 import os
 import textwrap
 from collections import defaultdict
+from itertools import pairwise
 from typing import Any
 
 from dlio_hpc import __version__, units
@@ -39,9 +40,10 @@ def text(value: str) -> str:
 
 def default_name(found: Character) -> str:
     """After the program's script, or itself."""
-    words = [word for word in found.log.job.program.split() if not word.startswith("-")]
-    scripts = [word for word in words if word.endswith((".py", ".sh"))] or words[:1]
-    stem = os.path.splitext(os.path.basename(scripts[0]))[0] if scripts else ""
+    words = found.log.job.program.split()
+    scripts = [word for word in words if word.endswith((".py", ".sh"))]
+    scripts += [after for word, after in pairwise(words) if word == "-m" and after != "mpi4py"] + words[:1]
+    stem = os.path.basename(scripts[0]).removesuffix(".py").removesuffix(".sh") if scripts else ""
     return "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"
 
 
@@ -127,7 +129,7 @@ def _value(key: str, value: Any) -> str:
     if key == "checkpoint.files":
         return f"[{', '.join(map(size, value))}]"
     if key == "compute.time":
-        return f"{value:.4g}" if value >= 1e-4 else f"{value:.6f}"
+        return f"{value:.4g}" if value >= 1e-4 else "0"
     return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
 
 
