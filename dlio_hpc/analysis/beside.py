@@ -14,8 +14,8 @@ from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
-# A pause this many times the usual one, between writes, ends a checkpoint.
-_PAUSE = 10.0
+# What ends a checkpoint: a pause in writing of this share of the longest one, and so long at least.
+_PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
 # Side files that a workload names; programs with more keep them in order otherwise.
 MOST = 8
 
@@ -68,7 +68,8 @@ def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
         return []
     start, end = requests.start[chosen], np.maximum.accumulate(requests.end[chosen])
     pauses = np.concatenate(([0.0], np.maximum(start[1:] - end[:-1], 0)))
-    limit = max(_PAUSE * float(np.median(pauses)), 0.25 * float(pauses.max()), 1e-3)
+    taken = float(np.median(requests.end[chosen] - start))
+    limit = max(_PAUSES * float(pauses.max()), _LEAST_PAUSE_S, 2 * taken)
     events: list[_Event] = []
     for at, pause in zip(chosen.tolist(), pauses.tolist(), strict=True):
         key = int(requests.rank[at]), requests.paths[requests.file[at]]
@@ -84,7 +85,7 @@ def _counted(files: Sequence[Seen]) -> list[_Event]:
     known = sorted((file for file in files if file.written_s is not None), key=lambda file: file.written_s or (0, 0))
     begun = [file.written_s[0] for file in known if file.written_s is not None]
     pauses = np.diff(begun)
-    limit = max(0.25 * float(pauses.max(initial=0.0)), 1e-3)
+    limit = max(_PAUSES * float(pauses.max(initial=0.0)), _LEAST_PAUSE_S)
     events: list[_Event] = []
     for file, at in zip(known, begun, strict=True):
         if not events or at - events[-1].start > limit:

@@ -11,6 +11,8 @@ from dlio_hpc.units import format_seconds, format_size
 
 # Share of reads that begin behind the one before, from which on they are in order.
 _IN_ORDER = 0.8
+# Of bytes that came by one of the sizes that Darshan keeps, for it to be the usual one.
+_SEEN = 0.3
 
 
 def records_of(log: Log, files: list[Seen]) -> Records:
@@ -35,8 +37,8 @@ def transfer(records: Records, files: list[Seen]) -> Estimate:
             found[size] = found.get(size, 0) + count
     total = sum(file.bytes_read for file in files)
     best = max(found, key=lambda size: size * found[size], default=0)
-    if best and best * found[best] <= 1.05 * total:
-        share = best * found[best] / total if total else 0.0
+    share = best * found[best] / total if best and total else 0.0
+    if _SEEN < share <= 1.05:
         level: Confidence = "medium" if share > 0.6 else "low"
         return Estimate(best, level, f"counters: {found[best]:,} requests of {best:,} B, {share:.0%} of bytes")
     reads = sum(file.reads for file in files)

@@ -54,7 +54,7 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
     if not data or (reasons and not is_forced):
         return Derived({}, [], found, reasons, requests is not None)
     reads = _reads(data, requests)
-    subject = _Subject(log, found, data, reads, requests, formats.tell(data, requests))
+    subject = _Subject(log, found, data, reads, requests, formats.tell(data, None if reads is None else requests))
     keys, pace = (_by_counters if reads is None else _by_trace)(subject)
     made = _saved(subject, keys, pace)
     made = {**keys, **made}

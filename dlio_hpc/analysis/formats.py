@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis import roles
+from dlio_hpc.analysis import roles, stretches
 from dlio_hpc.analysis.census import Seen
-from dlio_hpc.analysis.estimate import Confidence, Estimate
+from dlio_hpc.analysis.estimate import Estimate
 from dlio_hpc.analysis.requests import Requests
 
 _ENDINGS = {
@@ -17,6 +17,7 @@ _ENDINGS = {
 }  # fmt: skip
 # What ends an archive, and is read first of it (zipfile); HDF5's signature at the front.
 _ZIP_END, _SIGNATURE = 22, 8
+_PANDAS = 256 << 10
 
 
 class Format(NamedTuple):
@@ -44,7 +45,7 @@ def tell(data: Sequence[Seen], requests: Requests | None) -> Format:
     ending, count = Counter(roles.kind(file.path) for file in data).most_common(1)[0]
     marks = None if requests is None else _marks(data, requests)
     name = _named(ending, count, len(data)) or _by_marks(ending, marks, len(data))
-    return Format(name, _mode(name.value, marks), name.value in ("tfrecord", "csv"))
+    return Format(name, _mode(name.value, marks, requests, data), name.value in ("tfrecord", "csv"))
 
 
 def _named(ending: str, count: int, total: int) -> Estimate | None:
@@ -61,11 +62,12 @@ def _by_marks(ending: str, marks: _Marks | None, files: int) -> Estimate:
     if marks is not None and marks.signatures > 0.5:
         return Estimate("hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first, of {marks.signatures:.0%} of files")
     plain = "hdf5" if files == 1 else "npz"
-    level: Confidence = "low"
-    return Estimate(plain, level, f"no format is known that ends in {ending!r}; {plain} in mode floor is read as plain bytes are")
+    if ending == ".npy":
+        return Estimate("npz", "medium", f"{files:,} arrays of NumPy, .npy; archives of one array are nearest to them")
+    return Estimate(plain, "low", f"no format is known that ends in {ending!r}; {plain} in mode floor is read as plain bytes are")
 
 
-def _mode(name: str, marks: _Marks | None) -> Estimate:
+def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> Estimate:
     if marks is None:
         usual = "framework" if name in ("tfrecord", "csv") else "floor"
         return Estimate(usual, "unknown", "only a trace (DXT) would tell")
@@ -75,9 +77,17 @@ def _mode(name: str, marks: _Marks | None) -> Estimate:
         share, what = marks.signatures, "its signature was read first, as HDF5's library does"
     else:
         share, what = marks.from_front, "it was read from its front on, through a buffer"
+    if name == "csv" and requests is not None and (size := _usual(requests, data)) != _PANDAS:
+        return Estimate("floor", "high", f"requests of {size:,} B, where pandas makes such of {_PANDAS:,} B")
     if share > 0.5:
         return Estimate("framework", "high", f"of {share:.0%} of files {what}")
     return Estimate("floor", "medium", f"of only {share:.0%} of files {what}")
+
+
+def _usual(requests: Requests, data: Sequence[Seen]) -> int:
+    paths = {file.path for file in data}
+    mine = np.array([path in paths for path in requests.paths], bool)
+    return stretches.usual(requests.length[mine[requests.file] & ~requests.write])
 
 
 def _marks(data: Sequence[Seen], requests: Requests) -> _Marks:

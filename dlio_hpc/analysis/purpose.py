@@ -19,10 +19,10 @@ def against(found: Sequence[Role]) -> list[str]:
     size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)
     if not size:
         return [f"it read no data: {format_size(out)} were written, the rest are programs and libraries"]
-    times = size / max(sum(file.size for file in data), 1)
+    times = size / max(sum(file.size * max(file.ranks, 1) for file in data), 1)  # by each of the ranks that opened it
     if times > _AGAIN:
         return []
-    once = f"its {len(data):,} data file(s) were read once ({times:.2g} times)"
+    once = f"its {len(data):,} data file(s) were read once ({times:.2g} times by a rank)"
     if collective := sum(file.collective for file in written):
         if out > size:
             return [once, f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls"]

@@ -56,7 +56,7 @@ def characterize(
     if check:
         from dlio_hpc.cli import checking
 
-        compared = checking.run(found, content, only, as_json, **of_check)
+        compared = checking.run(found, content, as_json, **of_check)
     if as_json:
         console.print_json(_document(found, content, compared))
     return 0

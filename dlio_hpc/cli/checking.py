@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlio_hpc.cli import console
-from dlio_hpc.errors import DlioError, InfrastructureError
+from dlio_hpc.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize import Character
@@ -18,7 +18,7 @@ _MOST_STEP_S, _MOST_EPOCHS, _MOST_RANKS = 0.02, 2, 4
 
 
 def run(
-    found: "Character", content: str, only: str | None, as_json: bool, *, site: str, dataset_size: str,
+    found: "Character", content: str, as_json: bool, *, site: str, dataset_size: str,
     settings: tuple[str, ...], runs: Path,
 ) -> dict[str, Any] | None:  # fmt: skip
     """Print the similarity; as a document with as_json. content: the workload's YAML."""
@@ -29,7 +29,7 @@ def run(
         job = _submit(workload, [*_shrunk(found, site, dataset_size), *(f"-S{each}" for each in settings)], runs)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return _compared(found, job, only, as_json)
+    return _compared(found, job, as_json)
 
 
 def _shrunk(found: "Character", site: str, dataset_size: str) -> list[str]:
@@ -61,13 +61,12 @@ def _submit(workload: Path, arguments: list[str], runs: Path) -> Path:
     return directories[0]
 
 
-def _compared(found: "Character", job: Path, only: str | None, as_json: bool) -> dict[str, Any] | None:
+def _compared(found: "Character", job: Path, as_json: bool) -> dict[str, Any] | None:
     from dlio_hpc.analysis import similarity
     from dlio_hpc.report import profiles, similarityrows
 
-    if len(found.paths) > 1:
-        raise DlioError("--check compares with one log")
-    log = profiles.load(str(found.paths[0]), found.paths[0], None, only)
+    counted = {role.file.path for role in found.derived.roles if role.role not in ("library", "other")}
+    log = profiles.of_files(found.log, ", ".join(path.name for path in found.paths), counted)
     mine = profiles.load(str(job), job, None, None)
     made = similarity.compare(log, mine)
     known = similarity.yardsticks(made.left_out)
