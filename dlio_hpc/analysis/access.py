@@ -122,7 +122,9 @@ def threads(reads: Reads) -> Estimate:
     if peak > 1:
         words = f"up to {peak} reads of a rank in flight at once, more than one during {share:.0%} of its reading"
         return Estimate(peak, "high" if share > 0.2 else "medium", words)
-    return Estimate(1, "medium", "no two reads of a rank in flight at once; threads that wait for each other look alike")
+    return Estimate(
+        1, "medium", "no two reads of a rank in flight at once; threads that wait for each other look alike"
+    )
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
@@ -166,7 +168,9 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     epochs = max(1, round(each))
     words = f"{format_size(total)} read of {format_size(unique)} that are there, {times:.3g} times"
     words += "" if is_own else f" by {ranks} ranks"
-    level: Confidence = "high" if abs(each - epochs) < 0.05 * epochs else "medium" if abs(each - epochs) < 0.2 else "low"
+    level: Confidence = (
+        "high" if abs(each - epochs) < 0.05 * epochs else "medium" if abs(each - epochs) < 0.2 else "low"
+    )
     about = f"a rank reads {own:.0%} of the data before it reads any again" if ranks > 1 else "one rank"
     return Passes(
         Estimate(epochs, level, words),
@@ -177,7 +181,9 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
 
 
 def _drawn(total: int, unique: int, times: float, own: float, share: float) -> Passes:
-    words = f"{format_size(total)} read of {format_size(unique)}, {times:.3g} times, and some again after {own:.0%} of it"
+    words = (
+        f"{format_size(total)} read of {format_size(unique)}, {times:.3g} times, and some again after {own:.0%} of it"
+    )
     return Passes(
         Estimate(1, "low", f"{words}: drawn at random, not in passes"),
         Estimate(False, "low", f"a rank reads some again after {own:.0%} of the data: it draws from all of them"),

@@ -24,7 +24,7 @@ class Checkpoints(NamedTuple):
     """The keys of a workload's checkpoint, and how many there were, every so many seconds."""
 
     keys: dict[str, Estimate]
-    count: int
+    number: int
 
 
 class _Event(NamedTuple):
@@ -34,7 +34,9 @@ class _Event(NamedTuple):
     files: dict[tuple[int, str], int]
 
 
-def checkpoints(files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int) -> Checkpoints | None:
+def checkpoints(
+    files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int
+) -> Checkpoints | None:
     """None where nothing was saved. begins: seconds, of a rank's steps, where they are known."""
     if not files:
         return None

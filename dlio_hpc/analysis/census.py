@@ -14,9 +14,9 @@ _COLLECTIVE = ("COLL_READS", "COLL_WRITES")
 
 
 class Seen(NamedTuple):
-    """size: the last byte that anybody touched, and one. ranks: how many opened it. read_s, written_s: seconds since the
-    job began, first and last; None: never. buffered: bytes through STDIO, which leaves no trace. collective: requests
-    by MPI-IO's collective calls.
+    """size: the last byte that anybody touched, and one. ranks: how many opened it. read_s, written_s: seconds since
+    the job began, first and last; None: never. buffered: bytes through STDIO, which leaves no trace. collective:
+    requests by MPI-IO's collective calls.
     """
 
     path: str
@@ -54,7 +54,11 @@ def take(log: Log) -> list[Seen]:
     found = [
         Seen(
             log.names.get(int(number), str(number)),
-            *(int(sums[name][row]) for name in _SUMS[:5]),
+            int(sums["BYTES_READ"][row]),
+            int(sums["BYTES_WRITTEN"][row]),
+            int(sums["READS"][row]),
+            int(sums["WRITES"][row]),
+            int(sums["OPENS"][row]),
             int(sums["FSYNCS"][row] + sums["FDSYNCS"][row]),
             int(sizes[row]),
             int(ranks[row]),

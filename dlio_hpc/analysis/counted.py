@@ -43,7 +43,10 @@ def transfer(records: Records, files: list[Seen]) -> Estimate:
         return Estimate(best, level, f"counters: {found[best]:,} requests of {best:,} B, {share:.0%} of bytes")
     reads = sum(file.reads for file in files)
     mean = max(1, round(total / reads)) if reads else 1
-    return Estimate(mean, "low", f"counters: {reads:,} reads of {format_size(mean)} in the mean")
+    words = f"counters: {reads:,} reads of {format_size(mean)} in the mean"
+    if sum(file.buffered for file in files) > 0.5 * total:
+        return Estimate(mean, "low", f"{words}, through STDIO, whose requests of the storage nobody counts")
+    return Estimate(mean, "low", words)
 
 
 def epochs(files: list[Seen]) -> Estimate:
@@ -55,7 +58,7 @@ def epochs(files: list[Seen]) -> Estimate:
 
 
 def shard(files: list[Seen], ranks: int) -> Estimate:
-    """Did each rank read a part alone? Where every rank opens every file, and each is read as often as there are ranks."""
+    """Did each rank read a part alone? Not where every rank opens every file, and each is read as often as that."""
     if ranks <= 1:
         return Estimate(True, "unknown", "one rank")
     by_all = sum(file.ranks >= ranks for file in files) / len(files)
@@ -84,7 +87,7 @@ def files_shuffled(log: Log, records: Records) -> Estimate:
     for rank in np.unique(records["rank"]).tolist():
         mine = (records["rank"] == rank) & (first > 0)
         names = [log.names.get(number, "") for number in records["id"][mine].tolist()]
-        if rank >= 0 and len(names):
+        if rank >= 0 and names:
             value = correlation(natural(names)[np.argsort(first[mine], kind="stable")])
             found += [] if value is None else [value]
     if not found:
@@ -98,7 +101,7 @@ def sample(files: list[Seen], request: Estimate, streams: bool) -> Estimate:
     """A request, where it is no buffer's; a file, where that is small."""
     size = int(np.median([file.size for file in files]))
     is_buffer = request.value & (request.value - 1) == 0 and request.value <= 1 << 24
-    if not streams and not is_buffer and request.value < size:
+    if not streams and not is_buffer and request.value < size and request.confidence != "low":
         return Estimate(request.value, "low", f"taken as a request, {request.value:,} B")
     return Estimate(0, "unknown", "counters know no samples")
 
@@ -110,5 +113,7 @@ def compute(records: Records, files: list[Seen], ranks: int) -> Estimate:
         return Estimate(0.0, "unknown", "no instants of reads")
     whole = max(last for _, last in spans) - min(first for first, _ in spans)
     spent = float(_column(records, "F_READ_TIME").sum() + _column(records, "F_META_TIME").sum()) / max(ranks, 1)
-    words = f"counters: {format_seconds(whole)} from the first read to the last, {format_seconds(spent)} of them in calls"
+    words = (
+        f"counters: {format_seconds(whole)} from the first read to the last, {format_seconds(spent)} of them in calls"
+    )
     return Estimate(max(whole - spent, 0.0), "low", words)

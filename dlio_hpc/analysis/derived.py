@@ -80,7 +80,9 @@ def _common(subject: _Subject) -> dict[str, Estimate]:
     words = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else words
     return {
         "dataset.format": kind.name,
-        "dataset.layout": Estimate("shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", words),
+        "dataset.layout": Estimate(
+            "shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", words
+        ),
         "dataset.files": _count(data),
         "reader.mode": kind.mode,
     }
@@ -114,7 +116,11 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     keys["reader.read_threads"] = access.threads(reads)
     keys["reader.prefetch"] = pace.ahead
     order = access.order(core, parts, [file.path for file in subject.data])
-    keys |= {"reader.shuffle.files": order.files, "reader.shuffle.samples": order.samples, "reader.shard": per_rank.shard}
+    keys |= {
+        "reader.shuffle.files": order.files,
+        "reader.shuffle.samples": order.samples,
+        "reader.shard": per_rank.shard,
+    }
     keys["compute.time"] = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
     keys["train.epochs"] = per_rank.epochs
     keys["train.steps"] = _part(keys, per_rank, core)
@@ -125,7 +131,9 @@ def _hidden(subject: _Subject, request: int, burst: float | None) -> Estimate:
     """What stands for a sample: the bytes of a step, or so many that the requests can be the same."""
     size = int(np.median([file.size for file in subject.data]))
     if burst is not None and 0 < burst <= size:
-        return Estimate(int(burst), "low", "taken as the bytes of a step; records do not show in reads through a buffer")
+        return Estimate(
+            int(burst), "low", "taken as the bytes of a step; records do not show in reads through a buffer"
+        )
     guess = min(size, max(_GUESS, request))
     return Estimate(guess, "unknown", "records do not show in reads through a buffer; a MiB, or a file, is a guess")
 
@@ -138,7 +146,11 @@ def _geometry(subject: _Subject, sample: Estimate, stdev: int) -> dict[str, Esti
     each = sample if count > 1 or sample.value <= size else sample._replace(value=max(size, 1))
     if sample.confidence == "unknown":
         each = sample._replace(value=max(1, size // count))
-    found = {"dataset.samples_per_file": Estimate(count, weaker(sample.confidence, "medium") if count > 1 else sample.confidence, words)}
+    found = {
+        "dataset.samples_per_file": Estimate(
+            count, weaker(sample.confidence, "medium") if count > 1 else sample.confidence, words
+        )
+    }
     if subject.kind.name.value == "csv":
         found["dataset.sample.shape"] = each._replace(value=[max(1, each.value // 10)])
         found["dataset.sample.dtype"] = Estimate("float32", "unknown", "the only one of CSV: ten characters a value")
@@ -169,7 +181,9 @@ def _part(keys: dict[str, Estimate], found: access.Passes, reads: Reads) -> Esti
     samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
     count = max(1, round(samples / keys["reader.batch_size"].value))
     words = f"{samples:,.0f} samples a rank in batches of {keys['reader.batch_size'].value:,}"
-    return Estimate(count, "low", words if found.drawn else f"only {found.share:.0%} of the files' bytes were read: {words}")
+    return Estimate(
+        count, "low", words if found.drawn else f"only {found.share:.0%} of the files' bytes were read: {words}"
+    )
 
 
 def _sample_bytes(keys: dict[str, Estimate]) -> int:
@@ -185,7 +199,9 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     request = counted.transfer(records, data)
     size = counted.sample(data, request, kind.streams)
     if not size.value:
-        size = _hidden(subject, request.value, None)._replace(evidence="counters know no samples; a MiB, or a file, is a guess")
+        size = _hidden(subject, request.value, None)._replace(
+            evidence="counters know no samples; a MiB, or a file, is a guess"
+        )
     keys |= _geometry(subject, size, 0)
     none = "only a trace (DXT) would tell"
     shuffled = Estimate(False, "unknown", none)
@@ -203,7 +219,9 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     keys["reader.shard"] = shard
     samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value * epochs.value
     per_rank = max(1.0, samples / (log.job.ranks if shard.value else 1))
-    keys["compute.time"] = whole._replace(value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, over {per_rank:,.0f} steps")
+    keys["compute.time"] = whole._replace(
+        value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, over {per_rank:,.0f} steps"
+    )
     keys["train.epochs"] = epochs
     keys["train.steps"] = Estimate(None, "unknown", none)
     return keys, steps.pace(None, size)
@@ -214,9 +232,9 @@ def _saved(subject: _Subject, keys: dict[str, Estimate], pace: Pace) -> dict[str
     files = roles.of(subject.found, "checkpoint")
     found = beside.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
     made = {} if found is None else {f"checkpoint.{name}": value for name, value in found.keys.items()}
-    made |= _in_memory(subject, keys, 0 if found is None else found.count)
+    made |= _in_memory(subject, keys, 0 if found is None else found.number)
     if found is not None and "train.epochs" in made:
-        made["checkpoint.every_steps"] = Estimate(None, "low", f"{found.count} checkpoint(s), taken as one an epoch")
+        made["checkpoint.every_steps"] = Estimate(None, "low", f"{found.number} checkpoint(s), taken as one an epoch")
     return made
 
 
@@ -235,9 +253,13 @@ def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict
     words = f"everything was read once, in the {last - first:.3g} s from second {first:.3g} on; the program went on for {after:.3g} s"
     epochs = max(saved, 1)
     made = {"reader.load": Estimate("memory", level, words)}
-    made["train.epochs"] = Estimate(epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) behind the reading")
+    made["train.epochs"] = Estimate(
+        epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) behind the reading"
+    )
     samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value
-    count = max(1.0, samples / (subject.log.job.ranks if keys["reader.shard"].value else 1) / keys["reader.batch_size"].value)
+    count = max(
+        1.0, samples / (subject.log.job.ranks if keys["reader.shard"].value else 1) / keys["reader.batch_size"].value
+    )
     words = f"{after:.3g} s behind the reading, over {epochs} x {count:,.0f} steps"
     made["compute.time"] = Estimate(round(after / epochs / count, 6), "low", words)
     return made
@@ -254,7 +276,7 @@ def _steps(subject: _Subject, keys: dict[str, Estimate]) -> int | None:
         return None
     samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value
     mine = samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)
-    each = keys["train.steps"].value or mine / keys["reader.batch_size"].value
+    each: float = keys["train.steps"].value or mine / keys["reader.batch_size"].value
     return max(1, round(each * keys["train.epochs"].value))
 
 

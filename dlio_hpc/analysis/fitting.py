@@ -34,7 +34,9 @@ def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
         give_up("reader.transfer_size", None, f"in mode: framework {_LIBRARIES[name]} chooses its requests")
     elif value("dataset.chunk"):
         give_up("reader.transfer_size", None, "HDF5 reads chunks")
-    elif name != "tfrecord" and request >= (value("dataset.sample.bytes") or 0) and value("dataset.sample.shape") is None:
+    elif (
+        name != "tfrecord" and request >= (value("dataset.sample.bytes") or 0) and value("dataset.sample.shape") is None
+    ):
         words = keys["reader.transfer_size"]
         keys["reader.transfer_size"] = words._replace(value=None, evidence=f"a request a sample: {words.evidence}")
     elif request > combinations.LARGEST_REQUEST:

@@ -30,7 +30,7 @@ class Format(NamedTuple):
     @property
     def loads_files(self) -> bool:
         """Does the library load a file whole, in pieces of its own?"""
-        return self.name.value == "npz" and self.mode.value == "framework"
+        return (self.name.value, self.mode.value) == ("npz", "framework")
 
 
 class _Marks(NamedTuple):
@@ -58,13 +58,19 @@ def _named(ending: str, count: int, total: int) -> Estimate | None:
 def _by_marks(ending: str, marks: _Marks | None, files: int) -> Estimate:
     """By requests; else what can be read like plain bytes."""
     if marks is not None and marks.zip_ends > 0.5:
-        return Estimate("npz", "medium", f"the {_ZIP_END} bytes that end an archive were read first, of {marks.zip_ends:.0%} of files")
+        return Estimate(
+            "npz",
+            "medium",
+            f"the {_ZIP_END} bytes that end an archive were read first, of {marks.zip_ends:.0%} of files",
+        )
     if marks is not None and marks.signatures > 0.5:
-        return Estimate("hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first, of {marks.signatures:.0%} of files")
-    plain = "hdf5" if files == 1 else "npz"
+        return Estimate(
+            "hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first, of {marks.signatures:.0%} of files"
+        )
     if ending == ".npy":
         return Estimate("npz", "medium", f"{files:,} arrays of NumPy, .npy; archives of one array are nearest to them")
-    return Estimate(plain, "low", f"no format is known that ends in {ending!r}; {plain} in mode floor is read as plain bytes are")
+    words = f"no format is known that ends in {ending!r}; npz in mode floor is read as plain bytes are"
+    return Estimate("npz", "low", words)
 
 
 def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> Estimate:

@@ -55,8 +55,8 @@ def _root(at: int, pids: list[str], parents: list[str]) -> int:
 
 
 def _everywhere(logs: Sequence[Log]) -> set[str]:
-    """Modules that trace, with records of one kind in all logs that count at all; a trace of some would pass for that of
-    all.
+    """Modules that trace, with records of one kind in all logs that count at all; a trace of some would pass for one
+    of all.
     """
     moving = [log for log in logs if any(len(records) for records in log.counted.values())]
     names = set.intersection(*(set(log.traced) for log in moving)) if moving else set()

@@ -23,9 +23,8 @@ def against(found: Sequence[Role]) -> list[str]:
     if times > _AGAIN:
         return []
     once = f"its {len(data):,} data file(s) were read once ({times:.2g} times by a rank)"
-    if collective := sum(file.collective for file in written):
-        if out > size:
-            return [once, f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls"]
+    if (collective := sum(file.collective for file in written)) and out > size:
+        return [once, f"{format_size(out)} were written, with {collective:,} collective MPI-IO calls"]
     is_known = len(data) >= _MANY_FILES and all(roles.is_known(file.path) for file in data)
     if out >= 0.5 * size and not is_known:
         return [once, f"{format_size(out)} were written, {format_size(size)} read"]

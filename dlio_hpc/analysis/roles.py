@@ -1,5 +1,5 @@
-"""What each file of a program was to it: data that it learns from, or something beside them. Judged by names and by what
-was done to it, never by content, which no log has.
+"""What each file of a program was to it: data that it learns from, or something beside them. Judged by names and by
+what was done to it, never by content, which no log has.
 """
 
 import os
@@ -19,14 +19,18 @@ from dlio_hpc.darshan import preload
 Name = Literal["dataset", "side file", "checkpoint", "output", "library", "other"]
 
 _DATA = re.compile(profile.DATA)
-_INSTALLED = re.compile(r"^/(?:usr|bin|lib|lib64|sbin|boot|var/lib)/|/(?:conda|miniconda\d?|venv)/|[.](?:conf|ini|cfg)$")
+_INSTALLED = re.compile(
+    r"^/(?:usr|bin|lib|lib64|sbin|boot|var/lib)/|/(?:conda|miniconda\d?|venv)/|[.](?:conf|ini|cfg)$"
+)
 _STREAM = re.compile(r"^<STD(?:IN|OUT|ERR)>$|^/dev/|^(?:pipe|socket|anon_inode):")
 _MODEL = re.compile(
-    r"ckpt|checkpoint|weights|snapshot|[.](?:pt|pth|safetensors|keras|pdparams|tfckpt)$|(?:^|[/_.-])model[^/]*$", re.I
+    r"ckpt|checkpoint|weights|snapshot|[.](?:pt|pth|safetensors|keras|pdparams|tfckpt)$|(?:^|[/_.-])model[^/]*$",
+    re.IGNORECASE,
 )
 # Endings of data that programs learn from.
 _KNOWN = re.compile(
-    r"[.](?:tfrecords?(?:-#-of-#)?|tfrec|h5|hdf5|nc4?|npz|npy|csv|jpe?g|png|bin|parquet|arrow|tar|lmdb|mdb|rec)$", re.I
+    r"[.](?:tfrecords?(?:-#-of-#)?|tfrec|h5|hdf5|nc4?|npz|npy|csv|jpe?g|png|bin|parquet|arrow|tar|lmdb|mdb|rec)$",
+    re.IGNORECASE,
 )
 # Classes with more files than that are no side files, of which a workload names each.
 MOST_SIDES = 8
@@ -72,19 +76,24 @@ def _numbered(text: str) -> str:
 
 def _apart(file: Seen) -> Role:
     """What its name or the direction of its bytes tell; all other data that are read are "dataset" for now."""
-    if _STREAM.search(file.path):
-        return Role(file, "other", "a terminal, pipe or device")
     if not _DATA.search(file.path) or _INSTALLED.search(file.path):
         return Role(file, "library", "a program or library, by its path")
-    if dataset.is_note(os.path.basename(file.path)):
-        return Role(file, "other", "dlio-hpc's own note")
-    if file.path.endswith("/darshan/clock") and file.moved % preload.MARKER_BYTES == 0:
-        return Role(file, "other", "dlio-hpc's own clock")
-    if not file.moved:
-        return Role(file, "other", "opened, but neither read nor written")
+    if (why := _unfit(file)) is not None:
+        return Role(file, "other", why)
     if file.bytes_written and file.bytes_read < 2 * file.bytes_written:
         return _written(file)
     return Role(file, "dataset", "read")
+
+
+def _unfit(file: Seen) -> str | None:
+    """Why it is nothing that a workload has."""
+    if _STREAM.search(file.path):
+        return "a terminal, pipe or device"
+    if dataset.is_note(os.path.basename(file.path)):
+        return "dlio-hpc's own note"
+    if file.path.endswith("/darshan/clock") and file.moved % preload.MARKER_BYTES == 0:
+        return "dlio-hpc's own clock"
+    return None if file.moved else "opened, but neither read nor written"
 
 
 def _written(file: Seen) -> Role:
@@ -127,7 +136,9 @@ def _main(files: list[Seen], name: str, share: float) -> list[Role]:
 
 def _beside(files: list[Seen], name: str, share: float) -> list[Role]:
     if len(files) > MOST_SIDES:
-        return [Role(file, "other", f"one of {len(files):,} {name!r} files, {share:.1%} of what was read") for file in files]
+        return [
+            Role(file, "other", f"one of {len(files):,} {name!r} files, {share:.1%} of what was read") for file in files
+        ]
     return [Role(file, "side file", f"read beside the dataset, {share:.1%} of what was read") for file in files]
 
 

@@ -22,7 +22,7 @@ _ENOUGH = 8
 class Steps(NamedTuple):
     """pause_s, period_s: median, from a burst's end and begin to the next one's begin; spread: of the period, half the
     width of its middle half over the median. bytes: of a burst, the median; first: of a rank's first burst over that.
-    count: of a rank, the median. begins: seconds, of the bursts of one rank.
+    number: of a rank, the median. begins: seconds, of the bursts of one rank.
     """
 
     pause_s: float
@@ -30,7 +30,7 @@ class Steps(NamedTuple):
     spread: float
     bytes: float
     first: float
-    count: int
+    number: int
     begins: Floats
 
 
@@ -93,7 +93,7 @@ def _bursts(reads: Reads, rank: int, span: Floats, limit: float) -> _Bursts:
     joined = intervals.joined(span, limit)
     low, high = np.searchsorted(reads.rank, [rank, rank + 1])
     at = np.searchsorted(joined[:, 0], reads.start[low:high], "right") - 1
-    size = np.bincount(np.maximum(at, 0), reads.length[low:high], len(joined))
+    size = np.bincount(np.maximum(at, 0), reads.length[low:high], len(joined)).astype(np.float64)
     return _Bursts(joined[:, 0], joined[:, 1], size)
 
 
@@ -116,14 +116,16 @@ def pace(found: Steps | None, sample: Estimate) -> Pace:
             None,
         )
     level: Confidence = "high" if found.spread < 0.15 else "medium" if found.spread < 0.4 else "low"
-    level = weaker(level, "high" if found.count >= _ENOUGH else "low")
-    bursts = f"{found.count:,} bursts of {format_size(found.bytes)} a rank"
+    level = weaker(level, "high" if found.number >= _ENOUGH else "low")
+    bursts = f"{found.number:,} bursts of {format_size(found.bytes)} a rank"
     is_ahead = found.first > 1.7
     seconds, what = (found.period_s, "begin to begin") if is_ahead else (found.pause_s, "end to begin")
     words = f"{bursts}, {format_seconds(seconds)} from {what} (median, middle half within {found.spread:.0%})"
     batch = _batch(found, sample, bursts, level)
     if is_ahead:
-        ahead = Estimate(max(1, round(found.first) - 1), "medium", f"the first burst is {found.first:.1f} times the others")
+        ahead = Estimate(
+            max(1, round(found.first) - 1), "medium", f"the first burst is {found.first:.1f} times the others"
+        )
     else:
         ahead = Estimate(0, "medium", f"the first burst is no larger than the others ({found.first:.1f} times)")
     return Pace(batch, Estimate(seconds, level, words), ahead, found.begins)
@@ -134,5 +136,7 @@ def _batch(found: Steps, sample: Estimate, bursts: str, level: Confidence) -> Es
         return Estimate(1, "unknown", f"{bursts}; how many samples that is does not show")
     count = found.bytes / sample.value
     near = abs(count - round(count)) < 0.1 * max(count, 1)
-    strength: Confidence = "low" if sample.confidence in ("low", "unknown") or not near else "medium" if level == "high" else "low"
+    strength: Confidence = (
+        "low" if sample.confidence in ("low", "unknown") or not near else "medium" if level == "high" else "low"
+    )
     return Estimate(max(1, round(count)), strength, f"{bursts}, {count:.3g} samples")

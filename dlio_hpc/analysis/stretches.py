@@ -72,7 +72,10 @@ def payload(reads: Reads) -> Reads:
     small = [
         (rank, file, offset) in ends
         for rank, file, offset in zip(
-            reads.rank[~is_large].tolist(), reads.file[~is_large].tolist(), reads.offset[~is_large].tolist(), strict=True
+            reads.rank[~is_large].tolist(),
+            reads.file[~is_large].tolist(),
+            reads.offset[~is_large].tolist(),
+            strict=True,
         )
     ]
     keep = is_large.copy()
@@ -85,7 +88,10 @@ def _where_ended(reads: Reads) -> tuple[Integers, Integers, Integers]:
 
 
 def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
-    return Reads(*(column[keep] for column in reads[:7]), reads.sizes, reads.usual)
+    return Reads(
+        reads.rank[keep], reads.file[keep], reads.offset[keep], reads.length[keep], reads.start[keep], reads.end[keep],
+        reads.thread[keep], reads.sizes, reads.usual,
+    )  # fmt: skip
 
 
 def stretches(reads: Reads) -> Stretches:
@@ -111,7 +117,10 @@ def stretches(reads: Reads) -> Stretches:
         np.diff(np.concatenate((first, [len(rank)]))), reads.start[order][first],
     )  # fmt: skip
     in_time = np.lexsort((made.start, made.rank))
-    return Stretches(*(column[in_time] for column in made))
+    return Stretches(
+        made.rank[in_time], made.file[in_time], made.offset[in_time], made.bytes[in_time], made.requests[in_time],
+        made.start[in_time],
+    )  # fmt: skip
 
 
 def _numbered(*keys: Integers) -> Integers:

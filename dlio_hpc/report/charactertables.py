@@ -25,8 +25,9 @@ def show(found: Character, out: IO[str]) -> None:
     for name in ("role", "files", "read", "written", "reads", "writes", "collective", "such as"):
         table.add_column(name, justify="left" if name in ("role", "such as") else "right")
     for row in rows(found.derived.roles):
-        cells = (row["role"], f"{row['files']:,}", format_size(row["bytes_read"]), format_size(row["bytes_written"]),
-                 f"{row['reads']:,}", f"{row['writes']:,}", f"{row['collective']:,}", escape(row["examples"][0]))  # fmt: skip
+        sizes = (format_size(row["bytes_read"]), format_size(row["bytes_written"]))
+        counts = (f"{row[name]:,}" for name in ("reads", "writes", "collective"))
+        cells = (row["role"], f"{row['files']:,}", *sizes, *counts, escape(row["examples"][0]))
         table.add_row(*cells)
     console.print(table)
     for reason in found.derived.against:

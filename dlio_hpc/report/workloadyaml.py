@@ -20,7 +20,12 @@ _SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train")
 
 def write(found: Character, name: str) -> str:
     """What workload.load() reads."""
-    lines = [*_head(found), f"name: {text(name)}", f"description: {text(_description(found))}", f"source: {text(_source(found))}"]
+    lines = [
+        *_head(found),
+        f"name: {text(name)}",
+        f"description: {text(_description(found))}",
+        f"source: {text(_source(found))}",
+    ]
     for section in _SECTIONS:
         keys = {key: each for key, each in found.derived.keys.items() if key.startswith(f"{section}.")}
         if keys:
@@ -44,7 +49,9 @@ def default_name(found: Character) -> str:
     scripts = [word for word in words if word.endswith((".py", ".sh"))]
     scripts += [after for word, after in pairwise(words) if word == "-m" and after != "mpi4py"] + words[:1]
     stem = os.path.basename(scripts[0]).removesuffix(".py").removesuffix(".sh") if scripts else ""
-    return "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"
+    return (
+        "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"
+    )
 
 
 def _description(found: Character) -> str:
@@ -73,7 +80,9 @@ def _head(found: Character) -> list[str]:
         *left_out(found.derived.roles),
         "Beside each value: how sure it is (high, medium, low; unknown: a default, as the log cannot tell), and why.",
     ]
-    return [part for line in lines for part in textwrap.wrap(line, _WIDTH, initial_indent="# ", subsequent_indent="#   ")]
+    return [
+        part for line in lines for part in textwrap.wrap(line, _WIDTH, initial_indent="# ", subsequent_indent="#   ")
+    ]
 
 
 def clean(words: str) -> str:
@@ -147,7 +156,9 @@ def _sides(found: Character) -> list[str]:
     lines = [f"{' ' * _INDENT}side_files:"]
     for side in found.derived.sides:
         pairs = ", ".join(f"{key}: {_side_value(key, value)}" for key, value in side.keys.items())
-        lines += textwrap.wrap(clean(f"medium: {side.note}"), _WIDTH - 6, initial_indent="    # ", subsequent_indent="    #   ")
+        lines += textwrap.wrap(
+            clean(f"medium: {side.note}"), _WIDTH - 6, initial_indent="    # ", subsequent_indent="    #   "
+        )
         lines.append(f"{' ' * _INDENT * 2}- {{{pairs}}}")
     return lines
 
