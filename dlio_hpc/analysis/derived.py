@@ -250,7 +250,8 @@ def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict
     if after < 2 * (last - first) or (saved < 2 and after < _LONG_S):
         return {}
     level: Confidence = "medium" if saved > 1 else "low"
-    words = f"everything was read once, in the {last - first:.3g} s from second {first:.3g} on; the program went on for {after:.3g} s"
+    words = f"everything was read once, in the {last - first:.3g} s from second {first:.3g} on"
+    words += f"; the program went on for {after:.3g} s"
     epochs = max(saved, 1)
     made = {"reader.load": Estimate("memory", level, words)}
     made["train.epochs"] = Estimate(
@@ -277,7 +278,7 @@ def _steps(subject: _Subject, keys: dict[str, Estimate]) -> int | None:
     samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value
     mine = samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)
     each: float = keys["train.steps"].value or mine / keys["reader.batch_size"].value
-    return max(1, round(each * keys["train.epochs"].value))
+    return max(1, round(each * int(keys["train.epochs"].value)))
 
 
 def fit(keys: dict[str, Estimate]) -> None:
