@@ -48,7 +48,7 @@ class _Subject(NamedTuple):
 
 def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
     """requests: of the whole trace of wanted files; None: counters alone."""
-    found = roles.tell(file for file in files_of.take(log) if wanted(file.path))
+    found = roles.tell(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
     reasons = purpose.against(found)
     data = roles.of(found, "dataset")
     if not data or (reasons and not is_forced):
@@ -60,6 +60,16 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
     made = {**keys, **made}
     fit(made)
     return Derived(made, _sides(subject, made), found, reasons, reads is not None)
+
+
+def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
+    """A trace knows where requests ended, whatever the counters of this version of Darshan do."""
+    if requests is None or not len(requests.file):
+        return files
+    reach = np.zeros(len(requests.paths), np.int64)
+    np.maximum.at(reach, requests.file, np.where(requests.length > 0, requests.offset + requests.length, 0))
+    ends = dict(zip(requests.paths, reach.tolist(), strict=True))
+    return [file._replace(size=max(file.size, ends.get(file.path, 0))) for file in files]
 
 
 def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
