@@ -161,7 +161,7 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     share = unique / max(int(reads.sizes[touched].sum()), 1)
     times = total / unique
     own = _own_share(reads, parts, unique) if ranks > 1 else 1 / ranks
-    if ranks * own < _DRAWN and times > 1:
+    if ranks * own < _DRAWN and times > 1 and _within(parts)[0] < _MIXED:
         return _drawn(total, unique, times, own, share)
     is_own = own < 0.75 or ranks == 1
     each = times if is_own else times / ranks

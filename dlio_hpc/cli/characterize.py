@@ -45,7 +45,7 @@ def characterize(
     found = analysis.load(logs, only, force)
     if not found.derived.keys:
         return _described(found, as_json)
-    name = name or workloadyaml.default_name(found)
+    name = (name or "").strip() or workloadyaml.default_name(found)
     content = workloadyaml.write(found, name)
     compared = None
     if output is not None:

@@ -7,8 +7,9 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize import Character
@@ -36,10 +37,19 @@ def _shrunk(found: "Character", site: str, dataset_size: str) -> list[str]:
     """What makes it small enough for here."""
     keys = found.derived.keys
     ranks = max(1, min(_MOST_RANKS, found.log.job.ranks))
-    arguments = ["-s", site, "--dataset-size", dataset_size, "--ppn", str(ranks)]
+    arguments = ["-s", site, "--ppn", str(ranks)]
+    if sum(role.file.size for role in found.derived.roles if role.role == "dataset") > _bytes(dataset_size):
+        arguments += ["--dataset-size", dataset_size]
     arguments.append(f"-Scompute.time={min(keys['compute.time'].value, _MOST_STEP_S)}")
     arguments.append(f"-Strain.epochs={min(keys['train.epochs'].value, _MOST_EPOCHS)}")
     return arguments
+
+
+def _bytes(text: str) -> int:
+    try:
+        return units.size(text)
+    except ValueError as fault:
+        raise ConfigError(f"--dataset-size: {fault}") from fault
 
 
 def _submit(workload: Path, arguments: list[str], runs: Path) -> Path:
