@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc import workload
-from dlio_hpc.analysis import characterize, roles
+from dlio_hpc.analysis import characterize, merged, roles
 from dlio_hpc.analysis.census import Seen
 from dlio_hpc.analysis.characterize import Character
+from dlio_hpc.darshan import reader
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.report import workloadyaml
 from dlio_hpc.workload import Workload
@@ -378,6 +379,19 @@ def test_logs_of_processes_are_one_program(tmp_path: Path) -> None:
         _character(paths[0], _log(tmp_path / "mpi.darshan", calls))
 
 
+def test_forked_workers_count_as_the_process_they_came_from(tmp_path: Path) -> None:
+    logs = []
+    for pid in (10, 11, 12):
+        calls = [Call(0, f"/d/{pid}.npz", 0, 1000, 1.0)]
+        logs.append(reader.load(_log(tmp_path / f"me_python_id7-{pid}_x.darshan", calls, ranks=1)))
+    forked = [log._replace(job=log.job._replace(metadata={"fork_parent": parent}))
+              for log, parent in zip(logs, ("", "10", "99"), strict=True)]  # fmt: skip
+    made = merged.merge(forked)
+    ranks = {made.names[int(row["id"])]: int(row["rank"]) for row in made.traced["DXT_POSIX"].files}
+    assert ranks == {"/d/10.npz": 0, "/d/11.npz": 0, "/d/12.npz": 1}
+    assert made.job.ranks == 2
+
+
 _CALLS = st.lists(
     st.builds(
         Call,
@@ -454,7 +468,7 @@ def test_on_the_terminal_into_a_file_and_as_a_document(run: Run, tmp_path: Path)
     assert shown.code == 0, shown.err
     assert max(map(len, shown.out.splitlines())) <= 120
     assert "  format: npz " in shown.out
-    assert "# high: 8 of 8 files end in .npz" in shown.out
+    assert "# high: 8 of 8 file(s) end in .npz" in shown.out
     kept = run("dlio-hpc", "characterize", log, "-o", "w.yaml", "--name", "my own: program")
     assert (kept.code, kept.out, kept.err) == (0, "", "wrote w.yaml\n")
     assert workload.load(str(tmp_path / "w.yaml")).name == "my own: program"

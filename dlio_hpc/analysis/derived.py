@@ -102,7 +102,8 @@ def _count(data: Sequence[Seen]) -> Estimate:
     sizes = [file.size for file in data]
     low, high = min(sizes), max(sizes)
     spread = format_size(high) if low == high else f"{format_size(low)} to {format_size(high)}"
-    return Estimate(len(data), "high", f"{len(data):,} files that were read, {spread} each")
+    words = f"one file of {spread}" if len(data) == 1 else f"{len(data):,} files that were read, {spread} each"
+    return Estimate(len(data), "high", words)
 
 
 def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:

@@ -1,5 +1,6 @@
 """Which format a dataset has, and by which library it was read: by names, and by requests that only one makes."""
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -44,15 +45,16 @@ class _Marks(NamedTuple):
 def tell(data: Sequence[Seen], requests: Requests | None) -> Format:
     ending, count = Counter(roles.kind(file.path) for file in data).most_common(1)[0]
     marks = None if requests is None else _marks(data, requests)
-    name = _named(ending, count, len(data)) or _by_marks(ending, marks, len(data))
+    shown = next(os.path.splitext(file.path)[1] for file in data if roles.kind(file.path) == ending)
+    name = _named(ending, shown, count, len(data)) or _by_marks(ending, marks, len(data))
     return Format(name, _mode(name.value, marks, requests, data), name.value in ("tfrecord", "csv"))
 
 
-def _named(ending: str, count: int, total: int) -> Estimate | None:
+def _named(ending: str, shown: str, count: int, total: int) -> Estimate | None:
     known = "tfrecord" if ending.startswith(".tfrecord") else _ENDINGS.get(ending)
     if known is None:
         return None
-    return Estimate(known, "high", f"{count:,} of {total:,} files end in {ending.replace('#', '<number>')}")
+    return Estimate(known, "high", f"{count:,} of {total:,} file(s) end in {shown}")
 
 
 def _by_marks(ending: str, marks: _Marks | None, files: int) -> Estimate:
@@ -78,16 +80,16 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
         usual = "framework" if name in ("tfrecord", "csv") else "floor"
         return Estimate(usual, "unknown", "only a trace (DXT) would tell")
     if name == "npz":
-        share, what = marks.zip_ends, "its directory was read first, as numpy.load does"
+        share, what = marks.zip_ends, "directories were read first, as numpy.load does"
     elif name == "hdf5":
-        share, what = marks.signatures, "its signature was read first, as HDF5's library does"
+        share, what = marks.signatures, "signatures were read first, as HDF5's library does"
     else:
-        share, what = marks.from_front, "it was read from its front on, through a buffer"
+        share, what = marks.from_front, "reading began at the front, through a buffer"
     if name == "csv" and requests is not None and (size := _usual(requests, data)) != _PANDAS:
         return Estimate("floor", "high", f"requests of {size:,} B, where pandas makes such of {_PANDAS:,} B")
     if share > 0.5:
-        return Estimate("framework", "high", f"of {share:.0%} of files {what}")
-    return Estimate("floor", "medium", f"of only {share:.0%} of files {what}")
+        return Estimate("framework", "high", f"{what}, in {share:.0%} of files")
+    return Estimate("floor", "medium", f"{what}, in {share:.0%} of files only")
 
 
 def _usual(requests: Requests, data: Sequence[Seen]) -> int:
