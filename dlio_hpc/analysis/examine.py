@@ -51,12 +51,17 @@ class _Subject(NamedTuple):
 def log_file(path: Path, only: str | None = None, step_s: float | None = None) -> Examined:
     """Anybody's log. only: a regular expression; files whose path it is not found in are left out."""
     found = reader.load(path)
-    examined = _examined(_Subject(path.name, found, trust.judge(found), _matching(only), [], None), None, step_s)
+    examined = files_of(found, path.name, _matching(only), step_s)
     if examined.view is not None or examined.analysis is None:
         return examined
     heat = [] if only else [found.heat[name] for name in ("POSIX", "STDIO") if name in found.heat]
     notes = [str(fault) for fault in examined.faults]
     return examined._replace(view=pictures.of_counters(path.name, notes, examined.analysis, heat))
+
+
+def files_of(found: Log, title: str, wanted: Callable[[str], bool], step_s: float | None = None) -> Examined:
+    """A log's `wanted` paths alone."""
+    return _examined(_Subject(title, found, trust.judge(found), wanted, [], None), None, step_s)
 
 
 def run(

@@ -11,8 +11,8 @@ from dlio_hpc import __version__
 _VERBS = {
     "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
     "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
-    "similarity": "similarity", "darshan": "darshan", "archive": "archive", "check": "check", "sites": "catalogue",
-    "workloads": "catalogue", "datasets": "datasets",
+    "similarity": "similarity", "characterize": "characterize", "darshan": "darshan", "archive": "archive",
+    "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
 }  # fmt: skip
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}

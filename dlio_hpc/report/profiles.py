@@ -9,6 +9,7 @@ from dlio_hpc.analysis import examine, profile, reference
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.analysis.profile import Kind, Profile
 from dlio_hpc.darshan import judge
+from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.report import jobfiles, studyfiles
 from dlio_hpc.report.jobfiles import Evidence, JobOutcome, RunOutcome
@@ -29,6 +30,11 @@ def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
     if reference.is_reference(name):
         return profile.of_reference(reference.load_one(name))
     return _found(path, run, only)
+
+
+def of_files(found: Log, title: str, paths: set[str]) -> Profile:
+    """A log that was read, by some of its files."""
+    return _watched(examine.files_of(found, title, paths.__contains__), title, "log", "", None)
 
 
 def _found(path: Path, run: str | None, only: str | None) -> Profile:

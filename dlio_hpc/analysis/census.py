@@ -1,0 +1,133 @@
+"""Every file of a log and what was done to it, out of the counters of all modules and ranks."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.darshan.log import Log, Records
+
+Floats = npt.NDArray[np.float64]
+
+_SUMS = ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "OPENS", "FSYNCS", "FDSYNCS")
+_COLLECTIVE = ("COLL_READS", "COLL_WRITES")
+
+
+class Seen(NamedTuple):
+    """size: the last byte that anybody touched, and one. ranks: how many opened it. read_s, written_s: seconds since
+    the job began, first and last; None: never. buffered: bytes through STDIO, which leaves no trace. collective:
+    requests by MPI-IO's collective calls.
+    """
+
+    path: str
+    bytes_read: int
+    bytes_written: int
+    reads: int
+    writes: int
+    opens: int
+    syncs: int
+    size: int
+    ranks: int
+    read_s: tuple[float, float] | None
+    written_s: tuple[float, float] | None
+    buffered: int
+    collective: int
+
+    @property
+    def moved(self) -> int:
+        return self.bytes_read + self.bytes_written
+
+
+def take(log: Log) -> list[Seen]:
+    """In the order of their paths. POSIX below MPI-IO has the bytes of both; STDIO stands beside it."""
+    posix, stdio, mpiio = (log.counted.get(name, _NOTHING) for name in ("POSIX", "STDIO", "MPI-IO"))
+    both = (posix, stdio)
+    numbers = np.concatenate([records["id"] for records in both])
+    ids, at = np.unique(numbers, return_inverse=True)
+    sums = {name: _summed(both, name, at, len(ids)) for name in _SUMS}
+    collective = _collective(mpiio, ids)
+    sizes = _largest(both, ("MAX_BYTE_READ", "MAX_BYTE_WRITTEN"), at, len(ids)) + 1
+    ranks = _ranks(both, at, len(ids), log.job.ranks)
+    read, written = (_span(both, kind, at, len(ids)) for kind in ("READ", "WRITE"))
+    buffered = np.zeros(len(ids), np.int64)
+    np.add.at(buffered, at[len(posix) :], _column(stdio, "BYTES_READ") + _column(stdio, "BYTES_WRITTEN"))
+    found = [
+        Seen(
+            log.names.get(int(number), str(number)),
+            int(sums["BYTES_READ"][row]),
+            int(sums["BYTES_WRITTEN"][row]),
+            int(sums["READS"][row]),
+            int(sums["WRITES"][row]),
+            int(sums["OPENS"][row]),
+            int(sums["FSYNCS"][row] + sums["FDSYNCS"][row]),
+            int(sizes[row]),
+            int(ranks[row]),
+            _pair(read[:, row]),
+            _pair(written[:, row]),
+            int(buffered[row]),
+            collective.get(int(number), 0),
+        )
+        for row, number in enumerate(ids)
+    ]
+    return sorted(found)
+
+
+_NOTHING = np.empty(0, [("id", "<u8"), ("rank", "<i8")])
+
+
+def _column(records: Records, name: str) -> Any:
+    if name not in (records.dtype.names or ()):
+        return np.zeros(len(records), np.int64)
+    return np.maximum(records[name], 0)
+
+
+def _joined(both: tuple[Records, ...], name: str) -> Any:
+    return np.concatenate([_column(records, name) for records in both])
+
+
+def _summed(both: tuple[Records, ...], name: str, at: Any, count: int) -> Any:
+    total = np.zeros(count, np.int64)
+    np.add.at(total, at, _joined(both, name))
+    return total
+
+
+def _largest(both: tuple[Records, ...], names: tuple[str, ...], at: Any, count: int) -> Any:
+    """-1 where nothing was touched. A counter of 0 may be one byte or none; the bytes moved tell."""
+    most = np.full(count, -1, np.int64)
+    for name, moved in zip(names, ("BYTES_READ", "BYTES_WRITTEN"), strict=True):
+        values = np.where(_joined(both, moved) > 0, _joined(both, name), -1)
+        np.maximum.at(most, at, values)
+    return most
+
+
+def _ranks(both: tuple[Records, ...], at: Any, count: int, ranks: int) -> Any:
+    """Records of a file that all ranks opened may be one, of rank -1."""
+    known = np.concatenate([records["rank"] for records in both])
+    pairs = np.unique(np.stack([at, known], axis=1), axis=0) if len(at) else np.empty((0, 2), np.int64)
+    number = np.bincount(pairs[:, 0].astype(np.int64), minlength=count)
+    everybody = np.zeros(count, bool)
+    everybody[at[known < 0]] = True
+    return np.where(everybody, max(ranks, 1), number)
+
+
+def _span(both: tuple[Records, ...], kind: str, at: Any, count: int) -> Floats:
+    """(2, files): first and last instant; infinities where there is none."""
+    begins, ends = (_joined(both, f"F_{kind}_{part}_TIMESTAMP") for part in ("START", "END"))
+    span = np.array([np.full(count, np.inf), np.full(count, -np.inf)])
+    np.minimum.at(span[0], at[begins > 0], begins[begins > 0])
+    np.maximum.at(span[1], at[ends > 0], ends[ends > 0])
+    return span
+
+
+def _pair(span: Floats) -> tuple[float, float] | None:
+    return (float(span[0]), float(span[1])) if np.isfinite(span).all() else None
+
+
+def _collective(mpiio: Records, ids: Any) -> dict[int, int]:
+    known = set(ids.tolist())
+    found: dict[int, int] = {}
+    calls = sum(_column(mpiio, name) for name in _COLLECTIVE)
+    for number, count in zip(mpiio["id"].tolist(), np.broadcast_to(calls, len(mpiio)).tolist(), strict=True):
+        if number in known and count:
+            found[number] = found.get(number, 0) + count
+    return found

@@ -1,0 +1,313 @@
+"""From a log to the workload that its program was: each key with its value, the evidence, and how sure that is."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis import access, beside, counted, formats, purpose, roles, steps, stretches
+from dlio_hpc.analysis import census as files_of
+from dlio_hpc.analysis.beside import Side
+from dlio_hpc.analysis.census import Seen
+from dlio_hpc.analysis.estimate import Confidence, Estimate, weaker
+from dlio_hpc.analysis.requests import Requests
+from dlio_hpc.analysis.roles import Role
+from dlio_hpc.analysis.steps import Pace
+from dlio_hpc.analysis.stretches import Reads
+from dlio_hpc.darshan.log import Log
+from dlio_hpc.units import format_size
+
+# What a sample is taken for where none shows: no more than that, unless it is read in larger requests.
+_GUESS = 1 << 20
+# Of what lies in the files, below which the program is taken to have read a part on purpose.
+_ALL = 0.9
+# A program that goes on for longer than that without reading computes on what it has.
+_LONG_S = 5.0
+
+
+class Derived(NamedTuple):
+    """keys: of a workload, with dots. against: why it is none; keys are empty then, unless they were asked for all the
+    same. traced: the trace was used.
+    """
+
+    keys: dict[str, Estimate]
+    sides: list[Side]
+    roles: list[Role]
+    against: list[str]
+    traced: bool
+
+
+class _Subject(NamedTuple):
+    log: Log
+    found: list[Role]
+    data: list[Seen]
+    reads: Reads | None
+    requests: Requests | None
+    kind: formats.Format
+
+
+def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
+    """requests: of the whole trace of wanted files; None: counters alone."""
+    found = roles.tell(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
+    reasons = purpose.against(found)
+    data = roles.of(found, "dataset")
+    if not data or (reasons and not is_forced):
+        return Derived({}, [], found, reasons, requests is not None)
+    reads = _reads(data, requests)
+    subject = _Subject(log, found, data, reads, requests, formats.tell(data, None if reads is None else requests))
+    keys, pace = (_by_counters if reads is None else _by_trace)(subject)
+    made = _saved(subject, keys, pace)
+    made = {**keys, **made}
+    fit(made)
+    return Derived(made, _sides(subject, made), found, reasons, reads is not None)
+
+
+def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
+    """A trace knows where requests ended, whatever the counters of this version of Darshan do."""
+    if requests is None or not len(requests.file):
+        return files
+    reach = np.zeros(len(requests.paths), np.int64)
+    np.maximum.at(reach, requests.file, np.where(requests.length > 0, requests.offset + requests.length, 0))
+    ends = dict(zip(requests.paths, reach.tolist(), strict=True))
+    return [file._replace(size=max(file.size, ends.get(file.path, 0))) for file in files]
+
+
+def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
+    """None where most of the dataset went through STDIO, which is not traced."""
+    if requests is None:
+        return None
+    if sum(file.buffered for file in data) > 0.5 * sum(file.moved for file in data):
+        return None
+    made = stretches.reads_of(requests, {file.path: file.size for file in data})
+    return made if len(made.rank) else None
+
+
+def _common(subject: _Subject) -> dict[str, Estimate]:
+    """What counters and traces tell alike."""
+    data, ranks, kind = subject.data, subject.log.job.ranks, subject.kind
+    shared = len(data) == 1 and data[0].ranks > 1
+    words = f"{len(data):,} files, each opened by {np.median([file.ranks for file in data]):.0f} of {ranks} ranks"
+    words = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else words
+    return {
+        "dataset.format": kind.name,
+        "dataset.layout": Estimate(
+            "shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", words
+        ),
+        "dataset.files": _count(data),
+        "reader.mode": kind.mode,
+    }
+
+
+def _count(data: Sequence[Seen]) -> Estimate:
+    sizes = [file.size for file in data]
+    low, high = min(sizes), max(sizes)
+    spread = format_size(high) if low == high else f"{format_size(low)} to {format_size(high)}"
+    words = f"one file of {spread}" if len(data) == 1 else f"{len(data):,} files that were read, {spread} each"
+    return Estimate(len(data), "high", words)
+
+
+def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
+    assert subject.reads is not None
+    log, reads, kind = subject.log, subject.reads, subject.kind
+    core = stretches.payload(reads)
+    parts = stretches.stretches(core)
+    sample = access.sample(core, parts, kind.streams, kind.loads_files)
+    pace = steps.pace(found := steps.find(core), sample.bytes)
+    per_rank = access.passes(core, parts, log.job.ranks)
+    keys = _common(subject)
+    size = sample.bytes
+    if sample.hidden:
+        size = _hidden(subject, core.usual, None if found is None else found.bytes)
+    keys |= _geometry(subject, size, sample.stdev)
+    request = access.transfer(core.length)
+    keys |= _chunk(keys, sample, request)
+    keys["reader.load"] = Estimate("on_demand", "medium", "reading went on to the end of the program")
+    keys["reader.batch_size"] = pace.batch
+    keys["reader.transfer_size"] = request
+    keys["reader.read_threads"] = access.threads(reads)
+    keys["reader.prefetch"] = pace.ahead
+    order = access.order(core, parts, [file.path for file in subject.data])
+    keys |= {
+        "reader.shuffle.files": order.files,
+        "reader.shuffle.samples": order.samples,
+        "reader.shard": per_rank.shard,
+    }
+    keys["compute.time"] = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
+    keys["train.epochs"] = per_rank.epochs
+    keys["train.steps"] = _part(keys, per_rank, core)
+    return keys, pace
+
+
+def _hidden(subject: _Subject, request: int, burst: float | None) -> Estimate:
+    """What stands for a sample: the bytes of a step, or so many that the requests can be the same."""
+    size = int(np.median([file.size for file in subject.data]))
+    if burst is not None and 0 < burst <= size:
+        return Estimate(
+            int(burst), "low", "taken as the bytes of a step; records do not show in reads through a buffer"
+        )
+    guess = min(size, max(_GUESS, request))
+    return Estimate(guess, "unknown", "records do not show in reads through a buffer; a MiB, or a file, is a guess")
+
+
+def _geometry(subject: _Subject, sample: Estimate, stdev: int) -> dict[str, Estimate]:
+    """Files of so many samples that they come to the size seen."""
+    size = int(np.median([file.size for file in subject.data]))
+    count = max(1, round(size / max(sample.value, 1)))
+    words = f"files of {format_size(size)} (median) by samples of {format_size(sample.value)}"
+    each = sample if count > 1 or sample.value <= size else sample._replace(value=max(size, 1))
+    if sample.confidence == "unknown":
+        each = sample._replace(value=max(1, size // count))
+    found = {
+        "dataset.samples_per_file": Estimate(
+            count, weaker(sample.confidence, "medium") if count > 1 else sample.confidence, words
+        )
+    }
+    if subject.kind.name.value == "csv":
+        found["dataset.sample.shape"] = each._replace(value=[max(1, each.value // 10)])
+        found["dataset.sample.dtype"] = Estimate("float32", "unknown", "the only one of CSV: ten characters a value")
+        return found
+    found["dataset.sample.bytes"] = each
+    if 1 <= stdev <= 2**40:
+        found["dataset.sample.stdev"] = Estimate(stdev, weaker(sample.confidence, "medium"), "spread of the same")
+    return found
+
+
+def _chunk(keys: dict[str, Estimate], sample: access.Sample, request: Estimate) -> dict[str, Estimate]:
+    """HDF5 asks for a chunk at once; a sample that is read in equal pieces lies in chunks."""
+    if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
+        return {}
+    pieces = sample.bytes.value / request.value
+    if pieces < 2 or request.confidence == "low" or sample.whole:
+        return {}
+    words = f"{pieces:.3g} requests of {request.value:,} B a sample, where contiguous data would take one"
+    return {"dataset.chunk": Estimate(request.value, "medium", words)}
+
+
+def _part(keys: dict[str, Estimate], found: access.Passes, reads: Reads) -> Estimate:
+    """Steps an epoch, where the program read only a part of what lies there."""
+    if found.share >= _ALL and not found.drawn:
+        return Estimate(None, "medium", f"{found.share:.0%} of the files' bytes were read: the whole dataset")
+    ranks = max(1, len(np.unique(reads.rank)))
+    size = _sample_bytes(keys)
+    samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
+    count = max(1, round(samples / keys["reader.batch_size"].value))
+    words = f"{samples:,.0f} samples a rank in batches of {keys['reader.batch_size'].value:,}"
+    return Estimate(
+        count, "low", words if found.drawn else f"only {found.share:.0%} of the files' bytes were read: {words}"
+    )
+
+
+def _sample_bytes(keys: dict[str, Estimate]) -> int:
+    if "dataset.sample.shape" in keys:
+        return int(keys["dataset.sample.shape"].value[0]) * 10
+    return int(keys["dataset.sample.bytes"].value)
+
+
+def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
+    log, data, kind = subject.log, subject.data, subject.kind
+    records = counted.records_of(log, data)
+    keys = _common(subject)
+    request = counted.transfer(records, data)
+    size = counted.sample(data, request, kind.streams)
+    if not size.value:
+        size = _hidden(subject, request.value, None)._replace(
+            evidence="counters know no samples; a MiB, or a file, is a guess"
+        )
+    keys |= _geometry(subject, size, 0)
+    none = "only a trace (DXT) would tell"
+    shuffled = Estimate(False, "unknown", none)
+    whole = counted.compute(records, data, log.job.ranks)
+    epochs, shard = counted.epochs(data), counted.shard(data, log.job.ranks)
+    if not shard.value:
+        epochs = epochs._replace(value=max(1, round(epochs.value / log.job.ranks)))
+    keys["reader.load"] = Estimate("on_demand", "unknown", none)
+    keys["reader.batch_size"] = Estimate(1, "unknown", none)
+    keys["reader.transfer_size"] = request
+    keys["reader.read_threads"] = Estimate(1, "unknown", none)
+    keys["reader.prefetch"] = Estimate(None, "unknown", none)
+    keys["reader.shuffle.files"] = counted.files_shuffled(log, records)
+    keys["reader.shuffle.samples"] = counted.samples_shuffled(records) if len(records) else shuffled
+    keys["reader.shard"] = shard
+    samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value * epochs.value
+    per_rank = max(1.0, samples / (log.job.ranks if shard.value else 1))
+    keys["compute.time"] = whole._replace(
+        value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, over {per_rank:,.0f} steps"
+    )
+    keys["train.epochs"] = epochs
+    keys["train.steps"] = Estimate(None, "unknown", none)
+    return keys, steps.pace(None, size)
+
+
+def _saved(subject: _Subject, keys: dict[str, Estimate], pace: Pace) -> dict[str, Estimate]:
+    """Checkpoints; and what they tell of a program that has all data in memory."""
+    files = roles.of(subject.found, "checkpoint")
+    found = beside.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
+    made = {} if found is None else {f"checkpoint.{name}": value for name, value in found.keys.items()}
+    made |= _in_memory(subject, keys, 0 if found is None else found.number)
+    if found is not None and "train.epochs" in made:
+        made["checkpoint.every_steps"] = Estimate(None, "low", f"{found.number} checkpoint(s), taken as one an epoch")
+    return made
+
+
+def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict[str, Estimate]:
+    """All data read once, without pauses, long before the end of a program that went on: it kept them."""
+    spans = [file.read_s for file in subject.data if file.read_s is not None]
+    if subject.reads is not None:
+        spans = [(float(subject.reads.start.min()), float(subject.reads.end.max()))]
+    if not spans or keys["train.epochs"].value != 1 or keys["compute.time"].confidence in ("high", "medium"):
+        return {}
+    first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
+    after = subject.log.job.seconds - last
+    if after < 2 * (last - first) or (saved < 2 and after < _LONG_S):
+        return {}
+    level: Confidence = "medium" if saved > 1 else "low"
+    words = f"everything was read once, in the {last - first:.3g} s from second {first:.3g} on"
+    words += f"; the program went on for {after:.3g} s"
+    epochs = max(saved, 1)
+    made = {"reader.load": Estimate("memory", level, words)}
+    made["train.epochs"] = Estimate(
+        epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) behind the reading"
+    )
+    samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value
+    count = max(
+        1.0, samples / (subject.log.job.ranks if keys["reader.shard"].value else 1) / keys["reader.batch_size"].value
+    )
+    words = f"{after:.3g} s behind the reading, over {epochs} x {count:,.0f} steps"
+    made["compute.time"] = Estimate(round(after / epochs / count, 6), "low", words)
+    return made
+
+
+def _sides(subject: _Subject, keys: dict[str, Estimate]) -> list[Side]:
+    files = [*roles.of(subject.found, "side file"), *roles.of(subject.found, "output")]
+    return beside.sides(files, subject.requests, subject.log.job.ranks, _steps(subject, keys))
+
+
+def _steps(subject: _Subject, keys: dict[str, Estimate]) -> int | None:
+    """Of a rank, in the whole run."""
+    if keys["reader.batch_size"].confidence == "unknown":
+        return None
+    samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value
+    mine = samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)
+    each: float = keys["train.steps"].value or mine / keys["reader.batch_size"].value
+    return max(1, round(each * int(keys["train.epochs"].value)))
+
+
+def fit(keys: dict[str, Estimate]) -> None:
+    """Take back what a workload does not allow beside the rest, and say so."""
+    from dlio_hpc.analysis import fitting
+
+    fitting.fit(keys)
+
+
+def plain(found: Derived) -> dict[str, Any]:
+    """As a workload's file has it, without its name; defaults that nothing speaks for are left out."""
+    data: dict[str, Any] = {}
+    for key, estimate in found.keys.items():
+        *parents, last = key.split(".")
+        place = data
+        for parent in parents:
+            place = place.setdefault(parent, {})
+        place[last] = estimate.value
+    if found.sides:
+        data["dataset"]["side_files"] = [side.keys for side in found.sides]
+    return data

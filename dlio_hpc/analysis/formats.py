@@ -1,0 +1,110 @@
+"""Which format a dataset has, and by which library it was read: by names, and by requests that only one makes."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis import roles, stretches
+from dlio_hpc.analysis.census import Seen
+from dlio_hpc.analysis.estimate import Estimate
+from dlio_hpc.analysis.requests import Requests
+
+_ENDINGS = {
+    ".h#": "hdf5", ".hdf#": "hdf5", ".he#": "hdf5", ".nc": "hdf5", ".nc#": "hdf5", ".npz": "npz", ".csv": "csv",
+    ".tsv": "csv", ".tfrec": "tfrecord",
+}  # fmt: skip
+# What ends an archive, and is read first of it (zipfile); HDF5's signature at the front.
+_ZIP_END, _SIGNATURE = 22, 8
+_PANDAS = 256 << 10
+
+
+class Format(NamedTuple):
+    """streams: it is read front to back through a buffer, so that requests do not show samples."""
+
+    name: Estimate
+    mode: Estimate
+    streams: bool
+
+    @property
+    def loads_files(self) -> bool:
+        """Does the library load a file whole, in pieces of its own?"""
+        return (self.name.value, self.mode.value) == ("npz", "framework")
+
+
+class _Marks(NamedTuple):
+    """Shares of files that were read as one library reads them; None: no trace."""
+
+    zip_ends: float
+    signatures: float
+    from_front: float
+
+
+def tell(data: Sequence[Seen], requests: Requests | None) -> Format:
+    ending, count = Counter(roles.kind(file.path) for file in data).most_common(1)[0]
+    marks = None if requests is None else _marks(data, requests)
+    shown = next(os.path.splitext(file.path)[1] for file in data if roles.kind(file.path) == ending)
+    name = _named(ending, shown, count, len(data)) or _by_marks(ending, marks, len(data))
+    return Format(name, _mode(name.value, marks, requests, data), name.value in ("tfrecord", "csv"))
+
+
+def _named(ending: str, shown: str, count: int, total: int) -> Estimate | None:
+    known = "tfrecord" if ending.startswith(".tfrecord") else _ENDINGS.get(ending)
+    if known is None:
+        return None
+    return Estimate(known, "high", f"{count:,} of {total:,} file(s) end in {shown}")
+
+
+def _by_marks(ending: str, marks: _Marks | None, files: int) -> Estimate:
+    """By requests; else what can be read like plain bytes."""
+    if marks is not None and marks.zip_ends > 0.5:
+        return Estimate(
+            "npz",
+            "medium",
+            f"the {_ZIP_END} bytes that end an archive were read first, of {marks.zip_ends:.0%} of files",
+        )
+    if marks is not None and marks.signatures > 0.5:
+        return Estimate(
+            "hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first, of {marks.signatures:.0%} of files"
+        )
+    if ending == ".npy":
+        return Estimate("npz", "medium", f"{files:,} arrays of NumPy, .npy; archives of one array are nearest to them")
+    words = f"no format is known that ends in {ending!r}; npz in mode floor is read as plain bytes are"
+    return Estimate("npz", "low", words)
+
+
+def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> Estimate:
+    if marks is None:
+        usual = "framework" if name in ("tfrecord", "csv") else "floor"
+        return Estimate(usual, "unknown", "only a trace (DXT) would tell")
+    if name == "npz":
+        share, what = marks.zip_ends, "directories were read first, as numpy.load does"
+    elif name == "hdf5":
+        share, what = marks.signatures, "signatures were read first, as HDF5's library does"
+    else:
+        share, what = marks.from_front, "reading began at the front, through a buffer"
+    if name == "csv" and requests is not None and (size := _usual(requests, data)) != _PANDAS:
+        return Estimate("floor", "high", f"requests of {size:,} B, where pandas makes such of {_PANDAS:,} B")
+    if share > 0.5:
+        return Estimate("framework", "high", f"{what}, in {share:.0%} of files")
+    return Estimate("floor", "medium", f"{what}, in {share:.0%} of files only")
+
+
+def _usual(requests: Requests, data: Sequence[Seen]) -> int:
+    paths = {file.path for file in data}
+    mine = np.array([path in paths for path in requests.paths], bool)
+    return stretches.usual(requests.length[mine[requests.file] & ~requests.write])
+
+
+def _marks(data: Sequence[Seen], requests: Requests) -> _Marks:
+    size = {file.path: file.size for file in data}
+    sizes = np.array([size.get(path, -1) for path in requests.paths], np.int64)
+    mine = np.flatnonzero(~requests.write & (sizes[requests.file] >= 0)) if len(sizes) else np.empty(0, np.int64)
+    file, offset, length = requests.file[mine], requests.offset[mine], requests.length[mine]
+    at_end = (offset + length >= sizes[file]) & (length == _ZIP_END)
+    signed = (offset == 0) & (length == _SIGNATURE)
+    front = (offset == 0) & (length > _SIGNATURE)
+    all_files = max(len(np.unique(file)), 1)
+    return _Marks(*(len(np.unique(file[marked])) / all_files for marked in (at_end, signed, front)))

@@ -1,0 +1,89 @@
+"""Several logs of one program as one: a program without MPI leaves a log for each of its processes."""
+
+import re
+from collections.abc import Sequence
+
+import numpy as np
+
+from dlio_hpc.darshan.log import Job, Log, Records, Trace
+from dlio_hpc.errors import ConfigError
+
+# <user>_<exe>_id<job>-<pid>_<date>.darshan
+_PID = re.compile(r"_id\d+-(\d+)_")
+
+
+def merge(logs: Sequence[Log]) -> Log:
+    """Each process a rank, but what was forked off another of them, which counts as that one; times since the first of
+    them began. Nothing is added up: a file has a record for each process.
+    """
+    first = min(logs, key=lambda log: log.job.started)
+    if len(logs) == 1:
+        return first
+    if any(log.job.ranks > 1 for log in logs):
+        raise ConfigError(
+            "several logs are taken for the processes of one program without MPI; "
+            f"{next(log.path for log in logs if log.job.ranks > 1)} is of a program with MPI: name it alone"
+        )
+    ranks = _ranks(logs)
+    parts = list(zip(logs, ranks, strict=True))
+    job = first.job._replace(ranks=max(ranks) + 1, ended=max(log.job.ended for log in logs))
+    return first._replace(
+        job=job,
+        modules={name: module for log in logs for name, module in log.modules.items()},
+        names={number: path for log in logs for number, path in log.names.items()},
+        counted={name: _counted(parts, name) for name in {name for log in logs for name in log.counted}},
+        traced={name: _traced(parts, name, job) for name in _everywhere(logs)},
+        faults=[fault for log in logs for fault in log.faults],
+        heat={},
+    )
+
+
+def _ranks(logs: Sequence[Log]) -> list[int]:
+    pids = [found[1] if (found := _PID.search(log.path.name)) else "" for log in logs]
+    parents = [log.job.metadata.get("fork_parent", "") for log in logs]
+    roots = [at for at in range(len(logs)) if not parents[at] or parents[at] not in pids]
+    number = {at: rank for rank, at in enumerate(roots)}
+    return [number.get(_root(at, pids, parents), 0) for at in range(len(logs))]
+
+
+def _root(at: int, pids: list[str], parents: list[str]) -> int:
+    for _ in pids:
+        if not parents[at] or parents[at] not in pids:
+            break
+        at = pids.index(parents[at])
+    return at
+
+
+def _everywhere(logs: Sequence[Log]) -> set[str]:
+    """Modules that trace, with records of one kind in all logs that count at all; a trace of some would pass for one
+    of all.
+    """
+    moving = [log for log in logs if any(len(records) for records in log.counted.values())]
+    names = set.intersection(*(set(log.traced) for log in moving)) if moving else set()
+    return {name for name in names if len({log.traced[name].segments.dtype for log in moving}) == 1}
+
+
+def _counted(parts: Sequence[tuple[Log, int]], name: str) -> Records:
+    found = []
+    for log, rank in parts:
+        if name in log.counted:
+            records = log.counted[name].copy()
+            records["rank"] = rank
+            found.append(records)
+    return np.concatenate(found)
+
+
+def _traced(parts: Sequence[tuple[Log, int]], name: str, job: Job) -> Trace:
+    files, segments = [], []
+    for log, rank in parts:
+        if name not in log.traced:
+            continue
+        trace = log.traced[name]
+        rows, late = trace.segments.copy(), log.job.started - job.started
+        rows["start"] += late
+        rows["end"] += late
+        heads = trace.files.copy()
+        heads["rank"] = rank
+        files.append(heads)
+        segments.append(rows)
+    return Trace(np.concatenate(files), np.concatenate(segments))

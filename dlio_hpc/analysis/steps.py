@@ -1,0 +1,142 @@
+"""When a program read: bursts of requests and the pauses between them, which are its steps and their computing."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc import intervals
+from dlio_hpc.analysis.estimate import Confidence, Estimate, weaker
+from dlio_hpc.analysis.stretches import Reads
+from dlio_hpc.units import format_seconds, format_size
+
+Floats = npt.NDArray[np.float64]
+
+# Pauses that are no steps': between two calls of a loop, waiting for a page.
+_LEAST_S = 0.5e-3
+_FEW, _SHARE, _APART = 5, 0.3, 4.0
+# Bursts of a rank that make a habit.
+_ENOUGH = 8
+
+
+class Steps(NamedTuple):
+    """pause_s, period_s: median, from a burst's end and begin to the next one's begin; spread: of the period, half the
+    width of its middle half over the median. bytes: of a burst, the median; first: of a rank's first burst over that.
+    number: of a rank, the median. begins: seconds, of the bursts of one rank.
+    """
+
+    pause_s: float
+    period_s: float
+    spread: float
+    bytes: float
+    first: float
+    number: int
+    begins: Floats
+
+
+def find(reads: Reads) -> Steps | None:
+    """None where reading has no pauses that stand out."""
+    spans = [_spans(reads, int(rank)) for rank in np.unique(reads.rank)]
+    limit = _limit(spans)
+    if limit is None:
+        return None
+    found = [_bursts(reads, int(rank), span, limit) for rank, span in zip(np.unique(reads.rank), spans, strict=True)]
+    found = [bursts for bursts in found if len(bursts.begin) > 2]
+    if not found:
+        return None
+    periods = np.concatenate([np.diff(bursts.begin) for bursts in found])
+    pauses = np.concatenate([bursts.begin[1:] - bursts.end[:-1] for bursts in found])
+    low, middle, high = np.percentile(periods, [25, 50, 75])
+    usual = float(np.median(np.concatenate([bursts.bytes[1:] for bursts in found])))
+    return Steps(
+        float(np.median(pauses)),
+        float(middle),
+        float((high - low) / 2 / middle) if middle else 1.0,
+        usual,
+        float(np.median([bursts.bytes[0] for bursts in found])) / max(usual, 1),
+        int(np.median([len(bursts.begin) for bursts in found])),
+        found[0].begin,
+    )
+
+
+class _Bursts(NamedTuple):
+    begin: Floats
+    end: Floats
+    bytes: Floats
+
+
+def _spans(reads: Reads, rank: int) -> Floats:
+    low, high = np.searchsorted(reads.rank, [rank, rank + 1])
+    return intervals.union(np.stack([reads.start[low:high], np.maximum(reads.start, reads.end)[low:high]]))
+
+
+def _limit(spans: list[Floats]) -> float | None:
+    """Seconds that tell pauses between steps from those within: where sorted pauses leap most, if both halves make
+    sense. With no leap all of them are steps', when they are long and alike.
+    """
+    pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
+    whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
+    tall = pauses[pauses > _LEAST_S]
+    if len(tall) < _FEW or tall.sum() < _SHARE * whole:
+        return None
+    logs = np.log(tall)
+    # What is split off at the top must still be most of the time: a pause between epochs is not a step.
+    rest = np.cumsum(tall[::-1])[::-1]
+    candidates = [at for at in range(1, len(tall) - _FEW + 1) if rest[at] > 0.5 * tall.sum()]
+    best = max(candidates, key=lambda at: logs[at] - logs[at - 1], default=None)
+    if best is not None and tall[best] > _APART * float(np.median(tall[:best])) and tall[best] > 2 * tall[best - 1]:
+        return float(np.sqrt(tall[best] * tall[best - 1]))
+    return float(_LEAST_S) if np.median(tall) > _APART * _LEAST_S else None
+
+
+def _bursts(reads: Reads, rank: int, span: Floats, limit: float) -> _Bursts:
+    joined = intervals.joined(span, limit)
+    low, high = np.searchsorted(reads.rank, [rank, rank + 1])
+    at = np.searchsorted(joined[:, 0], reads.start[low:high], "right") - 1
+    size = np.bincount(np.maximum(at, 0), reads.length[low:high], len(joined)).astype(np.float64)
+    return _Bursts(joined[:, 0], joined[:, 1], size)
+
+
+class Pace(NamedTuple):
+    """batch: in samples; ahead: batches, 0 where nobody reads ahead of the computing. begins: as of Steps."""
+
+    batch: Estimate
+    compute_s: Estimate
+    ahead: Estimate
+    begins: Floats | None
+
+
+def pace(found: Steps | None, sample: Estimate) -> Pace:
+    if found is None:
+        nothing = "reading has no regular pauses"
+        return Pace(
+            Estimate(1, "unknown", nothing),
+            Estimate(0.0, "unknown", f"{nothing}: storage is the bottleneck, or steps cannot be seen"),
+            Estimate(None, "unknown", nothing),
+            None,
+        )
+    level: Confidence = "high" if found.spread < 0.15 else "medium" if found.spread < 0.4 else "low"
+    level = weaker(level, "high" if found.number >= _ENOUGH else "low")
+    bursts = f"{found.number:,} bursts of {format_size(found.bytes)} a rank"
+    is_ahead = found.first > 1.7
+    seconds, what = (found.period_s, "begin to begin") if is_ahead else (found.pause_s, "end to begin")
+    words = f"{bursts}, {format_seconds(seconds)} from {what} (median, middle half within {found.spread:.0%})"
+    batch = _batch(found, sample, bursts, level)
+    if is_ahead:
+        ahead = Estimate(
+            max(1, round(found.first) - 1), "medium", f"the first burst is {found.first:.1f} times the others"
+        )
+    else:
+        ahead = Estimate(0, "medium", f"the first burst is no larger than the others ({found.first:.1f} times)")
+    return Pace(batch, Estimate(seconds, level, words), ahead, found.begins)
+
+
+def _batch(found: Steps, sample: Estimate, bursts: str, level: Confidence) -> Estimate:
+    if not sample.value:
+        return Estimate(1, "unknown", f"{bursts}; how many samples that is does not show")
+    count = found.bytes / sample.value
+    near = abs(count - round(count)) < 0.1 * max(count, 1)
+    strength: Confidence = (
+        "low" if sample.confidence in ("low", "unknown") or not near else "medium" if level == "high" else "low"
+    )
+    return Estimate(max(1, round(count)), strength, f"{bursts}, {count:.3g} samples")

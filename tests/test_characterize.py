@@ -1,0 +1,508 @@
+"""From anybody's Darshan log to a workload: each value as the program really was, or said to be unknown."""
+
+import itertools
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dlio_hpc import workload
+from dlio_hpc.analysis import characterize, merged, roles
+from dlio_hpc.analysis.census import Seen
+from dlio_hpc.analysis.characterize import Character
+from dlio_hpc.darshan import reader
+from dlio_hpc.errors import ConfigError, InvalidRun
+from dlio_hpc.report import workloadyaml
+from dlio_hpc.workload import Workload
+from tests.conftest import Run, runner
+from tests.standins import darshanlog, libdarshan
+from tests.standins.darshanlog import Traced
+
+LOGS = Path(__file__).parent / "logs"
+KIB, MIB = 1 << 10, 1 << 20
+
+
+class Call(NamedTuple):
+    """A request of a made-up program."""
+
+    rank: int
+    path: str
+    offset: int
+    length: int
+    start: float
+    seconds: float = 1e-4
+    write: bool = False
+
+
+def _log(path: Path, calls: Iterable[Call], ranks: int = 2, traced: bool = True, **changes: Any) -> Path:
+    """What Darshan would write of it, with all counters that anybody here asks for."""
+    groups: dict[tuple[str, int], list[Call]] = {}
+    for call in calls:
+        groups.setdefault((call.path, call.rank), []).append(call)
+    traces, rows = [], []
+    for (name, rank), mine in groups.items():
+        mine.sort(key=lambda call: call.start)
+        reads, writes = ([call for call in mine if call.write is kind] for kind in (False, True))
+        rows_of = [[[*call[2:5], call.start + call.seconds] for call in part] for part in (reads, writes)]
+        traces.append(Traced(name, rank, rows_of[0], rows_of[1]))
+        rows.append((name, rank, {**darshanlog.counters_of(traces[-1:])[0][2], **_counters(reads, "READ", "READ"),
+                                  **_counters(writes, "WRITE", "WRITTEN"), "OPENS": 1}))  # fmt: skip
+    last = max(call.start for each in groups.values() for call in each)
+    darshanlog.write(path, ranks, traces if traced else [], counted=rows, **{"seconds": last + 0.1, **changes})
+    return path
+
+
+def _counters(calls: list[Call], kind: str, done: str) -> dict[str, float]:
+    if not calls:
+        return {}
+    sizes, counts = np.unique([call.length for call in calls], return_counts=True)
+    ahead = sum(b.offset > a.offset + a.length - 1 for a, b in itertools.pairwise(calls))
+    found = {
+        f"MAX_BYTE_{done}": max(call.offset + call.length for call in calls) - 1,
+        f"F_{kind}_START_TIMESTAMP": calls[0].start,
+        f"F_{kind}_END_TIMESTAMP": calls[-1].start + calls[-1].seconds,
+        f"SEQ_{kind}S": ahead,
+    }
+    for at, most in enumerate(np.argsort(-counts)[:4].tolist(), 1):
+        found |= {f"ACCESS{at}_ACCESS": int(sizes[most]), f"ACCESS{at}_COUNT": int(counts[most])}
+    return found
+
+
+def _character(path: Path, *others: Path, only: str | None = None, force: bool = False) -> Character:
+    return characterize.load([path, *others], only, force)
+
+
+def _workload(found: Character, folder: Path) -> Workload:
+    path = folder / "derived.yaml"
+    path.write_text(workloadyaml.write(found, "derived"))
+    return workload.load(str(path))
+
+
+def _values(found: Character) -> dict[str, Any]:
+    return {key: each.value for key, each in found.derived.keys.items()}
+
+
+def _sure(found: Character, key: str) -> str:
+    return found.derived.keys[key].confidence
+
+
+def _in_batches(samples: list[list[Call]], batch: int, pause: float, start: float = 1.0) -> list[Call]:
+    """Calls of one rank, a batch of samples at a time with a pause between; times as they come."""
+    made, now = [], start
+    for number, sample in enumerate(samples, 1):
+        for call in sample:
+            made.append(call._replace(start=now))
+            now += call.seconds + 2e-6
+        now += pause if number % batch == 0 else 0.0
+    return made
+
+
+def _numpy_load(rank: int, path: str, size: int) -> list[Call]:
+    """As numpy.load reads an archive of one array, stored: its end, its directory, then the array."""
+    pieces = [(0, 4096), (size - 22, 22), (size - 146, 124), (0, 4096), (4096, 4096), (8192, size - 8192 - 600)]
+    return [Call(rank, path, *piece, 0.0) for piece in [*pieces, (size - 600, 600)]]
+
+
+def _archives(epochs: int = 2, ranks: int = 2, files: int = 40, size: int = 400_000) -> list[Call]:
+    """numpy.load of a file a sample, in an order drawn anew each epoch; batches of 4, 50 ms of computing."""
+    calls = []
+    for rank in range(ranks):
+        mine = []
+        for epoch in range(epochs):
+            order = np.random.default_rng(epoch).permutation(files)[rank::ranks]
+            mine += [_numpy_load(rank, f"/d/train/case_{number:03}.npz", size) for number in order]
+        calls += _in_batches(mine, 4, 0.05)
+    return calls
+
+
+def test_a_program_that_loads_archives(tmp_path: Path) -> None:
+    found = _character(_log(tmp_path / "x.darshan", _archives()))
+    values = _values(found)
+    assert (values["dataset.format"], values["reader.mode"], values["dataset.layout"]) == ("npz", "framework", "multi")
+    assert (values["dataset.files"], values["dataset.samples_per_file"]) == (40, 1)
+    assert values["dataset.sample.bytes"] == 400_000
+    assert (values["reader.shuffle.files"], values["train.epochs"], values["reader.batch_size"]) == (True, 2, 4)
+    assert values["compute.time"] == pytest.approx(0.05, rel=0.02)
+    assert (values["reader.prefetch"], values["reader.load"], values["reader.shard"]) == (0, "on_demand", True)
+    assert (_sure(found, "dataset.format"), _sure(found, "compute.time")) == ("high", "high")
+    assert _sure(found, "dataset.samples_per_file") != "high", "nobody can look into a file"
+    assert _workload(found, tmp_path).dataset.files == 40
+
+
+def test_a_stream_of_records_hides_its_samples(tmp_path: Path) -> None:
+    size, buffer = 10 * MIB + 777, 256 * KIB
+    offsets = [*range(0, size, buffer)]
+    calls = []
+    for rank in range(2):
+        files = [number for number in range(8) if number % 2 == rank]
+        stream = [[Call(rank, f"/d/part-{number:05}.tfrecord", at, min(buffer, size - at), 0.0)]
+                  for _ in range(3) for number in files for at in offsets]  # fmt: skip
+        calls += _in_batches(stream, 10**9, 0.0)
+    found = _character(_log(tmp_path / "x.darshan", calls))
+    values = _values(found)
+    assert (values["dataset.format"], values["reader.mode"]) == ("tfrecord", "framework")
+    assert (values["reader.transfer_size"], _sure(found, "reader.transfer_size")) == (256 * KIB, "high")
+    assert (values["train.epochs"], values["reader.shuffle.files"]) == (3, False)
+    assert (_sure(found, "dataset.sample.bytes"), _sure(found, "reader.batch_size")) == ("unknown", "unknown")
+    assert (values["compute.time"], _sure(found, "compute.time")) == (0, "unknown")
+    made = _workload(found, tmp_path).dataset
+    assert made.size == pytest.approx(8 * size, rel=0.01)
+
+
+def _chunked(order: Iterable[int], rank: int, chunks: int = 8, chunk: int = 2 * KIB) -> list[list[Call]]:
+    head = [Call(rank, "/d/train.h5", 0, 8, 0.0), Call(rank, "/d/train.h5", 48, 48, 0.0)]
+    samples = [[Call(rank, "/d/train.h5", 8192 + (sample * chunks + piece) * chunk, chunk, 0.0)
+                for piece in range(chunks)] for sample in order]  # fmt: skip
+    return [head + samples[0], *samples[1:]]
+
+
+def test_shuffled_samples_of_a_shared_file_in_chunks(tmp_path: Path) -> None:
+    order = np.random.default_rng(1).permutation(640)
+    calls = [call for rank in range(2) for call in _in_batches(_chunked(order[rank::2], rank), 16, 0.02)]
+    found = _character(_log(tmp_path / "x.darshan", calls))
+    values = _values(found)
+    assert (values["dataset.format"], values["dataset.layout"], values["dataset.files"]) == ("hdf5", "shared", 1)
+    assert (values["dataset.sample.bytes"], values["dataset.chunk"]) == (16 * KIB, 2 * KIB)
+    assert values["dataset.samples_per_file"] in (640, 641)
+    assert (values["reader.shuffle.samples"], values["reader.shuffle.files"]) == (True, False)
+    assert (values["reader.batch_size"], values["train.epochs"]) == (16, 1)
+    assert "8 requests each" in found.derived.keys["dataset.sample.bytes"].evidence
+    made = _workload(found, tmp_path)
+    assert (made.dataset.chunk_shape, made.reader.transfer_size) == ((1, 2 * KIB), None)
+
+
+def test_samples_of_any_file_next_with_threads_and_reading_ahead(tmp_path: Path) -> None:
+    """Plain samples of 100,000 bytes, 16 in a file; two threads; three batches ahead of the first step."""
+    calls = []
+    for rank in range(2):
+        order = np.random.default_rng(3).permutation(20 * 16)[rank::2]
+        batches = np.array_split(order, len(order) // 4)
+        for number, batch in enumerate(batches):
+            begin = 1.0 + max(0, number - 3) * 0.03 + 2e-3 * min(number, 3)
+            for at, sample in enumerate(batch.tolist()):
+                calls.append(Call(rank, f"/d/{sample // 16:04}.npz", 4096 + sample % 16 * 100_000, 100_000,
+                                  begin + 4e-4 * (at // 2) + 1e-5 * (at % 2), 3e-4))  # fmt: skip
+    found = _character(_log(tmp_path / "x.darshan", calls))
+    values = _values(found)
+    assert (values["dataset.sample.bytes"], values["dataset.samples_per_file"]) == (100_000, 16)
+    assert (values["reader.shuffle.files"], values["reader.shuffle.samples"]) == (True, True)
+    assert (values["reader.mode"], values["reader.read_threads"], values["reader.batch_size"]) == ("floor", 2, 4)
+    assert values["reader.prefetch"] == 3
+    assert values["compute.time"] == pytest.approx(0.03, rel=0.05)
+    _workload(found, tmp_path)
+
+
+def test_samples_in_pieces_of_a_transfer_size(tmp_path: Path) -> None:
+    """3 MiB + 1000 B in requests of 1 MiB, the last one short."""
+    size = 3 * MIB + 1000
+    samples = [[Call(0, "/d/0.npz", 4096 + sample * size + at, min(MIB, size - at), 0.0) for at in range(0, size, MIB)]
+               for sample in range(12)]  # fmt: skip
+    values = _values(_character(_log(tmp_path / "x.darshan", _in_batches(samples, 1, 0.01), ranks=1)))
+    assert (values["dataset.sample.bytes"], values["reader.transfer_size"]) == (size, MIB)
+
+
+def test_samples_that_differ_in_size(tmp_path: Path) -> None:
+    sizes = np.random.default_rng(0).normal(4e6, 8e5, 60).astype(int).tolist()
+    calls = _in_batches([_numpy_load(0, f"/d/{at}.npz", size) for at, size in enumerate(sizes)], 2, 0.1)
+    found = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+    values = _values(found)
+    assert values["dataset.sample.bytes"] == pytest.approx(4e6, rel=0.1)
+    assert values["dataset.sample.stdev"] == pytest.approx(8e5, rel=0.3)
+    assert _workload(found, tmp_path).dataset.sample.stdev
+
+
+def _saved(at: float, number: int | None = None, size: int = 4 * MIB) -> list[Call]:
+    name = "/out/model.ckpt" if number is None else f"/out/step_{number}.ckpt"
+    return [
+        Call(0, name, offset, MIB, at + 1e-3 * piece, write=True) for piece, offset in enumerate(range(0, size, MIB))
+    ]
+
+
+def test_all_data_in_memory_and_a_checkpoint_each_epoch(tmp_path: Path) -> None:
+    loaded = [call for call in _archives(epochs=1) if call.start < 99]
+    loaded = [call._replace(start=1 + number * 2e-4) for number, call in enumerate(loaded)]
+    saved = [call for epoch in range(5) for call in _saved(12 + 10 * epoch)]
+    found = _character(_log(tmp_path / "x.darshan", [*loaded, *saved]))
+    values = _values(found)
+    assert (values["reader.load"], values["train.epochs"], _sure(found, "train.epochs")) == ("memory", 5, "low")
+    assert values["checkpoint.files"] == [4 * MIB]
+    assert (values["checkpoint.every_steps"], values["checkpoint.by"]) == (None, "root")
+    assert _workload(found, tmp_path).reader.load == "memory"
+
+
+@pytest.mark.parametrize("is_one_file", [True, False])
+def test_checkpoints_every_so_many_steps(tmp_path: Path, is_one_file: bool) -> None:
+    """Of 30 steps one each fifth."""
+    calls = _archives(epochs=3, files=80)
+    begins = sorted(call.start for call in calls if call.rank == 0 and call.length == 22)[::4]
+    saved = [
+        call for number in range(5, 30, 5) for call in _saved(begins[number] - 0.02, None if is_one_file else number)
+    ]
+    found = _character(_log(tmp_path / "x.darshan", [*calls, *saved]))
+    values = _values(found)
+    assert values["checkpoint.every_steps"] == 5
+    assert values["checkpoint.files"] == [4 * MIB]
+    assert (values["checkpoint.fsync"], values["checkpoint.read_back"]) == (False, False)
+    assert _workload(found, tmp_path).checkpoint is not None
+
+
+def test_what_is_no_data_is_told_apart(tmp_path: Path) -> None:
+    others = [
+        Call(0, "/opt/env/lib/python3.11/site-packages/numpy/core.so", 0, 30 * MIB, 0.1),
+        Call(0, "/home/me/train.py", 0, 4000, 0.1),
+        Call(0, "/d/train/labels.csv", 0, 9000, 0.2),
+        Call(1, "/d/train/labels.csv", 0, 9000, 0.2),
+        Call(0, "/out/train.log", 0, 100, 1.5, write=True),
+        *(call for epoch in range(2) for call in _saved(1.4 + epoch)),
+    ]
+    found = _character(_log(tmp_path / "x.darshan", [*_archives(), *others]))
+    told = {role.file.path: role.role for role in found.derived.roles}
+    assert told["/opt/env/lib/python3.11/site-packages/numpy/core.so"] == "library"
+    assert told["/home/me/train.py"] == "library"
+    assert told["/d/train/labels.csv"] == "side file"
+    assert (told["/out/train.log"], told["/out/model.ckpt"]) == ("output", "checkpoint")
+    assert sum(role == "dataset" for role in told.values()) == 40
+    sides = {side.name: side for side in _workload(found, tmp_path).dataset.side_files}
+    assert (sides["labels.csv"].access, sides["labels.csv"].bytes, sides["labels.csv"].by) == ("read", 9000, "all")
+    assert (sides["train.log"].access, sides["train.log"].bytes) == ("write", 100)
+    assert "Left out: 2 file(s), library" in workloadyaml.write(found, "x")
+
+
+def _seen(path: str, read: int = 0, written: int = 0, size: int | None = None, **changes: Any) -> Seen:
+    size = max(read, written) if size is None else size
+    whole = Seen(path, read, written, 1, 1, 1, 0, size, 1, None, None, 0, 0)
+    return whole._replace(**changes)
+
+
+def test_files_written_again_and_again_are_states_and_logs_are_none() -> None:
+    files = [
+        _seen("/d/a.h5", 10 * MIB),
+        _seen("/o/state.bin", written=9 * MIB, size=3 * MIB),
+        *(_seen(f"/o/part{at}.dat", written=MIB, written_s=(at, at + 0.5)) for at in range(3)),
+        _seen("/o/events.out", written=300, size=100),
+        _seen("/o/result.dat", written=MIB),
+        _seen("/d/empty.h5"),
+        _seen("<STDOUT>", written=100),
+    ]
+    told = [(role.role, role.why) for role in roles.tell(files)]
+    kinds = ["dataset", "checkpoint", *["checkpoint"] * 3, "output", "output", "other", "other"]
+    assert [role for role, _ in told] == kinds
+    assert told[1][1] == "written 3 times over"
+
+
+def _simulation() -> list[Call]:
+    read = [Call(rank, "/d/input.nc", 0, 64 * KIB, 0.1) for rank in range(2)]
+    return read + [Call(rank, f"/o/dump_{step}.dat", rank * MIB, MIB, step, write=True)
+                   for step in range(1, 6) for rank in range(2)]  # fmt: skip
+
+
+def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> None:
+    path = _log(tmp_path / "sim.darshan", _simulation())
+    done = run("dlio-hpc", "characterize", path, "-o", "w.yaml")
+    assert done.code == 2
+    assert "does not read as training does: its 1 data file(s) were read once" in done.err
+    assert "--force derives a workload all the same" in done.err
+    assert "dump_1.dat" in done.out
+    assert "10 MiB were written, 128 KiB read" in done.out
+    assert not (tmp_path / "w.yaml").exists()
+    forced = run("dlio-hpc", "characterize", path, "--force")
+    assert forced.code == 0, forced.err
+    assert "# Forced; against it speaks: its 1 data file(s) were read once" in forced.out
+    nothing = run("dlio-hpc", "characterize", path, "--only", "nowhere")
+    assert (nothing.code, "say with --only which files" in nothing.err) == (2, True)
+
+
+def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:
+    found = _character(_log(tmp_path / "x.darshan", _archives(), traced=False))
+    values = _values(found)
+    assert (values["dataset.format"], values["dataset.files"], values["train.epochs"]) == ("npz", 40, 2)
+    assert (values["reader.shuffle.files"], _sure(found, "reader.shuffle.files")) == (True, "medium")
+    assert {_sure(found, key) for key in ("reader.batch_size", "reader.read_threads", "reader.mode")} == {"unknown"}
+    assert values["compute.time"] == pytest.approx(0.05 / 4, rel=0.3), "of a sample, as nobody knows the batch"
+    text = workloadyaml.write(found, "x")
+    assert "# Note: by counters alone, without a trace (DXT)" in text
+    assert "# unknown: only a trace (DXT) would tell" in text
+    _workload(found, tmp_path)
+
+
+def test_a_trace_that_is_cut_is_not_used(tmp_path: Path) -> None:
+    found = _character(LOGS / "mpi4_dxtpartial.darshan")
+    assert not found.derived.traced
+    assert any(note.startswith("DXT cut") for note in found.notes)
+    assert _values(found)["reader.transfer_size"] == 512
+    _workload(found, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["mpi4_forkcorrupt", "mpi4_npz_truncated"])
+def test_a_log_that_is_not_whole_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRun, match="is not whole, and no workload is derived from it"):
+        _character(LOGS / f"{name}.darshan")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("mpi4_npz", {"dataset.format": "npz", "dataset.files": 8, "dataset.sample.bytes": 197_226, "train.epochs": 2,
+                      "reader.mode": "framework", "dataset.layout": "multi"}),
+        ("main_dxtv2_npz", {"dataset.format": "npz", "dataset.files": 8, "train.epochs": 2, "reader.read_threads": 1}),
+        ("mpi4_tfrecord", {"dataset.format": "tfrecord", "reader.transfer_size": 64 * KIB, "train.epochs": 1,
+                           "dataset.files": 8, "reader.load": "on_demand"}),
+        ("mpi4_h5shared_noreduction", {"dataset.layout": "shared", "dataset.sample.bytes": 48 * KIB,
+                                       "dataset.samples_per_file": 16, "reader.shard": False, "train.epochs": 1}),
+    ],
+)  # fmt: skip
+def test_real_logs_tell_what_their_programs_did(tmp_path: Path, name: str, expected: dict[str, Any]) -> None:
+    found = _character(LOGS / f"{name}.darshan")
+    values = _values(found)
+    assert {key: values[key] for key in expected} == expected
+    _workload(found, tmp_path)
+
+
+def test_logs_of_processes_are_one_program(tmp_path: Path) -> None:
+    """Without MPI each process leaves one, of rank 0; they began at different instants."""
+    calls = _archives()
+    paths = []
+    for rank in range(2):
+        mine = [call._replace(rank=0, start=call.start + 0.5 * rank) for call in calls if call.rank == rank]
+        began = 1_700_000_000 - 0.5 * rank
+        paths.append(_log(tmp_path / f"me_python_id7-{rank}_x.darshan", mine, ranks=1, started=began))
+    found = _character(*paths)
+    values = _values(found)
+    assert found.log.job.ranks == 2
+    assert (values["dataset.files"], values["train.epochs"], values["reader.batch_size"]) == (40, 2, 4)
+    assert values["compute.time"] == pytest.approx(0.05, rel=0.02)
+    with pytest.raises(ConfigError, match="is of a program with MPI: name it alone"):
+        _character(paths[0], _log(tmp_path / "mpi.darshan", calls))
+
+
+def test_forked_workers_count_as_the_process_they_came_from(tmp_path: Path) -> None:
+    logs = []
+    for pid in (10, 11, 12):
+        calls = [Call(0, f"/d/{pid}.npz", 0, 1000, 1.0)]
+        logs.append(reader.load(_log(tmp_path / f"me_python_id7-{pid}_x.darshan", calls, ranks=1)))
+    forked = [log._replace(job=log.job._replace(metadata={"fork_parent": parent}))
+              for log, parent in zip(logs, ("", "10", "99"), strict=True)]  # fmt: skip
+    made = merged.merge(forked)
+    ranks = {made.names[int(row["id"])]: int(row["rank"]) for row in made.traced["DXT_POSIX"].files}
+    assert ranks == {"/d/10.npz": 0, "/d/11.npz": 0, "/d/12.npz": 1}
+    assert made.job.ranks == 2
+
+
+_CALLS = st.lists(
+    st.builds(
+        Call,
+        st.integers(0, 2),
+        st.sampled_from(
+            ["/d/a.npz", "/d/b.npz", "/d/1.h5", "/d/x.csv", "/d/t.tfrecord", "/o/m.pt", "/d/noname", "/o/y"]
+        ),
+        st.integers(0, 1 << 40),
+        st.integers(0, 1 << 32),
+        st.floats(0.001, 1000),
+        st.floats(0, 10),
+        st.booleans(),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(_CALLS, st.booleans(), st.sampled_from(["x train.py", "", 'a "b\\ \n#: \u2603', "-m torch.run", "0"]))
+def test_whatever_a_log_holds_its_workload_loads(
+    tmp_path_factory: pytest.TempPathFactory, calls: list[Call], traced: bool, program: str
+) -> None:
+    folder = tmp_path_factory.mktemp("any")
+    found = _character(_log(folder / "x.darshan", calls, ranks=3, traced=traced, program=program), force=True)
+    if not found.derived.keys:
+        assert found.derived.against
+        return
+    path = folder / "derived.yaml"
+    path.write_text(workloadyaml.write(found, workloadyaml.default_name(found)))
+    made = workload.load(str(path))
+    assert made.dataset.files == _values(found)["dataset.files"]
+
+
+WORKLOAD = """\
+name: mine
+dataset: {{format: npz, files: 24, samples_per_file: {per_file}, sample: {{shape: [100, 250], dtype: float32}}}}
+reader: {{batch_size: 3, read_threads: 1, prefetch: 0, shuffle: {{files: {files}, samples: {samples}}}}}
+compute: {{time: 12 ms}}
+train: {{epochs: 2}}
+"""
+
+
+@pytest.mark.parametrize(("per_file", "files", "samples"), [(4, "true", "true"), (2, "false", "false")])
+def test_a_job_of_ours_is_derived_again(tmp_path: Path, per_file: int, files: str, samples: str) -> None:
+    """There and back: a workload, its job under Darshan's stand-in, its log, the workload."""
+    (tmp_path / "w.yaml").write_text(WORKLOAD.format(per_file=per_file, files=files, samples=samples))
+    library = libdarshan.install(tmp_path / "lib")
+    site = ("-s", "local", "-S", f"site.darshan={library}", "-S", libdarshan.rank_environment(), "--ppn", "2")
+    for options in (("--no-darshan", "--generate", "only"), ()):
+        done = runner(tmp_path)(
+            "dlio-submit", "w.yaml", *site, "-d", "data", "-o", "jobs", "--wait", "--quiet", *options
+        )
+        assert done.code == 0, done.err
+    (log,) = (tmp_path / "jobs").glob("mine-*/runs/01-measure/darshan/*.darshan")
+    found = _character(log)
+    values = _values(found)
+    truth = workload.load(str(tmp_path / "w.yaml"))
+    derived = _workload(found, tmp_path)
+    assert (derived.dataset.files, derived.dataset.samples_per_file) == (24, per_file)
+    assert derived.dataset.sample_bytes == truth.dataset.sample_bytes
+    assert (derived.reader.shuffle.files, derived.train.epochs) == (truth.reader.shuffle.files, 2)
+    if truth.reader.shuffle.samples:
+        assert derived.reader.shuffle.samples
+    assert derived.reader.batch_size == 3
+    assert derived.compute.time.mean == pytest.approx(0.012, rel=0.5)
+    assert values["reader.mode"] == "floor"
+    assert not derived.dataset.side_files, "Darshan's clock and the dataset's note are no data"
+
+
+def test_on_the_terminal_into_a_file_and_as_a_document(run: Run, tmp_path: Path) -> None:
+    log = LOGS / "mpi4_npz.darshan"
+    shown = run("dlio-hpc", "characterize", log)
+    assert shown.code == 0, shown.err
+    assert max(map(len, shown.out.splitlines())) <= 120
+    assert "  format: npz " in shown.out
+    assert "# high: 8 of 8 file(s) end in .npz" in shown.out
+    kept = run("dlio-hpc", "characterize", log, "-o", "w.yaml", "--name", "my own: program")
+    assert (kept.code, kept.out, kept.err) == (0, "", "wrote w.yaml\n")
+    assert workload.load(str(tmp_path / "w.yaml")).name == "my own: program"
+    document = run("dlio-hpc", "characterize", log, "--json").json
+    assert document["estimates"]["train.epochs"]["value"] == 2
+    assert document["roles"][0]["role"] == "dataset"
+    assert document["yaml"].startswith("# Derived by dlio-hpc")
+    missing = run("dlio-hpc", "characterize", log, "-o", "nowhere/w.yaml")
+    assert (missing.code, "cannot write nowhere/w.yaml" in missing.err) == (2, True)
+
+
+def test_places_drawn_at_random_are_no_epochs(tmp_path: Path) -> None:
+    """Two ranks, 40 steps of 8 out of 640 samples each, some of them more than once; against a file read twice over."""
+    drawn = np.random.default_rng(5).integers(0, 640, (2, 600))
+    drawn[:, 60:120] = drawn[:, :60]
+    calls = [
+        call
+        for rank in range(2)
+        for call in _in_batches(
+            [[Call(rank, "/d/volume.h5", 4096 + 64_000 * int(place), 64_000, 0.0)] for place in drawn[rank]], 8, 0.02
+        )
+    ]
+    values = _values(found := _character(_log(tmp_path / "x.darshan", calls)))
+    assert (values["train.epochs"], values["train.steps"], values["reader.shard"]) == (1, 75, False)
+    assert (_sure(found, "train.epochs"), values["reader.shuffle.samples"]) == ("low", True)
+    again = [call._replace(offset=4096 + 64_000 * (at % 20)) for at, call in enumerate(calls)]
+    twice = _values(_character(_log(tmp_path / "y.darshan", again)))
+    assert twice["train.steps"] is None
+    assert twice["train.epochs"] > 1
+
+
+def test_check_runs_it_here_and_compares(run: Run) -> None:
+    done = run("dlio-hpc", "characterize", LOGS / "mpi4_h5shared_noreduction.darshan", "--check", "--json")
+    assert done.code == 0, done.err
+    check = done.json["check"]
+    assert check["pattern"]["similarity"] > 0.7, "without a libdarshan here, by the mean request alone"
+    assert check["b"]["ranks"] == 4
