@@ -35,7 +35,7 @@ def test_emulated_compute_takes_its_time_and_never_less(seconds: float, mode: st
 @pytest.mark.parametrize(("mode", "least", "most"), [("sleep", 0.0, 0.05), ("spin", 0.06, 0.4)])
 def test_spinning_burns_the_core_and_sleeping_does_not(mode: str, least: float, most: float) -> None:
     """As far as other programs leave it the core: in one of some tries they do."""
-    used = []
+    used: list[float] = []
     while len(used) < 10 and not any(least <= each <= most for each in used):
         before = time.thread_time()
         compute.emulate(0.2, mode)
