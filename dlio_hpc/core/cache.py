@@ -43,7 +43,7 @@ def resident(paths: Sequence[str]) -> tuple[int, int]:
 def _resident(path: str) -> tuple[int, int]:
     if not os.access(path, os.W_OK):
         return 0, 0
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # what is no file must not hold us up
     try:
         size = os.fstat(descriptor).st_size
         step = max(_WINDOW, -(-size // _WINDOWS) // _WINDOW * _WINDOW)

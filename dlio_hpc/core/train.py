@@ -80,6 +80,7 @@ def train(
                 order = Order(workload.dataset, workload.reader, epoch, comm.rank)
                 if forget:
                     forget(order, first, last)
+                    clock.barrier(comm)  # ranks of a node forget for each other
                 arrivals.look(order, first, last)
                 clock.barrier(comm)
                 arrivals.begin()
