@@ -47,6 +47,29 @@ def test_a_model_of_any_size_and_reading_back(tmp_path: Path) -> None:
     assert saved.read_s > 0
 
 
+@pytest.mark.parametrize(
+    ("asked", "sizes"), [("1MiB", [2**20, 2**20, 5]), ("3MiB", [2**21 + 5]), ("700000", [700_000] * 2 + [697_157])]
+)
+def test_requests_are_of_the_size_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, sizes: list[int]
+) -> None:
+    checkpoints, folder = _checkpoints(
+        tmp_path, 0, f"checkpoint.model_bytes={2**21 + 5}", f"checkpoint.transfer_size={asked}"
+    )
+    write = os.write
+    seen: list[int] = []
+
+    def noting(descriptor: int, data: memoryview) -> int:
+        seen.append(len(data))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", noting)
+    checkpoints.save()
+    assert seen == sizes
+    (path,) = folder.iterdir()
+    assert path.stat().st_size == sum(sizes)
+
+
 @pytest.mark.parametrize("fsync", [True, False])
 def test_fsync_is_really_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: bool) -> None:
     checkpoints, _ = _checkpoints(tmp_path, 0, f"checkpoint.fsync={str(fsync).lower()}")

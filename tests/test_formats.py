@@ -71,17 +71,18 @@ def _expected(dataset: Dataset, samples: list[int]) -> list[bytes]:
     return [_payload(dataset, place) for place in Places(dataset).of(np.array(samples, np.uint64))]
 
 
+_CHUNK = Chunk(bytes=Size(900))
 # Every way to store and to read: (dataset, mode, transfer_size, other reader keys).
 _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
     (_dataset(kind, sample), mode, None, {})
-    for kind in ("npz", "tfrecord", "hdf5")
+    for kind in ("npz", "tfrecord", "hdf5", "raw")
     for sample in (_FIXED, _SPREAD)
     for mode in ("floor", "framework")
 ]
 _CASES += [(_dataset("csv"), mode, None, {}) for mode in ("floor", "framework")]
 _CASES += [
     (_dataset(kind, sample), "floor", size, {})
-    for kind, sample in product(("npz", "tfrecord", "hdf5"), (_FIXED, _SPREAD))
+    for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
     for size in (100, 1 << 20)
 ]
 _CASES += [(_dataset("csv"), "floor", size, {}) for size in (100, 1 << 20)]
@@ -117,7 +118,13 @@ _CASES += [
 _CASES += [(_dataset("npz", compression="gzip", random_bits=1), "floor", 100, {})]
 _CASES += [
     (_dataset(kind, _SPREAD, files=6, per_file=1, **keys), mode, None, {})
-    for kind, keys in (("npz", {}), ("tfrecord", {}), ("hdf5", {}), ("hdf5", {"chunk": Chunk(bytes=Size(900))}))
+    for kind, keys in (
+        ("npz", {}),
+        ("raw", {}),
+        ("tfrecord", {}),
+        ("hdf5", {}),
+        ("hdf5", {"chunk": Chunk(bytes=Size(900))}),
+    )
     for mode in ("floor", "framework")
 ]
 
@@ -151,7 +158,7 @@ def _look_up(reader: Reader) -> None:
     assert (tally.requests > 0) == (tally.overhead_bytes > 0)
 
 
-@pytest.mark.parametrize("kind", ["npz", "tfrecord", "hdf5", "csv"])
+@pytest.mark.parametrize("kind", ["npz", "raw", "tfrecord", "hdf5", "csv"])
 @given(size=st.integers(1, 2000), samples=st.lists(st.integers(0, 14), max_size=8, unique=True))
 @settings(max_examples=25, deadline=None)
 def test_requests_are_of_the_transfer_size(kind: str, size: int, samples: list[int]) -> None:
@@ -174,7 +181,7 @@ def test_requests_are_of_the_transfer_size(kind: str, size: int, samples: list[i
 
 
 def test_a_large_transfer_size_brings_neighbours_in_one_request(tmp_path: Path) -> None:
-    for kind in ("npz", "tfrecord", "hdf5", "csv"):
+    for kind in ("npz", "raw", "tfrecord", "hdf5", "csv"):
         dataset = _dataset(kind)
         _write(tmp_path, dataset)
         reader = _reader(tmp_path, dataset, "floor", 1 << 20)
@@ -270,7 +277,7 @@ def test_tfrecord_frames_follow_the_format(payload: bytes) -> None:
 
 
 def test_tfrecord_streams_in_requests_of_exactly_the_transfer_size(tmp_path: Path, monkeypatch: Any) -> None:
-    """As TensorFlow does, from the file's begin on; whole blocks within a large sample go straight to its row."""
+    """As TensorFlow does, from the begin on till nothing comes; whole blocks within a sample go straight to its row."""
     for per_file, size in ((PER_FILE, 100), (PER_FILE, 1000), (40, 64)):
         dataset = _dataset("tfrecord", per_file=per_file)
         _write(tmp_path, dataset)
@@ -286,13 +293,13 @@ def test_tfrecord_streams_in_requests_of_exactly_the_transfer_size(tmp_path: Pat
         _, tally = _read(reader, dataset, list(range(per_file)))
         monkeypatch.undo()
         length = (tmp_path / "0").stat().st_size
-        assert asked == [(offset, min(size, length - offset)) for offset in range(0, length, size)]
+        assert asked == [*((offset, min(size, length - offset)) for offset in range(0, length, size)), (length, 1)]
         assert tally.bytes_read + tally.overhead_bytes == length
         assert tally.overhead_bytes == per_file * tfrecord.FRAME
 
 
 def test_whole_files_are_read_once_and_said_so(tmp_path: Path) -> None:
-    for kind in ("npz", "csv"):
+    for kind in ("npz", "raw", "csv"):
         dataset = _dataset(kind)
         _write(tmp_path, dataset)
         reader = _reader(tmp_path, dataset, "framework")
@@ -304,6 +311,24 @@ def test_whole_files_are_read_once_and_said_so(tmp_path: Path) -> None:
         reader.close()
         _, after = _read(reader, dataset, [2])
         assert after.opens == 1
+
+
+def test_whole_files_come_as_pythons_own_files_bring_them(tmp_path: Path) -> None:
+    """The request that finds the end included; NumPy through a buffer as open() chooses it, or as told."""
+    sample = Sample(bytes=Size(100_000))
+    for kind, size in (("raw", None), ("npz", None), ("npz", 4 << 20), ("npz", 1 << 15)):
+        dataset = _dataset(kind, sample, per_file=4)
+        _write(tmp_path, dataset)
+        _, tally = _read(_reader(tmp_path, dataset, "framework", size), dataset, [0])
+        sizes = list(tally.sizes)
+        whole = (tmp_path / "0").stat().st_size
+        if kind == "raw":
+            assert sizes == [400_000]
+            assert tally.requests == 2
+        elif size == 4 << 20:
+            assert sizes.count(whole) == 2, "numpy.load looks at the begin of the file, and so has all of it"
+        else:
+            assert sizes[0] == (size or os.stat(tmp_path / "0").st_blksize)
 
 
 def test_h5py_is_counted_by_the_kernel(tmp_path: Path) -> None:
@@ -338,7 +363,7 @@ def test_slabs_are_calls_of_the_transfer_size(tmp_path: Path) -> None:
 def test_direct_access_reads_whole_blocks(tmp_path: Path) -> None:
     folder = Path(tempfile.mkdtemp(dir=Path(__file__).parent))  # /tmp may have no O_DIRECT
     try:
-        for kind, sample in product(("npz", "tfrecord", "hdf5"), (_FIXED, _SPREAD)):
+        for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD)):
             dataset = _dataset(kind, sample)
             _write(folder, dataset)
             for size in (None, 4096, 8192):
@@ -385,7 +410,7 @@ def test_sizes_are_spread_normally() -> None:
 
 
 def test_writing_over_leaves_the_same_bytes(tmp_path: Path) -> None:
-    for kind in ("npz", "tfrecord", "csv"):
+    for kind in ("npz", "raw", "tfrecord", "csv"):
         dataset = _dataset(kind)
         _write(tmp_path, dataset)
         before = (tmp_path / "0").read_bytes()
@@ -395,7 +420,7 @@ def test_writing_over_leaves_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "0").read_bytes() == before
 
 
-_WAYS = [(kind, mode) for kind in ("npz", "tfrecord", "hdf5", "csv") for mode in ("floor", "framework")]
+_WAYS = [(kind, mode) for kind in ("npz", "raw", "tfrecord", "hdf5", "csv") for mode in ("floor", "framework")]
 _WAYS += [("npz-gzip", mode) for mode in ("floor", "framework")] + [("hdf5-gzip", m) for m in ("floor", "framework")]
 
 

@@ -22,7 +22,7 @@ def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset.format=hdf9", "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, csv, null"),
+        ("dataset.format=hdf9", "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, raw, csv, null"),
         ("reader.batchsize=3", "reader: unknown key 'batchsize'; did you mean 'batch_size'?"),
         ("reader.shuffle.seeds=3", "reader.shuffle: unknown key 'seeds'; did you mean 'seed'?"),
         ("dataset.files=0", "dataset.files: expected `int` >= 1, found 0"),
@@ -125,7 +125,8 @@ def test_a_shrunk_dataset_keeps_the_sample_and_fits(
 
 def test_framework_readers_choose_their_own_transfer_size() -> None:
     with pytest.raises(ConfigError, match="transfer_size goes with mode: floor"):
-        workload.load("demo", ("reader.mode=framework", "reader.transfer_size=4096"))
+        workload.load("demo", ("dataset.format=raw", "reader.mode=framework", "reader.transfer_size=4096"))
+    assert workload.load("demo", ("reader.mode=framework", "reader.transfer_size=4096")).request_size == 4096
     made = plan.resolved(workload.load("demo", ("reader.mode=framework",)))
     assert made.reader.transfer_size is None
 
@@ -192,7 +193,10 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             (*_COLLECTIVE, *_SHARED, _H5, "reader.mode=framework", "reader.transfer_size=4KiB"),
             "HDF5's own collective reads take neither hints nor transfer_size",
         ),
-        (("reader.mode=framework", "reader.transfer_size=1"), "in mode: framework NumPy chooses its requests"),
+        (
+            ("dataset.format=raw", "reader.mode=framework", "reader.transfer_size=1"),
+            "in mode: framework Python chooses its requests",
+        ),
         (
             ("dataset.format=csv", "reader.mode=framework", "reader.transfer_size=1"),
             "in mode: framework pandas chooses its requests",

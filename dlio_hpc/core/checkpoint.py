@@ -8,6 +8,7 @@ import numpy as np
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.descriptors import opened
+from dlio_hpc.core.files import write_all
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Checkpoint
@@ -57,9 +58,8 @@ class Checkpoints:
         started = now()
         try:
             os.makedirs(self._folder, exist_ok=True)
-            with opened(path, "wb") as file:
-                file.writelines(content.pieces(self._count * content.BLOCK, size))
-                file.flush()
+            with opened(path, "wb", buffering=0) as file:
+                self._fill(file.fileno(), size)
                 written = now()
                 if self._keys.fsync:
                     os.fsync(file.fileno())
@@ -67,6 +67,15 @@ class Checkpoints:
         except OSError as fault:
             raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
         return written - started, synced - written
+
+    def _fill(self, descriptor: int, size: int) -> None:
+        """`size` bytes, in requests of transfer_size."""
+        most = self._keys.transfer_size
+        buffer = np.empty(min(most, size), np.uint8)
+        for first in range(0, size, most):
+            part = buffer[: size - first]
+            content.fill(part, self._count * content.BLOCK + first)
+            write_all(descriptor, part.data)
 
 
 def _read_back(path: str, size: int) -> float:

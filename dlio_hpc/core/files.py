@@ -61,14 +61,18 @@ class File(NamedTuple):
             begin += count
 
     def _request(self, views: list[memoryview], offset: int, wanted: tuple[int, int], tally: Tally) -> int:
+        count = self._ask(views, offset, tally)
+        if not count:
+            raise self._too_short(wanted)
+        return count
+
+    def _ask(self, views: list[memoryview], offset: int, tally: Tally) -> int:
         started = now()
         try:
             count = os.preadv(self.descriptor, views, offset)
         except OSError as fault:
             raise InfrastructureError(f"cannot read {self.path} at byte {offset}: {fault.strerror}") from fault
         tally.add(started, count)
-        if not count:
-            raise self._too_short(wanted)
         return count
 
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
@@ -76,6 +80,10 @@ class File(NamedTuple):
             f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, data were expected from {wanted[0]} to "
             f"{wanted[1]}: the file is cut short; remove the dataset's folder and generate it again"
         )
+
+    def find_end(self, offset: int, tally: Tally) -> None:
+        """Ask for what lies behind the last byte, as who reads until nothing comes does."""
+        self._ask([memoryview(bytearray(1))], offset, tally)
 
     def close(self) -> None:
         with descriptors.closing():
@@ -117,6 +125,11 @@ class OpenFiles:
                 read = file.read_direct if self._direct else file.read
                 for _, offset, views in of_file:
                     read(views, offset, self._transfer_size, tally)
+
+    def find_end(self, number: int, offset: int, tally: Tally) -> None:
+        """A request behind the end of file `number`."""
+        with self._kept.use(number, tally) as file:
+            file.find_end(offset, tally)
 
     def close(self) -> None:
         """Close every file; the next use opens it anew."""

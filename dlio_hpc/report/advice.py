@@ -24,7 +24,14 @@ _APPLICATIONS = {
     "candle": "CANDLE",
     "frnn": "FRNN",
 }
-_FORMATS = {"tfrecord": "TFRecord", "hdf5": "HDF5", "npz": "NumPy", "csv": "CSV", "null": "no data"}
+_FORMATS = {
+    "tfrecord": "TFRecord",
+    "hdf5": "HDF5",
+    "npz": "NumPy",
+    "raw": "plain bytes",
+    "csv": "CSV",
+    "null": "no data",
+}
 _LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader", "native": ""}
 # HDF5's chunk cache unless told otherwise, of each dataset that is open.
 _CHUNK_CACHE = 1 << 20

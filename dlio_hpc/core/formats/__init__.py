@@ -1,12 +1,13 @@
 """File formats: a module each, which writes a file and opens a reader for one rank."""
 
-from dlio_hpc.core.formats import csv, hdf5, npz, null, tfrecord
+from dlio_hpc.core.formats import csv, hdf5, npz, null, raw, tfrecord
 from dlio_hpc.core.formats.format import Format
 
 FORMATS: dict[str, Format] = {
     "tfrecord": Format(tfrecord.write, tfrecord.reader, tfrecord.fault),
     "hdf5": Format(hdf5.write, hdf5.reader, hdf5.fault),
     "npz": Format(npz.write, npz.reader, npz.fault),
+    "raw": Format(raw.write, raw.reader, raw.fault),
     "csv": Format(csv.write, csv.reader, csv.fault),
     "null": Format(null.write, null.reader, null.fault),
 }

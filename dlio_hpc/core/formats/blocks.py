@@ -1,6 +1,7 @@
 """Files read in blocks of one size from their begin on, as a buffered stream does, shared by a rank's threads.
 
-A block is forgotten as soon as all of it was taken; of those taken in part, which are few where samples come in the
+Who reads its last block finds the file's end with one more request, as a stream does that reads until nothing comes. A
+block is forgotten as soon as all of it was taken; of those taken in part, which are few where samples come in the
 order of their files, the last ones are kept.
 """
 
@@ -39,7 +40,7 @@ class Blocks:
                 if begin or len(view) - done < length:
                     done += self._take((number, index), begin, view[done:], tally)
                 else:  # a block that nobody else needs a part of
-                    self._files.fetch([Request(number, offset + done, [view[done : done + length]])], tally)
+                    self._fetch(number, offset + done, view[done : done + length], tally)
                     done += length
             offset += len(view)
 
@@ -48,7 +49,7 @@ class Blocks:
         with self._lock:
             block = self._blocks.pop(key, None) or _Block(self._memory(), self._length(*key))
             self._blocks[key] = block
-        data = block.data(self._files, key[0], key[1] * self._block_size, tally)
+        data = block.data(lambda memory: self._fetch(key[0], key[1] * self._block_size, memory, tally))
         part = data[begin : begin + len(view)]
         view[: len(part)] = part
         with self._lock:
@@ -59,6 +60,11 @@ class Blocks:
             elif len(self._blocks) > _MOST_KEPT:
                 self._blocks.popitem(last=False)
         return len(part)
+
+    def _fetch(self, number: int, offset: int, view: memoryview, tally: Tally) -> None:
+        self._files.fetch([Request(number, offset, [view])], tally)
+        if offset + len(view) == self._file_size(number):
+            self._files.find_end(number, offset + len(view), tally)
 
     def _memory(self) -> Rows:
         return self._free.pop() if self._free else np.empty(self._block_size, np.uint8)
@@ -83,9 +89,9 @@ class _Block:
         self._lock = threading.Lock()
         self._is_read = False
 
-    def data(self, files: OpenFiles, number: int, offset: int, tally: Tally) -> memoryview:
+    def data(self, fetch: Callable[[memoryview], None]) -> memoryview:
         with self._lock:
             if not self._is_read:
-                files.fetch([Request(number, offset, [self.memory[: self._length].data])], tally)
+                fetch(self.memory[: self._length].data)
                 self._is_read = True
         return self.memory[: self._length].data

@@ -2,16 +2,16 @@
 size lie end to end in an array of bytes. Stored, the data begin at byte 4096; with gzip they are deflated.
 
 *floor* reads stored samples at their offsets, and a deflated file whole. *framework* is numpy.load, which reads the
-whole array however little of it is wanted.
+whole array however little of it is wanted, through a buffer: of transfer_size, or as Python's open() chooses it.
 """
 
-import io
 import os
 import struct
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import IO, TYPE_CHECKING
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy as np
 from dlio_hpc.core import comparison, content
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
-from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
+from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader, buffered
 from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.workload import LEVEL, Dataset, Workload
@@ -113,16 +113,17 @@ def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, store
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
     if workload.reader.mode == "framework":
-        return WholeFileReader(workload, paths, _load)
+        return WholeFileReader(workload, paths, partial(_load, workload.reader.transfer_size))
     if workload.dataset.compression == "gzip":
         return WholeFileReader(workload, paths, _Inflate(workload))
     return FlatReader(workload, paths, comm, lambda *_: DATA_OFFSET)
 
 
-def _load(path: str, tally: Tally) -> Array:
+def _load(buffer: int | None, path: str, tally: Tally) -> Array:
+    """buffer: bytes; None: what the file system recommends (st_blksize: a page, or 4 MiB on Lustre)."""
     before = tally.bytes_read
     try:
-        with io.BufferedReader(CountedFile(path, tally)) as file, np.load(file) as archive:
+        with buffered(CountedFile(path, tally), buffer) as file, np.load(file) as archive:
             array: Array = archive["x"]
             (member,) = (one for one in archive.zip.infolist() if one.filename == _MEMBER)
     except _DAMAGE as fault:

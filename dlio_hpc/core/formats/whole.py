@@ -1,6 +1,8 @@
 """Whole files: readers that bring a file's array into memory however little of it is wanted, as applications do."""
 
 import io
+import os
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -18,6 +20,9 @@ from dlio_hpc.errors import InvalidRun
 from dlio_hpc.workload import Workload
 
 Array = npt.NDArray[Any]
+
+# Of the buffer of a file that Python opens (io.open(), since 3.14).
+_LARGEST = 8 << 20
 
 
 class WholeFileReader:
@@ -62,6 +67,16 @@ class WholeFileReader:
 
     def close(self) -> None:
         self._last = threading.local()
+
+
+def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
+    """As open() buffers it, unless a size is given: with what the file system recommends, and since Python 3.14 with
+    no less than its default.
+    """
+    if size is None:
+        block = os.fstat(file.fileno()).st_blksize
+        size = block if block > 1 and sys.version_info < (3, 14) else max(min(block, _LARGEST), io.DEFAULT_BUFFER_SIZE)
+    return io.BufferedReader(file, size)
 
 
 class CountedFile(io.FileIO):

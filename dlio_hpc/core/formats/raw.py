@@ -1,0 +1,55 @@
+"""Plain bytes: samples end to end and nothing else, as images a file each, .npy and .bin files are to storage.
+
+*floor* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a whole file in one request,
+and one more that finds its end.
+"""
+
+import os
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlio_hpc.core import comparison, content
+from dlio_hpc.core.files import write_all
+from dlio_hpc.core.formats.flat import FlatReader
+from dlio_hpc.core.formats.format import Paths, Reader, damaged
+from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
+from dlio_hpc.core.places import Places
+from dlio_hpc.core.tally import Tally
+from dlio_hpc.workload import Dataset, Workload
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def write(path: str, dataset: Dataset, number: int) -> None:
+    places = Places(dataset)
+    with open(path, "wb", buffering=0) as file:
+        for piece in content.pieces(places.position(number), places.file_size(number), dataset.random_bits):
+            write_all(file.fileno(), piece)
+        os.fsync(file.fileno())
+
+
+def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
+    places = Places(dataset)
+    size = places.file_size(number)
+    expected = None if quick else content.pieces(places.position(number), size, dataset.random_bits)
+    return comparison.of_file(path, size, expected, lambda at: places.holder(number, at))
+
+
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+    if workload.reader.mode == "floor":
+        return FlatReader(workload, paths, comm, lambda *_: 0)
+    sample = workload.dataset.sample
+
+    def load(path: str, tally: Tally) -> Array:
+        with CountedFile(path, tally) as file:
+            values = np.frombuffer(file.readall(), np.uint8)
+        if sample.stdev is not None:
+            return values
+        try:
+            return values.view(sample.array_dtype).reshape(-1, *sample.array_shape)
+        except ValueError as why:
+            raise damaged(path, why) from why
+
+    return WholeFileReader(workload, paths, load)
