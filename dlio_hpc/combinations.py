@@ -13,7 +13,7 @@ LARGEST_REQUEST = 2**30
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
 _LARGEST_CHUNK = 2**32
 _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
-_LIBRARY = {"npz": "NumPy", "csv": "pandas"}
+_WHOLE = {"npz", "csv"}
 
 
 def _refuse(*rules: tuple[bool, str]) -> None:
@@ -101,6 +101,10 @@ def check_reader(reader: "Reader") -> None:
             "interleave takes files in turn; with shuffle of files and samples any sample may come next",
         ),
         (
+            reader.shuffle.ascending and not (reader.shuffle.files or reader.shuffle.samples),
+            "shuffle.ascending sorts the batches of a shuffled order: set shuffle.samples or files with it",
+        ),
+        (
             reader.loader == "pytorch" and reader.preprocess_threads > 1,
             "PyTorch's workers preprocess what they read: raise read_threads, not preprocess_threads",
         ),
@@ -141,17 +145,21 @@ def check_workload(workload: "Workload") -> None:
             "reader: the null format has no storage; leave loader, access, load and direct alone",
         ),
         (
-            reader.transfer_size is not None and framework and kind in _LIBRARY,
-            f"reader.transfer_size goes with mode: floor; in mode: framework {_LIBRARY.get(kind)} chooses its requests",
+            reader.transfer_size is not None and framework and kind == "csv",
+            "reader.transfer_size goes with mode: floor; in mode: framework pandas chooses its requests",
         ),
         (
-            (reader.interleave or 1) > 1 and kind in _LIBRARY and (framework or not plain),
+            (reader.interleave or 1) > 1 and kind in _WHOLE and (framework or not plain),
             "reader.interleave: these files are loaded whole, it would load one for every sample",
         ),
         (
             reads_records(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
             f"reader.read_threads: tf.data reads as many files at once as it interleaves, {reader.interleave}; raise "
             "reader.interleave with it, or leave it null",
+        ),
+        (
+            reads_records(dataset, reader) and reader.shuffle.ascending,
+            "reader.shuffle.ascending: tf.data reads records file by file, in their order already",
         ),
         (
             bool(reader.verify) and kind != "tfrecord",

@@ -60,15 +60,23 @@ class File(NamedTuple):
                 raise self._too_short((offset, end))
             begin += count
 
+    def find_end(self, offset: int, tally: Tally) -> None:
+        """The request that brings nothing, where the file is known to end."""
+        self._preadv([memoryview(bytearray(1))], offset, tally)
+
     def _request(self, views: list[memoryview], offset: int, wanted: tuple[int, int], tally: Tally) -> int:
+        count = self._preadv(views, offset, tally)
+        if not count:
+            raise self._too_short(wanted)
+        return count
+
+    def _preadv(self, views: list[memoryview], offset: int, tally: Tally) -> int:
         started = now()
         try:
             count = os.preadv(self.descriptor, views, offset)
         except OSError as fault:
             raise InfrastructureError(f"cannot read {self.path} at byte {offset}: {fault.strerror}") from fault
         tally.add(started, count)
-        if not count:
-            raise self._too_short(wanted)
         return count
 
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
