@@ -102,6 +102,10 @@ def check_reader(reader: "Reader") -> None:
             "interleave takes files in turn; with shuffle of files and samples any sample may come next",
         ),
         (
+            reader.shuffle.ascending and not (reader.shuffle.files or reader.shuffle.samples),
+            "shuffle.ascending sorts the batches of a shuffled order: set shuffle.samples or files with it",
+        ),
+        (
             reader.loader == "pytorch" and reader.preprocess_threads > 1,
             "PyTorch's workers preprocess what they read: raise read_threads, not preprocess_threads",
         ),
@@ -153,6 +157,10 @@ def check_workload(workload: "Workload") -> None:
             reads_records(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
             f"reader.read_threads: tf.data reads as many files at once as it interleaves, {reader.interleave}; raise "
             "reader.interleave with it, or leave it null",
+        ),
+        (
+            reads_records(dataset, reader) and reader.shuffle.ascending,
+            "reader.shuffle.ascending: tf.data reads records file by file, in their order already",
         ),
         (
             bool(reader.verify) and kind != "tfrecord",

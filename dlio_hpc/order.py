@@ -45,6 +45,10 @@ class Order:
             within = permute(within, self._samples_per_file, [mix_all(files + np.uint64(k)) for k in self._keys(2)])
         return files * size + within
 
+    def batch(self, samples: Indices) -> Indices:
+        """One step's samples, as they are read."""
+        return np.sort(samples) if self._shuffle.ascending else samples
+
     def among(self, count: int) -> Indices:
         """The order of `count` samples that lie in memory already."""
         places = np.arange(count, dtype=np.uint64)

@@ -81,7 +81,9 @@ class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
     """Small requests beside the samples: each time `count` of them, of `bytes` each, by all ranks or rank 0.
 
     A file that is read lies with the dataset, has `size` bytes (null: bytes x count) and is shared; one that is
-    written belongs to its rank. `random`: anywhere in the file, not one after the other.
+    written belongs to its rank. `random`: anywhere in the file, not one after the other. `run`: at each of those places
+    so many one after the other, and the places of one time in ascending order. `to_end`: at last a request that finds
+    nothing more, as read() does that is called until nothing comes.
     """
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
@@ -92,10 +94,18 @@ class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
     by: Literal["all", "root"] = "all"
     size: units.Size | None = None
     random: bool = False
+    run: Positive | None = None
+    to_end: bool = False
 
     def __post_init__(self) -> None:
         if self.bytes < 1 or (self.size is not None and self.size < self.bytes):
             raise ValueError("bytes must be at least 1, and size (the whole file) no less than that")
+        if self.run is not None and (not self.random or self.count % self.run):
+            raise ValueError("run goes with random: true and a count that is a multiple of it")
+        if self.run is not None and self.run * self.bytes > self.file_size:
+            raise ValueError(f"a run of {self.run} requests is more than the file's {self.file_size} bytes")
+        if self.to_end and (self.random or self.access == "write"):
+            raise ValueError("to_end goes with access: read, in order: without random")
 
     @property
     def file_size(self) -> int:
@@ -183,13 +193,15 @@ def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
 class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
     """`files`: files in random order. `samples`: samples of a file in random order. Both: any sample next.
 
-    `reseed`: another order in every epoch.
+    `reseed`: another order in every epoch. `ascending`: chance says which samples make a batch, and they are read in the
+    order in which they lie, as h5py wants the numbers that select them.
     """
 
     files: bool = False
     samples: bool = False
     seed: Natural = 0
     reseed: bool = True
+    ascending: bool = False
 
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):

@@ -64,17 +64,13 @@ class SideFiles:
         if side.name not in self._open:
             self._open[side.name] = open_file(dataset.side_path(self._run, side))
             self._tally.opens += 1
-        buffer = memoryview(bytearray(side.bytes))
-        for _ in range(side.count):
-            self._open[side.name].read([buffer], self._offset(side), side.bytes, self._tally)
-
-    def _offset(self, side: SideFile) -> int:
-        """Anywhere, or one request after the other and from the front again."""
-        number = self._requests.get(side.name, 0)
-        self._requests[side.name] = number + 1
-        if side.random:
-            return mix(mix(self._rank) ^ number) % (side.file_size - side.bytes + 1)
-        return number % (side.file_size // side.bytes) * side.bytes
+        file, buffer = self._open[side.name], memoryview(bytearray(side.bytes))
+        first = self._requests.get(side.name, 0)
+        self._requests[side.name] = first + side.count
+        for offset in offsets(side, first, self._rank):
+            file.read([buffer], offset, side.bytes, self._tally)
+        if side.to_end:
+            file.find_end(side.file_size, self._tally)
 
     def _write(self, side: SideFile) -> None:
         path = os.path.join(self._run.outputs, f"rank{self._rank:05}-{side.name}")
@@ -101,6 +97,19 @@ class SideFiles:
         for file in self._open.values():
             file.close()
         self._open.clear()
+
+
+def offsets(side: SideFile, first: int, rank: int) -> list[int]:
+    """Of requests `first` to `first` + count: anywhere, or one after the other and from the front again."""
+    numbers = range(first, first + side.count)
+    if not side.random:
+        return [number % (side.file_size // side.bytes) * side.bytes for number in numbers]
+    run = side.run or 1
+    span = side.file_size - run * side.bytes + 1
+    places = [mix(mix(rank) ^ number) % span for number in numbers[::run]]
+    if side.run is not None:
+        places.sort()
+    return [place + each * side.bytes for place in places for each in range(run)]
 
 
 def write(run: Run, side: SideFile) -> int:

@@ -193,5 +193,5 @@ def _beside(run: Run) -> tuple[int, int]:
     times = {"start": 1, "end": 1, "epoch": workload.train.epochs, "step": max(steps, 1)}
     for side in workload.dataset.side_files:
         files += 1
-        requests += times[side.when] * (side.count + 2)
+        requests += times[side.when] * (side.count + 3)
     return files, requests

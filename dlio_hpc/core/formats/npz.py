@@ -120,7 +120,9 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """buffer: bytes; None: what the file system recommends (st_blksize: a page, or 4 MiB on Lustre)."""
+    """As numpy.load(path) does it, through the buffer that open() gives a file: of so many bytes, or (None) as many as its
+    file system recommends (st_blksize), a page on most, 4 MiB on Lustre, which brings more than is asked for.
+    """
     before = tally.bytes_read
     try:
         with buffered(CountedFile(path, tally), buffer) as file, np.load(file) as archive:

@@ -38,4 +38,4 @@ def in_steps(order: Order, first: int, last: int, steps: int, size: int) -> Iter
     for begin in range(first, first + steps * size, stretch):
         samples = order.samples(min(begin, last), min(begin + stretch, last))
         for at in range(0, min(stretch, first + steps * size - begin), size):
-            yield samples[at : at + size]
+            yield order.batch(samples[at : at + size])
