@@ -120,7 +120,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """As numpy.load(path) does it, through the buffer that open() gives a file: of so many bytes, or (None) as many as its
+    """As numpy.load(path) does it, through the buffer that open() gives a file. buffer: its bytes; None: as many as the
     file system recommends (st_blksize), a page on most, 4 MiB on Lustre, which brings more than is asked for.
     """
     before = tally.bytes_read
