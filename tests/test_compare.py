@@ -377,3 +377,17 @@ def test_repeats_of_one_study_are_repeats_however_many_jobs_it_took() -> None:
     assert again.outcome == "fine"
     (lost,) = comparison.judge([first, *apart[1:]], [], [nights.accepted(BASE)]).verdicts
     assert lost.outcome == "incomplete"
+
+
+@pytest.mark.parametrize("code", [3, 6, 7])
+def test_what_failed_before_its_layout_was_known_can_be_made_good(code: int) -> None:
+    """Its key says less than that of the run which was made for it."""
+    made = nights.entry(1, [100.0, 100.2, 99.8])
+    key = structs.replace(nights.KEY, file_system="unknown", layout="unknown")
+    early = structs.replace(made.measurements[0], key=key, fault="it went wrong", exit_code=code)
+    first = structs.replace(made, job="first", created=nights.day(0), measurements=(early,), fault="x", exit_code=code)
+    (verdict,) = comparison.judge([first, made], [], [nights.accepted(BASE)]).verdicts
+    assert verdict.outcome == "fine"
+    other = structs.replace(early, repeat=7)
+    judged = comparison.judge([structs.replace(first, measurements=(other,)), made], [], [nights.accepted(BASE)])
+    assert judged.exit_code == code

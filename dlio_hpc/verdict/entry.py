@@ -74,6 +74,14 @@ class Measurement(Struct, frozen=True):
         """A measured run whose figures count, whether or not they are of the storage."""
         return self.fault is None and self.kind == "measure"
 
+    @property
+    def unit(self) -> tuple[Any, ...]:
+        """The same of a measurement of the study that was made once more. Without what is looked up while a job runs:
+        one that failed early has it not.
+        """
+        key = self.key
+        return self.title, self.data, key.settings, key.nodes, key.ranks_per_node, self.repeat
+
 
 class Entry(Struct, frozen=True):
     """A job that has ended. ended: when, UTC. fault: why its figures must not be used, with the exit code of its class.
@@ -135,7 +143,7 @@ def _joined(jobs: Sequence[Entry]) -> Entry:
     """Of what was measured more than once the first good one counts; a job's fault if something is missing for it."""
     found: dict[tuple[Any, ...], Measurement] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
-        unit = (run.title, run.data, run.key, run.repeat) if run.kind == "measure" else (number, run.run)
+        unit = run.unit if run.kind == "measure" else (number, run.run)
         if unit not in found or not found[unit].is_good:
             found[unit] = run
     runs = tuple(found.values())
