@@ -1,5 +1,6 @@
 """Verdicts on jobs whose truth is known: single nights, and histories with a step, a drift, an outlier."""
 
+import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -341,6 +342,25 @@ def test_compare_takes_directories_archives_and_studies_alike(tmp_path: Path, ru
     assert run("dlio-hpc", "compare", "after-1", "--baseline", "after-1").code == 0
     assert archive.faults(runs / "archive" / "after-1.tar.zst") == []
     assert entry.of(jobfiles.load(runs / "after-1")) in history.entries(runs / "archive")
+
+
+def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
+    """Of one run too few, of one that goes on, of one whose archive is damaged."""
+    runs, points = tmp_path / "dlio-runs", studies.asked("demo", "reader.batch_size=4,8")
+    studies.write(studies.make(runs, points, repeat=1, name="cut"), lambda point, _: None if point else 1.0, "timeout")
+    lacking = run("dlio-hpc", "compare", "cut", "cut", "--junit", "j.xml", "--archive", runs)
+    assert lacking.code == 7
+    assert lacking.err.count("cut: 1 of 2 measurements are missing\n") == 1
+    assert "junit: j.xml\n" in lacking.err
+    studies.write(studies.make(runs, points, name="live"), lambda _, __: 1.0, "running")
+    going = run("dlio-hpc", "compare", "live")
+    assert (going.code, "wait for its end" in going.err) == (7, True)
+    studies.write(studies.make(runs, points, name="kept"), lambda _, __: 1.0)
+    assert run("dlio-hpc", "collect", "kept").code == 0
+    shutil.rmtree(runs / "kept-1")
+    (runs / "archive" / "kept-1.tar.zst").write_bytes(b"nothing")
+    damaged = run("dlio-hpc", "compare", "kept")
+    assert (damaged.code, "kept-1.tar.zst is broken" in damaged.err) == (3, True)
 
 
 def test_the_summary_counts_verdicts() -> None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dlio_hpc import document, rundir, units
+from dlio_hpc import document, units
 from dlio_hpc.cli import console, found
-from dlio_hpc.cli.pictures import Pictures, written
+from dlio_hpc.cli.pictures import Pictures, gives_page, write_junit
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.verdict.metrics import METRICS
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
     from dlio_hpc.verdict.comparison import Judgement, Reference, Terms, Verdict
+    from dlio_hpc.verdict.junit import Case
 
 _PATH = click.Path(path_type=Path)
 
@@ -45,13 +46,11 @@ def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
     "--tolerance", callback=_share, default="2%", show_default=True, metavar="SHARE", help="A drop that is none yet."
 )
 @click.option("--force", is_flag=True, help="Compare what should not be: unlike keys, CACHED runs. It is said.")
-@option("--html", type=_PATH, metavar="FILE", help="The verdicts as one page, with their pictures.")
-@option("--figures", type=_PATH, metavar="DIR", help="The pictures as SVG and PNG files.")
 @option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@gives_page
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[str, ...],
-    tolerance: float, force: bool, html: Path | None, figures: Path | None, junit: Path | None, as_json: bool,
+    tolerance: float, force: bool, junit: Path | None, html: Path | None, figures: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compare a job's repeats with those of the baseline of their key, and with the nights before: fine, improved,
     regression, noisy or not comparable.
@@ -62,7 +61,7 @@ def compare(
     from dlio_hpc.verdict.comparison import Terms
 
     started = units.utc_now(fraction=True)
-    jobs = found.jobs(names, archive, runs)
+    jobs, missing = found.look(names, archive, runs)
     if not jobs:
         raise ConfigError(f"{' '.join(names)}: none of its jobs measured anything")
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
@@ -76,15 +75,15 @@ def compare(
 
         verdicttables.show(judged, sys.stdout)
     if junit is not None:
-        _write_junit(junit, judged, jobs, units.seconds_between(started, units.utc_now(fraction=True)))
+        seconds = units.seconds_between(started, units.utc_now(fraction=True))
+        write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
     pictures = Pictures(html, figures, None)
     if pictures.any:
         pictures.write_of_study(lambda: _page(judged), lambda: _pictures(judged))
-    lost = found.missing(names, runs)
-    for words in lost:
+    for words in missing:
         console.say(f"dlio-hpc: {words}")
     graver = (InvalidRun.exit_code, InfrastructureError.exit_code)
-    return Incomplete.exit_code if lost and judged.exit_code not in graver else judged.exit_code
+    return Incomplete.exit_code if missing and judged.exit_code not in graver else judged.exit_code
 
 
 def _judge(jobs: "Sequence[Found]", terms: "Terms") -> "Judgement":
@@ -114,15 +113,12 @@ def _references(name: str, folder: Path, runs: Path) -> "tuple[Reference, ...]":
     return told
 
 
-def _write_junit(path: Path, judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> None:
+def _cases(judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> "list[Case]":
     """A case's time is what its job's runs took."""
-    from dlio_hpc.verdict import junit, verdictrows
+    from dlio_hpc.verdict import verdictrows
 
     took = {job.entry.job: sum(run.figures.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}
-    cases = [verdictrows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
-    with written(path):
-        rundir.write(path, junit.document("dlio-hpc compare", cases))
-    console.say(f"verdicts: {path}")
+    return [verdictrows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
 
 
 def _page(judged: "Judgement") -> "Page":

@@ -9,7 +9,7 @@ import click
 
 from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console, found
-from dlio_hpc.cli.pictures import Pictures
+from dlio_hpc.cli.pictures import Pictures, gives_page
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.verdict.metrics import METRICS
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dlio_hpc.verdict.entry import Entry
     from dlio_hpc.verdict.figures import Series
     from dlio_hpc.verdict.listing import Block
-
-_PATH = click.Path(path_type=Path)
 
 
 def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -53,9 +51,7 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
     "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
     help=f"What is shown: {', '.join(METRICS)}.",
 )  # fmt: skip
-@option("--html", type=_PATH, metavar="FILE", help="The history as one page, with its pictures.")
-@option("--figures", type=_PATH, metavar="DIR", help="The metric over the nights as SVG and PNG files, one a key.")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@gives_page
 @option("--csv", "as_csv", is_flag=True, help="All runs with all their figures as CSV on stdout.")
 @option("--export", "is_export", is_flag=True, help="The whole history as lines of JSON on stdout, always the same.")
 @option("--rebuild", "is_rebuild", is_flag=True, help="Make the history anew from archives and decisions alone.")

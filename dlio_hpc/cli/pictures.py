@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
+    from dlio_hpc.verdict.junit import Case
 
 _PATH = click.Path(path_type=Path)
 
@@ -63,7 +64,7 @@ def gives_pictures(function: Any) -> Any:
 
 
 def gives_page(function: Any) -> Any:
-    """Likewise, of a command with a verdict."""
+    """Likewise, of a command that draws no single job."""
     for add in reversed((*_PAGE, _JSON)):
         function = add(function)
     return function
@@ -125,6 +126,15 @@ class Pictures(NamedTuple):
             assert each.view is not None
             figures.save(figures.draw(each.view), into)
             console.say(f"figures: {into}")
+
+
+def write_junit(path: Path, suite: str, cases: "Sequence[Case]") -> None:
+    """A suite's cases for CI systems; the file is named on stderr."""
+    from dlio_hpc.verdict import junit
+
+    with written(path):
+        rundir.write(path, junit.document(suite, cases))
+    console.say(f"junit: {path}")
 
 
 @contextmanager
