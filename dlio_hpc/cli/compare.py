@@ -10,7 +10,7 @@ import click
 from dlio_hpc import document, units
 from dlio_hpc.cli import console, found
 from dlio_hpc.cli.pictures import Pictures, gives_page, write_junit
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.verdict.metrics import METRICS
 
@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    try:
-        share = units.share(value)
-    except ValueError as fault:
-        raise click.BadParameter(str(fault), ctx, param) from fault
+def _tolerance(text: str) -> float:
+    share = units.share(text)
     if not 0 < share < 1:
-        raise click.BadParameter("more than 0 and less than 100 %", ctx, param)
+        raise ValueError("more than 0 and less than 100 %")
     return share
 
 
@@ -43,8 +40,9 @@ def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
     show_default=True, metavar="NAME", help=f"What is compared; may be given again: {', '.join(METRICS)}.",
 )  # fmt: skip
 @option(
-    "--tolerance", callback=_share, default="2%", show_default=True, metavar="SHARE", help="A drop that is none yet."
-)
+    "--tolerance", callback=parsed(_tolerance), default="2%", show_default=True, metavar="SHARE",
+    help="A drop that is none yet.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare what should not be: unlike keys, CACHED runs. It is said.")
 @option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
 @gives_page

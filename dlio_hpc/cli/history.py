@@ -10,7 +10,7 @@ import click
 from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console, found
 from dlio_hpc.cli.pictures import Pictures, gives_page
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.verdict.metrics import METRICS
 
@@ -22,19 +22,15 @@ if TYPE_CHECKING:
     from dlio_hpc.verdict.listing import Block
 
 
-def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def _day(text: str) -> str:
     """As records have it: a date, or a moment in UTC."""
     from datetime import datetime
 
-    if value is None:
-        return None
     try:
-        datetime.fromisoformat(value.replace("Z", "+00:00"))
+        datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as fault:
-        raise click.BadParameter(
-            "a day such as 2026-11-21, or a moment such as 2026-11-21T14:00", ctx, param
-        ) from fault
-    return value.replace(" ", "T")
+        raise ValueError("a day such as 2026-11-21, or a moment such as 2026-11-21T14:00") from fault
+    return text.replace(" ", "T")
 
 
 @click.command(context_settings=SETTINGS)
@@ -45,8 +41,8 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
 @option("--nodes", type=int, metavar="N", help="Jobs on so many nodes alone.")
 @option("--study", metavar="NAME", help="Jobs of this study alone.")
 @option("--state", type=click.Choice(sorted(ENDED)), metavar="STATE", help="Jobs that ended so: completed, failed.")
-@option("--since", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or later.")
-@option("--until", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
+@option("--since", callback=parsed(_day), metavar="DAY", help="Jobs that ended on this day (UTC) or later.")
+@option("--until", callback=parsed(_day), metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
 @option(
     "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
     help=f"What is shown: {', '.join(METRICS)}.",

@@ -10,7 +10,7 @@ import click
 
 from dlio_hpc import rundir, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import option
+from dlio_hpc.cli.verbs import option, parsed
 from dlio_hpc.errors import InfrastructureError
 
 if TYPE_CHECKING:
@@ -22,15 +22,10 @@ if TYPE_CHECKING:
 _PATH = click.Path(path_type=Path)
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        found = units.seconds(value)
-    except ValueError as fault:
-        raise click.BadParameter(str(fault), ctx, param) from fault
+def _step(text: str) -> float:
+    found = units.seconds(text)
     if found <= 0:
-        raise click.BadParameter("a step takes some time: 1s, 100 ms", ctx, param)
+        raise ValueError("a step takes some time: 1s, 100 ms")
     return float(found)
 
 
@@ -48,7 +43,7 @@ _OPTIONS = (
         "--step",
         "step_s",
         metavar="TIME",
-        callback=_seconds,
+        callback=parsed(_step),
         help="Of the timeline in --json and --csv. Default: 200 steps.",
     ),
     _JSON,
@@ -64,7 +59,7 @@ def gives_pictures(function: Any) -> Any:
 
 
 def gives_page(function: Any) -> Any:
-    """Likewise, of a command that draws no single job."""
+    """Likewise, of a command whose pictures are of no single job."""
     for add in reversed((*_PAGE, _JSON)):
         function = add(function)
     return function
