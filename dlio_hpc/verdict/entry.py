@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dlio_hpc import document, layout
-from dlio_hpc.analysis import storage
 from dlio_hpc.analysis.storage import Storage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.errors import InvalidRun
@@ -189,12 +188,8 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         epochs=planned.workload.train.epochs,
         steps=planned.steps_per_epoch,
         samples=0 if summary is None else summary.samples,
-        storage=None if result is None or summary is None else storage.judge(planned, result, _darshan_bytes(run)),
+        storage=None if summary is None else run.storage,
     )
-
-
-def _darshan_bytes(run: RunOutcome) -> int | None:
-    return run.verdict.bytes.darshan if run.verdict is not None and run.verdict.bytes is not None else None
 
 
 def key(outcome: JobOutcome, run: RunOutcome) -> Key:
