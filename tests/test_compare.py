@@ -1,5 +1,6 @@
 """Verdicts on jobs whose truth is known: single nights, and histories with a step, a drift, an outlier."""
 
+import shutil
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from pathlib import Path
@@ -343,6 +344,25 @@ def test_compare_takes_directories_archives_and_studies_alike(tmp_path: Path, ru
     assert entry.of(jobfiles.load(runs / "after-1")) in history.entries(runs / "archive")
 
 
+def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
+    """Of one run too few, of one that goes on, of one whose archive is damaged."""
+    runs, points = tmp_path / "dlio-runs", studies.asked("demo", "reader.batch_size=4,8")
+    studies.write(studies.make(runs, points, repeat=1, name="cut"), lambda point, _: None if point else 1.0, "timeout")
+    lacking = run("dlio-hpc", "compare", "cut", "cut", "--junit", "j.xml", "--archive", runs)
+    assert lacking.code == 7
+    assert lacking.err.count("cut: 1 of 2 measurements are missing\n") == 1
+    assert "junit: j.xml\n" in lacking.err
+    studies.write(studies.make(runs, points, name="live"), lambda _, __: 1.0, "running")
+    going = run("dlio-hpc", "compare", "live")
+    assert (going.code, "wait for its end" in going.err) == (7, True)
+    studies.write(studies.make(runs, points, name="kept"), lambda _, __: 1.0)
+    assert run("dlio-hpc", "collect", "kept").code == 0
+    shutil.rmtree(runs / "kept-1")
+    (runs / "archive" / "kept-1.tar.zst").write_bytes(b"nothing")
+    damaged = run("dlio-hpc", "compare", "kept")
+    assert (damaged.code, "kept-1.tar.zst is broken" in damaged.err) == (3, True)
+
+
 def test_the_summary_counts_verdicts() -> None:
     assert comparison.summed([]) == Judgement((), "not comparable", 2, "nothing to compare")
 
@@ -377,3 +397,17 @@ def test_repeats_of_one_study_are_repeats_however_many_jobs_it_took() -> None:
     assert again.outcome == "fine"
     (lost,) = comparison.judge([first, *apart[1:]], [], [nights.accepted(BASE)]).verdicts
     assert lost.outcome == "incomplete"
+
+
+@pytest.mark.parametrize("code", [3, 6, 7])
+def test_what_failed_before_its_layout_was_known_can_be_made_good(code: int) -> None:
+    """Its key says less than that of the run which was made for it."""
+    made = nights.entry(1, [100.0, 100.2, 99.8])
+    key = structs.replace(nights.KEY, file_system="unknown", layout="unknown")
+    early = structs.replace(made.measurements[0], key=key, fault="it went wrong", exit_code=code)
+    first = structs.replace(made, job="first", created=nights.day(0), measurements=(early,), fault="x", exit_code=code)
+    (verdict,) = comparison.judge([first, made], [], [nights.accepted(BASE)]).verdicts
+    assert verdict.outcome == "fine"
+    other = structs.replace(early, repeat=7)
+    judged = comparison.judge([structs.replace(first, measurements=(other,)), made], [], [nights.accepted(BASE)])
+    assert judged.exit_code == code

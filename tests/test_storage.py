@@ -11,8 +11,10 @@ from dlio_hpc import filesystem, site, workload
 from dlio_hpc.analysis import storage
 from dlio_hpc.analysis.storage import Storage
 from dlio_hpc.core import cache, client, kernel
+from dlio_hpc.darshan.verdict import Bytes, Verdict
 from dlio_hpc.filesystem import FileSystem
 from dlio_hpc.plan import Run
+from dlio_hpc.report.jobfiles import RunOutcome
 from dlio_hpc.results import DatasetFacts, Epoch, Result
 from tests import planning
 
@@ -49,6 +51,15 @@ def test_the_kernels_count_decides_on_local_disks() -> None:
     assert found.words() == "CACHED: 25.0 % from storage in epoch 2 (kernel's count on ext4)"
     assert found.outcome(limit=0.8) == "storage"
     assert found.advice[:2] == ("-S reader.direct=true (O_DIRECT)", "-S reader.drop_cache=true")
+
+
+def test_darshans_count_stands_beside_it_wherever_a_run_is_shown() -> None:
+    result = _result("ext4", {"storage_bytes_read": 256 * MIB})
+    assert RunOutcome(_run(), None, None, None).storage is None
+    assert RunOutcome(_run(), result, None, Verdict(None, "it is gone")).storage == storage.judge(_run(), result)
+    found = RunOutcome(_run(), result, None, Verdict("a.darshan", bytes=Bytes(255 * MIB, 256 * MIB, None))).storage
+    assert found is not None
+    assert found.words() == "100.0 % from storage (kernel's count on ext4; Darshan saw 255 MiB asked for)"
 
 
 def test_readahead_beyond_what_was_asked_is_no_negative_cache() -> None:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.darshan.log import Log, Records
+from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, counter
 
 Floats = npt.NDArray[np.float64]
 
@@ -40,7 +40,7 @@ class Seen(NamedTuple):
 
 def take(log: Log) -> list[Seen]:
     """In the order of their paths. POSIX below MPI-IO has the bytes of both; STDIO stands beside it."""
-    posix, stdio, mpiio = (log.counted.get(name, _NOTHING) for name in ("POSIX", "STDIO", "MPI-IO"))
+    posix, stdio, mpiio = (log.counted.get(name, NO_RECORDS) for name in ("POSIX", "STDIO", "MPI-IO"))
     both = (posix, stdio)
     numbers = np.concatenate([records["id"] for records in both])
     ids, at = np.unique(numbers, return_inverse=True)
@@ -50,7 +50,7 @@ def take(log: Log) -> list[Seen]:
     ranks = _ranks(both, at, len(ids), log.job.ranks)
     read, written = (_span(both, kind, at, len(ids)) for kind in ("READ", "WRITE"))
     buffered = np.zeros(len(ids), np.int64)
-    np.add.at(buffered, at[len(posix) :], _column(stdio, "BYTES_READ") + _column(stdio, "BYTES_WRITTEN"))
+    np.add.at(buffered, at[len(posix) :], counter(stdio, "BYTES_READ") + counter(stdio, "BYTES_WRITTEN"))
     found = [
         Seen(
             log.names.get(int(number), str(number)),
@@ -72,17 +72,8 @@ def take(log: Log) -> list[Seen]:
     return sorted(found)
 
 
-_NOTHING = np.empty(0, [("id", "<u8"), ("rank", "<i8")])
-
-
-def _column(records: Records, name: str) -> Any:
-    if name not in (records.dtype.names or ()):
-        return np.zeros(len(records), np.int64)
-    return np.maximum(records[name], 0)
-
-
 def _joined(both: tuple[Records, ...], name: str) -> Any:
-    return np.concatenate([_column(records, name) for records in both])
+    return np.concatenate([counter(records, name) for records in both])
 
 
 def _summed(both: tuple[Records, ...], name: str, at: Any, count: int) -> Any:
@@ -126,7 +117,7 @@ def _pair(span: Floats) -> tuple[float, float] | None:
 def _collective(mpiio: Records, ids: Any) -> dict[int, int]:
     known = set(ids.tolist())
     found: dict[int, int] = {}
-    calls = sum(_column(mpiio, name) for name in _COLLECTIVE)
+    calls = sum(counter(mpiio, name) for name in _COLLECTIVE)
     for number, count in zip(mpiio["id"].tolist(), np.broadcast_to(calls, len(mpiio)).tolist(), strict=True):
         if number in known and count:
             found[number] = found.get(number, 0) + count

@@ -1,12 +1,10 @@
 """How a dataset was read, out of counters alone: no single request is known, so less is, and less surely."""
 
-from typing import Any
-
 import numpy as np
 
 from dlio_hpc.analysis.census import Seen
 from dlio_hpc.analysis.estimate import Confidence, Estimate
-from dlio_hpc.darshan.log import Log, Records
+from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, counter
 from dlio_hpc.units import format_seconds, format_size
 
 # Share of reads that begin behind the one before, from which on they are in order.
@@ -18,21 +16,15 @@ _SEEN = 0.3
 def records_of(log: Log, files: list[Seen]) -> Records:
     """POSIX's, of these files; empty where all went through STDIO."""
     wanted = {file.path for file in files}
-    posix = log.counted.get("POSIX", np.empty(0, [("id", "<u8"), ("rank", "<i8")]))
+    posix = log.counted.get("POSIX", NO_RECORDS)
     return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]
-
-
-def _column(records: Records, name: str) -> Any:
-    if name not in (records.dtype.names or ()):
-        return np.zeros(len(records), np.int64)
-    return np.maximum(records[name], 0)
 
 
 def transfer(records: Records, files: list[Seen]) -> Estimate:
     """Of the four most frequent sizes that Darshan keeps of each file, the one by which most bytes came."""
     found: dict[int, int] = {}
     for number in range(1, 5):
-        sizes, counts = (_column(records, f"ACCESS{number}_{part}").tolist() for part in ("ACCESS", "COUNT"))
+        sizes, counts = (counter(records, f"ACCESS{number}_{part}").tolist() for part in ("ACCESS", "COUNT"))
         for size, count in zip(sizes, counts, strict=True):
             found[size] = found.get(size, 0) + count
     total = sum(file.bytes_read for file in files)
@@ -69,7 +61,7 @@ def shard(files: list[Seen], ranks: int) -> Estimate:
 
 def samples_shuffled(records: Records) -> Estimate:
     """By the share of requests that began behind the one before."""
-    reads, ahead = int(_column(records, "READS").sum()), int(_column(records, "SEQ_READS").sum())
+    reads, ahead = int(counter(records, "READS").sum()), int(counter(records, "SEQ_READS").sum())
     passes = len(records)
     if reads < 4 * passes or not reads:
         return Estimate(False, "unknown", "files have too few reads to show an order")
@@ -82,7 +74,7 @@ def files_shuffled(log: Log, records: Records) -> Estimate:
     """By the instants at which a rank first read each of them."""
     from dlio_hpc.analysis.access import correlation, natural
 
-    first = _column(records, "F_READ_START_TIMESTAMP")
+    first = counter(records, "F_READ_START_TIMESTAMP")
     found = []
     for rank in np.unique(records["rank"]).tolist():
         mine = (records["rank"] == rank) & (first > 0)
@@ -112,7 +104,7 @@ def compute(records: Records, files: list[Seen], ranks: int) -> Estimate:
     if not spans:
         return Estimate(0.0, "unknown", "no instants of reads")
     whole = max(last for _, last in spans) - min(first for first, _ in spans)
-    spent = float(_column(records, "F_READ_TIME").sum() + _column(records, "F_META_TIME").sum()) / max(ranks, 1)
+    spent = float(counter(records, "F_READ_TIME").sum() + counter(records, "F_META_TIME").sum()) / max(ranks, 1)
     words = (
         f"counters: {format_seconds(whole)} from the first read to the last, {format_seconds(spent)} of them in calls"
     )

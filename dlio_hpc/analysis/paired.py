@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from dlio_hpc.analysis.comparison import COSTS, value
 from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.analysis.replicates import SURE
+from dlio_hpc.analysis.robust import t_quantile
 from dlio_hpc.study import Metric, Point, Study
 
-_DRAWS, _SEED = 200_000, 20_260_102
 # Pairs that agree to the last digit tell as little of the noise as one.
 _NO_NOISE = 1e-9
 
@@ -99,7 +98,8 @@ def _judged(setting: str, metric: Metric, a: float | None, b: float | None, grou
     squares = sum(float(((np.array(logs) - np.mean(logs)) ** 2).sum()) for logs in groups)
     if df > 0 and squares > _NO_NOISE**2:
         error = np.sqrt(squares / df * sum(1 / count for count in counts)) / len(groups)
-        low, high = middle - students(df) * error, middle + students(df) * error
+        half = students(df) * error
+        low, high = middle - half, middle + half
         better = "B" if low > 0 else "A" if high < 0 else None
         low, high = float(np.exp(low)), float(np.exp(high))
     shown = groups[0] if len(groups) == 1 else [float(np.mean(logs)) for logs in groups]
@@ -108,7 +108,5 @@ def _judged(setting: str, metric: Metric, a: float | None, b: float | None, grou
 
 
 def students(df: int) -> float:
-    """Half the width of a 95 % interval in standard errors, by Student's t, drawn with a fixed seed."""
-    random = np.random.default_rng(_SEED)
-    drawn = np.abs(random.standard_normal(_DRAWS)) / np.sqrt(random.chisquare(df, _DRAWS) / df)
-    return float(np.quantile(drawn, SURE))
+    """Half the width of a 95 % interval in standard errors."""
+    return t_quantile(df, 0.975)

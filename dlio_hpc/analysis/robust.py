@@ -94,12 +94,13 @@ def difference(
     return Difference(value, value - math.hypot(value - low, room), value + math.hypot(high - value, room))
 
 
-def t_quantile(df: int) -> float:
-    """Of Student's distribution at SURE; Cornish and Fisher's expansion, within 1 % from three degrees on."""
-    exact = {1: 6.314, 2: 2.920}
-    if df in exact:
-        return exact[df]
-    z = NormalDist().inv_cdf(SURE)
+def t_quantile(df: int, sure: float = SURE) -> float:
+    """Of Student's distribution; Cornish and Fisher's expansion, within 1 % from three degrees on, exact below."""
+    if df == 1:
+        return math.tan(math.pi * (sure - 0.5))
+    if df == 2:
+        return (2 * sure - 1) / math.sqrt(2 * sure * (1 - sure))
+    z = NormalDist().inv_cdf(sure)
     terms = (
         z,
         (z**3 + z) / (4 * df),

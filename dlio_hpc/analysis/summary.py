@@ -24,7 +24,7 @@ from dlio_hpc.analysis.findings import (
     Timeline,
 )
 from dlio_hpc.analysis.requests import Requests, over_time
-from dlio_hpc.darshan.log import Log, Records
+from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, counter
 from dlio_hpc.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]
@@ -83,19 +83,12 @@ def summarise(
 
 
 def _records(log: Log, module: str, wanted: Callable[[str], bool]) -> Records:
-    records = log.counted.get(module, np.empty(0, [("id", "<u8"), ("rank", "<i8")]))
+    records = log.counted.get(module, NO_RECORDS)
     return records[[wanted(log.names.get(number, str(number))) for number in records["id"].tolist()]]
 
 
-def _column(records: Records, name: str) -> Any:
-    """Nothing where the module has no such counter, or Darshan marks it as unknown (-1)."""
-    if name not in (records.dtype.names or ()):
-        return np.zeros(len(records), np.int64)
-    return np.maximum(records[name], 0)
-
-
 def _sum(records: Records, name: str) -> int:
-    return int(_column(records, name).sum())
+    return int(counter(records, name).sum())
 
 
 def _moved(records: Records) -> int:
@@ -116,7 +109,7 @@ def _io_times(
     busy = np.zeros(max(log.job.ranks, 1))
     if requests is None:
         for records in (posix, stdio):
-            spent = _column(records, "F_READ_TIME") + _column(records, "F_WRITE_TIME")
+            spent = counter(records, "F_READ_TIME") + counter(records, "F_WRITE_TIME")
             own = records["rank"] >= 0
             np.add.at(busy, np.minimum(records["rank"][own], len(busy) - 1), spent[own])
             busy += spent[~own].sum() / len(busy)  # of a file of all ranks, their sum
@@ -191,14 +184,14 @@ def _spread(values: Any) -> Spread:
 
 
 def _sum_s(records: Records, kind: str) -> float:
-    return float(_column(records, f"F_{kind}_TIME").sum())
+    return float(counter(records, f"F_{kind}_TIME").sum())
 
 
 def _common_of_counters(posix: Records) -> list[tuple[int, int]]:
     """Reads and writes together: Darshan's four most frequent sizes of each file."""
     found: dict[int, int] = {}
     for number in range(1, 5):
-        sizes, counts = _column(posix, f"ACCESS{number}_ACCESS"), _column(posix, f"ACCESS{number}_COUNT")
+        sizes, counts = counter(posix, f"ACCESS{number}_ACCESS"), counter(posix, f"ACCESS{number}_COUNT")
         for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
             if count:
                 found[size] = found.get(size, 0) + count
@@ -248,7 +241,7 @@ def _by_rank(log: Log, requests: Requests | None, posix: Records, stdio: Records
     for records in (posix, stdio):
         own = (records["rank"] >= 0) & (records["rank"] < count)
         for name, column in columns.items():
-            np.add.at(column, records["rank"][own], _column(records, name)[own])
+            np.add.at(column, records["rank"][own], counter(records, name)[own])
     if reduced and requests is not None:
         for name, values in (("BYTES", requests.length), ("S", np.ones(len(requests.rank), np.int64))):
             reads = np.bincount(requests.rank, np.where(requests.write, 0, values), count)
@@ -298,12 +291,12 @@ def _files(log: Log, posix: Records, stdio: Records) -> list[File]:
     numbers = np.concatenate((posix["id"], stdio["id"]))
     ids, at = np.unique(numbers, return_inverse=True)
     table = {
-        name: np.bincount(at, np.concatenate((_column(posix, name), _column(stdio, name))), len(ids))
+        name: np.bincount(at, np.concatenate((counter(posix, name), counter(stdio, name))), len(ids))
         for name in columns
     }
     last = np.full(len(ids), -1, np.int64)
     for name in ("MAX_BYTE_READ", "MAX_BYTE_WRITTEN"):
-        np.maximum.at(last, at, np.concatenate((_column(posix, name), _column(stdio, name))))
+        np.maximum.at(last, at, np.concatenate((counter(posix, name), counter(stdio, name))))
     ranks = np.bincount(at, minlength=len(ids))
     everybody = np.bincount(at, np.concatenate((posix["rank"], stdio["rank"])) < 0, len(ids)) > 0
     found = [

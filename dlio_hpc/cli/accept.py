@@ -1,22 +1,19 @@
 """dlio-hpc accept."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from dlio_hpc.cli import console, named
-from dlio_hpc.cli.pictures import Pictures, gives_page, written
+from dlio_hpc.cli.pictures import Pictures, gives_page, write_junit
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.report import jobfiles, studyfiles
 from dlio_hpc.report.jobfiles import JobOutcome
 from dlio_hpc.report.studyfiles import StudyOutcome
 
 if TYPE_CHECKING:
-    from dlio_hpc.verdict.acceptance import Acceptance
-    from dlio_hpc.verdict.criteria import Criteria
     from dlio_hpc.verdict.soundness import Absent
 
 _PATH = click.Path(path_type=Path)
@@ -37,13 +34,15 @@ def accept(
     Exit codes, the first that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are missing, 4
     CACHED (not the storage was measured), 1 a criterion is not met, 5 too noisy to tell, 0 all are met.
     """
-    from dlio_hpc.verdict import acceptance
+    from dlio_hpc.verdict import acceptance, entry
     from dlio_hpc.verdict import criteria as files
 
     loaded = _load([named.place(name, runs) for name in names])
     for words in (words for study in loaded.studies for words in study.broken):
         console.say(f"dlio-hpc: left out, cannot be read: {words}")
-    found = judge(files.load(criteria or _own(loaded)), loaded.studies, loaded.jobs)
+    jobs = [*(job for study in loaded.studies for job in study.jobs), *loaded.jobs]
+    lacking = [each for study in loaded.studies for each in absent(study)]
+    found = acceptance.judge(files.load(criteria or _own(loaded)), [entry.of(job) for job in jobs], lacking)
     if as_json:
         console.print_json(acceptance.as_document(found))
     else:
@@ -51,7 +50,7 @@ def accept(
 
         acceptancetables.show(found, sys.stdout)
     if junit is not None:
-        _write_junit(junit, found)
+        write_junit(junit, f"acceptance by {found.criteria.name}", acceptance.cases(found))
     wanted = Pictures(html, figures, None)
     if wanted.any:
         from dlio_hpc.verdict import acceptancefigures, acceptancepages
@@ -85,16 +84,8 @@ def _own(loaded: _Loaded) -> str:
     return str(own.pop())
 
 
-def judge(criteria: "Criteria", studies: Sequence[StudyOutcome], others: Sequence[JobOutcome]) -> "Acceptance":
-    """Studies, and jobs that are of none."""
-    from dlio_hpc.verdict import acceptance, entry
-
-    jobs = [*(job for study in studies for job in study.jobs), *others]
-    absent = [each for study in studies for each in _absent(study)]
-    return acceptance.judge(criteria, [entry.of(job) for job in jobs], absent)
-
-
-def _absent(outcome: StudyOutcome) -> "list[Absent]":
+def absent(outcome: StudyOutcome) -> "list[Absent]":
+    """What a study lacks, as it is judged."""
     from dlio_hpc.verdict.soundness import Absent
 
     study = outcome.study
@@ -102,13 +93,3 @@ def _absent(outcome: StudyOutcome) -> "list[Absent]":
         Absent(study.title(study.points[each.unit.point]), each.unit.repeat, each.job, each.why)
         for each in outcome.missing
     ]
-
-
-def _write_junit(path: Path, found: "Acceptance") -> None:
-    from dlio_hpc import rundir
-    from dlio_hpc.verdict import acceptance, junit
-
-    with written(path):
-        suite = f"acceptance by {found.criteria.name}"
-        rundir.write(path, junit.document(suite, acceptance.cases(found)))
-    console.say(f"junit: {path}")

@@ -7,7 +7,6 @@ import click
 import msgspec
 
 from dlio_hpc.cli import console, found
-from dlio_hpc.cli.found import Found
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.verdict import baselines
 from dlio_hpc.verdict.entry import together
@@ -31,17 +30,16 @@ def accept(job: str, archive: Path | None, runs: Path, why: str, force: bool) ->
     one before it, which is kept.
     """
     jobs = found.jobs([job], archive, runs)
-    (entry, *_) = together([each.entry for each in jobs])
-    one = Found(entry, jobs[0].folder)
-    before = {each.group.key: each for each in baselines.active(baselines.read(one.folder))}
-    for made in baselines.accept(one.folder, one.entry, why, force):
+    (entry, *_), folder = together([each.entry for each in jobs]), jobs[0].folder
+    before = {each.group.key: each for each in baselines.active(baselines.read(folder))}
+    for made in baselines.accept(folder, entry, why, force):
         replaced = before.get(made.group.key)
         click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced.id}" if replaced else ""))
         for words in made.overridden:
             console.say(f"note: accepted although {words}")
-    for words in baselines.left_out(one.entry):
+    for words in baselines.left_out(entry):
         console.say(f"note: {words}")
-    found.refresh(one.folder)
+    found.refresh(folder)
 
 
 @baseline.command("list")

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -25,7 +26,10 @@ _PATH = click.Path(path_type=Path)
 @option("--force", is_flag=True, help="Derive a workload from a program that does not read as training does, too.")
 @option("--check", is_flag=True, help="Run the workload here, shrunk, and compare its I/O with the log's.")
 @option("-s", "--site", metavar="NAME|FILE", default="local", show_default=True, help="With --check: where.")
-@option("--dataset-size", metavar="SIZE", default="64MiB", show_default=True, help="With --check: how much to read.")
+@option(
+    "--dataset-size", callback=parsed(units.size), metavar="SIZE", default="64MiB", show_default=True,
+    help="With --check: how much to read.",
+)  # fmt: skip
 @option("-S", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="With --check: as of dlio-submit.")
 @option("--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="With --check: its job.")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")

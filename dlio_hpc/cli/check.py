@@ -7,7 +7,7 @@ import click
 from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.request import asks, drafted
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 
 _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 
@@ -16,10 +16,13 @@ _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 @click.argument("workload_name", metavar="[WORKLOAD]", required=False)
 @asks
 @option("--launch/--no-launch", default=True, help="Start two ranks, in a job of their own (default).")
-@option("--patience", metavar="TIME", default="2m", show_default=True, help="How long that job may wait in its queue.")
+@option(
+    "--patience", "patience_s", callback=parsed(units.seconds), metavar="TIME", default="2m", show_default=True,
+    help="How long that job may wait in its queue.",
+)  # fmt: skip
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def check(
-    workload_name: str | None, launch: bool, patience: str, as_json: bool, **options: Any,
+    workload_name: str | None, launch: bool, patience_s: float, as_json: bool, **options: Any,
 ) -> int:  # fmt: skip
     """Look for what would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
 
@@ -29,10 +32,6 @@ def check(
     """
     from dlio_hpc.batch import preflight
 
-    try:
-        patience_s = units.seconds(patience)
-    except ValueError as fault:
-        raise click.BadParameter(str(fault), param_hint="--patience") from fault
     usual = "demo" if options["study_name"] is None else None
     plans = drafted(workload_name or usual, options).jobs
     findings = []

@@ -7,9 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize import Character
@@ -19,7 +18,7 @@ _MOST_STEP_S, _MOST_EPOCHS, _MOST_RANKS = 0.02, 2, 4
 
 
 def run(
-    found: "Character", content: str, as_json: bool, *, site: str, dataset_size: str,
+    found: "Character", content: str, as_json: bool, *, site: str, dataset_size: int,
     settings: tuple[str, ...], runs: Path,
 ) -> dict[str, Any] | None:  # fmt: skip
     """Print the similarity; as a document with as_json. content: the workload's YAML."""
@@ -33,36 +32,29 @@ def run(
     return _compared(found, job, as_json)
 
 
-def _shrunk(found: "Character", site: str, dataset_size: str) -> list[str]:
+def _shrunk(found: "Character", site: str, dataset_size: int) -> list[str]:
     """What makes it small enough for here."""
     keys = found.derived.keys
     ranks = max(1, min(_MOST_RANKS, found.log.job.ranks))
     arguments = ["-s", site, "--ppn", str(ranks)]
-    if sum(role.file.size for role in found.derived.roles if role.role == "dataset") > _bytes(dataset_size):
-        arguments += ["--dataset-size", dataset_size]
+    if sum(role.file.size for role in found.derived.roles if role.role == "dataset") > dataset_size:
+        arguments += ["--dataset-size", str(dataset_size)]
     arguments.append(f"-Scompute.time={min(keys['compute.time'].value, _MOST_STEP_S)}")
     arguments.append(f"-Strain.epochs={min(keys['train.epochs'].value, _MOST_EPOCHS)}")
     return arguments
 
 
-def _bytes(text: str) -> int:
-    try:
-        return units.size(text)
-    except ValueError as fault:
-        raise ConfigError(f"--dataset-size: {fault}") from fault
-
-
 def _submit(workload: Path, arguments: list[str], runs: Path) -> Path:
     """The job's folder, when it has ended well."""
-    from dlio_hpc.cli.handover import Manner, hand_over
+    from dlio_hpc.cli.handover import Manner
     from dlio_hpc.cli.report import collect_all
     from dlio_hpc.cli.request import planned
-    from dlio_hpc.cli.submit import submit
+    from dlio_hpc.cli.submit import submit, submitted
 
     context = submit.make_context("submit", [str(workload), *arguments, "-o", str(runs)])
     named = {"parents", "resume", "dry_run", "wait", "as_json", "quiet", "verbose", "workload_name"}
     asked = planned(str(workload), {key: value for key, value in context.params.items() if key not in named})
-    directories = hand_over(asked, [], [], Manner(False, True, False, False, False))
+    directories = submitted(asked, (), runs, Manner(False, True, False, False, False))
     watched, code = console.wait(directories, quiet=False)
     with contextlib.redirect_stdout(sys.stderr):
         code = collect_all(watched, True) or code

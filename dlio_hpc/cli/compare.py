@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dlio_hpc import document, rundir, units
+from dlio_hpc import document, units
 from dlio_hpc.cli import console, found
-from dlio_hpc.cli.pictures import Pictures, written
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.pictures import Pictures, gives_page, write_junit
+from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.verdict.metrics import METRICS
 
@@ -19,17 +19,15 @@ if TYPE_CHECKING:
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
     from dlio_hpc.verdict.comparison import Judgement, Reference, Terms, Verdict
+    from dlio_hpc.verdict.junit import Case
 
 _PATH = click.Path(path_type=Path)
 
 
-def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
-    try:
-        share = units.share(value)
-    except ValueError as fault:
-        raise click.BadParameter(str(fault), ctx, param) from fault
+def _tolerance(text: str) -> float:
+    share = units.share(text)
     if not 0 < share < 1:
-        raise click.BadParameter("more than 0 and less than 100 %", ctx, param)
+        raise ValueError("more than 0 and less than 100 %")
     return share
 
 
@@ -42,16 +40,15 @@ def _share(ctx: click.Context, param: click.Parameter, value: str) -> float:
     show_default=True, metavar="NAME", help=f"What is compared; may be given again: {', '.join(METRICS)}.",
 )  # fmt: skip
 @option(
-    "--tolerance", callback=_share, default="2%", show_default=True, metavar="SHARE", help="A drop that is none yet."
-)
+    "--tolerance", callback=parsed(_tolerance), default="2%", show_default=True, metavar="SHARE",
+    help="A drop that is none yet.",
+)  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare what should not be: unlike keys, CACHED runs. It is said.")
-@option("--html", type=_PATH, metavar="FILE", help="The verdicts as one page, with their pictures.")
-@option("--figures", type=_PATH, metavar="DIR", help="The pictures as SVG and PNG files.")
 @option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@gives_page
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[str, ...],
-    tolerance: float, force: bool, html: Path | None, figures: Path | None, junit: Path | None, as_json: bool,
+    tolerance: float, force: bool, junit: Path | None, html: Path | None, figures: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compare a job's repeats with those of the baseline of their key, and with the nights before: fine, improved,
     regression, noisy or not comparable.
@@ -62,7 +59,7 @@ def compare(
     from dlio_hpc.verdict.comparison import Terms
 
     started = units.utc_now(fraction=True)
-    jobs = found.jobs(names, archive, runs)
+    jobs, missing = found.look(names, archive, runs)
     if not jobs:
         raise ConfigError(f"{' '.join(names)}: none of its jobs measured anything")
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
@@ -76,15 +73,15 @@ def compare(
 
         verdicttables.show(judged, sys.stdout)
     if junit is not None:
-        _write_junit(junit, judged, jobs, units.seconds_between(started, units.utc_now(fraction=True)))
+        seconds = units.seconds_between(started, units.utc_now(fraction=True))
+        write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
     pictures = Pictures(html, figures, None)
     if pictures.any:
         pictures.write_of_study(lambda: _page(judged), lambda: _pictures(judged))
-    lost = found.missing(names, runs)
-    for words in lost:
+    for words in missing:
         console.say(f"dlio-hpc: {words}")
     graver = (InvalidRun.exit_code, InfrastructureError.exit_code)
-    return Incomplete.exit_code if lost and judged.exit_code not in graver else judged.exit_code
+    return Incomplete.exit_code if missing and judged.exit_code not in graver else judged.exit_code
 
 
 def _judge(jobs: "Sequence[Found]", terms: "Terms") -> "Judgement":
@@ -114,15 +111,12 @@ def _references(name: str, folder: Path, runs: Path) -> "tuple[Reference, ...]":
     return told
 
 
-def _write_junit(path: Path, judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> None:
+def _cases(judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> "list[Case]":
     """A case's time is what its job's runs took."""
-    from dlio_hpc.verdict import junit, verdictrows
+    from dlio_hpc.verdict import verdictrows
 
     took = {job.entry.job: sum(run.figures.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}
-    cases = [verdictrows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
-    with written(path):
-        rundir.write(path, junit.document("dlio-hpc compare", cases))
-    console.say(f"verdicts: {path}")
+    return [verdictrows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
 
 
 def _page(judged: "Judgement") -> "Page":

@@ -8,9 +8,11 @@ import click
 
 from dlio_hpc.cli import console, named
 from dlio_hpc.cli.verbs import option
-from dlio_hpc.errors import ConfigError, Incomplete
+from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
 from dlio_hpc.plan import archive_folder
 from dlio_hpc.report import jobfiles, studyfiles
+from dlio_hpc.report.jobfiles import JobOutcome
+from dlio_hpc.report.studyfiles import StudyOutcome
 from dlio_hpc.verdict import entry, history
 from dlio_hpc.verdict.entry import Entry
 from dlio_hpc.verdict.history import Where
@@ -51,39 +53,57 @@ def refresh(where: Path) -> None:
         console.say(f"note: {note}")
 
 
-def jobs(names: Sequence[str], archive: Path | None, runs: Path) -> list[Found]:
+class Looked(NamedTuple):
+    """missing: of each study, in words, how much of it nobody has."""
+
+    jobs: list[Found]
+    missing: list[str]
+
+
+def look(names: Sequence[str], archive: Path | None, runs: Path) -> Looked:
     """All that have these names; a study is its jobs that measure. ConfigError where a name is nobody's."""
-    return [found for name in names for found in _named(name, archive, runs)]
+    found = [_named(name, archive, runs) for name in names]
+    missing = dict.fromkeys(words for each in found for words in each.missing)
+    return Looked([job for each in found for job in each.jobs], list(missing))
 
 
-def missing(names: Sequence[str], runs: Path) -> list[str]:
-    """Of each study among them, how much of it nobody has."""
-    folders = dict.fromkeys(named.place(name, runs) for name in names)
-    outcomes = [named.study_in(folder) for folder in folders if studyfiles.is_study(folder)]
-    return [
-        f"{found.study.study}: {len(found.missing)} of {found.wanted} measurements are missing"
-        for found in outcomes
-        if found.missing
-    ]
+def jobs(names: Sequence[str], archive: Path | None, runs: Path) -> list[Found]:
+    """As look(), whatever is missing."""
+    return look(names, archive, runs).jobs
 
 
-def _named(name: str, archive: Path | None, runs: Path) -> list[Found]:
+def _named(name: str, archive: Path | None, runs: Path) -> Looked:
     path = named.place(name, runs)
     if studyfiles.is_study(path):
-        study = studyfiles.load(path)
-        found = [_job(each, archive) for each in studyfiles.jobs(study)]
-        return [each for each in found if each.entry.measurements or each.entry.fault is not None]
+        return _study(named.study_in(path), archive)
     if path.exists() or "/" in name:
-        return [_job(path, archive)]
-    return _remembered(name, archive, runs)
+        return Looked([_job(path, archive)], [])
+    return Looked(_remembered(name, archive, runs), [])
+
+
+def _study(found: StudyOutcome, archive: Path | None) -> Looked:
+    """InvalidRun where one of its jobs cannot be read: the verdict would be about the others alone."""
+    if found.broken:
+        raise InvalidRun(found.broken[0])
+    folder = archive or Path(found.study.archive)
+    jobs = [Found(_entry(job), folder) for job in found.jobs]
+    jobs = [job for job in jobs if job.entry.measurements or job.entry.fault is not None]
+    words = f"{found.study.study}: {len(found.missing)} of {found.wanted} measurements are missing"
+    return Looked(jobs, [words] if found.missing else [])
 
 
 def _job(path: Path, archive: Path | None) -> Found:
     outcome = jobfiles.load(path)
-    if not outcome.job.ended:
-        raise Incomplete(f"job {outcome.job.job} is {outcome.job.state}; wait for its end (dlio-hpc wait {path})")
     where = archive_folder(outcome.plan, path) if path.is_dir() else path.absolute().parent
-    return Found(entry.of(outcome), archive or where)
+    return Found(_entry(outcome), archive or where)
+
+
+def _entry(outcome: JobOutcome) -> Entry:
+    """Incomplete where the job goes on."""
+    job = outcome.job
+    if not job.ended:
+        raise Incomplete(f"job {job.job} is {job.state}; wait for its end (dlio-hpc wait {outcome.directory})")
+    return entry.of(outcome)
 
 
 def _remembered(name: str, archive: Path | None, runs: Path) -> list[Found]:

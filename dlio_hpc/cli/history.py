@@ -9,8 +9,8 @@ import click
 
 from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console, found
-from dlio_hpc.cli.pictures import Pictures
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.pictures import Pictures, gives_page
+from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.verdict.metrics import METRICS
 
@@ -21,22 +21,16 @@ if TYPE_CHECKING:
     from dlio_hpc.verdict.figures import Series
     from dlio_hpc.verdict.listing import Block
 
-_PATH = click.Path(path_type=Path)
 
-
-def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def _day(text: str) -> str:
     """As records have it: a date, or a moment in UTC."""
     from datetime import datetime
 
-    if value is None:
-        return None
     try:
-        datetime.fromisoformat(value.replace("Z", "+00:00"))
+        datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError as fault:
-        raise click.BadParameter(
-            "a day such as 2026-11-21, or a moment such as 2026-11-21T14:00", ctx, param
-        ) from fault
-    return value.replace(" ", "T")
+        raise ValueError("a day such as 2026-11-21, or a moment such as 2026-11-21T14:00") from fault
+    return text.replace(" ", "T")
 
 
 @click.command(context_settings=SETTINGS)
@@ -47,15 +41,13 @@ def _day(ctx: click.Context, param: click.Parameter, value: str | None) -> str |
 @option("--nodes", type=int, metavar="N", help="Jobs on so many nodes alone.")
 @option("--study", metavar="NAME", help="Jobs of this study alone.")
 @option("--state", type=click.Choice(sorted(ENDED)), metavar="STATE", help="Jobs that ended so: completed, failed.")
-@option("--since", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or later.")
-@option("--until", callback=_day, metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
+@option("--since", callback=parsed(_day), metavar="DAY", help="Jobs that ended on this day (UTC) or later.")
+@option("--until", callback=parsed(_day), metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
 @option(
     "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
     help=f"What is shown: {', '.join(METRICS)}.",
 )  # fmt: skip
-@option("--html", type=_PATH, metavar="FILE", help="The history as one page, with its pictures.")
-@option("--figures", type=_PATH, metavar="DIR", help="The metric over the nights as SVG and PNG files, one a key.")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@gives_page
 @option("--csv", "as_csv", is_flag=True, help="All runs with all their figures as CSV on stdout.")
 @option("--export", "is_export", is_flag=True, help="The whole history as lines of JSON on stdout, always the same.")
 @option("--rebuild", "is_rebuild", is_flag=True, help="Make the history anew from archives and decisions alone.")

@@ -10,26 +10,22 @@ import click
 
 from dlio_hpc import rundir, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import option
+from dlio_hpc.cli.verbs import option, parsed
 from dlio_hpc.errors import InfrastructureError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
+    from dlio_hpc.verdict.junit import Case
 
 _PATH = click.Path(path_type=Path)
 
 
-def _seconds(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    if value is None:
-        return None
-    try:
-        found = units.seconds(value)
-    except ValueError as fault:
-        raise click.BadParameter(str(fault), ctx, param) from fault
+def _step(text: str) -> float:
+    found = units.seconds(text)
     if found <= 0:
-        raise click.BadParameter("a step takes some time: 1s, 100 ms", ctx, param)
+        raise ValueError("a step takes some time: 1s, 100 ms")
     return float(found)
 
 
@@ -47,7 +43,7 @@ _OPTIONS = (
         "--step",
         "step_s",
         metavar="TIME",
-        callback=_seconds,
+        callback=parsed(_step),
         help="Of the timeline in --json and --csv. Default: 200 steps.",
     ),
     _JSON,
@@ -63,7 +59,7 @@ def gives_pictures(function: Any) -> Any:
 
 
 def gives_page(function: Any) -> Any:
-    """Likewise, of a command with a verdict."""
+    """Likewise, of a command whose pictures are of no single job."""
     for add in reversed((*_PAGE, _JSON)):
         function = add(function)
     return function
@@ -125,6 +121,15 @@ class Pictures(NamedTuple):
             assert each.view is not None
             figures.save(figures.draw(each.view), into)
             console.say(f"figures: {into}")
+
+
+def write_junit(path: Path, suite: str, cases: "Sequence[Case]") -> None:
+    """A suite's cases for CI systems; the file is named on stderr."""
+    from dlio_hpc.verdict import junit
+
+    with written(path):
+        rundir.write(path, junit.document(suite, cases))
+    console.say(f"junit: {path}")
 
 
 @contextmanager

@@ -1,7 +1,6 @@
 """What is to be measured: the options that every command which plans jobs has, and the study that comes of them."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ import click
 from msgspec import structs
 
 from dlio_hpc import cost, document, limits, packing, plan, recipe, shipped, site, study, sweep, units, workload
-from dlio_hpc.cli.verbs import option
+from dlio_hpc.cli.verbs import option, parsed
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
 
@@ -35,18 +34,6 @@ def _counts(ctx: click.Context, param: click.Parameter, value: str | None) -> tu
         raise click.BadParameter(str(fault).lstrip("-: "), ctx, param) from fault
 
 
-def _unit(parse: Callable[[str], int]) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """A callback for values in human units; what the parser does not like is a usage error."""
-
-    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
-        try:
-            return None if value is None else parse(value)
-        except ValueError as fault:
-            raise click.BadParameter(str(fault), ctx, param) from fault
-
-    return callback
-
-
 _REQUEST = (
     option(
         "-s", "--site", metavar="NAME|FILE", help="Site profile. Default: the one for this host's name, else local."
@@ -66,7 +53,7 @@ _REQUEST = (
         "--time",
         "walltime",
         metavar="TIME",
-        callback=_unit(units.walltime),
+        callback=parsed(units.walltime),
         help="Limit of a job: 30 (minutes), 30m, 1:30:00.",
     ),
     option(
@@ -133,7 +120,7 @@ _REQUEST = (
     option(
         "--dataset-size",
         metavar="SIZE",
-        callback=_unit(units.size),
+        callback=parsed(units.size),
         help="Shrink the dataset to about this size: fewer files.",
     ),
     option(

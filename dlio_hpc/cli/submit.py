@@ -58,10 +58,11 @@ def submit(
     if dry_run:
         show(found, manner)
         return 0
-    return afterwards(found, _submit(found, parents, options["runs"], manner), manner)
+    return afterwards(found, submitted(found, parents, options["runs"], manner), manner)
 
 
-def _submit(found: Planned, parents: tuple[Path, ...], runs: Path, manner: Manner) -> list[Path]:
+def submitted(found: Planned, parents: tuple[Path, ...], runs: Path, manner: Manner) -> list[Path]:
+    """Directories of the jobs, which wait for these parents."""
     from dlio_hpc.batch import submit as batch
     from dlio_hpc.cli.jobs import named
 

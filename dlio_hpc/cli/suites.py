@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlio_hpc import document
 from dlio_hpc.cli import found
-from dlio_hpc.cli.accept import judge as accepted
+from dlio_hpc.cli.accept import absent
 from dlio_hpc.verdict import acceptance, baselines, comparison, criteria, entry, suite
 from dlio_hpc.verdict.comparison import Terms
 from dlio_hpc.verdict.criteria import Criteria
@@ -26,7 +26,7 @@ def judge(report: "StudyReport") -> SuiteVerdict:
     terms = Terms(metrics=asked.metrics, tolerance=asked.tolerance)
     known = baselines.active(baselines.read(folder)) if folder.is_dir() else ()
     judged = comparison.judge([each for each in entries if each.measurements], found.entries(folder), known, terms)
-    by = accepted(criteria.load(asked.criteria) if asked.criteria else _NOTHING_MORE, [outcome], [])
+    by = acceptance.judge(criteria.load(asked.criteria) if asked.criteria else _NOTHING_MORE, entries, absent(outcome))
     return suite.judge(study, judged, by, report.effects, [one.group.key for one in known])
 
 

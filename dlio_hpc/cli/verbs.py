@@ -2,7 +2,7 @@
 
 import importlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -15,6 +15,7 @@ _VERBS = {
     "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
 }  # fmt: skip
 
+_Value = TypeVar("_Value")
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -45,3 +46,15 @@ def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
     return click.option(*names, envvar=f"DLIO_HPC_{variable}", show_envvar=False, **settings)
+
+
+def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:
+    """A callback for an option's text; what makes the parser raise ValueError is a usage error."""
+
+    def callback(ctx: click.Context, param: click.Parameter, value: str | None) -> _Value | None:
+        try:
+            return None if value is None else parse(value)
+        except ValueError as fault:
+            raise click.BadParameter(str(fault), ctx, param) from fault
+
+    return callback

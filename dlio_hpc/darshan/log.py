@@ -1,7 +1,7 @@
 """What a Darshan log holds, whoever read it: the job, counters of files, the extended trace (DXT), heat maps."""
 
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,8 @@ Name = Literal[
     "rank count", "stale", "no end",
 ]  # fmt: skip
 Records = npt.NDArray[np.void]
+# Of a module that a log has not.
+NO_RECORDS: Records = np.empty(0, [("id", "<u8"), ("rank", "<i8")])
 
 COUNTING = ("POSIX", "MPI-IO", "STDIO")
 TRACING = ("DXT_POSIX", "DXT_MPIIO")
@@ -98,3 +100,10 @@ class Log(NamedTuple):
     traced: dict[str, Trace]
     faults: list[Fault]
     heat: dict[str, Heat]
+
+
+def counter(records: Records, name: str) -> Any:
+    """One value a record: 0 where the module has no such counter, or Darshan marks it as unknown (-1)."""
+    if name not in (records.dtype.names or ()):
+        return np.zeros(len(records), np.int64)
+    return np.maximum(records[name], 0)

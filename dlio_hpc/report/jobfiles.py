@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dlio_hpc import archive, document, results, rundir
+from dlio_hpc.analysis.storage import Storage, judge
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.darshan import preload
@@ -40,6 +41,12 @@ class RunOutcome(NamedTuple):
     @property
     def name(self) -> str:
         return rundir.run_name(self.run.number, self.run.name)
+
+    @property
+    def storage(self) -> Storage | None:
+        """Was it the storage? With Darshan's count beside the core's; None where the run has no result."""
+        seen = None if self.verdict is None else self.verdict.bytes
+        return None if self.result is None else judge(self.run, self.result, None if seen is None else seen.darshan)
 
 
 class JobOutcome(NamedTuple):

@@ -1,6 +1,5 @@
 """What a job measured, as rows of text: the terminal and the page show the same."""
 
-from dlio_hpc.analysis import storage
 from dlio_hpc.lustre.record import Record, describe
 from dlio_hpc.plan import Plan
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, without_log
@@ -151,9 +150,8 @@ def _io_time(summary: Summary) -> str:
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
     """Was it the storage, and if not, what would make it so."""
-    assert run.result is not None
-    found = storage.judge(run.run, run.result)
-    if not found.epochs:
+    found = run.storage
+    if found is None or not found.epochs:
         return []
     return [("storage", found.words()), *[("", f"instead: {' or '.join(found.advice)}")] * bool(found.advice)]
 

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from msgspec import structs
 
 from dlio_hpc import archive, document, packing, plan, rundir
-from dlio_hpc.analysis import storage
 from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.packing import Unit
@@ -167,8 +166,9 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
 
 
 def _measured(job: JobOutcome, run: RunOutcome, unit: Unit) -> Measured:
-    result = run.result
+    result, storage = run.result, run.storage
     assert result is not None
     assert result.summary is not None
+    assert storage is not None
     made = unit.point, unit.repeat, job.job.job, run.name, result.started, result.ended, result.summary
-    return Measured(*made, cached=storage.judge(run.run, result).cached)
+    return Measured(*made, cached=storage.cached)

@@ -120,7 +120,7 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
     seen = set()
     for entry in entries:
         for run in entry.measurements:
-            once = (entry.study, run.title, run.data, run.key, run.repeat)
+            once = (entry.study, run.unit, run.key)  # with another version it is another group's
             if run.is_good and once not in seen:
                 seen.add(once)
                 found.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run))

@@ -219,8 +219,10 @@ def _alone(case: _Case, near: Reference | None, told: list[str]) -> Verdict:
     is_worse = last is not None and last.ratio < 1 - case.terms.tolerance and not case.terms.against
     if not case.terms.against and not is_worse:
         advice.append(f"dlio-hpc baseline accept {case.group.job} --why '...'")
-    found = structs.replace(case.verdict("not comparable", why, advice), here=seen.nights[-1], trend=seen)
-    found = structs.replace(found, reference=None if near is None else near.name)
+    name = None if near is None else near.name
+    found = structs.replace(
+        case.verdict("not comparable", why, advice), here=seen.nights[-1], reference=name, trend=seen
+    )
     if last is None or not is_worse:
         return found
     return _as(found, "regression", f"{weighing.shift_words(last)}; {why}", last)

@@ -9,7 +9,6 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dlio_hpc import document, layout
-from dlio_hpc.analysis import storage
 from dlio_hpc.analysis.storage import Storage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.errors import InvalidRun
@@ -74,6 +73,14 @@ class Measurement(Struct, frozen=True):
         """A measured run whose figures count, whether or not they are of the storage."""
         return self.fault is None and self.kind == "measure"
 
+    @property
+    def unit(self) -> tuple[Any, ...]:
+        """The same of a measurement of the study that was made once more. Without what is looked up while a job runs:
+        one that failed early has it not.
+        """
+        key = self.key
+        return self.title, self.data, key.settings, key.nodes, key.ranks_per_node, self.repeat
+
 
 class Entry(Struct, frozen=True):
     """A job that has ended. ended: when, UTC. fault: why its figures must not be used, with the exit code of its class.
@@ -135,7 +142,7 @@ def _joined(jobs: Sequence[Entry]) -> Entry:
     """Of what was measured more than once the first good one counts; a job's fault if something is missing for it."""
     found: dict[tuple[Any, ...], Measurement] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
-        unit = (run.title, run.data, run.key, run.repeat) if run.kind == "measure" else (number, run.run)
+        unit = run.unit if run.kind == "measure" else (number, run.run)
         if unit not in found or not found[unit].is_good:
             found[unit] = run
     runs = tuple(found.values())
@@ -181,12 +188,8 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         epochs=planned.workload.train.epochs,
         steps=planned.steps_per_epoch,
         samples=0 if summary is None else summary.samples,
-        storage=None if result is None or summary is None else storage.judge(planned, result, _darshan_bytes(run)),
+        storage=None if summary is None else run.storage,
     )
-
-
-def _darshan_bytes(run: RunOutcome) -> int | None:
-    return run.verdict.bytes.darshan if run.verdict is not None and run.verdict.bytes is not None else None
 
 
 def key(outcome: JobOutcome, run: RunOutcome) -> Key:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dlio_hpc.analysis.storage import ENOUGH, Storage
 from dlio_hpc.errors import Incomplete, InvalidRun
 from dlio_hpc.verdict.check import Check, Evidence, Group, Ran, Verdict, listed, runs_in_words
-from dlio_hpc.verdict.entry import Entry, Measurement
+from dlio_hpc.verdict.entry import Entry
 
 STORAGE = "storage"
 _CLASSES: dict[int, Verdict] = {3: "invalid", 7: "incomplete"}
@@ -54,11 +54,11 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
     """Runs that are no measurement and were not made once more; and what else was wrong with a job. One whose time was
     over after its last run lost nothing.
     """
-    measured = {_unit(entry, run) for entry in entries for run in entry.measurements if run.is_good}
+    measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
         runs = [run for run in entry.measurements if run.kind == "measure"]
         for run in runs:
-            if run.fault is not None and _unit(entry, run) not in measured:
+            if run.fault is not None and (entry.study, run.unit) not in measured:
                 verdict = _CLASSES.get(run.exit_code, "infrastructure")
                 yield _Fault(verdict, Evidence(entry.job, run.run, None, run.fault, is_met=False))
         codes = {run.exit_code for run in runs}
@@ -67,12 +67,6 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
         if entry.fault is not None and entry.exit_code not in codes and not lost_nothing and not is_told:
             verdict = _CLASSES.get(entry.exit_code, "infrastructure")
             yield _Fault(verdict, Evidence(entry.job, "", None, entry.fault, is_met=False))
-
-
-def _unit(entry: Entry, run: Measurement) -> tuple[str | int, ...]:
-    """The same of a measurement that was made once more."""
-    key = run.key
-    return entry.study, run.title, run.data, key.settings, key.nodes, key.ranks_per_node, run.repeat
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:

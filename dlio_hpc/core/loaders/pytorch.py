@@ -75,13 +75,13 @@ class _Samples:
 
         tally = Tally()
         is_worker = torch.utils.data.get_worker_info() is not None
-        before = process_io() if is_worker else None
         try:
             rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
             if is_worker:
                 rows.share_memory_()  # it would fail after this function, where nobody hears of it
             if self._reader is None:
                 # The kernel adds a worker's count to its parent's when it has ended: all of it, start-up too.
+                before = process_io() if is_worker else None
                 tally.fetched = before.fetched if before is not None else 0
                 self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
             self._reader.read(np.array(samples, np.uint64), rows.numpy(), tally)
