@@ -501,8 +501,8 @@ def test_places_drawn_at_random_are_no_epochs(tmp_path: Path) -> None:
 
 
 def test_check_runs_it_here_and_compares(run: Run) -> None:
-    done = run("dlio-hpc", "characterize", LOGS / "mpi4_h5shared_noreduction.darshan", "--check", "--json")
+    done = run("dlio-hpc", "characterize", LOGS / "mpi4_npz.darshan", "--check", "--json")
     assert done.code == 0, done.err
     check = done.json["check"]
-    assert check["pattern"]["similarity"] > 0.7, "without a libdarshan here, by the mean request alone"
+    assert check["pattern"]["similarity"] > 0.95, "without a libdarshan here, by what the core counted"
     assert check["b"]["ranks"] == 4

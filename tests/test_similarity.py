@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from dlio_hpc import shipped
 from dlio_hpc.analysis import octaves, profile, reference, similarity
 from dlio_hpc.analysis.octaves import Distribution, Grain
-from dlio_hpc.analysis.profile import Profile
+from dlio_hpc.analysis.profile import SLACK, Profile
 from dlio_hpc.analysis.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.report import profiles, similarityrows
@@ -73,6 +73,30 @@ def test_what_is_zero_in_both_is_equal_and_turns_no_vector() -> None:
     assert similarity.compare(_profile(io_s=0.0), _profile(io_s=1.0)).paper.cosine == 0.0
 
 
+def _of_sizes(sizes: list[int]) -> Profile:
+    return _profile(**profile.of_lengths(np.array(sizes)))
+
+
+def test_one_request_in_a_hundred_makes_no_other_pattern() -> None:
+    """Shares below that count as that; a median that so few would move, as where they would move it."""
+
+    def apart(name: str, a: Profile, b: Profile) -> tuple[float | None, float | None]:
+        (factor,) = (each for each in similarity.compare(a, b).factors if each.name == name)
+        (swapped,) = (each for each in similarity.compare(b, a).factors if each.name == name)
+        assert factor.apart == swapped.apart
+        return factor.difference, factor.apart
+
+    assert apart("consecutive", _profile(consecutive=0.002), _profile(consecutive=0.004)) == (-0.5, 0.0)
+    assert apart("sequential", _profile(sequential=0.0), _profile(sequential=0.05))[1] == pytest.approx(0.8)
+    halves, one_more = (_of_sizes([0] * count + [9600] * 5 + [76_800] * 500) for count in (500, 506))
+    assert (halves.request_median, one_more.request_median) == (9600, 0)
+    assert apart("request_median", halves, one_more) == (1.0, 0.0)
+    assert apart("request_median", halves, _of_sizes([4096] * 600 + [76_800] * 400))[1] == 0.0
+    assert apart("request_median", _of_sizes([4096] * 520 + [76_800] * 480), _of_sizes([76_800] * 10))[1] == (
+        pytest.approx(1 - 4096 / 76_800)
+    )
+
+
 def test_what_one_of_them_lacks_is_left_out_and_said() -> None:
     found = similarity.compare(_profile(io_s=1.0, request_max=5), _profile(request_max=5, files=3))
     assert found.paper == Score(1.0, 1.0, tuple(name for name in PAPER if name != "request_max"))
@@ -105,7 +129,9 @@ def test_everything_is_like_itself(a: Profile) -> None:
 @given(_PROFILES, _PROFILES)
 def test_pattern_is_one_for_equal_patterns_alone(a: Profile, b: Profile) -> None:
     found = similarity.compare(a, b)
-    pairs = [(getattr(a, name), getattr(b, name)) for name in PATTERN if name not in found.pattern.left_out]
+    known = [name for name in PATTERN if name not in found.pattern.left_out]
+    least = {"sequential": SLACK, "consecutive": SLACK}
+    pairs = [[max(getattr(each, name), least.get(name, 0.0)) for each in (a, b)] for name in known]
     if found.pattern.ratio is not None:
         equal = all(math.isclose(one, other, rel_tol=1e-9) for one, other in pairs)
         assert (found.pattern.ratio > 1 - 1e-10) == equal
@@ -115,7 +141,11 @@ def test_pattern_is_one_for_equal_patterns_alone(a: Profile, b: Profile) -> None
 def test_units_do_not_matter(a: Profile, b: Profile, scale: float) -> None:
     def scaled(each: Profile) -> Profile:
         values: dict[str, Any] = {name: getattr(each, name) for name in FACTORS}
-        return _profile("x", **{name: None if value is None else scale * value for name, value in values.items()})
+        has_none = ("sequential", "consecutive")
+        return _profile(
+            "x",
+            **{name: value if value is None or name in has_none else scale * value for name, value in values.items()},
+        )
 
     assert _scores(similarity.compare(scaled(a), scaled(b))) == pytest.approx(_scores(similarity.compare(a, b)))
 

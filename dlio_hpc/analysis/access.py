@@ -17,6 +17,7 @@ _MOST, _NEARLY_ALL = 0.6, 0.9
 _IN_ORDER, _MIXED = 0.9, 0.6
 # What libraries read ahead with: a request of that size says nothing about samples.
 _BUFFERS = {1 << shift for shift in range(12, 25)}
+_PAGE, _LUSTRE = 4096, 4 << 20
 _FEW_FILES, _FEW_SAMPLES = 4, 6
 _LOOKED_AT = 4000
 # Who comes to read something again after so small a part of his share does not read in passes.
@@ -111,9 +112,26 @@ def transfer(lengths: Integers) -> Estimate:
     return Estimate(size, level, words)
 
 
+def buffer(reads: Reads) -> Estimate:
+    """Of a file that Python opened: what its first request brings, unless that is all there is."""
+    first = reads.offset == 0
+    size = int(np.bincount(reads.length[first]).argmax()) if first.any() else _PAGE
+    if size <= _PAGE:
+        return Estimate(
+            None, "high", f"files are begun with {size:,} B, the buffer that Python gives them on most systems"
+        )
+    if size >= int(np.median(reads.sizes)):
+        return Estimate(
+            _LUSTRE, "low", f"files are begun with all they have, {size:,} B: a buffer as Lustre recommends"
+        )
+    return Estimate(size, "high", f"files are begun with {size:,} B, the buffer that Python gave them")
+
+
 def threads(reads: Reads) -> Estimate:
-    """Of a rank: by Darshan's thread numbers, or by requests in flight at the same time."""
+    """Of a rank: processes, Darshan's thread numbers, or requests in flight at the same time."""
     ranks = np.unique(reads.rank)
+    if reads.process is not None and (workers := round(len(reads.readers) / len(ranks))) > 1:
+        return Estimate(workers, "high", f"{workers} processes of a rank made reads, by the logs that they left")
     if reads.thread.any():
         found = int(np.median([len(np.unique(reads.thread[reads.rank == rank])) for rank in ranks]))
         return Estimate(found, "high", f"{found} thread(s) of a rank made reads, by Darshan's thread numbers")

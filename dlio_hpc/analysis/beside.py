@@ -10,12 +10,16 @@ import numpy.typing as npt
 from dlio_hpc.analysis.census import Seen
 from dlio_hpc.analysis.estimate import Confidence, Estimate
 from dlio_hpc.analysis.requests import Requests
+from dlio_hpc.analysis.stretches import usual
+from dlio_hpc.combinations import LARGEST_REQUEST
 from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
-# What ends a checkpoint: a pause in writing of this share of the longest one, and so long at least.
+# What ends a checkpoint: a pause in writing of this share of the longest one, and so long at least. Who writes a file's
+# front again sooner than that completes its header.
 _PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
+_HEADER_S = 1e-3
 # Side files that a workload names; programs with more keep them in order otherwise.
 MOST = 8
 
@@ -48,11 +52,13 @@ def checkpoints(
     middle = sorted(events, key=lambda event: sum(event.files.values()))[len(events) // 2]
     one = min(rank for rank, _ in middle.files)
     sizes = sorted(size for (rank, _), size in middle.files.items() if rank == one)
+    sizes = sorted([*sizes, *_unseen(files, requests, len(events))])
     words = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
     seen: Confidence = "high" if requests is not None else "medium"
     keys = {
         "every_steps": _every(events, begins, epochs),
         "files": Estimate(sizes[:100], seen, words),
+        "transfer_size": _write_size(files, requests),
         "by": Estimate("all" if len(ranks) > 1 else "root", seen, f"{len(ranks)} rank(s) wrote them"),
         "fsync": _fsync(files),
         "read_back": _read_back(files),
@@ -75,11 +81,38 @@ def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
     events: list[_Event] = []
     for at, pause in zip(chosen.tolist(), pauses.tolist(), strict=True):
         key = int(requests.rank[at]), requests.paths[requests.file[at]]
-        again = bool(events) and key in events[-1].files and int(requests.offset[at]) == 0
+        again = bool(events) and key in events[-1].files and requests.offset[at] == 0 and pause > _HEADER_S
         if not events or pause > limit or again:
             events.append(_Event(float(requests.start[at]), {}))
         events[-1].files[key] = events[-1].files.get(key, 0) + int(requests.length[at])
     return events
+
+
+def _unseen(files: Sequence[Seen], requests: Requests | None, number: int) -> list[int]:
+    """Of one checkpoint, files that went through STDIO, which a trace has not: as many as are there for each."""
+    if requests is None:
+        return []
+    lost = [file for file in files if file.path not in set(requests.paths)]
+    return sorted((file.size for file in lost), reverse=True)[: max(1, round(len(lost) / number))] if lost else []
+
+
+def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
+    """The request by which most bytes came, as far as a trace has them."""
+    lengths = np.empty(0, np.int64) if requests is None else _lengths(files, requests)
+    written = sum(file.bytes_written for file in files)
+    size = min(usual(lengths), LARGEST_REQUEST)
+    if size and lengths.sum() > 0.5 * written:
+        share = float(lengths[lengths == size].sum() / lengths.sum())
+        return Estimate(size, "high" if share > 0.5 else "low", f"{share:.0%} of bytes came in writes of {size:,} B")
+    mean = round(written / max(1, sum(file.writes for file in files)))
+    return Estimate(max(1, min(mean, LARGEST_REQUEST)), "low", "the mean of all writes to them")
+
+
+def _lengths(files: Sequence[Seen], requests: Requests) -> npt.NDArray[np.int64]:
+    """Of writes to them."""
+    wanted = {file.path for file in files}
+    known = np.array([path in wanted for path in requests.paths], bool)
+    return requests.length[requests.write & known[requests.file]] if len(known) else np.empty(0, np.int64)
 
 
 def _counted(files: Sequence[Seen]) -> list[_Event]:
@@ -145,7 +178,9 @@ def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: i
 def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> Side:
     writes = file.bytes_written > file.bytes_read
     count, moved = (file.writes, file.bytes_written) if writes else (file.reads, file.bytes_read)
-    size, count = max(1, round(moved / max(count, 1))), max(count, 1)
+    ends = 0 if writes else _ends(file, requests)
+    count = max(count - ends, 1)
+    size = max(1, round(moved / count))
     by_all = file.ranks > 1
     each = max(1, round(count / (min(file.ranks, ranks) if by_all else 1)))
     per_step = steps is not None and steps > 4 and each >= steps and _spread_out(file, requests)
@@ -158,8 +193,17 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
         keys["size"] = file.size
         if per_step and file.size >= 4 * size:
             keys["random"] = _is_random(file, requests)
+    if ends and not keys.get("random"):
+        keys["to_end"] = True
     verb = "written" if writes else "read"
-    return Side(keys, f"{count:,} requests of {format_size(size)} in the mean {verb}: {file.path}")
+    return Side(keys, f"{count:,} request(s) of {format_size(size)} in the mean {verb}: {file.path}")
+
+
+def _ends(file: Seen, requests: Requests | None) -> int:
+    """Requests that found the file's end."""
+    if requests is None or file.path not in requests.paths:
+        return 0
+    return int(((requests.file == requests.paths.index(file.path)) & ~requests.write & (requests.length == 0)).sum())
 
 
 def _spread_out(file: Seen, requests: Requests | None) -> bool:

@@ -21,6 +21,8 @@ from dlio_hpc.units import format_size
 _GUESS = 1 << 20
 # Of what lies in the files, below which the program is taken to have read a part on purpose.
 _ALL = 0.9
+# Bytes that HDF5 reads at once of contiguous data where less is wanted (H5Pset_sieve_buf_size).
+_SIEVE = 64 << 10
 # A program that goes on for longer than that without reading computes on what it has.
 _LONG_S = 5.0
 
@@ -117,9 +119,9 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     keys = _common(subject)
     size = sample.bytes
     if sample.hidden:
-        size = _hidden(subject, core.usual, None if found is None else found.bytes)
+        size = _hidden(subject, core.usual, found.bytes if found is not None and found.number >= steps.ENOUGH else None)
     keys |= _geometry(subject, size, sample.stdev)
-    request = access.transfer(core.length)
+    request = access.buffer(reads) if kind.is_numpy else access.transfer(core.length)
     keys |= _chunk(keys, sample, request)
     keys["reader.load"] = Estimate("on_demand", "medium", "reading went on to the end of the program")
     keys["reader.batch_size"] = pace.batch
@@ -141,12 +143,11 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
 def _hidden(subject: _Subject, request: int, burst: float | None) -> Estimate:
     """What stands for a sample: the bytes of a step, or so many that the requests can be the same."""
     size = int(np.median([file.size for file in subject.data]))
+    hidden = "records do not show in reads through a buffer"
     if burst is not None and 0 < burst <= size:
-        return Estimate(
-            int(burst), "low", "taken as the bytes of a step; records do not show in reads through a buffer"
-        )
+        return Estimate(size // round(size / burst), "low", f"taken as the bytes of a step, about; {hidden}")
     guess = min(size, max(_GUESS, request))
-    return Estimate(guess, "unknown", "records do not show in reads through a buffer; a MiB, or a file, is a guess")
+    return Estimate(guess, "unknown", f"{hidden}; a MiB, or a file, is a guess")
 
 
 def _geometry(subject: _Subject, sample: Estimate, stdev: int) -> dict[str, Estimate]:
@@ -173,11 +174,18 @@ def _geometry(subject: _Subject, sample: Estimate, stdev: int) -> dict[str, Esti
 
 
 def _chunk(keys: dict[str, Estimate], sample: access.Sample, request: Estimate) -> dict[str, Estimate]:
-    """HDF5 asks for a chunk at once; a sample that is read in equal pieces lies in chunks."""
+    """HDF5 asks for a chunk at once; a sample that is read in equal pieces lies in chunks, and so do samples that are
+    smaller than the buffer through which contiguous ones would come.
+    """
     if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
         return {}
     pieces = sample.bytes.value / request.value
-    if pieces < 2 or request.confidence == "low" or sample.whole:
+    if request.confidence == "low" or sample.whole:
+        return {}
+    if pieces == 1 and request.value < _SIEVE:
+        words = f"requests of {request.value:,} B; contiguous data would come in such of {_SIEVE:,} B (HDF5's sieve)"
+        return {"dataset.chunk": Estimate(request.value, "medium", words)}
+    if pieces < 2:
         return {}
     words = f"{pieces:.3g} requests of {request.value:,} B a sample, where contiguous data would take one"
     return {"dataset.chunk": Estimate(request.value, "medium", words)}

@@ -5,7 +5,7 @@ from typing import Any
 from dlio_hpc import combinations
 from dlio_hpc.analysis.estimate import Estimate
 
-_LIBRARIES = {"npz": "NumPy", "csv": "pandas"}
+_LIBRARIES = {"raw": "Python", "csv": "pandas"}
 _ROOM = 2**31
 
 
@@ -32,6 +32,8 @@ def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
     name, request = value("dataset.format"), value("reader.transfer_size")
     if value("reader.mode") == "framework" and name in _LIBRARIES:
         give_up("reader.transfer_size", None, f"in mode: framework {_LIBRARIES[name]} chooses its requests")
+    elif value("reader.mode") == "framework" and name == "npz":
+        return  # of the buffer, however small samples are
     elif value("dataset.chunk"):
         give_up("reader.transfer_size", None, "HDF5 reads chunks")
     elif (

@@ -16,6 +16,7 @@ _ENDINGS = {
     ".h#": "hdf5", ".hdf#": "hdf5", ".he#": "hdf5", ".nc": "hdf5", ".nc#": "hdf5", ".npz": "npz", ".csv": "csv",
     ".tsv": "csv", ".tfrec": "tfrecord",
 }  # fmt: skip
+_PLAIN = (".npy", ".bin", ".raw", ".dat", ".jpg", ".jpeg", ".png")
 # What ends an archive, and is read first of it (zipfile); HDF5's signature at the front.
 _ZIP_END, _SIGNATURE = 22, 8
 _PANDAS = 256 << 10
@@ -29,17 +30,23 @@ class Format(NamedTuple):
     streams: bool
 
     @property
+    def is_numpy(self) -> bool:
+        """Is it numpy.load that reads, through the buffer of a Python file?"""
+        return (self.name.value, self.mode.value) == ("npz", "framework")
+
+    @property
     def loads_files(self) -> bool:
         """Does the library load a file whole, in pieces of its own?"""
-        return (self.name.value, self.mode.value) == ("npz", "framework")
+        return self.name.value in ("npz", "raw") and self.mode.value == "framework"
 
 
 class _Marks(NamedTuple):
-    """Shares of files that were read as one library reads them; None: no trace."""
+    """Shares of files that were read as one library reads them."""
 
     zip_ends: float
     signatures: float
     from_front: float
+    whole: float
 
 
 def tell(data: Sequence[Seen], requests: Requests | None) -> Format:
@@ -69,13 +76,14 @@ def _by_marks(ending: str, marks: _Marks | None, files: int) -> Estimate:
         return Estimate(
             "hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first, of {marks.signatures:.0%} of files"
         )
-    if ending == ".npy":
-        return Estimate("npz", "medium", f"{files:,} arrays of NumPy, .npy; archives of one array are nearest to them")
-    words = f"no format is known that ends in {ending!r}; npz in mode floor is read as plain bytes are"
-    return Estimate("npz", "low", words)
+    if ending in _PLAIN:
+        return Estimate("raw", "high", f"{files:,} {ending} file(s): their bytes are one sample or more, end to end")
+    return Estimate("raw", "medium", f"no format is known that ends in {ending!r}, and requests are no library's")
 
 
 def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> Estimate:
+    if name == "raw":
+        return _of_raw(marks)
     if marks is None:
         usual = "framework" if name in ("tfrecord", "csv") else "floor"
         return Estimate(usual, "unknown", "only a trace (DXT) would tell")
@@ -90,6 +98,13 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
     if share > 0.5:
         return Estimate("framework", "high", f"{what}, in {share:.0%} of files")
     return Estimate("floor", "medium", f"{what}, in {share:.0%} of files only")
+
+
+def _of_raw(marks: _Marks | None) -> Estimate:
+    if marks is None:
+        return Estimate("floor", "unknown", "only a trace (DXT) would tell")
+    words = f"{marks.whole:.0%} of files were read in one request, and one more that found the end, as read() does"
+    return Estimate("framework" if marks.whole > 0.5 else "floor", "high" if marks.whole > 0.9 else "medium", words)
 
 
 def _usual(requests: Requests, data: Sequence[Seen]) -> int:
@@ -107,4 +122,6 @@ def _marks(data: Sequence[Seen], requests: Requests) -> _Marks:
     signed = (offset == 0) & (length == _SIGNATURE)
     front = (offset == 0) & (length > _SIGNATURE)
     all_files = max(len(np.unique(file)), 1)
-    return _Marks(*(len(np.unique(file[marked])) / all_files for marked in (at_end, signed, front)))
+    ended = np.isin(file, np.unique(file[(length == 0) & (offset >= sizes[file])]))
+    whole = ended & (offset == 0) & (length == sizes[file])
+    return _Marks(*(len(np.unique(file[marked])) / all_files for marked in (at_end, signed, front, whole)))

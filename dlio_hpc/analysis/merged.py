@@ -13,8 +13,8 @@ _PID = re.compile(r"_id\d+-(\d+)_")
 
 
 def merge(logs: Sequence[Log]) -> Log:
-    """Each process a rank, but what was forked off another of them, which counts as that one; times since the first of
-    them began. Nothing is added up: a file has a record for each process.
+    """Each process a rank, but what was forked off another of them, which is a process of that rank; times since the
+    first of them began. Nothing is added up: a file has a record for each process.
     """
     first = min(logs, key=lambda log: log.job.started)
     if len(logs) == 1:
@@ -75,15 +75,26 @@ def _counted(parts: Sequence[tuple[Log, int]], name: str) -> Records:
 
 def _traced(parts: Sequence[tuple[Log, int]], name: str, job: Job) -> Trace:
     files, segments = [], []
-    for log, rank in parts:
+    ranks = [rank for _, rank in parts]
+    for at, (log, rank) in enumerate(parts):
         if name not in log.traced:
             continue
         trace = log.traced[name]
         rows, late = trace.segments.copy(), log.job.started - job.started
         rows["start"] += late
         rows["end"] += late
+        if len(set(ranks)) < len(ranks):
+            rows = _with_process(rows, ranks[:at].count(rank))
         heads = trace.files.copy()
         heads["rank"] = rank
         files.append(heads)
         segments.append(rows)
     return Trace(np.concatenate(files), np.concatenate(segments))
+
+
+def _with_process(segments: Records, number: int) -> Records:
+    wider = np.empty(len(segments), [*segments.dtype.descr, ("process", "<i8")])
+    for name in segments.dtype.names or ():
+        wider[name] = segments[name]
+    wider["process"] = number
+    return wider

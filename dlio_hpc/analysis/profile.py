@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 from msgspec import Struct
 
 from dlio_hpc.analysis import octaves, recorded
@@ -19,6 +20,8 @@ DATA = (
     r"^(?!/(?:proc|sys|dev|etc)/)"
     r"(?!.*(?:/(?:site|dist)-packages/|/lib(?:64)?/python\d|[.](?:py|pyc|pyi|so)$|[.]so[.]\d))"
 )
+# One request in a hundred makes no other pattern.
+SLACK = 0.01
 _GIB = 2.0**30
 
 
@@ -26,7 +29,8 @@ class Profile(Struct, frozen=True):
     """title: as a user names it. application: whose I/O it is or emulates, "" where nobody says. source: in words.
 
     io_s: with a request in flight, mean over ranks. bytes: read and written by all ranks. rate_*: MB/s (1e6 bytes) of
-    single requests. sequential, consecutive: shares of all requests. None: not known. sizes: of requests, each counting
+    single requests. sequential, consecutive: shares of all requests. None: not known. around_median: request sizes
+    SLACK of all requests below the median and above it. sizes: of requests, each counting
     once; volumes: each counting by its bytes; jumps: between requests (octaves.jumps).
     """
 
@@ -42,6 +46,7 @@ class Profile(Struct, frozen=True):
     request_max: float | None = None
     request_mean: float | None = None
     request_median: float | None = None
+    around_median: tuple[float, float] | None = None
     rate_mean: float | None = None
     rate_median: float | None = None
     sequential: float | None = None
@@ -143,15 +148,24 @@ def _of_requests(requests: Requests) -> dict[str, Any]:
     rates = lengths[timed] / took[timed] / 1e6
     jumps = octaves.jumps(requests)
     return {
-        "request_min": float(lengths.min()),
-        "request_max": float(lengths.max()),
-        "request_mean": float(lengths.mean()),
-        "request_median": float(np.median(lengths)),
+        **of_lengths(lengths),
         "rate_mean": float(rates.mean()) if len(rates) else None,
         "rate_median": float(np.median(rates)) if len(rates) else None,
         "sizes": octaves.of_sizes(lengths, np.ones(len(lengths)), Grain.EXACT),
         "volumes": octaves.of_sizes(lengths, lengths, Grain.EXACT),
         "jumps": octaves.of_jumps(jumps) if len(jumps) else None,
+    }
+
+
+def of_lengths(lengths: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """What a profile has of the sizes of single requests, of which there are some."""
+    around = np.quantile(lengths, [0.5 - SLACK, 0.5 + SLACK], method="nearest")
+    return {
+        "request_min": float(lengths.min()),
+        "request_max": float(lengths.max()),
+        "request_mean": float(lengths.mean()),
+        "request_median": float(np.median(lengths)),
+        "around_median": (float(around[0]), float(around[1])),
     }
 
 

@@ -15,7 +15,7 @@ Integers = npt.NDArray[np.int64]
 
 class Requests(NamedTuple):
     """One entry a request, ordered by rank. file: index of `paths`. offset, length: bytes. thread: 0 where Darshan does
-    not tell. hosts: of each rank, "" where nothing was traced.
+    not tell. hosts: of each rank, "" where nothing was traced. process: number within the rank; None: each is one.
     """
 
     rank: npt.NDArray[np.int32]
@@ -28,6 +28,7 @@ class Requests(NamedTuple):
     thread: npt.NDArray[np.uint64]
     paths: list[str]
     hosts: list[str]
+    process: Integers | None = None
 
     def of_rank(self, rank: int) -> slice:
         first, last = np.searchsorted(self.rank, np.array([rank, rank + 1], self.rank.dtype))
@@ -78,6 +79,7 @@ def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Float
         _threads(segments),
         paths,
         _hosts(log, trace),
+        segments["process"] if "process" in (segments.dtype.names or ()) else None,
     )
 
 

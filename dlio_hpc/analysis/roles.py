@@ -35,6 +35,7 @@ _KNOWN = re.compile(
 # Classes with more files than that are no side files, of which a workload names each.
 MOST_SIDES = 8
 _ALIKE, _UNLIKE, _MANY = 0.1, 0.1, 4
+_TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
 # Less than that is a log or a note, however often it is written.
 _LEAST_STATE = 4096
 
@@ -97,6 +98,8 @@ def _unfit(file: Seen) -> str | None:
 
 
 def _written(file: Seen) -> Role:
+    if file.path.startswith(_TEMPORARY) and file.moved < _LEAST_STATE:
+        return Role(file, "other", "a few bytes in a temporary folder")
     if found := _MODEL.search(file.path):
         return Role(file, "checkpoint", f"written, and its name has {found[0]!r}")
     return Role(file, "output", "written")

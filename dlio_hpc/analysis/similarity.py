@@ -5,7 +5,9 @@ vectors. A cosine of numbers between 0 and 1 flatters, and half of the factors a
 
 Pattern similarity is the mean of the smaller over the larger, so 1 less the mean of Fig. 8's differences, over factors
 that neither machine nor scale changes. It is 1 for equal patterns alone, and a factor that is ten times too large costs
-nine tenths of its share, where it hardly turns a vector.
+nine tenths of its share, where it hardly turns a vector. One request in a hundred makes no other pattern: shares below
+that count as that, and a median that so few would move is taken as where they would move it. (Who reads files whole and
+finds their ends makes as many requests of nothing as of whole files; a single one more decides what the median is.)
 """
 
 import itertools
@@ -18,7 +20,7 @@ from msgspec import Struct
 
 from dlio_hpc.analysis import octaves, profile, reference
 from dlio_hpc.analysis.octaves import Distance
-from dlio_hpc.analysis.profile import Profile
+from dlio_hpc.analysis.profile import SLACK, Profile
 
 # In the order of section V.B; the last one is ours.
 PAPER = (
@@ -37,12 +39,15 @@ _PUBLISHED, _SMALLER = "theta_128_nodes", "theta_8_nodes"
 
 
 class Factor(Struct, frozen=True):
-    """difference: (a - b) / max(a, b), as Fig. 8 has it; None where one of the two is not known."""
+    """difference: (a - b) / max(a, b), as Fig. 8 has it; apart: its size, as patterns count it. None where one of
+    both is not known.
+    """
 
     name: str
     a: float | None
     b: float | None
     difference: float | None
+    apart: float | None
 
 
 class Score(Struct, frozen=True):
@@ -133,7 +138,7 @@ class Matrix(NamedTuple):
 
 
 def compare(a: Profile, b: Profile) -> Similarity:
-    factors = tuple(_factor(name, getattr(a, name), getattr(b, name)) for name in FACTORS)
+    factors = tuple(_factor(name, a, b) for name in FACTORS)
     return Similarity(
         factors,
         _score(factors, PAPER),
@@ -178,21 +183,33 @@ def _but(names: tuple[str, ...], without: set[str]) -> tuple[str, ...]:
     return tuple(name for name in names if name not in without) or names
 
 
-def _factor(name: str, a: float | None, b: float | None) -> Factor:
+def _factor(name: str, one: Profile, other: Profile) -> Factor:
+    a, b = getattr(one, name), getattr(other, name)
     if a is None or b is None:
-        return Factor(name, a, b, None)
+        return Factor(name, a, b, None, None)
+    difference = _difference(a, b)
+    if name in ("sequential", "consecutive"):
+        return Factor(name, a, b, difference, abs(_difference(max(a, SLACK), max(b, SLACK))))
+    if name == "request_median" and one.around_median and other.around_median:
+        (low, high), (low_other, high_other) = one.around_median, other.around_median
+        above, below = max(low, low_other), min(high, high_other)  # in this order where the spans do not meet
+        return Factor(name, a, b, difference, _difference(max(above, below), below))
+    return Factor(name, a, b, difference, abs(difference))
+
+
+def _difference(a: float, b: float) -> float:
     larger = max(a, b)
-    return Factor(name, a, b, (a - b) / larger if larger else 0.0)
+    return (a - b) / larger if larger else 0.0
 
 
 def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
     """What is zero in both turns no vector, and is equal."""
     asked = [each for each in factors if each.name in names]
-    known = [(each.a, each.b, each.difference) for each in asked if each.difference is not None]
-    left_out = tuple(each.name for each in asked if each.difference is None)
+    known = [(each.a, each.b, each.apart) for each in asked if each.apart is not None]
+    left_out = tuple(each.name for each in asked if each.apart is None)
     if not known:
         return Score(None, None, left_out)
-    ratio = 1 - sum(abs(difference) for _, _, difference in known) / len(known)
+    ratio = 1 - sum(apart for _, _, apart in known) / len(known)
     pairs = [(a, b) for a, b, _ in known if a is not None and b is not None]
     return Score(_cosine(pairs), ratio, left_out)
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from dlio_hpc import intervals
 from dlio_hpc.analysis.estimate import Confidence, Estimate, weaker
-from dlio_hpc.analysis.stretches import Reads
+from dlio_hpc.analysis.stretches import Integers, Reads
 from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
@@ -16,13 +16,14 @@ Floats = npt.NDArray[np.float64]
 _LEAST_S = 0.5e-3
 _FEW, _SHARE, _APART = 5, 0.3, 4.0
 # Bursts of a rank that make a habit.
-_ENOUGH = 8
+ENOUGH = 8
 
 
 class Steps(NamedTuple):
     """pause_s, period_s: median, from a burst's end and begin to the next one's begin; spread: of the period, half the
     width of its middle half over the median. bytes: of a burst, the median; first: of a rank's first burst over that.
-    number: of a rank, the median. begins: seconds, of the bursts of one rank.
+    number: of a rank, the median. begins: seconds, of the bursts of one rank. workers: processes of a rank that read;
+    all figures are of one of them then, which has every workers-th step.
     """
 
     pause_s: float
@@ -32,15 +33,17 @@ class Steps(NamedTuple):
     first: float
     number: int
     begins: Floats
+    workers: int = 1
 
 
 def find(reads: Reads) -> Steps | None:
     """None where reading has no pauses that stand out."""
-    spans = [_spans(reads, int(rank)) for rank in np.unique(reads.rank)]
+    readers = reads.readers
+    spans = [_span(reads, mine) for mine in readers]
     limit = _limit(spans)
     if limit is None:
         return None
-    found = [_bursts(reads, int(rank), span, limit) for rank, span in zip(np.unique(reads.rank), spans, strict=True)]
+    found = [_bursts(reads, mine, span, limit) for mine, span in zip(readers, spans, strict=True)]
     found = [bursts for bursts in found if len(bursts.begin) > 2]
     if not found:
         return None
@@ -56,6 +59,7 @@ def find(reads: Reads) -> Steps | None:
         float(np.median([bursts.bytes[0] for bursts in found])) / max(usual, 1),
         int(np.median([len(bursts.begin) for bursts in found])),
         found[0].begin,
+        max(1, round(len(readers) / len(np.unique(reads.rank)))),
     )
 
 
@@ -65,35 +69,38 @@ class _Bursts(NamedTuple):
     bytes: Floats
 
 
-def _spans(reads: Reads, rank: int) -> Floats:
-    low, high = np.searchsorted(reads.rank, [rank, rank + 1])
-    return intervals.union(np.stack([reads.start[low:high], np.maximum(reads.start, reads.end)[low:high]]))
+def _span(reads: Reads, mine: Integers) -> Floats:
+    """(2, n): when one of `mine` was under way."""
+    return intervals.union(np.stack([reads.start, np.maximum(reads.start, reads.end)])[:, mine])
 
 
 def _limit(spans: list[Floats]) -> float | None:
-    """Seconds that tell pauses between steps from those within: where sorted pauses leap most, if both halves make
-    sense. With no leap all of them are steps', when they are long and alike.
+    """Seconds that tell pauses between steps from those within: where those above are most alike, and furthest from
+    those below; a tenth at the rims does not count. With no two kinds all of them are steps', when they are long and
+    alike.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
     tall = pauses[pauses > _LEAST_S]
     if len(tall) < _FEW or tall.sum() < _SHARE * whole:
         return None
-    logs = np.log(tall)
     # What is split off at the top must still be most of the time: a pause between epochs is not a step.
     rest = np.cumsum(tall[::-1])[::-1]
-    candidates = [at for at in range(1, len(tall) - _FEW + 1) if rest[at] > 0.5 * tall.sum()]
-    best = max(candidates, key=lambda at: logs[at] - logs[at - 1], default=None)
-    if best is not None and tall[best] > _APART * float(np.median(tall[:best])) and tall[best] > 2 * tall[best - 1]:
-        return float(np.sqrt(tall[best] * tall[best - 1]))
+    at = np.arange(1, len(tall) - _FEW + 1)
+    at = at[rest[at] > 0.5 * tall.sum()]
+    if len(at):
+        above = len(tall) - 1 - at
+        low, high, below = tall[at + above // 10], tall[at + above * 9 // 10], tall[(at - 1) * 9 // 10]
+        best = int(np.argmax(low**2 / (below * high)))
+        if low[best] > 2 * below[best] and low[best] > _APART * np.median(tall[: at[best]]):
+            return float(np.sqrt(tall[at[best]] * tall[at[best] - 1]))
     return float(_LEAST_S) if np.median(tall) > _APART * _LEAST_S else None
 
 
-def _bursts(reads: Reads, rank: int, span: Floats, limit: float) -> _Bursts:
+def _bursts(reads: Reads, mine: Integers, span: Floats, limit: float) -> _Bursts:
     joined = intervals.joined(span, limit)
-    low, high = np.searchsorted(reads.rank, [rank, rank + 1])
-    at = np.searchsorted(joined[:, 0], reads.start[low:high], "right") - 1
-    size = np.bincount(np.maximum(at, 0), reads.length[low:high], len(joined)).astype(np.float64)
+    at = np.searchsorted(joined[:, 0], reads.start[mine], "right") - 1
+    size = np.bincount(np.maximum(at, 0), reads.length[mine], len(joined)).astype(np.float64)
     return _Bursts(joined[:, 0], joined[:, 1], size)
 
 
@@ -116,19 +123,23 @@ def pace(found: Steps | None, sample: Estimate) -> Pace:
             None,
         )
     level: Confidence = "high" if found.spread < 0.15 else "medium" if found.spread < 0.4 else "low"
-    level = weaker(level, "high" if found.number >= _ENOUGH else "low")
-    bursts = f"{found.number:,} bursts of {format_size(found.bytes)} a rank"
-    is_ahead = found.first > 1.7
+    level = weaker(level, "high" if found.number >= ENOUGH else "low")
+    whose = "rank" if found.workers == 1 else f"worker process, of {found.workers}"
+    bursts = f"{found.number:,} bursts of {format_size(found.bytes)} a {whose}"
+    is_ahead = found.first > 1.7 or found.workers > 1
     seconds, what = (found.period_s, "begin to begin") if is_ahead else (found.pause_s, "end to begin")
     words = f"{bursts}, {format_seconds(seconds)} from {what} (median, middle half within {found.spread:.0%})"
     batch = _batch(found, sample, bursts, level)
-    if is_ahead:
-        ahead = Estimate(
-            max(1, round(found.first) - 1), "medium", f"the first burst is {found.first:.1f} times the others"
-        )
-    else:
-        ahead = Estimate(0, "medium", f"the first burst is no larger than the others ({found.first:.1f} times)")
-    return Pace(batch, Estimate(seconds, level, words), ahead, found.begins)
+    return Pace(batch, Estimate(seconds / found.workers, level, words), _ahead(found, is_ahead), found.begins)
+
+
+def _ahead(found: Steps, is_ahead: bool) -> Estimate:
+    """A worker's first burst is what is read ahead, and the batch that is taken at once."""
+    times = f"{found.first:.1f} times"
+    if not is_ahead:
+        return Estimate(0, "medium", f"the first burst is no larger than the others ({times})")
+    batches = max(found.workers * round(found.first) - 1, found.workers)
+    return Estimate(batches, "medium", f"the first burst is {times} the others")
 
 
 def _batch(found: Steps, sample: Estimate, bursts: str, level: Confidence) -> Estimate:

@@ -18,7 +18,7 @@ _SMALL = 1 / 16
 
 class Reads(NamedTuple):
     """The reads of a dataset that brought something, by rank and then in time. file: index of `sizes`, bytes of each
-    file. usual: the request size by which most bytes came.
+    file. usual: the request size by which most bytes came. process: within the rank; None: it is one.
     """
 
     rank: Integers
@@ -30,6 +30,14 @@ class Reads(NamedTuple):
     thread: npt.NDArray[np.uint64]
     sizes: Integers
     usual: int
+    process: Integers | None = None
+
+    @property
+    def readers(self) -> list[Integers]:
+        """Which reads are whose: of each rank, or of each process where it has several."""
+        place = self.rank if self.process is None else self.rank * (int(self.process.max(initial=0)) + 1) + self.process
+        order = np.argsort(place, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(place[order])) + 1) if len(order) else []
 
 
 class Stretches(NamedTuple):
@@ -54,6 +62,7 @@ def reads_of(requests: Requests, sizes: dict[str, int]) -> Reads:
     return Reads(
         requests.rank[order].astype(np.int64), file[order], requests.offset[order], length, requests.start[order],
         requests.end[order], requests.thread[order], np.array(list(sizes.values()), np.int64), usual(length),
+        None if requests.process is None else requests.process[order],
     )  # fmt: skip
 
 
@@ -90,7 +99,7 @@ def _where_ended(reads: Reads) -> tuple[Integers, Integers, Integers]:
 def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
     return Reads(
         reads.rank[keep], reads.file[keep], reads.offset[keep], reads.length[keep], reads.start[keep], reads.end[keep],
-        reads.thread[keep], reads.sizes, reads.usual,
+        reads.thread[keep], reads.sizes, reads.usual, None if reads.process is None else reads.process[keep],
     )  # fmt: skip
 
 

@@ -57,7 +57,8 @@ class Module(NamedTuple):
 
 class Trace(NamedTuple):
     """DXT. files: counters.TRACED, a file of a rank each; segments: one row a request, those of files[n] from first[n]
-    on, writes before reads. Times are seconds of the rank's own clock since Darshan began there.
+    on, writes before reads. Times are seconds of the rank's own clock since Darshan began there. Where a rank is of
+    several processes, each has a log of its own, and segments have the number of theirs as `process`.
     """
 
     files: Records

@@ -157,7 +157,7 @@ def _counted(records: Records, reads: tuple[str, ...], writes: tuple[str, ...]) 
         sum(records[name] for name in writes), records["BYTES_WRITTEN"],
     )  # fmt: skip
     rows = np.stack([np.maximum(column, 0) for column in columns], axis=1).astype(np.int64)
-    return dict(zip(zip(records["id"].tolist(), records["rank"].tolist(), strict=True), rows, strict=True))
+    return _summed(records["id"].tolist(), records["rank"].tolist(), rows)
 
 
 def _traced(trace: Trace, reduced: set[int]) -> Table:
@@ -169,8 +169,15 @@ def _traced(trace: Trace, reduced: set[int]) -> Table:
     rows = np.stack(
         [files["reads"], sums[last] - sums[middle], files["writes"], sums[middle] - sums[first]], axis=1
     ).astype(np.int64)
+    numbers = files["id"].tolist()
+    ranks = [-1 if number in reduced else rank for number, rank in zip(numbers, files["rank"].tolist(), strict=True)]
+    return _summed(numbers, ranks, rows)
+
+
+def _summed(numbers: list[int], ranks: list[int], rows: npt.NDArray[np.int64]) -> Table:
+    """A rank of several processes has several records of a file."""
     table: Table = {}
-    for number, rank, row in zip(files["id"].tolist(), files["rank"].tolist(), rows, strict=True):
-        key = (number, -1 if number in reduced else rank)
+    for number, rank, row in zip(numbers, ranks, rows, strict=True):
+        key = number, rank
         table[key] = table[key] + row if key in table else row
     return table

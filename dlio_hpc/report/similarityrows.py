@@ -77,7 +77,7 @@ def whose(found: Profile) -> str:
 
 def factors(found: Similarity) -> list[list[str]]:
     """As FACTOR_HEADER names them."""
-    return [[label(each.name), *_values(each), _counts_for(each.name)] for each in found.factors]
+    return [[label(each.name), *_values(each), _counts_for(each)] for each in found.factors]
 
 
 def _values(factor: Factor) -> list[str]:
@@ -86,7 +86,11 @@ def _values(factor: Factor) -> list[str]:
     return [*shown, _UNKNOWN if factor.difference is None else f"{round(factor.difference, 2) + 0.0:.2f}"]
 
 
-def _counts_for(name: str) -> str:
+def _counts_for(factor: Factor) -> str:
+    """Where a hundredth of the requests would make the difference, patterns count another one."""
+    name = factor.name
+    if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
+        return f"paper; as {factor.apart:.2f} pattern"
     both = [what for what, names in (("paper", PAPER), ("pattern", PATTERN)) if name in names]
     return " and ".join(both) + ("" if name in SEEN or "pattern" not in both else " (asked for)")
 

@@ -13,7 +13,13 @@ from dlio_hpc.analysis.estimate import Estimate
 from dlio_hpc.analysis.roles import Role
 
 _WIDTH, _INDENT, _MOST_COLUMN = 118, 2, 36
-_SIZES = ("dataset.sample.bytes", "dataset.sample.stdev", "dataset.chunk", "reader.transfer_size")
+_SIZES = (
+    "dataset.sample.bytes",
+    "dataset.sample.stdev",
+    "dataset.chunk",
+    "reader.transfer_size",
+    "checkpoint.transfer_size",
+)
 # As workload.py has them.
 _SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train")
 
