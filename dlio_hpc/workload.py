@@ -193,8 +193,8 @@ def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
 class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
     """`files`: files in random order. `samples`: samples of a file in random order. Both: any sample next.
 
-    `reseed`: another order in every epoch. `ascending`: chance says which samples make a batch, and they are read in the
-    order in which they lie, as h5py wants the numbers that select them.
+    `reseed`: another order in every epoch. `ascending`: chance says which samples make a batch, and they are read
+    in the order in which they lie, as h5py wants the numbers that select them.
     """
 
     files: bool = False

@@ -125,7 +125,7 @@ def test_a_shrunk_dataset_keeps_the_sample_and_fits(
 
 def test_framework_readers_choose_their_own_transfer_size() -> None:
     with pytest.raises(ConfigError, match="transfer_size goes with mode: floor"):
-        workload.load("demo", ("reader.mode=framework", "reader.transfer_size=4096"))
+        workload.load("candle", ("reader.transfer_size=4096",))
     made = plan.resolved(workload.load("demo", ("reader.mode=framework",)))
     assert made.reader.transfer_size is None
 
@@ -164,6 +164,24 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         (("dataset.side_files=[{name: a, bytes: 0}]",), "dataset.side_files[0]: bytes must be at least 1"),
         (("dataset.side_files=[{name: a, bytes: 9, size: 3}]",), "size (the whole file) no less than that"),
         (("dataset.side_files=[{name: a, bytes: 1}, {name: a, bytes: 2}]",), "each needs a name of its own"),
+        (("dataset.side_files=[{name: a, bytes: 1, count: 4, run: 2}]",), "run goes with random: true"),
+        (("dataset.side_files=[{name: a, bytes: 1, count: 4, random: true, run: 3}]",), "a multiple of it"),
+        (
+            ("dataset.side_files=[{name: a, bytes: 9, count: 4, size: 20, random: true, run: 4}]",),
+            "a run of 4 requests is more than the file's 20 bytes",
+        ),
+        (("dataset.side_files=[{name: a, bytes: 1, random: true, to_end: true}]",), "to_end goes with access: read"),
+        (("dataset.side_files=[{name: a, bytes: 1, access: write, to_end: true}]",), "to_end goes with access: read"),
+        (("reader.shuffle={ascending: true}",), "set shuffle.samples or files with it"),
+        (
+            (
+                "dataset.format=tfrecord",
+                "reader.loader=tensorflow",
+                "reader.mode=framework",
+                "reader.shuffle={files: true, ascending: true}",
+            ),
+            "tf.data reads records file by file, in their order already",
+        ),
         (("reader.transfer_size=0",), "reader: transfer_size must be at least 1 byte"),
         (("reader.transfer_size=2GiB",), "at most 1 GiB"),
         (("dataset.sample.shape=[]",), "dataset.sample.shape: expected `array` of length >= 1"),
@@ -192,7 +210,6 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             (*_COLLECTIVE, *_SHARED, _H5, "reader.mode=framework", "reader.transfer_size=4KiB"),
             "HDF5's own collective reads take neither hints nor transfer_size",
         ),
-        (("reader.mode=framework", "reader.transfer_size=1"), "in mode: framework NumPy chooses its requests"),
         (
             ("dataset.format=csv", "reader.mode=framework", "reader.transfer_size=1"),
             "in mode: framework pandas chooses its requests",
