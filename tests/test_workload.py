@@ -172,6 +172,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         ),
         (("dataset.side_files=[{name: a, bytes: 1, random: true, to_end: true}]",), "to_end goes with access: read"),
         (("dataset.side_files=[{name: a, bytes: 1, access: write, to_end: true}]",), "to_end goes with access: read"),
+        (("dataset.side_files=[{name: a, bytes: 2, size: 3, to_end: true}]",), "for a file that is read whole"),
         (("reader.shuffle={ascending: true}",), "set shuffle.samples or files with it"),
         (
             (

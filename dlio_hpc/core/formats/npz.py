@@ -121,8 +121,8 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """As numpy.load(path) does it: NumPy's and zipfile's requests go through the buffer that open() gives a file, of the
-    file system's favourite size. On Lustre that is 4 MiB, which brings more than was asked for.
+    """As numpy.load(path) does it: NumPy's and zipfile's requests go through the buffer that open() gives a file, of
+    the file system's favourite size. On Lustre that is 4 MiB, which brings more than was asked for.
     """
     before = tally.bytes_read
     try:
