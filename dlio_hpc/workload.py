@@ -82,8 +82,8 @@ class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
 
     A file that is read lies with the dataset, has `size` bytes (null: bytes x count) and is shared; one that is
     written belongs to its rank. `random`: anywhere in the file, not one after the other. `run`: at each of those places
-    so many one after the other, and the places of one time in ascending order. `to_end`: at last a request that finds
-    nothing more, as read() does that is called until nothing comes.
+    so many one after the other, and the places of one time in ascending order. `to_end`: read whole, and at last a
+    request that finds nothing more, as read() is called until nothing comes.
     """
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
@@ -106,6 +106,8 @@ class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(f"a run of {self.run} requests is more than the file's {self.file_size} bytes")
         if self.to_end and (self.random or self.access == "write"):
             raise ValueError("to_end goes with access: read, in order: without random")
+        if self.to_end and self.file_size != self.bytes * self.count:
+            raise ValueError("to_end is for a file that is read whole: size (or null) is bytes x count then")
 
     @property
     def file_size(self) -> int:

@@ -12,11 +12,16 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dlio_hpc.core import sidefiles
 from dlio_hpc.core.cache import drop
 from dlio_hpc.core.collective import check_library
 from dlio_hpc.core.kernel import process_io
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.units import Size
+from dlio_hpc.workload import SideFile
 from tests.conftest import BIN, Outcome, Run
 
 _SHARED = ("-S", "dataset.layout=shared", "-S", "dataset.files=1", "-S", "dataset.samples_per_file=30")
@@ -202,6 +207,26 @@ def test_side_files_are_counted_apart(measured: Any, tmp_path: Path) -> None:
     sizes = {path.name: path.stat().st_size for path in folder.glob("side-*")}
     assert sizes == {"side-metadata": 4000, "side-stats": 25_000, "side-list": 1024}
     assert not list((tmp_path / "dlio-data").glob("outputs-*")), "what was written is removed"
+
+
+@given(
+    st.integers(1, 500), st.integers(1, 9), st.integers(1, 9), st.integers(0, 5000), st.integers(0, 10**6),
+    st.integers(0, 511),
+)  # fmt: skip
+def test_side_files_are_read_in_runs_at_ascending_places(
+    size: int, run: int, runs: int, more: int, number: int, rank: int
+) -> None:
+    side = SideFile("a", Size(size), run * runs, size=Size(size * run + more), random=True, run=run)
+    offsets = sidefiles.offsets(side, number, rank)
+    assert len(offsets) == side.count
+    assert offsets[::run] == sorted(offsets[::run])
+    assert all(0 <= offset <= side.file_size - size for offset in offsets)
+    assert all(offset == offsets[at - 1] + size for at, offset in enumerate(offsets) if at % run)
+
+
+def test_a_side_file_that_is_read_to_its_end(measured: Any) -> None:
+    told = measured("dataset.side_files=[{name: list, bytes: 100, count: 3, to_end: true}]")["summary"]["side_files"]
+    assert (told["reads"], told["bytes_read"]) == (2 * 4, 2 * 300)
 
 
 def test_side_files_that_are_missing_or_cut_end_the_run(run: Run, small: Path, tmp_path: Path) -> None:

@@ -331,6 +331,19 @@ def test_whole_files_come_as_pythons_own_files_bring_them(tmp_path: Path) -> Non
             assert sizes[0] == (size or os.stat(tmp_path / "0").st_blksize)
 
 
+def test_numpy_loads_through_the_buffer_of_a_file(tmp_path: Path) -> None:
+    """As open() makes one: the front twice, for NumPy's look and for ZIP's data; the end in small pieces; the rest."""
+    dataset = Dataset("npz", 1, 5, Sample(bytes=Size(1 << 20)))
+    _write(tmp_path, dataset)
+    length = (tmp_path / "0").stat().st_size
+    _, tally = _read(_reader(tmp_path, dataset, "framework", 4 << 20), dataset, [0])
+    rest = length - (4 << 20)
+    assert [size for size in tally.sizes if size > 100] == [4 << 20, 4 << 20, rest]
+    assert tally.bytes_read == 5 << 20
+    _, whole = _read(_reader(tmp_path, dataset, "framework", 8 << 20), dataset, [0])
+    assert [size for size in whole.sizes if size > 100] == [length, length]
+
+
 def test_h5py_is_counted_by_the_kernel(tmp_path: Path) -> None:
     sample = Sample(bytes=Size(1 << 20))
     dataset = _dataset("hdf5", sample)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.order import Order, mix, permute
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
 
@@ -128,6 +129,21 @@ def test_as_many_files_in_turn_as_threads_read_is_the_order_of_that_number(
     ]
     assert orders[0] == orders[1]
     assert orders[2] == orders[3]
+
+
+@given(st.sampled_from(_SHUFFLES[1:]), st.integers(1, 50), st.integers(0, 110), st.integers(1, 9))
+def test_ascending_batches_have_the_samples_of_the_others(shuffle: Shuffle, size: int, first: int, steps: int) -> None:
+    """Of any stretch; a batch is sorted, and nothing else is."""
+    plain, ascending = (
+        [
+            batch.tolist()
+            for batch in in_steps(Order(_dataset(12, 10), Reader(shuffle=keys), 1), first, 120, steps, size)
+        ]
+        for keys in (shuffle, replace(shuffle, ascending=True))
+    )
+    assert ascending == [sorted(batch) for batch in plain]
+    whole = Order(_dataset(12, 10), Reader(shuffle=shuffle), 1).samples(first, min(120, first + steps * size))
+    assert [number for batch in plain for number in batch] == whole.tolist()
 
 
 def test_seeding_once_gives_every_epoch_the_same_order() -> None:

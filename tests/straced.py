@@ -1,0 +1,87 @@
+"""What ranks ask the system for, seen from outside: a Darshan log of strace's making, for computers without libdarshan.
+
+Unlike the stand-in it sees what C libraries and Python's own files do.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import pytest
+
+from dlio_hpc import rundir
+from tests.conftest import BIN
+from tests.standins import darshanlog
+from tests.standins.darshanlog import Traced
+
+_CALLS = "openat,lseek,read,pread64,preadv,preadv2,write,pwrite64"
+# Of those that say where in the file: which of their numbers does.
+_AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
+# The time, the call, the file that it is about, what else it is told, what comes of it.
+_LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:\d+<(/[^>]*)>, )?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
+_NUMBER = re.compile(r"\d+")
+
+# Rows of offset, length, start, end.
+Rows = list[tuple[int, int, float, float]]
+
+
+def needed() -> None:
+    """Skips the test where there is no strace."""
+    if shutil.which("strace") is None or subprocess.run(["strace", "-o", "/dev/null", "true"], check=False).returncode:
+        assert "CI" not in os.environ, "strace has to work where changes are checked"
+        pytest.skip("no strace here, or it may not trace: apt-get install strace")
+
+
+def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
+    """A run of the job, whose plan lies there. log: under strace, with a log of it below the job's own folders."""
+    command = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(run)]
+    if log is not None:
+        traced = f"exec strace -ff --seccomp-bpf -y -ttt -s 0 -e signal=none -e trace={_CALLS} -o trace.$PMI_RANK"
+        command = ["sh", "-c", f'{traced} "$@"', "sh", *command]
+    done = subprocess.run(
+        [BIN / "mpiexec", "-n", str(ranks), *command], cwd=job, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    if log is not None:
+        traces = [each for rank in range(ranks) for each in _traces(job, rank)]
+        darshanlog.write(log, ranks, traces, counted=[_counted(each) for each in traces])
+
+
+def _traces(job: Path, rank: int) -> list[Traced]:
+    """Of the files below the job's folder. One file of lines a thread: their times make one story of them."""
+    lines = [line for part in job.glob(f"trace.{rank}.*") for line in _LINE.findall(part.read_text(errors="replace"))]
+    reads: dict[str, Rows] = defaultdict(list)
+    writes: dict[str, Rows] = defaultdict(list)
+    stands: Counter[str] = Counter()
+    begin = min((float(line[0]) for line in lines), default=0.0)
+    for at, call, path, told, result, opened in sorted(lines, key=lambda line: float(line[0])):
+        if call == "openat":
+            stands[opened] = 0
+        elif call == "lseek":
+            stands[path] = int(result)
+        elif path.startswith(f"{job}/"):
+            length, numbers = int(result), _NUMBER.findall(told)
+            if call in _AT:
+                offset = int(numbers[_AT[call]])
+            else:
+                offset = stands[path]
+                stands[path] += length
+            seconds = float(at) - begin
+            (writes if "write" in call else reads)[path].append((offset, length, seconds, seconds))
+    return [Traced(path, rank, reads[path], writes[path]) for path in sorted({*reads, *writes})]
+
+
+def _counted(each: Traced) -> tuple[str, int, dict[str, float]]:
+    """By Darshan's rules: sequential is behind the last byte of the request before, consecutive right behind it."""
+    ((path, rank, values),) = darshanlog.counters_of([each])
+    for rows, name in ((each.reads, "READS"), (each.writes, "WRITES")):
+        last = 0
+        for offset, length, _, _ in rows:
+            values[f"SEQ_{name}"] = values.get(f"SEQ_{name}", 0) + (offset > last)
+            values[f"CONSEC_{name}"] = values.get(f"CONSEC_{name}", 0) + (offset == last + 1)
+            last = offset + length - 1
+    return path, rank, values
