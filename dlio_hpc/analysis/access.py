@@ -112,6 +112,24 @@ def transfer(lengths: Integers) -> Estimate:
     return Estimate(size, level, words)
 
 
+def interleave(reads: Reads) -> Estimate:
+    """Files that a rank reads in turn: how many requests on is the one that goes on where another ended."""
+    order = np.lexsort((reads.start, reads.file, reads.rank))
+    rank, file, begin = reads.rank[order], reads.file[order], reads.offset[order]
+    goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (begin[1:] == begin[:-1] + reads.length[order][:-1])
+    apart = np.diff(order)[goes_on]  # reads lie by rank and time
+    if len(apart) < _FEW_FILES or len(np.unique(file)) < _FEW_FILES:
+        return Estimate(None, "unknown", "too few requests go on where another ended")
+    count = int(np.median(apart))
+    share = float((apart == count).mean())
+    words = f"{share:.0%} of the requests that go on in a file are the {_nth(count)} after the one before in it"
+    return Estimate(count if count > 1 else None, "high" if share > _MOST else "medium" if share > 0.3 else "low", words)
+
+
+def _nth(count: int) -> str:
+    return {1: "next", 2: "second", 3: "third"}.get(count, f"{count}th")
+
+
 def buffer(reads: Reads) -> Estimate:
     """Of a file that Python opened: what its first request brings, unless that is all there is."""
     first = reads.offset == 0
@@ -146,7 +164,7 @@ def threads(reads: Reads) -> Estimate:
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
-    """Most at once, but for what is seen once in a thousand requests; share of the busy time with more than one."""
+    """Most at once, but for what is seen once in fifty requests; share of the busy time with more than one."""
     low, high = np.searchsorted(reads.rank, [rank, rank + 1])
     begin, end = reads.start[low:high], np.maximum(reads.end[low:high], reads.start[low:high])
     at = np.concatenate((begin, end))
@@ -155,7 +173,7 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
     depth = np.cumsum(step[order])[:-1]
     width = np.diff(at[order])
     seen = depth[step[order][:-1] > 0]
-    enough = [level for level in range(1, int(depth.max(initial=1)) + 1) if (seen >= level).sum() > len(begin) / 1000]
+    enough = [level for level in range(1, int(depth.max(initial=1)) + 1) if (seen >= level).sum() > len(begin) / 50]
     busy = float(width[depth > 0].sum())
     return max(enough, default=1), float(width[depth > 1].sum() / busy) if busy else 0.0
 

@@ -193,7 +193,7 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
         keys["size"] = file.size
         if per_step and file.size >= 4 * size:
             keys["random"] = _is_random(file, requests)
-    if ends and not keys.get("random"):
+    if ends and not keys.get("random") and size * times == file.size:
         keys["to_end"] = True
     verb = "written" if writes else "read"
     return Side(keys, f"{count:,} request(s) of {format_size(size)} in the mean {verb}: {file.path}")

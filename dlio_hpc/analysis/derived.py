@@ -125,8 +125,9 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     keys |= _chunk(keys, sample, request)
     keys["reader.load"] = Estimate("on_demand", "medium", "reading went on to the end of the program")
     keys["reader.batch_size"] = pace.batch
+    keys["reader.interleave"] = turns = access.interleave(core)
     keys["reader.transfer_size"] = request
-    keys["reader.read_threads"] = access.threads(reads)
+    keys["reader.read_threads"] = _threads(access.threads(reads), turns, kind.streams)
     keys["reader.prefetch"] = pace.ahead
     order = access.order(core, parts, [file.path for file in subject.data])
     keys |= {
@@ -138,6 +139,14 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     keys["train.epochs"] = per_rank.epochs
     keys["train.steps"] = _part(keys, per_rank, core)
     return keys, pace
+
+
+def _threads(found: Estimate, turns: Estimate, streams: bool) -> Estimate:
+    """A stream is read by one at a time, so no more of them than files in turn; what begins new ones comes beside."""
+    files = turns.value or 1
+    if not streams or turns.confidence == "unknown" or found.value <= files:
+        return found
+    return Estimate(files, "medium", f"{found.evidence}; but only {files} file(s) are read in turn")
 
 
 def _hidden(subject: _Subject, request: int, burst: float | None) -> Estimate:

@@ -6,6 +6,7 @@ from dlio_hpc import combinations
 from dlio_hpc.analysis.estimate import Estimate
 
 _LIBRARIES = {"raw": "Python", "csv": "pandas"}
+_WHOLE = {"npz", *_LIBRARIES}
 _ROOM = 2**31
 
 
@@ -22,6 +23,10 @@ def fit(keys: dict[str, Estimate]) -> None:
     _memory(keys, value, give_up)
     if (threads := value("reader.read_threads")) > (ahead := value("reader.prefetch") or 0) and ahead:
         keys["reader.prefetch"] = keys["reader.prefetch"]._replace(value=threads)
+    if value("reader.interleave") and value("reader.shuffle.files") and value("reader.shuffle.samples"):
+        give_up("reader.interleave", None, "any sample may come next")
+    if (value("reader.interleave") or 1) > 1 and value("reader.mode") == "framework" and value("dataset.format") in _WHOLE:
+        give_up("reader.interleave", None, "files are loaded whole")
     if (chunk := value("dataset.chunk")) and chunk > _file_bytes(value):
         give_up("dataset.chunk", None, "a chunk larger than a file's data")
     if value("reader.shuffle.files") and value("dataset.files") == 1:

@@ -67,9 +67,7 @@ def _compared(found: "Character", job: Path, as_json: bool) -> dict[str, Any] | 
     from dlio_hpc.analysis import similarity
     from dlio_hpc.report import profiles, similarityrows
 
-    counted = {role.file.path for role in found.derived.roles if role.role not in ("library", "other")}
-    read = found.log if found.derived.traced else found.log._replace(traced={})
-    log = profiles.of_files(read, ", ".join(path.name for path in found.paths), counted)
+    log = profiles.of_character(found, ", ".join(path.name for path in found.paths))
     mine = profiles.load(str(job), job, None, None)
     made = similarity.compare(log, mine)
     known = similarity.yardsticks(made.left_out)

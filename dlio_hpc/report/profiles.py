@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from dlio_hpc import archive, shipped
 from dlio_hpc.analysis import examine, profile, reference
+from dlio_hpc.analysis.characterize import Character
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.analysis.profile import Kind, Profile
 from dlio_hpc.darshan import judge
-from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.report import jobfiles, studyfiles
 from dlio_hpc.report.jobfiles import Evidence, JobOutcome, RunOutcome
@@ -32,9 +32,11 @@ def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
     return _found(path, run, only)
 
 
-def of_files(found: Log, title: str, paths: set[str]) -> Profile:
-    """A log that was read, by some of its files."""
-    return _watched(examine.files_of(found, title, paths.__contains__), title, "log", "", None)
+def of_character(found: Character, title: str) -> Profile:
+    """Logs that were characterized, by the files that are the program's own; by their trace, if that was used."""
+    paths = {role.file.path for role in found.derived.roles if role.role not in ("library", "other")}
+    log = found.log if found.derived.traced else found.log._replace(traced={})
+    return _watched(examine.files_of(log, title, paths.__contains__), title, "log", "", None)
 
 
 def _found(path: Path, run: str | None, only: str | None) -> Profile:

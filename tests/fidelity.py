@@ -1,0 +1,98 @@
+"""Emulations beside what they emulate, by what processes ask the system for: shipped workloads beside the figures that
+were published of their applications, workloads derived from logs beside the small programs of tests/apps.
+"""
+
+import math
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from dlio_hpc import document, rundir, site, units
+from dlio_hpc import workload as workloads
+from dlio_hpc.analysis import characterize, profile, reference
+from dlio_hpc.analysis.characterize import Character
+from dlio_hpc.analysis.profile import Profile
+from dlio_hpc.report import profiles, workloadyaml
+from dlio_hpc.results import Result
+from dlio_hpc.workload import SideFile, Workload
+from tests import planning, straced
+
+LOGS = Path(__file__).parent / "logs/apps"
+RANKS = 2
+# What makes each short here.
+APPLICATIONS: dict[str, tuple[str, ...]] = {
+    "candle": ("dataset.samples_per_file=64", "train.epochs=1"),
+    "climate": (),
+    "cosmic_tagger": ("train.steps=75",),
+    "cosmoflow": ("dataset.files=2", "dataset.samples_per_file=8", "train.epochs=1", "reader.preprocess_time=0"),
+    "ffn": ("train.steps=100",),
+    "frnn": ("dataset.files=12",),
+    "imagenet": ("dataset.files=4", "dataset.samples_per_file=256", "reader.preprocess_time=0"),
+}
+PROGRAMS = ("npz_archives", "h5_patches", "csv_memory", "tf_records", "torch_loader")
+# Of those that a machine may lack.
+NEEDS = {"candle": "pandas", "csv_memory": "pandas", "cosmoflow": "tensorflow", "imagenet": "tensorflow"}
+
+
+class Pair(NamedTuple):
+    """A program, or application, and its emulation as it ran here."""
+
+    original: Profile
+    emulation: Profile
+
+
+def of_application(name: str, folder: Path) -> Pair:
+    published = reference.load_one(f"theta_128_nodes:{name}")
+    return Pair(profile.of_reference(published), seen(shrunk(name, published.reference.ranks or 1), folder))
+
+
+def of_program(name: str, folder: Path) -> Pair:
+    found = character(name)
+    return Pair(profiles.of_character(found, name), seen(derived(found, name, folder), folder, found.log.job.ranks))
+
+
+def shrunk(name: str, ranks: int) -> Workload:
+    """A shipped workload. `ranks`: of the application. What it read once was for all of its steps, and what its rank 0
+    read for all ranks: here a share of that.
+    """
+    whole = workloads.load(name)
+    made = workloads.load(name, ("compute.time=0", *APPLICATIONS[name]))
+    steps = (made.train.steps or 1) / (whole.train.steps or 1)
+
+    def share(side: SideFile) -> SideFile:
+        part = steps * (RANKS / ranks if side.by == "root" else 1)
+        return replace(side, count=math.ceil(side.count * part)) if side.when == "start" else side
+
+    return replace(made, dataset=replace(made.dataset, side_files=tuple(map(share, made.dataset.side_files))))
+
+
+def logs(program: str) -> list[Path]:
+    """Of one program without MPI there is one for each of its processes."""
+    return sorted(LOGS.glob(f"{program}*.darshan"))
+
+
+def character(program: str) -> Character:
+    return characterize.load(logs(program), None, False)
+
+
+def derived(found: Character, name: str, folder: Path) -> Workload:
+    """All of it but the computing."""
+    path = folder / "derived.yaml"
+    path.write_text(workloadyaml.write(found, name.replace("_", "-")))
+    return workloads.load(str(path), ("compute.time=0",))
+
+
+def seen(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
+    """By strace, of its measured run."""
+    request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=ranks)
+    plan = planning.make(workload, site.load("local"), request)
+    (folder / rundir.PLAN).write_bytes(document.encode(plan))
+    *before, last = plan.runs
+    for run in before:
+        straced.core(folder, ranks, run.number)
+    straced.core(folder, ranks, last.number, folder / "seen.darshan")
+    (written,) = folder.glob(f"runs/*-{last.name}/result.json")
+    result = document.decode(written.read_bytes(), Result, str(written))
+    found = profiles.load("seen", folder / "seen.darshan", None, f"^(?:{last.dataset}|{last.outputs})/(?!dlio-dataset)")
+    return replace(found, application=workload.name, bytes_per_sample=profile.sample_bytes(result))
