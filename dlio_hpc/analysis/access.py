@@ -123,7 +123,9 @@ def interleave(reads: Reads) -> Estimate:
     count = int(np.median(apart))
     share = float((apart == count).mean())
     words = f"{share:.0%} of the requests that go on in a file are the {_nth(count)} after the one before in it"
-    return Estimate(count if count > 1 else None, "high" if share > _MOST else "medium" if share > 0.3 else "low", words)
+    return Estimate(
+        count if count > 1 else None, "high" if share > _MOST else "medium" if share > 0.3 else "low", words
+    )
 
 
 def _nth(count: int) -> str:

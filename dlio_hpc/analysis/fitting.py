@@ -25,12 +25,24 @@ def fit(keys: dict[str, Estimate]) -> None:
         keys["reader.prefetch"] = keys["reader.prefetch"]._replace(value=threads)
     if value("reader.interleave") and value("reader.shuffle.files") and value("reader.shuffle.samples"):
         give_up("reader.interleave", None, "any sample may come next")
-    if (value("reader.interleave") or 1) > 1 and value("reader.mode") == "framework" and value("dataset.format") in _WHOLE:
+    if (
+        (value("reader.interleave") or 1) > 1
+        and value("reader.mode") == "framework"
+        and value("dataset.format") in _WHOLE
+    ):
         give_up("reader.interleave", None, "files are loaded whole")
     if (chunk := value("dataset.chunk")) and chunk > _file_bytes(value):
         give_up("dataset.chunk", None, "a chunk larger than a file's data")
     if value("reader.shuffle.files") and value("dataset.files") == 1:
         give_up("reader.shuffle.files", False, "one file has no order")
+
+
+def _against_turns(value: Any) -> str | None:
+    """Why files cannot be read in turn."""
+    if value("reader.shuffle.files") and value("reader.shuffle.samples"):
+        return "any sample may come next"
+    is_whole = value("reader.mode") == "framework" and value("dataset.format") in _WHOLE
+    return "files are loaded whole" if is_whole else None
 
 
 def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:

@@ -138,6 +138,8 @@ def _ahead(found: Steps, is_ahead: bool) -> Estimate:
     times = f"{found.first:.1f} times"
     if not is_ahead:
         return Estimate(0, "medium", f"the first burst is no larger than the others ({times})")
+    if found.workers > 1 and found.first <= 1.7:
+        return Estimate(found.workers, "low", f"each of {found.workers} worker processes reads a batch ahead, at least")
     batches = max(found.workers * round(found.first) - 1, found.workers)
     return Estimate(batches, "medium", f"the first burst is {times} the others")
 

@@ -53,7 +53,8 @@ def default_name(found: Character) -> str:
     """After the program's script, or itself."""
     words = found.log.job.program.split()
     scripts = [word for word in words if word.endswith((".py", ".sh"))]
-    scripts += [after for word, after in pairwise(words) if word == "-m" and after != "mpi4py"] + words[:1]
+    modules = [after for word, after in pairwise(words) if word == "-m" and after != "mpi4py"]
+    scripts += [module.rpartition(".")[2] for module in modules] + words[:1]
     stem = os.path.basename(scripts[0]).removesuffix(".py").removesuffix(".sh") if scripts else ""
     return (
         "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"

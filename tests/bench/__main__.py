@@ -1,7 +1,7 @@
 """make bench: every figure as a ratio to its bare counterpart, both measured in this run, alternating.
 
 Files lie in the page cache: what is compared is the cost of the tool, not of a storage system. With the word verdicts:
-how often verdicts on jobs are wrong.
+how often verdicts on jobs are wrong; with fidelity: how near emulations come to what they emulate.
 """
 
 import importlib.util
@@ -12,13 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.bench import peer, reading, scaling, starting, tracing, verdicts
+from tests.bench import fidelity, peer, reading, scaling, starting, tracing, verdicts
 from tests.bench.table import ROUNDS, heading
 
 
 def main() -> None:
     if sys.argv[1:] == ["verdicts"]:
         verdicts.bench()
+        return
+    if sys.argv[1:] == ["fidelity"]:
+        fidelity.bench()
         return
     cpu = next((line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if "model name" in line), "?")
     print(

@@ -1,0 +1,57 @@
+"""How near emulations come to what they emulate: README's table, out of shrunken runs here under strace."""
+
+import tempfile
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from dlio_hpc.analysis import similarity
+from dlio_hpc.analysis.octaves import Distance
+from dlio_hpc.analysis.similarity import Row, Similarity
+from tests.fidelity import APPLICATIONS, PROGRAMS, Pair, of_application, of_program
+
+_DIFFERENT = "candle", "frnn"
+
+
+def bench() -> None:
+    """A row each: all but candle's last one, which is held against another application on purpose."""
+    with tempfile.TemporaryDirectory() as name:
+        pairs = {each: _pair(each, Path(name)) for each in (*APPLICATIONS, *PROGRAMS)}
+    columns = [pair.original for pair in pairs.values()]
+    rows = similarity.matrix([pair.emulation for pair in pairs.values()], columns, similarity.SEEN).rows
+    print("| emulation | beside | pattern similarity | requests apart | bytes apart | nearest to |")
+    print("|---|---|---|---|---|---|")
+    for (name, pair), row in zip(pairs.items(), rows, strict=True):
+        what = "its figures on Theta" if name in APPLICATIONS else "its program's log"
+        found = similarity.compare(pair.emulation, pair.original)
+        print(f"| {name} | {what} | {_measures(found)} | {_nearest(row, list(pairs))} |")
+    one, other = (pairs[name] for name in _DIFFERENT)
+    print(f"| {_DIFFERENT[0]} | figures of {_DIFFERENT[1]} | {_measures(_crossed(one, other))} | |")
+
+
+def _pair(name: str, folder: Path) -> Pair:
+    (folder / name).mkdir()
+    original, emulation = (of_application if name in APPLICATIONS else of_program)(name, folder / name)
+    return Pair(
+        replace(original, title=name, application=name), replace(emulation, title=f"{name} here", application=name)
+    )
+
+
+def _crossed(one: Pair, other: Pair) -> Similarity:
+    """Published figures have no distributions: those of the other's emulation stand for them."""
+    found = similarity.compare(one.emulation, other.original)
+    emulated = similarity.compare(one.emulation, other.emulation)
+    return replace(found, sizes=emulated.sizes, volumes=emulated.volumes)
+
+
+def _measures(found: Similarity) -> str:
+    return f"{found.pattern.ratio or 0:.3f} | {_octaves(found.sizes)} | {_octaves(found.volumes)}"
+
+
+def _octaves(distance: Distance | None) -> str:
+    return "" if distance is None else f"{distance.octaves:.2f} octaves"
+
+
+def _nearest(row: Row, names: list[str]) -> str:
+    own = ["its own"] if row.finds_own else []
+    return ", ".join([*own, *(names[at] for at in row.nearest if at not in row.own)])

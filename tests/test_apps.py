@@ -1,0 +1,145 @@
+"""Small programs that really learn: do they, and does `characterize` say of their logs what they do?"""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc import workload
+from dlio_hpc.analysis import derived, merged
+from dlio_hpc.analysis.characterize import Character
+from dlio_hpc.darshan import reader
+from dlio_hpc.report import workloadyaml
+from tests import fidelity
+from tests.conftest import BIN, Run
+
+KIB = 1024
+# What each program's own lines say, as a workload has it; and what it sleeps for, which stands for computing.
+TRUTH: dict[str, tuple[dict[str, Any], float | None]] = {
+    "npz_archives": (
+        {"dataset.format": "npz", "dataset.layout": "multi", "dataset.files": 64, "dataset.samples_per_file": 1,
+         "reader.mode": "framework", "reader.load": "on_demand", "reader.batch_size": 4, "reader.read_threads": 1,
+         "reader.prefetch": 0, "reader.shuffle.files": True, "reader.shard": True, "train.epochs": 3,
+         "checkpoint.by": "root", "checkpoint.every_steps": None, "checkpoint.transfer_size": 1_728_000},
+        0.02,
+    ),
+    "h5_patches": (
+        {"dataset.format": "hdf5", "dataset.layout": "shared", "dataset.files": 1, "dataset.sample.bytes": 32 * KIB,
+         "dataset.chunk": 32 * KIB, "reader.mode": "framework", "reader.batch_size": 16, "reader.read_threads": 1,
+         "reader.prefetch": 0, "reader.shuffle.samples": True, "reader.shard": True, "train.epochs": 2},
+        0.02,
+    ),
+    "csv_memory": (
+        {"dataset.format": "csv", "dataset.layout": "shared", "dataset.files": 1, "reader.mode": "framework",
+         "reader.load": "memory", "reader.shard": False, "train.epochs": 4, "checkpoint.files": [768_128],
+         "checkpoint.by": "root"},
+        None,
+    ),
+    "tf_records": (
+        {"dataset.format": "tfrecord", "dataset.layout": "multi", "dataset.files": 16, "reader.mode": "framework",
+         "reader.interleave": 2, "reader.transfer_size": 256 * KIB, "reader.read_threads": 2,
+         "reader.shuffle.files": True, "reader.shard": True, "train.epochs": 2, "checkpoint.files": [600, 110_592]},
+        0.03,
+    ),
+    "torch_loader": (
+        {"dataset.format": "raw", "dataset.layout": "multi", "dataset.files": 256, "dataset.samples_per_file": 1,
+         "dataset.sample.bytes": 75 * KIB, "reader.mode": "framework", "reader.batch_size": 8,
+         "reader.read_threads": 2, "reader.shuffle.files": True, "train.epochs": 2, "checkpoint.by": "root"},
+        0.03,
+    ),
+}  # fmt: skip
+
+
+def _values(found: Character) -> dict[str, Any]:
+    return {key: each.value for key, each in found.derived.keys.items()}
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_what_a_log_tells_is_what_the_program_does(name: str, tmp_path: Path) -> None:
+    expected, computing = TRUTH[name]
+    found = fidelity.character(name)
+    values = _values(found)
+    assert {key: values[key] for key in expected} == expected
+    assert all(found.derived.keys[key].confidence != "unknown" for key in expected)
+    if computing is not None:
+        assert computing <= values["compute.time"] <= 1.5 * computing
+    assert fidelity.derived(found, name, tmp_path).dataset.files == expected["dataset.files"]
+
+
+def test_libraries_and_scraps_are_told_from_data() -> None:
+    """PyTorch's log has them all: the interpreter's modules, a pipe, a temporary file."""
+    roles = fidelity.character("torch_loader").derived.roles
+    of = {role.role: [each.file.path for each in roles if each.role == role.role] for role in roles}
+    assert len(of["dataset"]) == 256
+    assert of["checkpoint"] == ["/scratch/torch_loader/last.pt"]
+    assert len(of["library"]) > 50
+    assert not any("scratch" in path for path in of["library"])
+    assert any(path.startswith("/tmp/") for path in of["other"])
+    assert not {"side file", "output"} & set(of)
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> None:
+    """As most facilities keep logs: without traces."""
+    logs = [reader.load(path)._replace(traced={}) for path in fidelity.logs(name)]
+    whole = fidelity.character(name)
+    made = derived.derive(merged.merge(logs), None, lambda _: True, is_forced=False)
+    expected = TRUTH[name][0]
+    keys = {"dataset.format", "dataset.files", "dataset.layout", "train.epochs"} & set(expected)
+    if name == "h5_patches":  # two ranks, half of one file twice, or all of it once: counters cannot say
+        keys.remove("train.epochs")
+        assert (made.keys["train.epochs"].value, made.keys["reader.shard"].value) == (1, False)
+        assert "high" not in {made.keys[key].confidence for key in ("train.epochs", "reader.shard")}
+    assert {key: made.keys[key].value for key in keys} == {key: expected[key] for key in keys}
+    levels = ["unknown", "low", "medium", "high"]
+    sure = [
+        sum(levels.index(each.confidence) for each in found.keys.values()) / len(found.keys)
+        for found in (made, whole.derived)
+    ]
+    assert sure[0] < sure[1]
+    path = tmp_path / "derived.yaml"
+    path.write_text(workloadyaml.write(whole._replace(derived=made), "derived"))
+    workload.load(str(path))
+
+
+def test_a_simulation_is_described(run: Run) -> None:
+    done = run("dlio-hpc", "characterize", fidelity.LOGS / "heat.darshan")
+    assert done.code == 2
+    assert "this program does not read as training does" in done.err
+    assert "collective" in done.out
+    assert "20 MiB were written" in done.out
+
+
+@pytest.mark.parametrize("name", [*TRUTH, "heat"])
+def test_programs_run_and_learn(name: str, tmp_path: Path) -> None:
+    """Each in a size of its own, under MPI but PyTorch's."""
+    pytest.importorskip({"csv_memory": "pandas", "tf_records": "tensorflow", "torch_loader": "torch"}.get(name, "h5py"))
+    program = [sys.executable, "-m", f"tests.apps.{name}"]
+    launcher = [] if name == "torch_loader" else [str(BIN / "mpiexec"), "-n", "2"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    said = ""
+    for part, before in (("prepare", []), ("train", launcher)):
+        done = subprocess.run(
+            [*before, *program, part, str(tmp_path)], capture_output=True, text=True, env=environment, check=False,
+            cwd=Path(__file__).parents[1],
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        said = done.stdout
+    losses = [float(line.rpartition(" ")[2]) for line in said.splitlines() if line.startswith("epoch")]
+    if name == "heat":
+        assert "hottest" in said
+        assert len(list(tmp_path.glob("state_*.dat"))) == importlib.import_module("tests.apps.heat").STEPS // 20
+    else:
+        assert losses[-1] < 0.7 * losses[0]
+
+
+def test_the_evidence_is_beside_every_value(run: Run) -> None:
+    done = run("dlio-hpc", "characterize", *fidelity.logs("tf_records"), "--json")
+    assert done.code == 0, done.err
+    estimates = json.loads(done.out)["estimates"]
+    assert all(each["evidence"] and each["confidence"] for each in estimates.values())
