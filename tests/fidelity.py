@@ -52,6 +52,16 @@ def of_program(name: str, folder: Path) -> Pair:
     return Pair(profiles.of_character(found, name), seen(derived(found, name, folder), folder, found.log.job.ranks))
 
 
+def files(name: str) -> tuple[int, int]:
+    """That the shipped workload and the application touch, on as many ranks as that had."""
+    published = reference.load_one(f"theta_128_nodes:{name}").reference
+    dataset = workloads.load(name).dataset
+    written = [side for side in dataset.side_files if side.access == "write"]
+    stored = dataset.files * (dataset.format != "null") + len(dataset.side_files) - len(written)
+    ranks = published.ranks or 1
+    return stored + sum(ranks if side.by == "all" else 1 for side in written), published.files or 0
+
+
 def shrunk(name: str, ranks: int) -> Workload:
     """A shipped workload. `ranks`: of the application. What it read once was for all of its steps, and what its rank 0
     read for all ranks: here a share of that.

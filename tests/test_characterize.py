@@ -133,6 +133,83 @@ def test_a_program_that_loads_archives(tmp_path: Path) -> None:
     assert _workload(found, tmp_path).dataset.files == 40
 
 
+@pytest.mark.parametrize(
+    ("first", "expected", "sure"), [(4096, None, "high"), (65_536, 65_536, "high"), (400_000, 4 * MIB, "low")]
+)
+def test_numpys_requests_go_through_the_buffer_of_a_file(
+    tmp_path: Path, first: int, expected: int | None, sure: str
+) -> None:
+    """A page on most file systems; who has all of a file at once has one as Lustre recommends it."""
+    calls = [call._replace(length=first) if call.offset == 0 else call for call in _archives(size=400_000)]
+    found = _character(_log(tmp_path / "x.darshan", calls))
+    assert (_values(found)["reader.transfer_size"], _sure(found, "reader.transfer_size")) == (expected, sure)
+    made = _workload(found, tmp_path)
+    assert (made.dataset.format, made.reader.mode, made.reader.transfer_size) == ("npz", "framework", expected)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_files_of_no_known_format_are_plain_bytes(tmp_path: Path, is_whole: bool) -> None:
+    """Whole files with the request that finds their end are read(); pieces are not."""
+    size = 100_000
+    pieces = [(0, size), (size, 0)] if is_whole else [(0, 60_000), (60_000, 40_000)]
+    files = [[Call(0, f"/d/{number:04}.jpg", *piece, 0.0) for piece in pieces] for number in range(80)]
+    found = _character(_log(tmp_path / "x.darshan", _in_batches(files, 8, 0.05), ranks=1))
+    values = _values(found)
+    assert (values["dataset.format"], values["dataset.files"], values["dataset.sample.bytes"]) == ("raw", 80, size)
+    assert values["reader.mode"] == ("framework" if is_whole else "floor")
+    assert values["reader.batch_size"] == 8
+    assert _workload(found, tmp_path).dataset.format == "raw"
+
+
+def test_samples_smaller_than_hdf5s_sieve_lie_in_chunks(tmp_path: Path) -> None:
+    """Of contiguous data it would read 64 KiB at once."""
+    for size, chunk in ((16 * KIB, 16 * KIB), (256 * KIB, None)):
+        order = np.random.default_rng(0).permutation(200)
+        head = [Call(0, "/d/x.h5", 0, 8, 0.0)]
+        samples = [[Call(0, "/d/x.h5", 4096 + size * int(at), size, 0.0)] for at in order]
+        calls = _in_batches([head, *samples], 4, 0.02)
+        found = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+        assert _values(found).get("dataset.chunk") == chunk
+        assert _values(found)["dataset.sample.bytes"] == size
+
+
+def test_steps_show_on_a_busy_machine(tmp_path: Path) -> None:
+    """Reads that are held up now and then, one pause of an epoch's length, pauses of steps that differ by half."""
+    random = np.random.default_rng(1)
+    files = [_numpy_load(0, f"/d/case_{number:03}.npz", 400_000) for number in range(96)]
+    calls, now = [], 1.0
+    for number, sample in enumerate(files, 1):
+        for call in sample:
+            calls.append(call._replace(start=now))
+            now += call.seconds + (float(random.uniform(0.0007, 0.008)) if random.random() < 0.2 else 1e-5)
+        if number % 4 == 0:
+            now += 0.03 * float(random.uniform(1, 1.5)) + (2.0 if number == 48 else 0.0)
+    found = _character(_log(tmp_path / "x.darshan", calls, ranks=1))
+    assert _values(found)["reader.batch_size"] == 4
+    assert 0.03 <= _values(found)["compute.time"] <= 0.05
+
+
+def test_scraps_in_temporary_folders_are_no_outputs(tmp_path: Path) -> None:
+    calls = [*_archives(), Call(0, "/tmp/x81jd", 0, 12, 0.5, write=True), Call(0, "/o/notes", 0, 12, 0.5, write=True)]
+    told = {role.file.path: role.role for role in _character(_log(tmp_path / "x.darshan", calls)).derived.roles}
+    assert (told["/tmp/x81jd"], told["/o/notes"]) == ("other", "output")
+
+
+def test_a_checkpoint_is_one_though_its_front_is_written_last(tmp_path: Path) -> None:
+    """ZIP writes its header again when it knows what it says; the usual write is told beside."""
+    calls = _archives(epochs=2)
+    ends = [max(call.start for call in calls[:140]), max(call.start for call in calls) + 0.1]
+    for number, end in enumerate(ends):
+        pieces = [(0, 58), (58, 500_000), (0, 58), (500_058, 200)]
+        calls += [Call(0, f"/o/model_{number}.npz", *piece, end + 1e-4 * at, 5e-5, True)
+                  for at, piece in enumerate(pieces, 1)]  # fmt: skip
+    found = _character(_log(tmp_path / "x.darshan", calls))
+    values = _values(found)
+    assert values["checkpoint.every_steps"] is None
+    assert len(values["checkpoint.files"]) == 1
+    assert values["checkpoint.transfer_size"] == 500_000
+
+
 def test_a_stream_of_records_hides_its_samples(tmp_path: Path) -> None:
     size, buffer = 10 * MIB + 777, 256 * KIB
     offsets = [*range(0, size, buffer)]

@@ -78,7 +78,7 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
         (("dlio-submit", "demo", "--dataset-size", "3 B"), "holds no sample; one sample is 1 MiB"),
         (
             ("dlio-submit", "demo", "-S", "dataset.format=hdf9"),
-            "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, csv, null",
+            "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, raw, csv, null",
         ),
         (("dlio-submit", "demo", "-S", "reader.batchsize=3"), "did you mean 'batch_size'?"),
         (

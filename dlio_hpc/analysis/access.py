@@ -50,7 +50,7 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
     if whole >= _NEARLY_ALL or loads_files:
         mean, spread = int(sizes.mean()), int(sizes.std())
         words = f"{whole:.0%} of bytes come by whole files; nothing in them is told apart"
-        words = "a file is loaded whole by its library, whatever it holds" if loads_files else words
+        words = "a file is loaded whole, whatever it holds" if loads_files else words
         return Sample(Estimate(mean, "medium", words), _stdev(mean, spread), True, False)
     if through > _MOST or spread > 0.02 * mean:
         words = f"{len(parts.bytes):,} stretches of {format_size(mean)} +- {format_size(spread)}"

@@ -16,18 +16,22 @@ _ENDINGS = {
     ".h#": "hdf5", ".hdf#": "hdf5", ".he#": "hdf5", ".nc": "hdf5", ".nc#": "hdf5", ".npz": "npz", ".csv": "csv",
     ".tsv": "csv", ".tfrec": "tfrecord",
 }  # fmt: skip
-_PLAIN = (".npy", ".bin", ".raw", ".dat", ".jpg", ".jpeg", ".png")
+_IMAGES = (".jpg", ".jpeg", ".png")
+_PLAIN = (*_IMAGES, ".npy", ".bin", ".raw", ".dat")
 # What ends an archive, and is read first of it (zipfile); HDF5's signature at the front.
 _ZIP_END, _SIGNATURE = 22, 8
 _PANDAS = 256 << 10
 
 
 class Format(NamedTuple):
-    """streams: it is read front to back through a buffer, so that requests do not show samples."""
+    """streams: it is read front to back through a buffer, so that requests do not show samples. is_image: a file is one
+    sample, whatever its requests.
+    """
 
     name: Estimate
     mode: Estimate
     streams: bool
+    is_image: bool
 
     @property
     def is_numpy(self) -> bool:
@@ -37,7 +41,7 @@ class Format(NamedTuple):
     @property
     def loads_files(self) -> bool:
         """Does the library load a file whole, in pieces of its own?"""
-        return self.name.value in ("npz", "raw") and self.mode.value == "framework"
+        return self.is_image or (self.name.value in ("npz", "raw") and self.mode.value == "framework")
 
 
 class _Marks(NamedTuple):
@@ -54,7 +58,7 @@ def tell(data: Sequence[Seen], requests: Requests | None) -> Format:
     marks = None if requests is None else _marks(data, requests)
     shown = next(os.path.splitext(file.path)[1] for file in data if roles.kind(file.path) == ending)
     name = _named(ending, shown, count, len(data)) or _by_marks(ending, marks, len(data))
-    return Format(name, _mode(name.value, marks, requests, data), name.value in ("tfrecord", "csv"))
+    return Format(name, _mode(name.value, marks, requests, data), name.value in ("tfrecord", "csv"), ending in _IMAGES)
 
 
 def _named(ending: str, shown: str, count: int, total: int) -> Estimate | None:

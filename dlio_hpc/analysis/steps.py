@@ -76,8 +76,8 @@ def _span(reads: Reads, mine: Integers) -> Floats:
 
 def _limit(spans: list[Floats]) -> float | None:
     """Seconds that tell pauses between steps from those within: where those above are most alike, and furthest from
-    those below; a tenth at the rims does not count. With no two kinds all of them are steps', when they are long and
-    alike.
+    those below; a tenth as many as those above do not count, at every rim. With no two kinds all of them are steps',
+    when they are long and alike.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
@@ -90,7 +90,8 @@ def _limit(spans: list[Floats]) -> float | None:
     at = at[rest[at] > 0.5 * tall.sum()]
     if len(at):
         above = len(tall) - 1 - at
-        low, high, below = tall[at + above // 10], tall[at + above * 9 // 10], tall[(at - 1) * 9 // 10]
+        rim = above // 10
+        low, high, below = tall[at + rim], tall[at + above - rim], tall[np.maximum(at - 1 - rim, 0)]
         best = int(np.argmax(low**2 / (below * high)))
         if low[best] > 2 * below[best] and low[best] > _APART * np.median(tall[: at[best]]):
             return float(np.sqrt(tall[at[best]] * tall[at[best] - 1]))

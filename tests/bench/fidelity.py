@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from dlio_hpc.analysis import similarity
 from dlio_hpc.analysis.octaves import Distance
 from dlio_hpc.analysis.similarity import Row, Similarity
-from tests.fidelity import APPLICATIONS, PROGRAMS, Pair, of_application, of_program
+from tests.fidelity import APPLICATIONS, PROGRAMS, Pair, files, of_application, of_program
 
 _DIFFERENT = "candle", "frnn"
 
@@ -19,14 +19,14 @@ def bench() -> None:
         pairs = {each: _pair(each, Path(name)) for each in (*APPLICATIONS, *PROGRAMS)}
     columns = [pair.original for pair in pairs.values()]
     rows = similarity.matrix([pair.emulation for pair in pairs.values()], columns, similarity.SEEN).rows
-    print("| emulation | beside | pattern similarity | requests apart | bytes apart | nearest to |")
-    print("|---|---|---|---|---|---|")
+    print("| emulation | beside | pattern similarity | requests apart | bytes apart | nearest to | files, theirs |")
+    print("|---|---|---|---|---|---|---|")
     for (name, pair), row in zip(pairs.items(), rows, strict=True):
         what = "its figures on Theta" if name in APPLICATIONS else "its program's log"
         found = similarity.compare(pair.emulation, pair.original)
-        print(f"| {name} | {what} | {_measures(found)} | {_nearest(row, list(pairs))} |")
+        print(f"| {name} | {what} | {_measures(found)} | {_nearest(row, list(pairs))} | {_files(name)} |")
     one, other = (pairs[name] for name in _DIFFERENT)
-    print(f"| {_DIFFERENT[0]} | figures of {_DIFFERENT[1]} | {_measures(_crossed(one, other))} | |")
+    print(f"| {_DIFFERENT[0]} | figures of {_DIFFERENT[1]} | {_measures(_crossed(one, other))} | | |")
 
 
 def _pair(name: str, folder: Path) -> Pair:
@@ -46,6 +46,14 @@ def _crossed(one: Pair, other: Pair) -> Similarity:
 
 def _measures(found: Similarity) -> str:
     return f"{found.pattern.ratio or 0:.3f} | {_octaves(found.sizes)} | {_octaves(found.volumes)}"
+
+
+def _files(name: str) -> str:
+    """As large as shipped."""
+    if name not in APPLICATIONS:
+        return ""
+    ours, theirs = files(name)
+    return f"{ours:,}, {theirs:,}"
 
 
 def _octaves(distance: Distance | None) -> str:
