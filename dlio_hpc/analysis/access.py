@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.analysis.estimate import Confidence, Estimate
-from dlio_hpc.analysis.stretches import Reads, Stretches, distinct
+from dlio_hpc.analysis.stretches import Reads, Stretches, chosen, distinct
 from dlio_hpc.units import format_size
 
 Integers = npt.NDArray[np.int64]
@@ -57,6 +57,16 @@ def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> 
         return Sample(Estimate(mean, "low", words), _stdev(mean, spread), False, False)
     words = f"most bytes came in requests of {reads.usual:,} B"
     return Sample(Estimate(reads.usual, "low", words), 0, False, False)
+
+
+def places(reads: Reads, size: Estimate, share: float) -> int | None:
+    """Samples of a file, where each is a request and all of them were read; share: of the files' bytes."""
+    alike = reads.length == size.value
+    if share < _NEARLY_ALL or reads.length[alike].sum() < _NEARLY_ALL * reads.length.sum():
+        return None
+    once = distinct(chosen(reads, alike))
+    files, bytes_read = int(np.count_nonzero(once)), int(once.sum())
+    return round(bytes_read / int(size.value) / max(1, files))
 
 
 def _stdev(mean: int, spread: int) -> int:
@@ -112,20 +122,22 @@ def transfer(lengths: Integers) -> Estimate:
     return Estimate(size, level, words)
 
 
-def interleave(reads: Reads) -> Estimate:
-    """Files that a rank reads in turn: how many requests on is the one that goes on where another ended."""
-    order = np.lexsort((reads.start, reads.file, reads.rank))
-    rank, file, begin = reads.rank[order], reads.file[order], reads.offset[order]
-    goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (begin[1:] == begin[:-1] + reads.length[order][:-1])
-    apart = np.diff(order)[goes_on]  # reads lie by rank and time
+def interleave(read: Reads | Stretches) -> Estimate:
+    """Files that a rank reads in turn: how many on is what goes on where another ended. Pieces of one sample, which
+    threads read at once, are no turns: stretches are asked of, unless a stream hides them.
+    """
+    length = read.length if isinstance(read, Reads) else read.bytes
+    order = np.lexsort((read.start, read.file, read.rank))
+    rank, file, begin = read.rank[order], read.file[order], read.offset[order]
+    goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (begin[1:] == begin[:-1] + length[order][:-1])
+    apart = np.diff(order)[goes_on]  # they lie by rank and time
     if len(apart) < _FEW_FILES or len(np.unique(file)) < _FEW_FILES:
-        return Estimate(None, "unknown", "too few requests go on where another ended")
+        return Estimate(None, "unknown", "too little goes on in a file where something ended")
     count = int(np.median(apart))
     share = float((apart == count).mean())
-    words = f"{share:.0%} of the requests that go on in a file are the {_nth(count)} after the one before in it"
-    return Estimate(
-        count if count > 1 else None, "high" if share > _MOST else "medium" if share > 0.3 else "low", words
-    )
+    words = f"{share:.0%} of what goes on in a file is the {_nth(count)} after what was read of it before"
+    level: Confidence = "high" if share > _MOST else "medium" if share > 0.3 else "low"
+    return Estimate(count if count > 1 else None, level, words)
 
 
 def _nth(count: int) -> str:
@@ -135,7 +147,8 @@ def _nth(count: int) -> str:
 def buffer(reads: Reads) -> Estimate:
     """Of a file that Python opened: what its first request brings, unless that is all there is."""
     first = reads.offset == 0
-    size = int(np.bincount(reads.length[first]).argmax()) if first.any() else _PAGE
+    values, counts = np.unique(reads.length[first], return_counts=True)
+    size = int(values[np.argmax(counts)]) if len(values) else _PAGE
     if size <= _PAGE:
         return Estimate(
             None, "high", f"files are begun with {size:,} B, the buffer that Python gives them on most systems"
@@ -150,8 +163,10 @@ def buffer(reads: Reads) -> Estimate:
 def threads(reads: Reads) -> Estimate:
     """Of a rank: processes, Darshan's thread numbers, or requests in flight at the same time."""
     ranks = np.unique(reads.rank)
-    if reads.process is not None and (workers := round(len(reads.readers) / len(ranks))) > 1:
-        return Estimate(workers, "high", f"{workers} processes of a rank made reads, by the logs that they left")
+    if (workers := reads.workers) > 1:
+        return Estimate(
+            workers, "high", f"{workers} processes of a rank made reads at a time, by the logs that they left"
+        )
     if reads.thread.any():
         found = int(np.median([len(np.unique(reads.thread[reads.rank == rank])) for rank in ranks]))
         return Estimate(found, "high", f"{found} thread(s) of a rank made reads, by Darshan's thread numbers")

@@ -44,17 +44,18 @@ def checkpoints(
     """None where nothing was saved. begins: seconds, of a rank's steps, where they are known."""
     if not files:
         return None
-    events = _traced(files, requests) if requests is not None else []
-    events = events or _counted(files)
+    traced = _traced(files, requests) if requests is not None else []
+    events = traced or _counted(files)
     if not events:
         return None
     ranks = {rank for event in events for rank, _ in event.files}
     middle = sorted(events, key=lambda event: sum(event.files.values()))[len(events) // 2]
     one = min(rank for rank, _ in middle.files)
     sizes = sorted(size for (rank, _), size in middle.files.items() if rank == one)
-    sizes = sorted([*sizes, *_unseen(files, requests, len(events))])
+    if traced and requests is not None:
+        sizes = sorted([*sizes, *_unseen(files, requests, len(events))])
     words = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
-    seen: Confidence = "high" if requests is not None else "medium"
+    seen: Confidence = "high" if traced else "medium"
     keys = {
         "every_steps": _every(events, begins, epochs),
         "files": Estimate(sizes[:100], seen, words),
@@ -88,12 +89,16 @@ def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
     return events
 
 
-def _unseen(files: Sequence[Seen], requests: Requests | None, number: int) -> list[int]:
+def _unseen(files: Sequence[Seen], requests: Requests, number: int) -> list[int]:
     """Of one checkpoint, files that went through STDIO, which a trace has not: as many as are there for each."""
-    if requests is None:
-        return []
-    lost = [file for file in files if file.path not in set(requests.paths)]
-    return sorted((file.size for file in lost), reverse=True)[: max(1, round(len(lost) / number))] if lost else []
+    known = set(requests.paths)
+    sizes = sorted((_size(file) for file in files if file.path not in known), reverse=True)
+    return sizes[: max(1, round(len(sizes) / number))]
+
+
+def _size(file: Seen) -> int:
+    """Nothing can be larger than what was written to it."""
+    return max(1, min(file.size, file.bytes_written))
 
 
 def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
@@ -125,7 +130,7 @@ def _counted(files: Sequence[Seen]) -> list[_Event]:
     for file, at in zip(known, begun, strict=True):
         if not events or at - events[-1].start > limit:
             events.append(_Event(at, {}))
-        events[-1].files[0, file.path] = max(file.size, 1)
+        events[-1].files[0, file.path] = _size(file)
     times = round(float(np.median([file.bytes_written / max(file.size, 1) for file in known]))) if known else 1
     if times > 1 and len(events) == 1:
         first, last = begun[0], max(file.written_s[1] for file in known if file.written_s is not None)

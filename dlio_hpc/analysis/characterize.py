@@ -10,7 +10,7 @@ from dlio_hpc.analysis import derived, merged, requests
 from dlio_hpc.analysis.derived import Derived
 from dlio_hpc.darshan import reader, trust
 from dlio_hpc.darshan.log import Fault, Log
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import ConfigError, InvalidRun
 
 _NOT_WHOLE = ("DXT cut", "counters disagree")
 
@@ -28,8 +28,10 @@ class Character(NamedTuple):
 
 def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
     """only: a regular expression; files whose path it is not found in are left out. is_forced: a workload whatever
-    speaks against it. InvalidRun when a log is not whole.
+    speaks against it. InvalidRun when a log is not whole, ConfigError when one is given twice.
     """
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ConfigError("a log is given twice; each of them is taken for another process of the program")
     logs = [reader.load(path) for path in paths]
     faults = [fault for log in logs for fault in _judged(log)]
     log = merged.merge(logs)

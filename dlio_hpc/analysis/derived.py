@@ -14,7 +14,7 @@ from dlio_hpc.analysis.requests import Requests
 from dlio_hpc.analysis.roles import Role
 from dlio_hpc.analysis.steps import Pace
 from dlio_hpc.analysis.stretches import Reads
-from dlio_hpc.darshan.log import Log
+from dlio_hpc.darshan.log import NO_RECORDS, Log
 from dlio_hpc.units import format_size
 
 # What a sample is taken for where none shows: no more than that, unless it is read in larger requests.
@@ -120,12 +120,12 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     size = sample.bytes
     if sample.hidden:
         size = _hidden(subject, core.usual, found.bytes if found is not None and found.number >= steps.ENOUGH else None)
-    keys |= _geometry(subject, size, sample.stdev)
+    keys |= _geometry(subject, size, sample.stdev, access.places(core, size, per_rank.share))
     request = access.buffer(reads) if kind.is_numpy else access.transfer(core.length)
-    keys |= _chunk(keys, sample, request)
+    keys |= _chunk(keys, sample, request, _is_mpiio(subject))
     keys["reader.load"] = Estimate("on_demand", "medium", "reading went on to the end of the program")
     keys["reader.batch_size"] = pace.batch
-    keys["reader.interleave"] = turns = access.interleave(core)
+    keys["reader.interleave"] = turns = access.interleave(core if kind.streams else parts)
     keys["reader.transfer_size"] = request
     keys["reader.read_threads"] = _threads(access.threads(reads), turns, kind.streams)
     keys["reader.prefetch"] = pace.ahead
@@ -159,11 +159,12 @@ def _hidden(subject: _Subject, request: int, burst: float | None) -> Estimate:
     return Estimate(guess, "unknown", f"{hidden}; a MiB, or a file, is a guess")
 
 
-def _geometry(subject: _Subject, sample: Estimate, stdev: int) -> dict[str, Estimate]:
-    """Files of so many samples that they come to the size seen."""
+def _geometry(subject: _Subject, sample: Estimate, stdev: int, seen: int | None = None) -> dict[str, Estimate]:
+    """Files of so many samples that they come to the size seen. seen: how many of a file were read, if all were."""
     size = int(np.median([file.size for file in subject.data]))
-    count = max(1, round(size / max(sample.value, 1)))
+    count = seen or max(1, round(size / max(sample.value, 1)))
     words = f"files of {format_size(size)} (median) by samples of {format_size(sample.value)}"
+    words = f"{seen:,} places of a file were read in requests of {sample.value:,} B" if seen else words
     each = sample if count > 1 or sample.value <= size else sample._replace(value=max(size, 1))
     if sample.confidence == "unknown":
         each = sample._replace(value=max(1, size // count))
@@ -182,7 +183,14 @@ def _geometry(subject: _Subject, sample: Estimate, stdev: int) -> dict[str, Esti
     return found
 
 
-def _chunk(keys: dict[str, Estimate], sample: access.Sample, request: Estimate) -> dict[str, Estimate]:
+def _is_mpiio(subject: _Subject) -> bool:
+    """Was the dataset opened through MPI-IO, where HDF5 has no such buffer?"""
+    paths = {file.path for file in subject.data}
+    records = subject.log.counted.get("MPI-IO", NO_RECORDS)
+    return any(subject.log.names.get(number) in paths for number in records["id"].tolist())
+
+
+def _chunk(keys: dict[str, Estimate], sample: access.Sample, request: Estimate, is_mpiio: bool) -> dict[str, Estimate]:
     """HDF5 asks for a chunk at once; a sample that is read in equal pieces lies in chunks, and so do samples that are
     smaller than the buffer through which contiguous ones would come.
     """
@@ -191,7 +199,7 @@ def _chunk(keys: dict[str, Estimate], sample: access.Sample, request: Estimate) 
     pieces = sample.bytes.value / request.value
     if request.confidence == "low" or sample.whole:
         return {}
-    if pieces == 1 and request.value < _SIEVE:
+    if pieces == 1 and request.value < _SIEVE and not is_mpiio:
         words = f"requests of {request.value:,} B; contiguous data would come in such of {_SIEVE:,} B (HDF5's sieve)"
         return {"dataset.chunk": Estimate(request.value, "medium", words)}
     if pieces < 2:

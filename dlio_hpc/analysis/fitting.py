@@ -23,14 +23,8 @@ def fit(keys: dict[str, Estimate]) -> None:
     _memory(keys, value, give_up)
     if (threads := value("reader.read_threads")) > (ahead := value("reader.prefetch") or 0) and ahead:
         keys["reader.prefetch"] = keys["reader.prefetch"]._replace(value=threads)
-    if value("reader.interleave") and value("reader.shuffle.files") and value("reader.shuffle.samples"):
-        give_up("reader.interleave", None, "any sample may come next")
-    if (
-        (value("reader.interleave") or 1) > 1
-        and value("reader.mode") == "framework"
-        and value("dataset.format") in _WHOLE
-    ):
-        give_up("reader.interleave", None, "files are loaded whole")
+    if value("reader.interleave") and (why := _against_turns(value)):
+        give_up("reader.interleave", None, why)
     if (chunk := value("dataset.chunk")) and chunk > _file_bytes(value):
         give_up("dataset.chunk", None, "a chunk larger than a file's data")
     if value("reader.shuffle.files") and value("dataset.files") == 1:

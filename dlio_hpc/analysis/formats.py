@@ -82,7 +82,10 @@ def _by_marks(ending: str, marks: _Marks | None, files: int) -> Estimate:
         )
     if ending in _PLAIN:
         return Estimate("raw", "high", f"{files:,} {ending} file(s): their bytes are one sample or more, end to end")
-    return Estimate("raw", "medium", f"no format is known that ends in {ending!r}, and requests are no library's")
+    words = f"no format is known that ends in {ending!r}"
+    if marks is None:
+        return Estimate("raw", "low", words)
+    return Estimate("raw", "medium", f"{words}, and requests are no library's")
 
 
 def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> Estimate:
@@ -107,7 +110,8 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
 def _of_raw(marks: _Marks | None) -> Estimate:
     if marks is None:
         return Estimate("floor", "unknown", "only a trace (DXT) would tell")
-    words = f"{marks.whole:.0%} of files were read in one request, and one more that found the end, as read() does"
+    how = "in one request, and one more that found the end, as read() does"
+    words = f"{marks.whole:.0%} of files were read {how}" if marks.whole else f"no file was read {how}"
     return Estimate("framework" if marks.whole > 0.5 else "floor", "high" if marks.whole > 0.9 else "medium", words)
 
 

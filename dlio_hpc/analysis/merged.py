@@ -39,19 +39,29 @@ def merge(logs: Sequence[Log]) -> Log:
 
 
 def _ranks(logs: Sequence[Log]) -> list[int]:
+    """Of each log. A parent without a log, or with one whose name has no pid any more, is still its forks' parent."""
     pids = [found[1] if (found := _PID.search(log.path.name)) else "" for log in logs]
     parents = [log.job.metadata.get("fork_parent", "") for log in logs]
-    roots = [at for at in range(len(logs)) if not parents[at] or parents[at] not in pids]
-    number = {at: rank for rank, at in enumerate(roots)}
-    return [number.get(_root(at, pids, parents), 0) for at in range(len(logs))]
+    number: dict[str, int] = {}
+    return [number.setdefault(_root(at, pids, parents), len(number)) for at in range(len(logs))]
 
 
-def _root(at: int, pids: list[str], parents: list[str]) -> int:
+def _root(at: int, pids: list[str], parents: list[str]) -> str:
+    """What is the same for all processes that come from one."""
     for _ in pids:
-        if not parents[at] or parents[at] not in pids:
+        if not parents[at]:
+            return pids[at] or _only_parent(at, pids, parents) or f"log {at}"
+        if parents[at] not in pids:
             break
         at = pids.index(parents[at])
-    return at
+    return parents[at]
+
+
+def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
+    """The pid of a log that does not say its own: what all forks have as parent, if no other log can be meant."""
+    wanted = set(parents) - {"", *pids}
+    nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]
+    return wanted.pop() if len(wanted) == 1 and nameless == [at] else None
 
 
 def _everywhere(logs: Sequence[Log]) -> set[str]:

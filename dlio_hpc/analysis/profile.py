@@ -115,7 +115,7 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
     known: dict[str, Any] = {}
     if timeline is not None:
         with recorded.opened(timeline) as record:
-            known = _of_histogram(recorded.sizes(record))
+            known = _of_histogram(recorded.sizes(record), summary.reads)
     dataset = result.dataset
     moved = summary.bytes_read + summary.overhead_bytes_read
     return Profile(
@@ -187,17 +187,20 @@ def _of_counters(operations: list[Operation]) -> dict[str, Any]:
     }
 
 
-def _of_histogram(found: Any) -> dict[str, Any]:
-    """At the lower edges of its bins, where powers of two lie."""
+def _of_histogram(found: Any, requests: int) -> dict[str, Any]:
+    """At the lower edges of its bins, where powers of two lie. It lacks requests of nothing, and those of libraries:
+    where there were more than it has, neither the smallest nor the median is known.
+    """
     begin, counts = found.edges[:-1], found.reads
     some = np.flatnonzero(counts)
     if not len(some):
         return {}
     middle = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
+    is_whole = counts.sum() >= requests
     return {
-        "request_min": float(begin[some[0]]),
+        "request_min": float(begin[some[0]]) if is_whole else None,
         "request_max": float(begin[some[-1]]),
-        "request_median": float(begin[middle]),
+        "request_median": float(begin[middle]) if is_whole else None,
         "sizes": octaves.of_sizes(begin, counts, Grain.QUARTER),
         "volumes": octaves.of_sizes(begin, counts * begin, Grain.QUARTER),
     }

@@ -4,10 +4,11 @@ The paper's (CCGrid 2021, section V.B): each factor of both divided by the large
 vectors. A cosine of numbers between 0 and 1 flatters, and half of the factors are the machine's: I/O time, rates.
 
 Pattern similarity is the mean of the smaller over the larger, so 1 less the mean of Fig. 8's differences, over factors
-that neither machine nor scale changes. It is 1 for equal patterns alone, and a factor that is ten times too large costs
-nine tenths of its share, where it hardly turns a vector. One request in a hundred makes no other pattern: shares below
-that count as that, and a median that so few would move is taken as where they would move it. (Who reads files whole and
-finds their ends makes as many requests of nothing as of whole files; a single one more decides what the median is.)
+that neither machine nor scale changes. It is 1 for equal patterns alone, and a factor that is ten times too large
+costs nine tenths of its share, where it hardly turns a vector. One request in a hundred makes no other pattern: shares
+below that count as that, and a median that so few would move, where all requests of both are known, as where they
+would. (Who reads files whole and finds their ends makes as many requests of nothing as of whole files; a single one
+more decides what the median is.)
 """
 
 import itertools

@@ -22,8 +22,8 @@ ENOUGH = 8
 class Steps(NamedTuple):
     """pause_s, period_s: median, from a burst's end and begin to the next one's begin; spread: of the period, half the
     width of its middle half over the median. bytes: of a burst, the median; first: of a rank's first burst over that.
-    number: of a rank, the median. begins: seconds, of the bursts of one rank. workers: processes of a rank that read;
-    all figures are of one of them then, which has every workers-th step.
+    number: of a rank, the median. begins: seconds, of all bursts of one rank. workers: processes of a rank that read at
+    a time; all other figures are of one of them then, which has every workers-th step.
     """
 
     pause_s: float
@@ -43,10 +43,13 @@ def find(reads: Reads) -> Steps | None:
     limit = _limit(spans)
     if limit is None:
         return None
-    found = [_bursts(reads, mine, span, limit) for mine, span in zip(readers, spans, strict=True)]
-    found = [bursts for bursts in found if len(bursts.begin) > 2]
+    made = [_bursts(reads, mine, span, limit) for mine, span in zip(readers, spans, strict=True)]
+    found = [bursts for bursts in made if len(bursts.begin) > 2]
     if not found:
         return None
+    of_first = [
+        bursts.begin for bursts, mine in zip(made, readers, strict=True) if reads.rank[mine[0]] == reads.rank[0]
+    ]
     periods = np.concatenate([np.diff(bursts.begin) for bursts in found])
     pauses = np.concatenate([bursts.begin[1:] - bursts.end[:-1] for bursts in found])
     low, middle, high = np.percentile(periods, [25, 50, 75])
@@ -58,8 +61,8 @@ def find(reads: Reads) -> Steps | None:
         usual,
         float(np.median([bursts.bytes[0] for bursts in found])) / max(usual, 1),
         int(np.median([len(bursts.begin) for bursts in found])),
-        found[0].begin,
-        max(1, round(len(readers) / len(np.unique(reads.rank)))),
+        np.sort(np.concatenate(of_first)),
+        reads.workers,
     )
 
 
@@ -135,13 +138,13 @@ def pace(found: Steps | None, sample: Estimate) -> Pace:
 
 
 def _ahead(found: Steps, is_ahead: bool) -> Estimate:
-    """A worker's first burst is what is read ahead, and the batch that is taken at once."""
+    """The first burst is what is read ahead, and the batch that is taken at once; of workers, what is asked of them."""
     times = f"{found.first:.1f} times"
     if not is_ahead:
         return Estimate(0, "medium", f"the first burst is no larger than the others ({times})")
     if found.workers > 1 and found.first <= 1.7:
         return Estimate(found.workers, "low", f"each of {found.workers} worker processes reads a batch ahead, at least")
-    batches = max(found.workers * round(found.first) - 1, found.workers)
+    batches = max(found.workers * round(found.first) - (found.workers == 1), found.workers)
     return Estimate(batches, "medium", f"the first burst is {times} the others")
 
 

@@ -39,6 +39,20 @@ class Reads(NamedTuple):
         order = np.argsort(place, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(place[order])) + 1) if len(order) else []
 
+    @property
+    def workers(self) -> int:
+        """Processes of a rank that read at the same time; others may have come after them, as in each epoch anew."""
+        if self.process is None or not len(self.rank):
+            return 1
+        most = 1
+        for rank in np.unique(self.rank).tolist():
+            spans = [
+                (self.start[mine].min(), self.end[mine].max()) for mine in self.readers if self.rank[mine[0]] == rank
+            ]
+            edges = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
+            most = max(most, int(np.cumsum([step for _, step in edges]).max()))
+        return most
+
 
 class Stretches(NamedTuple):
     """One a row, in time: rank, file, offset, bytes, requests; start: of its first request."""

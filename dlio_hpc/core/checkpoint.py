@@ -13,6 +13,9 @@ from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Checkpoint
 
+# Bytes that are made up before any of them is written.
+_READY = 8 * content.BLOCK
+
 
 class Saved(NamedTuple):
     """One rank's part in a checkpoint, seconds and bytes; zeros where another rank wrote."""
@@ -59,23 +62,28 @@ class Checkpoints:
         try:
             os.makedirs(self._folder, exist_ok=True)
             with opened(path, "wb", buffering=0) as file:
-                self._fill(file.fileno(), size)
+                write_s = now() - started + self._fill(file.fileno(), size)
                 written = now()
                 if self._keys.fsync:
                     os.fsync(file.fileno())
                 synced = now()
         except OSError as fault:
             raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
-        return written - started, synced - written
+        return write_s, synced - written
 
-    def _fill(self, descriptor: int, size: int) -> None:
-        """`size` bytes, in requests of transfer_size."""
+    def _fill(self, descriptor: int, size: int) -> float:
+        """`size` bytes, in requests of transfer_size; seconds in those, without making up what they hold."""
         most = self._keys.transfer_size
-        buffer = np.empty(min(most, size), np.uint8)
-        for first in range(0, size, most):
-            part = buffer[: size - first]
+        ready = np.empty(min(size, max(most, _READY // most * most)), np.uint8)
+        spent = 0.0
+        for first in range(0, size, len(ready)):
+            part = ready[: size - first]
             content.fill(part, self._count * content.BLOCK + first)
-            write_all(descriptor, part.data)
+            started = now()
+            for at in range(0, len(part), most):
+                write_all(descriptor, part[at : at + most].data)
+            spent += now() - started
+        return spent
 
 
 def _read_back(path: str, size: int) -> float:

@@ -57,7 +57,8 @@ LEGEND = (
     "Same application: published profiles of it on 8 and on 128 nodes. Different ones: pairs of seven applications on "
     "128 nodes; CANDLE, CosmoFlow and ImageNet stream 256 KiB alike. All of them by the factors that are known here. "
     "The paper's cosine has time, rates and bytes in it: it means something between runs of one scale on one machine. "
-    "Pattern similarity: mean of smaller over larger, of factors that neither scale nor machine should change."
+    "Pattern similarity: mean of smaller over larger, of factors that neither scale nor machine should change; one "
+    "request in a hundred changes none, so what counts there may be less than what the paper's measure sees."
 )
 APART = (
     "Apart: by how many doublings the requests of one have to be moved, on average, to become those of the other; "
@@ -90,7 +91,7 @@ def _counts_for(factor: Factor) -> str:
     """Where a hundredth of the requests would make the difference, patterns count another one."""
     name = factor.name
     if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
-        return f"paper; as {factor.apart:.2f} pattern"
+        return f"paper; {factor.apart:.2f} in pattern"
     both = [what for what, names in (("paper", PAPER), ("pattern", PATTERN)) if name in names]
     return " and ".join(both) + ("" if name in SEEN or "pattern" not in both else " (asked for)")
 
