@@ -268,8 +268,11 @@ def _reaches_storage(folder: Path) -> bool:
     return before is not None and after is not None and after.fetched - before.fetched >= 1 << 20
 
 
-# Of what Python has loaded before, a busy machine forgets some; the dataset has ten times that.
-_SCRAPS = 3 << 20
+def _is_cached(measured: Any, *keys: str) -> bool:
+    """Does nothing come from storage? A machine that was just started loads Python from there, and one may forget its
+    pages at any moment: not three times in a row.
+    """
+    return any(measured(*keys)["summary"]["storage_bytes_read"] < 1 << 20 for _ in range(3))
 
 
 @pytest.mark.parametrize("keys", [("reader.drop_cache=true",), ("reader.direct=true",)], ids=",".join)
@@ -279,8 +282,7 @@ def test_reading_reaches_the_storage(measured: Any, tmp_path: Path, keys: tuple[
     if not _reaches_storage(tmp_path):
         pytest.skip("this file system lies in memory")
     bigger = ("dataset.sample={bytes: 1 MiB}", f"reader.shuffle.samples={shuffle}")
-    cached = measured(*bigger)
-    assert cached["summary"]["storage_bytes_read"] < _SCRAPS
+    assert _is_cached(measured, *bigger)
     for options in ((), ("--generate", "never")):
         result = measured(*bigger, *keys, options=options)
         for epoch in result["epochs"]:
@@ -293,8 +295,7 @@ def test_workers_of_pytorch_are_counted_too(measured: Any, tmp_path: Path) -> No
     if not _reaches_storage(tmp_path):
         pytest.skip("this file system lies in memory")
     keys = ("dataset.sample={bytes: 1 MiB}", "reader.loader=pytorch", "reader.read_threads=2")
-    measured(*keys)  # on a machine that was just started, what Python loads comes from storage as well
-    assert measured(*keys)["summary"]["storage_bytes_read"] < _SCRAPS
+    assert _is_cached(measured, *keys)
     for epoch in measured(*keys, "reader.drop_cache=true")["epochs"]:
         assert epoch["storage_bytes_read"] >= 30 << 20
 
