@@ -14,7 +14,7 @@ LARGEST_REQUEST = 2**30
 _LARGEST_CHUNK = 2**32
 _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 # Who loads a file whole in mode: framework, and in which requests; NumPy lets Python's buffer have any size.
-_LIBRARY = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
+LIBRARIES = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
 
 
 def _refuse(*rules: tuple[bool, str]) -> None:
@@ -146,11 +146,12 @@ def check_workload(workload: "Workload") -> None:
             "reader: the null format has no storage; leave loader, access, load and direct alone",
         ),
         (
-            reader.transfer_size is not None and framework and kind in _LIBRARY and kind != "npz",
-            f"reader.transfer_size goes with mode: floor; in mode: framework {_LIBRARY.get(kind)} chooses its requests",
+            reader.transfer_size is not None and framework and kind in LIBRARIES and kind != "npz",
+            f"reader.transfer_size goes with mode: floor; in mode: framework {LIBRARIES.get(kind)} chooses its "
+            "requests",
         ),
         (
-            (reader.interleave or 1) > 1 and kind in _LIBRARY and (framework or not plain),
+            (reader.interleave or 1) > 1 and kind in LIBRARIES and (framework or not plain),
             "reader.interleave: these files are loaded whole, it would load one for every sample",
         ),
         (

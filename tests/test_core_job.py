@@ -22,6 +22,7 @@ from dlio_hpc.core.kernel import process_io
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.units import Size
 from dlio_hpc.workload import SideFile
+from tests import straced
 from tests.conftest import BIN, Outcome, Run
 
 _SHARED = ("-S", "dataset.layout=shared", "-S", "dataset.files=1", "-S", "dataset.samples_per_file=30")
@@ -312,8 +313,7 @@ def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
 
 def test_the_kernel_saw_every_byte(small: Path, tmp_path: Path) -> None:
     """strace's own sum of preadv on the dataset's files equals what the result says."""
-    if shutil.which("strace") is None:
-        pytest.skip("no strace on this machine")
+    straced.needed()
     command = [str(BIN / "dlio-submit"), str(small), "-s", "local", "--ppn", "2", "--generate", "only", "--wait"]
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
     for transfer_size, length in (("null", SAMPLE), ("5000", 5000)):
@@ -326,8 +326,6 @@ def test_the_kernel_saw_every_byte(small: Path, tmp_path: Path) -> None:
         trace = tmp_path / f"trace-{transfer_size}"
         core = [sys.executable, "-m", "mpi4py", "-m", "dlio_hpc.core", "plan.json", "--run", "0"]
         traced = ["strace", "-f", "-y", "-e", "trace=preadv,preadv2", "-o", str(trace)]
-        if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:
-            pytest.skip("strace may not trace here")
         subprocess.run([BIN / "mpiexec", "-n", "2", *traced, "-ff", *core], cwd=folder, check=True, capture_output=True)
         summary = json.loads(next(folder.glob("runs/00-measure/result.json")).read_bytes())["summary"]
         calls = []

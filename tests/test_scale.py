@@ -4,7 +4,6 @@ dataset.
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -22,7 +21,7 @@ from dlio_hpc.analysis import recorded
 from dlio_hpc.core import arrival, cache, measures, merge, timeline
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.order import Order
-from tests import planning, recordings
+from tests import planning, recordings, straced
 from tests.bench import scaling
 from tests.conftest import BIN
 
@@ -157,9 +156,7 @@ def _calls(folder: Path, made: plan.Plan) -> Counter[str]:
 @pytest.mark.parametrize("way", _WAYS)
 def test_metadata_calls_do_not_grow_with_the_dataset(stored: Path, way: str) -> None:
     """As many files are read of 16 as of 1600; the interpreter's own calls are among those that are counted."""
-    if shutil.which("strace") is None or subprocess.run(["strace", "-o", "/dev/null", "true"], check=False).returncode:
-        assert "CI" not in os.environ, "strace has to work where changes are checked"
-        pytest.skip("no strace here, or it may not trace: apt-get install strace")
+    straced.needed()
     few, many = (_calls(stored, _planned(stored, files, *_WAYS[way])) for files in (_FEW, _MANY))
     assert sum(few.values()) > _FEW
     assert not many - few, f"{dict(many - few)} more calls on {_MANY} files than on {_FEW}"

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.analysis.estimate import Confidence, Estimate
-from dlio_hpc.analysis.stretches import Reads, Stretches, chosen, distinct
+from dlio_hpc.analysis.stretches import Reads, Stretches, chosen, distinct, usual
 from dlio_hpc.units import format_size
 
 Integers = npt.NDArray[np.int64]
@@ -81,14 +81,13 @@ def _is_buffered(reads: Reads) -> bool:
 
 def _one_size(reads: Reads, parts: Stretches) -> Estimate | None:
     """Stretches alike: samples, each in one or more requests. None where there is no such size, or it is a file's."""
-    values, counts = np.unique(parts.bytes, return_counts=True)
-    at = int(np.argmax(values * counts))
-    size, share = int(values[at]), float(values[at] * counts[at] / parts.bytes.sum())
-    in_one = float((parts.requests[parts.bytes == size] == 1).mean())
-    if share >= _MOST and size < _MOST * int(np.median(reads.sizes)) and counts[at] > 1:
-        words = f"{counts[at]:,} of {len(parts.bytes):,} stretches have {size:,} B"
+    size = usual(parts.bytes)
+    pieces = parts.requests[parts.bytes == size]
+    share, in_one = float(size * len(pieces) / parts.bytes.sum()), float((pieces == 1).mean())
+    if share >= _MOST and size < _MOST * int(np.median(reads.sizes)) and len(pieces) > 1:
+        words = f"{len(pieces):,} of {len(parts.bytes):,} stretches have {size:,} B"
         if in_one < 1:
-            words += f", in {np.median(parts.requests[parts.bytes == size]):.0f} requests each"
+            words += f", in {np.median(pieces):.0f} requests each"
         if in_one < 1 and _within(parts)[0] >= _IN_ORDER:
             return Estimate(size, "low", f"{words}, one behind the other")
         return Estimate(size, "high" if share >= _NEARLY_ALL else "medium", words)
@@ -114,10 +113,10 @@ def _covers(reads: Reads, parts: Stretches) -> float:
 
 def transfer(lengths: Integers) -> Estimate:
     """The usual request."""
-    values, counts = np.unique(lengths, return_counts=True)
-    at = int(np.argmax(values * counts))
-    size, by_bytes = int(values[at]), float(values[at] * counts[at] / lengths.sum())
-    words = f"{counts[at]:,} of {len(lengths):,} reads, {by_bytes:.1%} of bytes, are {size:,} B"
+    size = usual(lengths)
+    count = int(np.count_nonzero(lengths == size))
+    by_bytes = float(size * count / lengths.sum())
+    words = f"{count:,} of {len(lengths):,} reads, {by_bytes:.1%} of bytes, are {size:,} B"
     level: Confidence = "high" if by_bytes >= _NEARLY_ALL else "medium" if by_bytes >= _MOST else "low"
     return Estimate(size, level, words)
 

@@ -69,9 +69,7 @@ def checkpoints(
 
 def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
     """A new one begins where a file is written from its front again, or behind a long pause."""
-    wanted = {file.path for file in files}
-    known = np.array([path in wanted for path in requests.paths], bool)
-    chosen = np.flatnonzero(requests.write & (known[requests.file] if len(known) else False) & (requests.length > 0))
+    chosen = np.flatnonzero(requests.write & requests.on({file.path for file in files}) & (requests.length > 0))
     chosen = chosen[np.argsort(requests.start[chosen], kind="stable")]
     if not len(chosen):
         return []
@@ -103,7 +101,9 @@ def _size(file: Seen) -> int:
 
 def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
     """The request by which most bytes came, as far as a trace has them."""
-    lengths = np.empty(0, np.int64) if requests is None else _lengths(files, requests)
+    lengths = np.empty(0, np.int64)
+    if requests is not None:
+        lengths = requests.length[requests.write & requests.on({file.path for file in files})]
     written = sum(file.bytes_written for file in files)
     size = min(usual(lengths), LARGEST_REQUEST)
     if size and lengths.sum() > 0.5 * written:
@@ -111,13 +111,6 @@ def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
         return Estimate(size, "high" if share > 0.5 else "low", f"{share:.0%} of bytes came in writes of {size:,} B")
     mean = round(written / max(1, sum(file.writes for file in files)))
     return Estimate(max(1, min(mean, LARGEST_REQUEST)), "low", "the mean of all writes to them")
-
-
-def _lengths(files: Sequence[Seen], requests: Requests) -> npt.NDArray[np.int64]:
-    """Of writes to them."""
-    wanted = {file.path for file in files}
-    known = np.array([path in wanted for path in requests.paths], bool)
-    return requests.length[requests.write & known[requests.file]] if len(known) else np.empty(0, np.int64)
 
 
 def _counted(files: Sequence[Seen]) -> list[_Event]:
@@ -206,9 +199,9 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
 
 def _ends(file: Seen, requests: Requests | None) -> int:
     """Requests that found the file's end."""
-    if requests is None or file.path not in requests.paths:
+    if requests is None:
         return 0
-    return int(((requests.file == requests.paths.index(file.path)) & ~requests.write & (requests.length == 0)).sum())
+    return int(np.count_nonzero(requests.on([file.path]) & ~requests.write & (requests.length == 0)))
 
 
 def _spread_out(file: Seen, requests: Requests | None) -> bool:
@@ -220,9 +213,9 @@ def _spread_out(file: Seen, requests: Requests | None) -> bool:
 
 
 def _is_random(file: Seen, requests: Requests | None) -> bool:
-    if requests is None or file.path not in requests.paths:
+    if requests is None:
         return False
-    mine = np.flatnonzero(requests.file == requests.paths.index(file.path))
+    mine = np.flatnonzero(requests.on([file.path]))
     mine = mine[np.lexsort((requests.start[mine], requests.rank[mine]))]
     behind = np.diff(requests.offset[mine]) >= 0
     return bool(behind.mean() < 0.8) if len(behind) else False

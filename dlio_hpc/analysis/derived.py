@@ -1,11 +1,11 @@
 """From a log to the workload that its program was: each key with its value, the evidence, and how sure that is."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis import access, beside, counted, formats, purpose, roles, steps, stretches
+from dlio_hpc.analysis import access, beside, counted, fitting, formats, purpose, roles, steps, stretches
 from dlio_hpc.analysis import census as files_of
 from dlio_hpc.analysis.beside import Side
 from dlio_hpc.analysis.census import Seen
@@ -60,7 +60,7 @@ def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], i
     keys, pace = (_by_counters if reads is None else _by_trace)(subject)
     made = _saved(subject, keys, pace)
     made = {**keys, **made}
-    fit(made)
+    fitting.fit(made)
     return Derived(made, _sides(subject, made), found, reasons, reads is not None)
 
 
@@ -253,8 +253,7 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     keys["reader.shuffle.files"] = counted.files_shuffled(log, records)
     keys["reader.shuffle.samples"] = counted.samples_shuffled(records) if len(records) else shuffled
     keys["reader.shard"] = shard
-    samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value * epochs.value
-    per_rank = max(1.0, samples / (log.job.ranks if shard.value else 1))
+    per_rank = max(1.0, _samples_a_rank(subject, keys) * epochs.value)
     keys["compute.time"] = whole._replace(
         value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, over {per_rank:,.0f} steps"
     )
@@ -293,10 +292,7 @@ def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict
     made["train.epochs"] = Estimate(
         epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) behind the reading"
     )
-    samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value
-    count = max(
-        1.0, samples / (subject.log.job.ranks if keys["reader.shard"].value else 1) / keys["reader.batch_size"].value
-    )
+    count = max(1.0, _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
     words = f"{after:.3g} s behind the reading, over {epochs} x {count:,.0f} steps"
     made["compute.time"] = Estimate(round(after / epochs / count, 6), "low", words)
     return made
@@ -311,28 +307,11 @@ def _steps(subject: _Subject, keys: dict[str, Estimate]) -> int | None:
     """Of a rank, in the whole run."""
     if keys["reader.batch_size"].confidence == "unknown":
         return None
-    samples = keys["dataset.files"].value * keys["dataset.samples_per_file"].value
-    mine = samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)
-    each: float = keys["train.steps"].value or mine / keys["reader.batch_size"].value
+    each = float(keys["train.steps"].value or _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
     return max(1, round(each * int(keys["train.epochs"].value)))
 
 
-def fit(keys: dict[str, Estimate]) -> None:
-    """Take back what a workload does not allow beside the rest, and say so."""
-    from dlio_hpc.analysis import fitting
-
-    fitting.fit(keys)
-
-
-def plain(found: Derived) -> dict[str, Any]:
-    """As a workload's file has it, without its name; defaults that nothing speaks for are left out."""
-    data: dict[str, Any] = {}
-    for key, estimate in found.keys.items():
-        *parents, last = key.split(".")
-        place = data
-        for parent in parents:
-            place = place.setdefault(parent, {})
-        place[last] = estimate.value
-    if found.sides:
-        data["dataset"]["side_files"] = [side.keys for side in found.sides]
-    return data
+def _samples_a_rank(subject: _Subject, keys: dict[str, Estimate]) -> float:
+    """In an epoch that is read whole."""
+    samples = float(keys["dataset.files"].value * keys["dataset.samples_per_file"].value)
+    return samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)

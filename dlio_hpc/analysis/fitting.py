@@ -5,8 +5,6 @@ from typing import Any
 from dlio_hpc import combinations
 from dlio_hpc.analysis.estimate import Estimate
 
-_LIBRARIES = {"raw": "Python", "csv": "pandas"}
-_WHOLE = {"npz", *_LIBRARIES}
 _ROOM = 2**31
 
 
@@ -35,16 +33,17 @@ def _against_turns(value: Any) -> str | None:
     """Why files cannot be read in turn."""
     if value("reader.shuffle.files") and value("reader.shuffle.samples"):
         return "any sample may come next"
-    is_whole = value("reader.mode") == "framework" and value("dataset.format") in _WHOLE
+    is_whole = value("reader.mode") == "framework" and value("dataset.format") in combinations.LIBRARIES
     return "files are loaded whole" if is_whole else None
 
 
 def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
     name, request = value("dataset.format"), value("reader.transfer_size")
-    if value("reader.mode") == "framework" and name in _LIBRARIES:
-        give_up("reader.transfer_size", None, f"in mode: framework {_LIBRARIES[name]} chooses its requests")
-    elif value("reader.mode") == "framework" and name == "npz":
+    library = combinations.LIBRARIES.get(name) if value("reader.mode") == "framework" else None
+    if library is not None and name == "npz":
         return  # of the buffer, however small samples are
+    if library is not None:
+        give_up("reader.transfer_size", None, f"in mode: framework {library} chooses its requests")
     elif value("dataset.chunk"):
         give_up("reader.transfer_size", None, "HDF5 reads chunks")
     elif (

@@ -116,9 +116,7 @@ def _of_raw(marks: _Marks | None) -> Estimate:
 
 
 def _usual(requests: Requests, data: Sequence[Seen]) -> int:
-    paths = {file.path for file in data}
-    mine = np.array([path in paths for path in requests.paths], bool)
-    return stretches.usual(requests.length[mine[requests.file] & ~requests.write])
+    return stretches.usual(requests.length[requests.on({file.path for file in data}) & ~requests.write])
 
 
 def _marks(data: Sequence[Seen], requests: Requests) -> _Marks:

@@ -1,6 +1,6 @@
 """All requests of a log as columns, with the files and ranks they belong to."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,11 @@ class Requests(NamedTuple):
     def of_rank(self, rank: int) -> slice:
         first, last = np.searchsorted(self.rank, np.array([rank, rank + 1], self.rank.dtype))
         return slice(int(first), int(last))
+
+    def on(self, paths: Collection[str]) -> npt.NDArray[np.bool_]:
+        """Which of them are on files of these paths."""
+        wanted = np.array([path in paths for path in self.paths], bool)
+        return wanted[self.file] if len(wanted) else np.zeros(len(self.file), bool)
 
     def times(self, chosen: Any = slice(None)) -> Floats:
         """(2, n): begins and ends."""

@@ -1,5 +1,7 @@
 """Which requests belong together: a sample that is read in pieces is a stretch of them, each where the last ended."""
 
+from collections import defaultdict
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -44,14 +46,11 @@ class Reads(NamedTuple):
         """Processes of a rank that read at the same time; others may have come after them, as in each epoch anew."""
         if self.process is None or not len(self.rank):
             return 1
-        most = 1
-        for rank in np.unique(self.rank).tolist():
-            spans = [
-                (self.start[mine].min(), self.end[mine].max()) for mine in self.readers if self.rank[mine[0]] == rank
-            ]
-            edges = sorted([(begin, 1) for begin, _ in spans] + [(end, -1) for _, end in spans])
-            most = max(most, int(np.cumsum([step for _, step in edges]).max()))
-        return most
+        begun: dict[int, list[tuple[float, int]]] = defaultdict(list)
+        for mine in self.readers:
+            edges = (float(self.start[mine].min()), 1), (float(self.end[mine].max()), -1)
+            begun[int(self.rank[mine[0]])] += edges
+        return max(max(accumulate(step for _, step in sorted(edges))) for edges in begun.values())
 
 
 class Stretches(NamedTuple):

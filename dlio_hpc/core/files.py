@@ -4,7 +4,7 @@ import errno
 import mmap
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -108,6 +108,14 @@ def write_all(descriptor: int, data: memoryview) -> None:
     done = 0
     while done < len(data):
         done += os.write(descriptor, data[done:])
+
+
+def write_file(path: str, pieces: Iterable[memoryview]) -> None:
+    """A file of these pieces, one after the other, onto storage."""
+    with open(path, "wb", buffering=0) as file:
+        for piece in pieces:
+            write_all(file.fileno(), piece)
+        os.fsync(file.fileno())
 
 
 class OpenFiles:

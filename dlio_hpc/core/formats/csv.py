@@ -6,7 +6,6 @@ width into numbers: what parsing costs beyond the file system is the difference 
 
 import io
 import math
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ import numpy.typing as npt
 
 from dlio_hpc.core import comparison, content
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import Request, write_all
+from dlio_hpc.core.files import Request, write_file
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
 from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
@@ -35,10 +34,7 @@ _VALUES_AT_ONCE = 1 << 18
 
 
 def write(path: str, dataset: Dataset, number: int) -> None:
-    with open(path, "wb", buffering=0) as file:
-        for piece in _pieces(dataset, number):
-            write_all(file.fileno(), piece)
-        os.fsync(file.fileno())
+    write_file(path, _pieces(dataset, number))
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:

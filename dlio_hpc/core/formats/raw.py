@@ -4,13 +4,13 @@
 and one more that finds its end.
 """
 
-import os
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dlio_hpc.core import comparison, content
-from dlio_hpc.core.files import write_all
+from dlio_hpc.core.files import write_file
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
 from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 
 def write(path: str, dataset: Dataset, number: int) -> None:
-    places = Places(dataset)
-    with open(path, "wb", buffering=0) as file:
-        for piece in content.pieces(places.position(number), places.file_size(number), dataset.random_bits):
-            write_all(file.fileno(), piece)
-        os.fsync(file.fileno())
+    write_file(path, _pieces(Places(dataset), dataset, number))
+
+
+def _pieces(places: Places, dataset: Dataset, number: int) -> Iterator[memoryview]:
+    """All bytes of the file; a piece is valid until the next is taken."""
+    return content.pieces(places.position(number), places.file_size(number), dataset.random_bits)
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     places = Places(dataset)
-    size = places.file_size(number)
-    expected = None if quick else content.pieces(places.position(number), size, dataset.random_bits)
-    return comparison.of_file(path, size, expected, lambda at: places.holder(number, at))
+    expected = None if quick else _pieces(places, dataset, number)
+    return comparison.of_file(path, places.file_size(number), expected, lambda at: places.holder(number, at))
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:

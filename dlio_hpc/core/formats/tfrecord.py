@@ -5,7 +5,6 @@ TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
 does: requests of exactly transfer_size from the file's begin on, checksums verified.
 """
 
-import os
 import struct
 import threading
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ import numpy as np
 
 from dlio_hpc.core import comparison, content
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import Request, write_all
+from dlio_hpc.core.files import Request, write_file
 from dlio_hpc.core.formats.blocks import Blocks
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
@@ -33,10 +32,7 @@ _BUFFER = 4 << 20
 
 
 def write(path: str, dataset: Dataset, number: int) -> None:
-    with open(path, "wb", buffering=0) as file:
-        for piece in _pieces(dataset, number):
-            write_all(file.fileno(), piece)
-        os.fsync(file.fileno())
+    write_file(path, _pieces(dataset, number))
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
