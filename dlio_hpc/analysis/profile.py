@@ -129,7 +129,10 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
         files=dataset.files,
         request_mean=moved / summary.reads if summary.reads else None,
         bytes_per_sample=sample_bytes(result),
-        notes=(f"no Darshan log ({why}): without rates of requests and shares of sequential ones",),
+        notes=(
+            f"no Darshan log ({why}): without rates of requests, shares of sequential ones, and the requests of "
+            "checkpoints and side files",
+        ),
         **known,
     )
 
