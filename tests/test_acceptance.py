@@ -643,16 +643,18 @@ def test_pictures_have_runs_medians_and_limits() -> None:
 
 
 def test_the_page_has_the_verdict_first() -> None:
-    text = page.render(acceptancepages.of_acceptance(_mixed()))
-    assert text == page.render(acceptancepages.of_acceptance(_mixed())), "the same bytes for the same input"
-    assert "No verdict: there are INVALID runs, whose figures must not be used." in text
+    text = page.render(acceptancepages.of_acceptance(_mixed())).replace("<wbr>", "")
+    assert text == page.render(acceptancepages.of_acceptance(_mixed())).replace("<wbr>", ""), (
+        "the same bytes for the same input"
+    )
+    assert "No verdict: some runs are INVALID; their figures must not be used." in text
     assert "kept busy &amp; happy" in text
     assert "<b>" not in text
     assert text.count("<svg") == 2
     assert "would defeat the cache: -S reader.drop_cache=true" in text
     ok, _ = _judge(repeats("au", [0.95] * 3), {"least_au": 0.9})
     good = acceptancepages.of_acceptance(ok)
-    assert (good.state, good.verdict) == ("ok", "Accepted: every criterion is met. 5 of 5 met.")
+    assert good.banner == ("good", "Accepted: every criterion is met. 5 of 5 met.")
 
 
 @browser

@@ -250,9 +250,9 @@ def test_pictures_pages_and_traces_of_a_log(run: Run, tmp_path: Path) -> None:
     )
     assert done.code == 0
     page = (tmp_path / "out" / "r.html").read_text()
-    assert page.count("<svg") == 6
+    assert page.count("<svg") == 8
     assert "://" not in page.replace("http://www.w3.org/", "")
-    stems = {"bandwidth", "sizes", "ranks_bandwidth", "timeline", "latency", "spread"}
+    stems = {"heat_map", "costs", "bandwidth", "sizes", "ranks_bandwidth", "timeline", "latency", "spread"}
     assert {path.name for path in (tmp_path / "f").iterdir()} == {
         f"{s}.{kind}" for s in stems for kind in ("svg", "png")
     }

@@ -25,7 +25,7 @@ Kind = Literal["step", "drift"]
 # A look every night must not cry wolf: at this level one series of 60 nights in about fifty is taken for changed.
 LEVEL = 0.001
 # Nights that a step takes on either side of it, and that a series needs for any change to be seen.
-_SIDE, _FEWEST = 3, 8
+_SIDE, FEWEST = 3, 8
 # Standard deviations beyond which a night is by itself, and nights that it takes to say so.
 _OUT, _FEWEST_BESIDE = 4.5, 6
 _DRAWS, _SEED = 20_000, 20_261_121
@@ -74,7 +74,7 @@ def find(values: Floats, level: float = LEVEL) -> Changes:
 def _model(values: Floats, first: int, level: float) -> _Model:
     """Of a part of the series, whose first night is number `first`."""
     flat = _Model((), np.full(len(values), median(values) if len(values) else 0.0), 1)
-    if len(values) < _FEWEST:
+    if len(values) < FEWEST:
         return flat
     place, p_step = _split(values)
     slope, p_drift = _trend(values)

@@ -90,13 +90,16 @@ class Metadata(Struct, frozen=True):
 
 
 class Interface(Struct, frozen=True):
-    """One module's own count."""
+    """One module's own count. read_s, write_s, metadata_s: seconds in its calls, mean over ranks."""
 
     bytes_read: int
     bytes_written: int
     reads: int
     writes: int
     files: int
+    read_s: float = 0.0
+    write_s: float = 0.0
+    metadata_s: float = 0.0
 
 
 class Timeline(Struct, frozen=True):

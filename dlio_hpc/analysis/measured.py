@@ -2,13 +2,15 @@
 
 from typing import NamedTuple
 
+from dlio_hpc.analysis.storage import Outcome
 from dlio_hpc.results import Summary
 from dlio_hpc.units import seconds_between
 
 
 class Measured(NamedTuple):
     """point: its number. repeat: how often it was measured before, which is the round that it belongs to. job, run:
-    where it was made, and when (UTC, as results have it). cached: as Storage has it.
+    where it was made, and when (UTC, as results have it). cached, origin: share of
+    bytes from memory, and where bytes came from, as Storage has them.
     """
 
     point: int
@@ -19,6 +21,7 @@ class Measured(NamedTuple):
     ended: str
     summary: Summary
     cached: float | None = None
+    origin: Outcome = "unknown"
 
     @property
     def seconds(self) -> float:

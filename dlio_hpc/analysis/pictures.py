@@ -4,6 +4,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc import intervals
+from dlio_hpc.analysis import costs, heatmap
 from dlio_hpc.analysis import recorded as records
 from dlio_hpc.analysis.findings import LAST_SIZES, SIZE_BINS, Analysis
 from dlio_hpc.analysis.recorded import Recorded
@@ -38,6 +39,9 @@ def of_trace(
         _ranks(analysis, recorded),
         _lanes(analysis, requests, recorded, end),
         records.steps(recorded) if recorded else None,
+        heatmap.of_requests(requests, len(analysis.by_rank), end),
+        costs.of_log(analysis),
+        analysis.job_s,
     )
 
 
@@ -65,6 +69,9 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
         ranks,
         lanes,
         records.steps(recorded),
+        heatmap.of_recorded(recorded),
+        costs.of_recorded(recorded),
+        records.ends(recorded),
     )
 
 
@@ -87,6 +94,9 @@ def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Hea
         _ranks(analysis, None),
         [],
         None,
+        heatmap.of_darshan(heat, analysis.ranks),
+        costs.of_log(analysis),
+        analysis.job_s,
     )
 
 

@@ -223,6 +223,7 @@ def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, Interface]
             sum(_sum(records, f"{prefix}READS") for prefix in prefixes),
             sum(_sum(records, f"{prefix}WRITES") for prefix in prefixes),
             len(np.unique(records["id"])),
+            *(_sum_s(records, kind) / max(log.job.ranks, 1) for kind in ("READ", "WRITE", "META")),
         )
     return found
 

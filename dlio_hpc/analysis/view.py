@@ -68,9 +68,30 @@ class Steps(NamedTuple):
     epochs: list[int]
 
 
+class HeatMap(NamedTuple):
+    """Bytes that ranks moved over time. edges: (n + 1) seconds. moved: (rows, n) bytes read and written, a row for
+    each group of `ranks_per_row` neighbouring ranks; the last group may be smaller.
+    """
+
+    edges: Floats
+    moved: Floats
+    ranks: int
+    ranks_per_row: int
+
+
+class Cost(NamedTuple):
+    """Seconds that a rank spends in the calls of one interface, mean over ranks. None: not recorded."""
+
+    interface: str
+    read_s: float | None
+    write_s: float | None
+    metadata_s: float | None
+
+
 class View(NamedTuple):
     """One run. source: whose record it is, in words. notes: what a reader must know before believing a picture.
-    latency: durations of requests, None where single ones were not timed. lanes: a few ranks.
+    latency: durations of requests, None where single ones were not timed. lanes: a few ranks. heat: None where nobody
+    recorded which rank moved bytes when. elapsed_s: run time that costs are shares of.
     """
 
     title: str
@@ -83,3 +104,6 @@ class View(NamedTuple):
     ranks: Ranks
     lanes: list[Lane]
     steps: Steps | None
+    heat: HeatMap | None = None
+    costs: tuple[Cost, ...] = ()
+    elapsed_s: float = 0.0

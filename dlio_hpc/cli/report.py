@@ -18,6 +18,7 @@ from dlio_hpc.study import Metric
 if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
     from dlio_hpc.batch.collect import Collected
+    from dlio_hpc.report.banner import Banner
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
     from dlio_hpc.report.studyfiles import StudyOutcome
@@ -87,9 +88,10 @@ def _show_suite(outcome: "StudyOutcome", as_json: bool) -> int:
         console.print_json({**studyreport.as_document(made), "verdict": suites.as_document(judged)})
     else:
         from dlio_hpc.report import studytables
+        from dlio_hpc.verdict import banners
 
         suites.show(judged)
-        studytables.show(made, sys.stdout)
+        studytables.show(made, sys.stdout, banners.of_suite(judged))
     console.exit_code([studyreport.fault(made)])
     return judged.exit_code
 
@@ -108,16 +110,29 @@ def _report_study(
     else:
         from dlio_hpc.report import studytables
 
-        studytables.show(made, sys.stdout)
+        studytables.show(made, sys.stdout, _opening(made))
     if wanted.any:
         wanted.write_of_study(lambda: _study_page(made), lambda: _study_pictures(made))
     return console.exit_code([studyreport.fault(made)]) if is_judged else 0
 
 
+def _opening(made: "StudyReport") -> "Banner":
+    """The banner of a suite by its verdict, of any other study by its own conclusions."""
+    from dlio_hpc.report import studybanner
+
+    study = made.outcome.study
+    if study.verdict is None or study.generate == "only":
+        return studybanner.of_study(made)
+    from dlio_hpc.cli import suites
+    from dlio_hpc.verdict import banners
+
+    return banners.of_suite(suites.judge(made))
+
+
 def _study_page(made: "StudyReport") -> "Page":
     from dlio_hpc.report import studypages
 
-    return studypages.of_study(made)
+    return studypages.of_study(made, _opening(made))
 
 
 def _study_pictures(made: "StudyReport") -> "Iterator[Picture]":
@@ -195,7 +210,7 @@ def _print(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examin
                 from dlio_hpc.report import iotables
 
                 print()
-                iotables.show(run, sys.stdout)
+                iotables.show_run(run, sys.stdout)
 
 
 def collect_all(directories: list[Path], quiet: bool) -> int:

@@ -51,7 +51,7 @@ OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONG
 # A step's phases, by the instant with which each begins; it ends with the next.
 PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
 # Columns of Merged.checkpoints.
-_EPOCH, _STEPS, _PAUSE_S, _WRITE_S, _FSYNC_S, _BACK_S, SIZE = range(7)
+_EPOCH, _STEPS, _PAUSE_S, WRITE_S, FSYNC_S, _BACK_S, SIZE = range(7)
 
 
 def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
@@ -188,14 +188,14 @@ def _side_files(counts: Floats) -> SideFilesSummary:
 def _checkpoint(saved: Floats) -> CheckpointSummary:
     writers = saved[saved[:, 0, SIZE] > 0]
     size = int(writers[..., SIZE].sum())
-    slowest_write = (writers[..., _WRITE_S] + writers[..., _FSYNC_S]).max(axis=0).sum()
+    slowest_write = (writers[..., WRITE_S] + writers[..., FSYNC_S]).max(axis=0).sum()
     slowest_read = writers[..., _BACK_S].max(axis=0).sum()
     return CheckpointSummary(
         count=saved.shape[1],
         bytes_written=size,
         pause_s=measures.of_values(saved[..., _PAUSE_S]),
-        write_s=measures.of_values(writers[..., _WRITE_S]),
-        fsync_s=measures.of_values(writers[..., _FSYNC_S]),
+        write_s=measures.of_values(writers[..., WRITE_S]),
+        fsync_s=measures.of_values(writers[..., FSYNC_S]),
         read_s=measures.of_values(writers[..., _BACK_S]) if slowest_read else None,
         write_MBps=float(size / slowest_write / 1e6),
         read_MBps=float(size / slowest_read / 1e6) if slowest_read else None,

@@ -24,6 +24,7 @@ COLOURS = {
     "wait": "#E69F00",
     "sync": "#CC79A7",
     "I/O": "#3F4A5A",
+    "metadata": "#CC79A7",
 }
 INK, GREY, RULE = "#222222", "#6A6A6A", "#E4E4E4"
 # For lines, in the order in which they take them.

@@ -13,7 +13,7 @@ from dlio_hpc.report.page import Drawing
 try:
     from matplotlib.figure import Figure
 
-    from dlio_hpc.report import canvas, courses, distributions
+    from dlio_hpc.report import canvas, courses, distributions, iocosts
     from dlio_hpc.report.canvas import NARROW, WIDE
 except ModuleNotFoundError as fault:
     if not (fault.name or "").startswith("matplotlib"):
@@ -22,7 +22,11 @@ except ModuleNotFoundError as fault:
 
 # What draws a view under a title: the figure, or in words why there is none; and what to say below it.
 _Painter = Callable[[View, str], tuple[Figure | str, str]]
+# Those that support the sentence at the top of a page.
+FIRST = ("heat_map", "costs")
 _PAINTERS: list[tuple[str, str, float, _Painter]] = [
+    ("heat_map", "Bytes of each rank over time", NARROW, iocosts.heat_map),
+    ("costs", "I/O cost of a rank", NARROW, iocosts.costs),
     ("bandwidth", "Bandwidth over time", WIDE, courses.bandwidth),
     ("sizes", "Sizes of requests", NARROW, distributions.sizes),
     ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distributions.ranks_bandwidth),

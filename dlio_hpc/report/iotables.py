@@ -12,7 +12,8 @@ from rich.text import Text
 
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.analysis.findings import SIZE_BINS, Analysis, Operation
-from dlio_hpc.report.tables import console, table
+from dlio_hpc.report import bottleneck, logbanner
+from dlio_hpc.report.tables import console, show_banner, table
 from dlio_hpc.results import Result
 from dlio_hpc.units import format_seconds, format_size
 
@@ -21,7 +22,17 @@ Figure = tuple[str, str, str, str, Any]
 
 
 def show(examined: Examined, file: Any) -> None:
-    """A log, or a run's log: whether to believe it, and what it says."""
+    """A log: whether to believe it first, then what it says."""
+    out = console(file)
+    show_banner(logbanner.of_logs([examined]), out)
+    if examined.analysis is not None:
+        out.print(Text(bottleneck.of_log(examined.title, examined.analysis)))
+    out.print()
+    show_run(examined, file)
+
+
+def show_run(examined: Examined, file: Any) -> None:
+    """The log of a run, below the banner of its job."""
     console(file).print(Group(*_parts(examined)), soft_wrap=False)
 
 

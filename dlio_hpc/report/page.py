@@ -1,12 +1,18 @@
 """A report as one HTML file that needs nothing else: no network, no script, no font."""
 
 import re
-from typing import Any, Literal, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from dlio_hpc import shipped
+from dlio_hpc.report.banner import Banner
 
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?( ?(%|x|[A-Za-z]{1,3}(/s)?))?")
 _NO_NUMBER = {"", "-", "unknown"}
+# Longer tokens may break after punctuation, so that a narrow page holds them.
+_LONG_TOKEN = 12
+_SPACE = re.compile(r"(\s+)")
+_PIECE = re.compile(r"[^/_.,:;=&@+-]*[/_.,:;=&@+-]+|[^/_.,:;=&@+-]+")
 _TAG = re.compile(r"<[^<>]*>")
 _OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
 
@@ -53,14 +59,17 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """verdict: in words, whether the figures may be used; it is good or it is not."""
+    """A page opens with its banner. answers: sentences that say what limited the program; empty where nothing is
+    known. pictures: the pictures that support the answers and stand beside them.
+    """
 
     title: str
     subtitle: str
-    verdict: str
-    state: Literal["ok", "bad"]
+    banner: Banner
     facts: list[Facts]
     sections: list[Section]
+    answers: Sequence[str] = ()
+    pictures: Sequence[Drawing] = ()
 
 
 def render(page: Page) -> str:
@@ -77,6 +86,7 @@ def render(page: Page) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["inline"] = _inline
+    environment.filters["breakable"] = _breakable
     return environment.get_template("report.html.j2").render(page=page)
 
 
@@ -95,6 +105,17 @@ def _inline(drawing: Drawing, prefix: str) -> Any:
 
     own = _TAG.sub(lambda tag: _OWN_NAME.sub(rf"\1{prefix}-{drawing.stem}-", tag[0]), drawing.svg)
     return Markup(own.replace("<svg ", f'<svg role="img" aria-label="{escape(drawing.title)}" ', 1))
+
+
+def _breakable(text: str) -> Any:
+    """Text in which long tokens, such as paths and keys, break after punctuation and nowhere else."""
+    from markupsafe import Markup, escape
+
+    tokens = (
+        Markup("<wbr>").join(map(escape, _PIECE.findall(token))) if len(token) > _LONG_TOKEN else escape(token)
+        for token in _SPACE.split(_fit(text))
+    )
+    return Markup("").join(tokens)
 
 
 def _is_number(cell: str) -> bool:

@@ -2,72 +2,69 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.darshan.verdict import Bytes
-from dlio_hpc.errors import DlioError
 from dlio_hpc.lustre.record import Record
-from dlio_hpc.report import figures, iotables, jobfiles, rows
+from dlio_hpc.report import bottleneck, figures, iotables, jobbanner, logbanner, rows
+from dlio_hpc.report.figures import FIRST
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
 _SHOWN = 10
+# Measurements, or logs, for which the page opens with what limited them.
+_ANSWERS = 5
 # Nodes that the page names.
 _NAMED = 32
 _ORDER = {"measure": 0, "warmup": 1, "generate": 2}
 
 
 def of_logs(examined: Sequence[Examined]) -> Page:
-    """Anybody's Darshan logs."""
-    broken = [each for each in examined if not each.is_sound]
-    verdict = (
-        f"{broken[0].title} is not whole: {broken[0].faults[0]}. Do not use its figures."
-        if broken
-        else "Counters are whole." + _traces(examined)
-    )
+    """The page of anybody's Darshan logs."""
     return Page(
         title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
-        subtitle=" · ".join(dict.fromkeys(each.analysis.program for each in examined if each.analysis)),
-        verdict=verdict,
-        state="bad" if broken else "ok",
-        facts=[_log_facts(each) for each in examined if each.log is not None],
-        sections=[_section(each.title, each, []) for each in examined],
+        subtitle=" · ".join(dict.fromkeys(one.analysis.program for one in examined if one.analysis)),
+        banner=logbanner.of_logs(examined),
+        facts=[_log_facts(one) for one in examined if one.log is not None],
+        answers=[bottleneck.of_log(one.title, one.analysis) for one in examined[:_ANSWERS] if one.analysis is not None],
+        **_pictured([_section(one.title, one, []) for one in examined]),
     )
 
 
 def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examined]]) -> Page:
-    """Jobs, each with its runs: what was measured first, what was written for it last."""
-    faults = [fault for outcome in outcomes if (fault := jobfiles.fault(outcome)) is not None]
+    """The page of jobs, each with its runs: what was measured first, what was written for it last."""
     first = outcomes[0]
-    sections = []
+    sections: list[Section] = []
+    answers: list[str] = []
     for outcome, runs in zip(outcomes, examined, strict=True):
         shown = sorted((run for run in outcome.runs if run.name in runs), key=lambda run: _ORDER[run.run.kind])
         sections += [_run(outcome, run, runs[run.name]) for run in shown]
+        answers += bottleneck.of_job(outcome)
     return Page(
         title=first.job.job if len(outcomes) == 1 else first.plan.study,
         subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
-        verdict=_verdict(faults, bool(sections)),
-        state="bad" if faults else "ok",
+        banner=jobbanner.of_jobs(outcomes),
         facts=[facts for outcome in outcomes for facts in _job_facts(outcome)],
-        sections=[*sections, *(_variables(outcome) for outcome in outcomes if outcome.environment)],
+        answers=answers[:_ANSWERS],
+        **_pictured([*sections, *(_variables(outcome) for outcome in outcomes if outcome.environment)]),
     )
 
 
-def _verdict(faults: list[DlioError], has_results: bool) -> str:
-    if faults:
-        return f"Not to be used: {faults[0]}"
-    return "Samples and bytes are those that were planned." if has_results else "No run has left a result yet."
+def _pictured(sections: list[Section]) -> dict[str, Any]:
+    """The sections of a page, and the pictures that support its answers, which are taken out of its first section."""
+    if not sections:
+        return {"sections": sections}
+    first, *rest = sections
+    support = [drawing for drawing in first.drawings if drawing.stem in FIRST]
+    others = [drawing for drawing in first.drawings if drawing.stem not in FIRST]
+    return {"sections": [first._replace(drawings=others), *rest], "pictures": support}
 
 
 def _variables(outcome: JobOutcome) -> Section:
     told = [[name, str(value)] for name, value in outcome.environment.get("variables", {}).items()]
     return Section(f"Environment of {outcome.job.job}", [], [], [], [Table("Variables", ["name", "value"], told)])
-
-
-def _traces(examined: Sequence[Examined]) -> str:
-    untraced = sum(1 for each in examined if each.requests is None)
-    return f" {untraced} without a trace that can be used." if untraced else ""
 
 
 def _date(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 from dlio_hpc.analysis.profile import Profile
 from dlio_hpc.analysis.similarity import Matrix, Similarity, Yardsticks
-from dlio_hpc.report import figures, similarityfigures
+from dlio_hpc.report import figures, similaritybanner, similarityfigures
 from dlio_hpc.report import similarityrows as rows
 from dlio_hpc.report.page import Facts, Page, Section, Table
 
@@ -12,8 +12,7 @@ def of_pair(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> Pag
     return Page(
         title="How much alike?",
         subtitle=f"{a.title} and {b.title}",
-        verdict=rows.verdict(found),
-        state="ok",
+        banner=similaritybanner.of_pair(found, known),
         facts=[Facts(letter, _facts(each)) for letter, each in (("A", a), ("B", b))],
         sections=[
             Section(
@@ -36,8 +35,7 @@ def of_matrix(made: Matrix, known: Yardsticks) -> Page:
     return Page(
         title="Who is like whom?",
         subtitle=f"{len(made.rows)} programs against {len(made.columns)}",
-        verdict=rows.found_own(made),
-        state="bad" if any(row.finds_own is False for row in made.rows) else "ok",
+        banner=similaritybanner.of_matrix(made),
         facts=[],
         sections=[
             Section(

@@ -10,8 +10,9 @@ from rich.text import Text
 
 from dlio_hpc.analysis.profile import Profile
 from dlio_hpc.analysis.similarity import Matrix, Similarity, Yardsticks
+from dlio_hpc.report import similaritybanner, tables
 from dlio_hpc.report import similarityrows as rows
-from dlio_hpc.report import tables
+from dlio_hpc.report.banner import Banner
 
 _WIDTH = 100
 # What columns that are named at their top may take together.
@@ -22,17 +23,19 @@ _LONGEST = 20
 
 def show(a: Profile, b: Profile, found: Similarity, known: Yardsticks, file: Any) -> None:
     """Who they are, the factors, the measures beside what published pairs score."""
-    _print(_pair(a, b, found, known), file)
+    _print(similaritybanner.of_pair(found, known), _pair(a, b, found, known), file)
 
 
 def show_matrix(made: Matrix, known: Yardsticks, file: Any) -> None:
     """Each row's pattern similarity to all columns."""
-    _print(_matrix(made, known), file)
+    _print(similaritybanner.of_matrix(made), _matrix(made, known), file)
 
 
-def _print(parts: Iterable[RenderableType], file: Any) -> None:
+def _print(opening: Banner, parts: Iterable[RenderableType], file: Any) -> None:
     out = tables.console(file)
     out.width = max(out.width, _WIDTH) if out.is_terminal else _WIDTH
+    tables.show_banner(opening, out)
+    out.print()
     for part in parts:
         if isinstance(part, Table):
             tables.show_whole(out, part)

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from dlio_hpc.analysis.comparison import Comparison, Finding
-from dlio_hpc.report import figures, rows, sidesrows, studyfigures, studyrows, studywords
+from dlio_hpc.report import figures, rows, sidesrows, studybanner, studyfigures, studyrows, studywords
+from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Facts, Page, Section, Table
 from dlio_hpc.report.studyreport import StudyReport
@@ -11,18 +12,14 @@ from dlio_hpc.study import Study
 from dlio_hpc.units import format_seconds
 
 
-def of_study(report: StudyReport) -> Page:
+def of_study(report: StudyReport, opening: Banner | None = None) -> Page:
+    """The page under the banner of the study by itself, or under `opening`."""
     outcome = report.outcome
     study = outcome.study
-    missing = studywords.missing(outcome)
-    first = next((line for finding in report.findings for line in _first(study, finding)), "Nothing was measured yet.")
-    if study.is_ab:
-        first = sidesrows.verdict(study, report.effects)
     return Page(
         title=study.study,
         subtitle=" · ".join([*studywords.heading(outcome), f"{study.site.name}, {study.created}"]),
-        verdict=f"{first} {missing[0]}" if missing else first,
-        state="bad" if missing else "ok",
+        banner=opening or studybanner.of_study(report),
         facts=list(_facts(report)),
         sections=[
             *([_sides(report)] if study.is_ab else []),

@@ -9,7 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.analysis.comparison import Finding
-from dlio_hpc.report import sidesrows, studyrows, studywords, tables
+from dlio_hpc.report import sidesrows, studybanner, studyrows, studywords, tables
+from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.study import Study
 
@@ -19,10 +20,13 @@ _FIGURES = 66
 _COLOURS = {"best": "bold green", "same": "green", "worse": ""}
 
 
-def show(report: StudyReport, file: Any) -> None:
-    """At most 100 columns wide, without colour where `file` is no terminal."""
+def show(report: StudyReport, file: Any, opening: Banner | None = None) -> None:
+    """The banner, of the study by itself or `opening`, then each part; at most 100 columns wide, without colour where
+    `file` is no terminal.
+    """
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(out.width, _WIDTH) if out.is_terminal else _WIDTH
+    tables.show_banner(opening or studybanner.of_study(report), out)
     out.print(Group(*_report(report, out.width)))
     if (words := studywords.resume(report.outcome)) is not None:
         out.print(Text(words, "yellow"), soft_wrap=True)

@@ -8,16 +8,23 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from dlio_hpc.report import rows
+from dlio_hpc.report import banner, bottleneck, jobbanner, rows
+from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.results import Summary
 
 _WIDTH, _WIDEST = 80, 1000
+# Measurements for which the summary opens with what limited them.
+_ANSWERS = 5
 
 
 def show(outcome: JobOutcome, file: Any) -> None:
     """The job's summary, at least 80 columns wide, without colour where `file` is no terminal."""
     out = console(file)
+    show_banner(jobbanner.of_jobs([outcome]), out)
+    for answer in bottleneck.of_job(outcome)[:_ANSWERS]:
+        out.print(Text(answer))
+    out.print()
     out.print(_job(outcome), soft_wrap=False)
     for label, path in (("archive", outcome.archive), ("directory", outcome.directory)):
         if path is not None:
@@ -28,6 +35,12 @@ def console(file: Any) -> Console:
     """As wide as the terminal, and at least 80 columns; without colour where `file` is none."""
     found = Console(file=file, highlight=False, markup=False)
     return found if found.width >= _WIDTH else Console(file=file, highlight=False, markup=False, width=_WIDTH)
+
+
+def show_banner(opening: Banner, out: Console) -> None:
+    """The state and the sentence that a summary opens with."""
+    colour = banner.COLOURS[opening.state]
+    out.print(Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour)))
 
 
 def show_whole(out: Console, grid: Table) -> None:

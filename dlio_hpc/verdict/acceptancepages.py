@@ -5,21 +5,12 @@ from collections.abc import Iterator
 from dlio_hpc import __version__
 from dlio_hpc.report import figures
 from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
-from dlio_hpc.verdict import acceptance, acceptancefigures
+from dlio_hpc.verdict import acceptancefigures, banners
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.acceptancetables import HEADER, row
-from dlio_hpc.verdict.check import Check, Verdict, advice_lines
+from dlio_hpc.verdict.check import Check, advice_lines
 
 _FINE = ("met", "passed over")
-_VERDICTS: dict[Verdict, str] = {
-    "met": "Accepted: every criterion is met.",
-    "not met": "Not accepted: there are criteria that are not met.",
-    "noisy": "No verdict: runs differ too much, or are too few, for some criteria.",
-    "CACHED": "No verdict: CACHED. What was measured is memory, or may be, not the storage.",
-    "invalid": "No verdict: there are INVALID runs, whose figures must not be used.",
-    "infrastructure": "No verdict: runs failed for reasons that are none of the storage's performance.",
-    "incomplete": "No verdict: measurements are missing.",
-}
 
 
 def of_acceptance(found: Acceptance) -> Page:
@@ -28,8 +19,7 @@ def of_acceptance(found: Acceptance) -> Page:
     return Page(
         title=f"Acceptance of {', '.join(found.what)}",
         subtitle=f"by {found.criteria.name} · dlio-hpc {__version__}",
-        verdict=f"{_VERDICTS[found.verdict]} {acceptance.counted(found)}.",
-        state="ok" if found.verdict == "met" else "bad",
+        banner=banners.of_acceptance(found),
         facts=list(_facts(found)),
         sections=[_overview(found), *(_group(found, group, _drawing(drawn, group)) for group in groups)],
     )

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.report import tables
-from dlio_hpc.verdict import acceptance
+from dlio_hpc.verdict import acceptance, banners
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.check import Check, Verdict, advice_lines, evidence_lines
 
@@ -22,10 +22,11 @@ def show(found: Acceptance, file: Any) -> None:
     """At least 100 columns wide, the last line whole, without colour where `file` is no terminal."""
     out = tables.console(file)
     out.width = max(out.width, _WIDTH) if out.is_terminal else _WIDTH
+    tables.show_banner(banners.of_acceptance(found), out)
+    out.print()
     for part in _parts(found):
         out.print(part)
-    summary = Text(acceptance.summary(found), f"bold {_COLOURS.get(found.verdict, 'red')}")
-    out.print(summary, soft_wrap=True)
+    out.print(Text(acceptance.summary(found), "bold"), soft_wrap=True)
 
 
 def row(check: Check) -> list[str]:

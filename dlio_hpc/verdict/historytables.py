@@ -7,7 +7,7 @@ from typing import Any
 from rich.text import Text
 
 from dlio_hpc.report import tables
-from dlio_hpc.verdict import listing
+from dlio_hpc.verdict import banners, listing
 from dlio_hpc.verdict.entry import Entry
 from dlio_hpc.verdict.listing import Block
 from dlio_hpc.verdict.metrics import METRICS
@@ -18,8 +18,10 @@ _OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
 
 
 def show(blocks: Sequence[Block], metric: str, file: Any) -> None:
-    """A table for each key."""
+    """The banner, then a table for each key."""
     out = tables.console(file)
+    tables.show_banner(banners.of_history(blocks, metric), out)
+    out.print()
     for number, block in enumerate(blocks):
         if number:
             out.print()

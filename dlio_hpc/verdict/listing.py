@@ -31,7 +31,8 @@ class Line(NamedTuple):
 
 class Block(NamedTuple):
     """title: the key in words. bars: the medians as a word of bars. trend: None where nothing was measured. shifts: in
-    words; is_worse: the last of them is for the worse.
+    words; is_worse: the last of them is for the worse. newest: the entry that ended last; group: its measurements of
+    the key, None where it measured nothing.
     """
 
     title: str
@@ -42,6 +43,8 @@ class Block(NamedTuple):
     baseline: Accepted | None
     shifts: list[str]
     is_worse: bool
+    newest: Entry
+    group: Group | None
 
 
 def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) -> list[Block]:
@@ -56,7 +59,8 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) ->
     rest = [entry for entry in entries if not groups.of(entry)]
     if rest:
         lines = [Line(_when(entry), entry.job, "-", "-", "-", "-", entry.fault or entry.state) for entry in rest]
-        told.insert(0, Block("no measurements", None, lines, "", None, None, [], False))
+        last = max(rest, key=lambda entry: entry.ended)
+        told.insert(0, Block("no measurements", None, lines, "", None, None, [], False, last, None))
     return told
 
 
@@ -72,7 +76,7 @@ def _block(key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted]
     seen = trend.of(trend.nights([entry for entry, _ in mine], alike[-1], metric), metric)
     if not seen.nights:
         lines = [_line(entry, group, metric, None, "") for entry, group in mine]
-        return Block(words(key), key, lines, "", None, baseline, [], False)
+        return Block(words(key), key, lines, "", None, baseline, [], False, *mine[-1])
     notes = _notes(seen, baseline)
     lines, before = [], None
     for entry, group in mine:
@@ -80,9 +84,8 @@ def _block(key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted]
         before = next((night.median for night in seen.nights if night.job == entry.job), before)
     shifts = [f"{key.title}: {weighing.shift_words(shift)}" for shift in seen.shifts]
     is_worse = bool(seen.shifts) and seen.shifts[-1].ratio < 1 - TOLERANCE
-    return Block(
-        words(key), key, lines, _bars([night.median for night in seen.nights]), seen, baseline, shifts, is_worse
-    )
+    bars = _bars([night.median for night in seen.nights])
+    return Block(words(key), key, lines, bars, seen, baseline, shifts, is_worse, *mine[-1])
 
 
 def _base(baseline: Accepted | None, metric: str) -> float | None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from dlio_hpc.report import figures as drawn
 from dlio_hpc.report.page import Page, Section, Table
-from dlio_hpc.verdict import figures, listing, verdictrows
+from dlio_hpc.verdict import banners, figures, listing, verdictrows
 from dlio_hpc.verdict.comparison import Judgement, Verdict
 from dlio_hpc.verdict.figures import Series
 from dlio_hpc.verdict.listing import Block
@@ -18,8 +18,7 @@ def of_judgement(found: Judgement) -> Page:
     return Page(
         title=", ".join(jobs[:3]) + (f" and {len(jobs) - 3} more" if len(jobs) > 3 else ""),
         subtitle="against its baseline and its history",
-        verdict=verdictrows.summary(found),
-        state="ok" if found.exit_code == 0 else "bad",
+        banner=banners.of_judgement(found),
         facts=[],
         sections=[
             Section("Verdicts", [], [Table("", list(verdictrows.HEADER), rows)], [], []),
@@ -44,12 +43,10 @@ def of_history(blocks: Sequence[Block], series: Sequence[Series], metric: str, s
     """A section for each key: its picture, its nights."""
     pictures = {each.key: picture for each, picture in zip(series, figures.of_history(series, metric), strict=True)}
     count = len({line.job for block in blocks for line in block.lines})
-    shifts = [words for block in blocks for words in block.shifts]
     return Page(
         title=f"History of {METRICS[metric].label}",
         subtitle=f"{source}, {count} jobs",
-        verdict="; ".join(shifts) if shifts else "No change is seen.",
-        state="bad" if any(block.is_worse for block in blocks) else "ok",
+        banner=banners.of_history(blocks, metric),
         facts=[],
         sections=[
             Section(

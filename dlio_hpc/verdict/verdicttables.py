@@ -6,15 +6,17 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.report import tables
-from dlio_hpc.verdict import verdictrows
+from dlio_hpc.verdict import banners, verdictrows
 from dlio_hpc.verdict.comparison import Judgement, Verdict
 
 _COLOURS = {"fine": "green", "improved": "green", "noisy": "yellow", "not comparable": "yellow", "CACHED": "yellow"}
 
 
 def show(found: Judgement, file: Any) -> None:
-    """Of each job a line for each verdict, what there is to say of it, and one that sums up."""
+    """The banner, then of each job a line for each verdict and what there is to say of it."""
     out = tables.console(file)
+    tables.show_banner(banners.of_judgement(found), out)
+    out.print()
     for job in dict.fromkeys(verdict.job for verdict in found.verdicts):
         mine = [verdict for verdict in found.verdicts if verdict.job == job]
         out.print(Text(job, "bold"))
@@ -24,8 +26,7 @@ def show(found: Judgement, file: Any) -> None:
             for line in _remarks(verdict, len(mine) > 1):
                 out.print(line, soft_wrap=True)
         out.print()
-    colour = _COLOURS.get(found.outcome, "red")
-    out.print(Text.assemble((found.words if len(found.verdicts) > 1 else found.outcome, f"bold {colour}")))
+    out.print(Text(found.words if len(found.verdicts) > 1 else found.outcome, "bold"))
 
 
 def _table(verdicts: list[Verdict]) -> Table:

@@ -1,0 +1,47 @@
+"""The banner that opens every page and every terminal summary: a state in its colour, then one sentence."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from dlio_hpc.errors import DlioError, Incomplete
+
+State = Literal["good", "inconclusive", "not measured", "bad"]
+# Colours of a terminal. The page has its own in templates/report.html.j2.
+COLOURS: dict[State, str] = {"bad": "red", "not measured": "blue", "inconclusive": "yellow", "good": "green"}
+# Exit codes of verdicts (see README): fine, not comparable, cached, noisy, incomplete; every other code is bad.
+_STATES: dict[int, State] = {
+    0: "good", 2: "inconclusive", 4: "not measured", 5: "inconclusive", 7: "not measured",
+}  # fmt: skip
+
+
+class Banner(NamedTuple):
+    """text: a sentence, or two, without the state."""
+
+    state: State
+    text: str
+
+    @property
+    def label(self) -> str:
+        return self.state.capitalize()
+
+    @property
+    def line(self) -> str:
+        """State and text for output without colours."""
+        return f"{self.label}: {self.text}"
+
+
+def state_of(exit_code: int) -> State:
+    """The state that a verdict with this exit code has."""
+    return _STATES.get(exit_code, "bad")
+
+
+def of_fault(fault: DlioError) -> Banner:
+    """The banner over results that a fault makes unusable or incomplete."""
+    state: State = "not measured" if isinstance(fault, Incomplete) else "bad"
+    lead = "Incomplete" if state == "not measured" else "Not to be used"
+    return Banner(state, f"{lead}: {fault}")
+
+
+def gravest(banners: Iterable[Banner]) -> Banner:
+    """The first banner of the worst state among at least one."""
+    return min(banners, key=lambda banner: list(COLOURS).index(banner.state))

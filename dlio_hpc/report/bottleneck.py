@@ -1,0 +1,105 @@
+"""What limited a measurement: storage, compute or synchronisation, in one sentence with its figures."""
+
+from collections.abc import Sequence
+
+from dlio_hpc.analysis.findings import Analysis
+from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
+from dlio_hpc.report.rows import title
+from dlio_hpc.results import Summary
+from dlio_hpc.units import format_seconds
+
+# Phases whose shares lie closer together limit a measurement alike.
+_ALIKE = 0.10
+# Reads explain the wait where they are in flight for at least this share of it.
+_EXPLAINED = 0.5
+_PHASES = {
+    "wait_s": "waiting for data",
+    "compute_s": "compute",
+    "sync_s": "synchronisation",
+    "checkpoint_s": "checkpoints",
+}
+
+
+def of_job(outcome: JobOutcome) -> list[str]:
+    """A sentence for each measurement of the job, with its repeats together; none for a job that measured nothing."""
+    repeats: dict[int | None, list[RunOutcome]] = {}
+    for run in outcome.runs:
+        if run.run.kind == "measure" and run.result is not None and run.result.summary and run.result.epochs:
+            repeats.setdefault(run.run.point, []).append(run)
+    names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats.values()]
+    return [name + _of_repeats(runs) for name, runs in zip(names, repeats.values(), strict=True)]
+
+
+def _of_repeats(runs: Sequence[RunOutcome]) -> str:
+    seconds = _seconds(runs)
+    whole = sum(seconds.values())
+    if not whole:
+        return "No time was spent in steps."
+    order = sorted(seconds, key=lambda phase: -seconds[phase])
+    limits = [_limit(order[0], runs, seconds)]
+    if seconds[order[0]] - seconds[order[1]] < _ALIKE * whole:
+        limits.append(_limit(order[1], runs, seconds))
+    parts = ", ".join(f"{_PHASES[phase]} {100 * seconds[phase] / whole:.1f} %" for phase in order if seconds[phase])
+    mean = "mean over ranks" if len(runs) == 1 else f"mean over ranks and {len(runs)} repeats"
+    return f"Bound by {' and '.join(limits)}: of {format_seconds(whole / len(runs))}, {parts} ({mean})."
+
+
+def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:
+    """Seconds of each phase in all epochs of these runs, mean over ranks."""
+    epochs = [epoch for run in runs if run.result is not None for epoch in run.result.epochs]
+    return {phase: sum(getattr(epoch, phase) for epoch in epochs) for phase in _PHASES}
+
+
+def _summaries(runs: Sequence[RunOutcome]) -> list[Summary]:
+    return [run.result.summary for run in runs if run.result is not None and run.result.summary is not None]
+
+
+def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) -> str:
+    if phase == "compute_s":
+        return "compute"
+    if phase == "checkpoint_s":
+        return "writing checkpoints"
+    if phase == "sync_s":
+        slowest = max((summary.slowest_rank for summary in _summaries(runs)), key=lambda rank: rank.ratio)
+        who = f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.2f} x the median rank"
+        return f"synchronisation (slowest: {who})"
+    return _reading(runs, seconds["wait_s"])
+
+
+def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
+    """What ranks waited for: storage only where the bytes came from there, and reads were in flight meanwhile."""
+    origins = {run.storage.outcome() for run in runs if run.storage is not None}
+    if origins == {"nothing read"}:
+        return "the tool itself, since nothing was read"
+    in_flight = _in_flight(_summaries(runs))
+    if in_flight is not None and in_flight < _EXPLAINED * waited:
+        return (
+            f"preparing data, not by storage (reads were in flight for {format_seconds(in_flight)} of "
+            f"{format_seconds(waited)} of waiting)"
+        )
+    if "cached" in origins:
+        return "reading from memory, not by storage"
+    if "unknown" in origins:
+        return "reading (whether from storage or from memory is unknown)"
+    return "storage" if in_flight is not None else "storage or decoding (when TensorFlow reads is unknown)"
+
+
+def _in_flight(summaries: Sequence[Summary]) -> float | None:
+    """Seconds with a read in flight that compute does not hide, mean over ranks; None where reads were not timed."""
+    total = 0.0
+    for summary in summaries:
+        if summary.io_time_s is None:
+            return None
+        total += summary.io_time_s * (1 - (summary.io_hidden_fraction or 0.0))
+    return total
+
+
+def of_log(title: str, analysis: Analysis) -> str:
+    """The sentence for a Darshan log, which tells nothing of compute or synchronisation."""
+    if analysis.io_share is None:
+        return f"{title}: the run time is unknown, and so is what limited the program."
+    took, share = f"{format_seconds(analysis.io_s)} of {format_seconds(analysis.job_s)}", 100 * analysis.io_share
+    bound = "is bound by I/O" if analysis.io_share >= _EXPLAINED else "is not bound by I/O"
+    meta = analysis.metadata.share
+    cost = "" if meta is None else f"; metadata calls are {100 * meta:.1f} % of the time in I/O calls"
+    return f"{title} {bound}: reads and writes took {took} a rank ({share:.1f} %){cost}."

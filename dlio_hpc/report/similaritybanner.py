@@ -1,0 +1,29 @@
+"""The banner over similarities: are two programs as alike as one application is to itself?"""
+
+from dlio_hpc.analysis.similarity import Matrix, Similarity, Yardsticks
+from dlio_hpc.report import similarityrows
+from dlio_hpc.report.banner import Banner
+
+
+def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
+    """The banner by pattern similarity, beside what published pairs score."""
+    score, figures = similarity.pattern.ratio, similarityrows.verdict(similarity)
+    same, different = known.pattern.kindred, known.pattern.strangers
+    if score is None or same is None or different is None:
+        return Banner("inconclusive", f"Too few figures are known of both programs to compare them ({figures}).")
+    if score < same.least:
+        return Banner(
+            "bad", f"Not alike: published pairs of one application score {same.least:.2f} or more ({figures})."
+        )
+    if score <= different.most:
+        return Banner("inconclusive", f"Pairs of one application and of different ones both score so ({figures}).")
+    return Banner("good", f"Alike: published pairs of different applications score less ({figures}).")
+
+
+def of_matrix(matrix: Matrix) -> Banner:
+    """The banner by how many emulations are nearest to their own application."""
+    known = [row for row in matrix.rows if row.finds_own is not None]
+    text = similarityrows.found_own(matrix)
+    if not known:
+        return Banner("inconclusive", text)
+    return Banner("good" if all(row.finds_own for row in known) else "bad", text)

@@ -1,0 +1,97 @@
+"""Banners over verdicts: of comparisons with a baseline, of histories, of acceptances and of suites."""
+
+from collections.abc import Sequence
+
+from dlio_hpc.analysis.changes import FEWEST
+from dlio_hpc.report import banner
+from dlio_hpc.report.banner import Banner, state_of
+from dlio_hpc.verdict import acceptance, trend, verdictrows, weighing
+from dlio_hpc.verdict.acceptance import Acceptance
+from dlio_hpc.verdict.check import Verdict
+from dlio_hpc.verdict.comparison import TOLERANCE, Judgement
+from dlio_hpc.verdict.listing import Block
+from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.verdict.suite import SuiteVerdict
+from dlio_hpc.verdict.trend import Night, Trend
+from dlio_hpc.verdict.weighing import EXIT_CODES
+
+_ACCEPTANCES: dict[Verdict, str] = {
+    "met": "Accepted: every criterion is met.",
+    "not met": "Not accepted: some criteria are not met.",
+    "noisy": "No verdict: for some criteria runs differ too much, or are too few.",
+    "CACHED": "No verdict: CACHED. The bytes came from memory, or may have come from there, not from storage.",
+    "invalid": "No verdict: some runs are INVALID; their figures must not be used.",
+    "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
+    "incomplete": "No verdict: measurements are missing.",
+    "passed over": "No verdict: no criterion applies to what was measured.",
+}
+
+
+def of_judgement(judgement: Judgement) -> Banner:
+    """The banner over jobs that are compared with baselines and histories."""
+    return Banner(state_of(judgement.exit_code), f"{verdictrows.summary(judgement)}.")
+
+
+def of_acceptance(accepted: Acceptance) -> Banner:
+    """The banner over criteria."""
+    return Banner(state_of(accepted.exit_code), f"{_ACCEPTANCES[accepted.verdict]} {acceptance.counted(accepted)}.")
+
+
+def of_suite(verdict: SuiteVerdict) -> Banner:
+    """The banner over a suite: the line that is the subject of its mail."""
+    return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
+
+
+def of_history(blocks: Sequence[Block], metric: str) -> Banner:
+    """The gravest banner of the keys that the newest study measured, and of keys that changed for the worse."""
+    newest = max(blocks, key=lambda block: block.newest.ended).newest
+    concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
+    return banner.gravest([_of_block(block, metric) for block in concerned])
+
+
+def _of_block(block: Block, metric: str) -> Banner:
+    """The newest night of a key against its baseline or the night before, then what changed over the nights."""
+    newest, group, name = block.newest, block.group, block.title if block.key is None else block.key.title
+    if group is None:
+        return Banner("bad", f"{newest.job} measured nothing: {newest.fault or newest.state}.")
+    if group.faulty is not None:
+        state = state_of(group.faulty.exit_code)
+        return Banner(state, f"{name}: {newest.job}: {group.faulty.run}: {group.faulty.fault}.")
+    if not group.is_of_storage:
+        return Banner("not measured", f"{name}: {newest.job}: {group.storage_words}.")
+    here = trend.night(group, metric)
+    if here is None or block.trend is None:
+        return Banner("not measured", f"{name}: {newest.job} has no {METRICS[metric].label}.")
+    return _of_nights(f"{name}: {newest.job}", block, block.trend, here, metric)
+
+
+def _of_nights(name: str, block: Block, seen: Trend, here: Night, metric: str) -> Banner:
+    changes = _changes(seen)
+    reference = _reference(block, seen, metric)
+    if reference is None:
+        return Banner("inconclusive", f"{name} has neither a baseline nor an earlier night. {changes}")
+    there, against = reference
+    weighed = weighing.weigh(seen.nights, there, metric, TOLERANCE)
+    state = state_of(EXIT_CODES[weighed.outcome])
+    if state == "good" and len(seen.nights) < FEWEST:
+        state = "inconclusive"
+    return Banner(state, f"{name} is {weighing.words(weighed, against, here, TOLERANCE)}. {changes}")
+
+
+def _reference(block: Block, seen: Trend, metric: str) -> tuple[Night, str] | None:
+    """What the newest night is compared with, and its name; None where there is nothing."""
+    baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
+    if baseline is not None and block.baseline is not None:
+        return baseline, f"baseline {block.baseline.id}"
+    if len(seen.nights) < 2:
+        return None
+    return seen.nights[-2], f"the night before ({seen.nights[-2].job}; there is no baseline)"
+
+
+def _changes(seen: Trend) -> str:
+    """What the nights show."""
+    if seen.shifts:
+        return f"Over {len(seen.nights)} nights: {'; '.join(map(weighing.shift_words, seen.shifts))}."
+    if len(seen.nights) < FEWEST:
+        return f"Too few nights to detect a change: {len(seen.nights)} of {FEWEST}."
+    return f"No change is detected over {len(seen.nights)} nights."
