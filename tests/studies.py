@@ -54,7 +54,7 @@ def measured(made: Study, values: Values, **figures: Any) -> list[Measured]:
 def write(made: Study, values: Values, state: State = "completed", **figures: Any) -> Path:
     """The study's folder with its jobs beside it; in each every run that has a value has a result."""
     folder = Path(made.runs, made.study)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / rundir.STUDY).write_bytes(document.encode(made))
     for plan in packing.plans(made):
         _write_job(made, plan, values, state, figures)
@@ -63,7 +63,7 @@ def write(made: Study, values: Values, state: State = "completed", **figures: An
 
 def _write_job(made: Study, plan: Plan, values: Values, state: State, figures: dict[str, Any]) -> None:
     folder = Path(plan.directory)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     for name, content in ((rundir.STUDY, made), (rundir.PLAN, plan)):
         (folder / name).write_bytes(document.encode(content))
     record = job.planned(plan, "bash job.sh", ())

@@ -430,6 +430,18 @@ except ConfigError as fault:
     assert done.stdout == "pictures need matplotlib, which is not installed: pip install 'dlio-hpc[report]'\n"
 
 
+def dumped(file: Path, *options: str) -> str:
+    """The document that a browser makes of a file, its scripts run."""
+    command = [
+        str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+        "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom",
+        f"--user-data-dir={file.parent / 'profile'}", *options, file.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120, cwd=file.parent)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
 def _browse(file: Path, *options: str) -> tuple[list[str], list[str]]:
     """What a browser complains of when it opens the file, and what the file makes it ask the network for."""
     folder = file.parent

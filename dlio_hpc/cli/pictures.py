@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from dlio_hpc.verdict.junit import Case
 
 _PATH = click.Path(path_type=Path)
+_NOTHING_DRAWN = "nothing was measured that a picture could show"
 
 
 def _step(text: str) -> float:
@@ -96,8 +97,8 @@ class Pictures(NamedTuple):
             from dlio_hpc.report import figures
 
             with written(self.figures):
-                figures.save(pictures(), self.figures)
-            console.say(f"figures: {self.figures}")
+                count = figures.save(pictures(), self.figures)
+            console.say(f"figures: {self.figures}" if count else f"figures: none; {_NOTHING_DRAWN}")
 
     def _write_page(self, page: "Callable[[], Page]") -> None:
         if self.html is not None:
@@ -112,6 +113,8 @@ class Pictures(NamedTuple):
         from dlio_hpc.report import figures
 
         drawn = [each for each in examined if each.view is not None]
+        if not drawn:
+            console.say(f"figures: none; {_NOTHING_DRAWN}")
         used: Counter[str] = Counter()
         for each in drawn:
             name = each.title.replace("/", "-")

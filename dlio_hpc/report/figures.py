@@ -69,13 +69,16 @@ def svg(figure: Figure) -> str:
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text[text.index("<svg") :])
 
 
-def save(pictures: Iterable[Picture], folder: Path) -> None:
-    """STEM.svg and STEM.png of each."""
+def save(pictures: Iterable[Picture], folder: Path) -> int:
+    """Write STEM.svg and STEM.png of each picture; return the number of pictures."""
     folder.mkdir(parents=True, exist_ok=True)
+    stems = []
     for picture in pictures:
         (folder / f"{picture.stem}.svg").write_text(svg(picture.figure), encoding="utf-8")
         with canvas.style():
             picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150, metadata={"Software": None})
+        stems.append(picture.stem)
+    return len(stems)
 
 
 def inline(picture: Picture) -> Drawing:

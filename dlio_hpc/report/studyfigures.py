@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.comparison import Finding
-from dlio_hpc.report import canvas, scalings, sidesfigure, studyrows, sweeps
+from dlio_hpc.report import canvas, repeatsfigure, scalings, sidesfigure, studyrows, sweeps
 from dlio_hpc.report.figures import Picture
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.report.sweeps import Shown
@@ -61,6 +61,10 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
         if found.ranking is not None and len(found.ranking.effects) > 1 and shown.medians:
             with canvas.style():
                 yield "effects", "What each parameter does", *sweeps.effects(shown, title + "What each parameter does")
+    if len(finding.points) == 1 and getattr(finding.points[0], finding.metric) is not None:
+        mine = [each for each in report.outcome.measured if each.point == finding.points[0].point]
+        with canvas.style():
+            yield "repeats", "Repeats", *repeatsfigure.repeats(finding, mine, whose, title + "Repeats")
     if finding.scalings:
         words = f"{finding.scalings[0].kind.capitalize()} scaling"
         named = [(scalings.setting(scaling), scaling) for scaling in finding.scalings]

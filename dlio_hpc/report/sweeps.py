@@ -17,7 +17,7 @@ from dlio_hpc.report.plots import Places
 from dlio_hpc.study import Metric, Part, Study
 from dlio_hpc.sweep import Axis
 
-_UNITS: dict[Metric, str] = {
+UNITS: dict[Metric, str] = {
     "wall_s": "time (s)",
     "read_MBps": "MB/s",
     "samples_per_s": "samples/s",
@@ -114,7 +114,7 @@ def _curve(shown: Shown, axes: Axes, axis: Axis, places: Places, metric: Metric)
     for number, at, y in zip(numbers, levels, middle, strict=True):
         _mark(axes, shown.found, number, at, y)
     canvas.numbers(axes, "y")
-    axes.set(ylabel=_UNITS[metric], ylim=(0, 1.12 * float(high.max()) or 1))
+    axes.set(ylabel=UNITS[metric], ylim=(0, 1.12 * float(high.max()) or 1))
 
 
 def _mark(axes: Axes, found: Comparison, number: int, x: float, y: float) -> None:
@@ -210,7 +210,7 @@ def effects(shown: Shown, title: str) -> tuple[Figure, str]:
         axes.set_ylim(0, top)
         canvas.numbers(axes, "y")
     for axes in sheets[::columns]:
-        axes.set_ylabel(_UNITS[metric])
+        axes.set_ylabel(UNITS[metric])
     for axes in sheets[len(effects) :]:
         axes.axis("off")
     told = "; ".join(_effect_words(effect) for effect in effects)

@@ -1,0 +1,400 @@
+"""Every page and every summary opens with its true state; what limited a run is said in one sentence."""
+
+import io
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from dlio_hpc.analysis import paired
+from dlio_hpc.analysis.examine import log_file
+from dlio_hpc.analysis.measured import Measured
+from dlio_hpc.analysis.storage import Outcome as Origin
+from dlio_hpc.batch.job import seen
+from dlio_hpc.report import (
+    banner,
+    bottleneck,
+    jobbanner,
+    jobfiles,
+    logbanner,
+    page,
+    studybanner,
+    studypages,
+    studyreport,
+)
+from dlio_hpc.report.banner import Banner, State
+from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
+from dlio_hpc.report.studyfiles import StudyOutcome
+from dlio_hpc.results import Epoch
+from dlio_hpc.study import Study
+from dlio_hpc.verdict import acceptance, banners, comparison, criteria, historytables, listing, pages, weighing
+from tests import judged, nights, studies
+from tests.conftest import Run
+from tests.test_pictures import browser, dumped
+from tests.test_sides import _study as two_sides
+
+LOGS = Path(__file__).parent / "logs"
+MIB = 1 << 20
+Values = Callable[[int, int], float | None]
+
+
+def _job(folder: Path, values: Sequence[float], origin: Origin = "storage", **phases: float) -> JobOutcome:
+    """A completed job with a measured run for each value of samples/s; phases: seconds of its epoch."""
+    made = studies.make(folder / "dlio-runs", studies.asked(), repeat=len(values))
+    studies.write(made, lambda _, repeat: values[repeat])
+    outcome = jobfiles.load(folder / "dlio-runs" / "tune")
+    return outcome._replace(runs=[_read(run, origin, phases) for run in outcome.runs])
+
+
+def _read(run: RunOutcome, origin: Origin, phases: dict[str, float]) -> RunOutcome:
+    assert run.result is not None
+    if run.result.summary is None:
+        return run
+    seconds: dict[str, Any] = {"wait_s": 1.0, "compute_s": 8.0, "sync_s": 1.0} | phases
+    arrived = {"storage": 256 * MIB, "cached": 0, "unknown": None, "nothing read": 0}[origin]
+    size = 0 if origin == "nothing read" else 256 * MIB
+    epoch = Epoch(1, sum(seconds.values()), 10, 1000, size, storage_bytes_read=arrived, **seconds)
+    kind = "gpfs" if origin == "unknown" else "ext4"
+    summary = structs.replace(run.result.summary, io_time_s=2 * seconds["wait_s"], io_hidden_fraction=0.5)
+    return run._replace(result=structs.replace(run.result, epochs=[epoch], file_system=kind, summary=summary))
+
+
+@pytest.mark.parametrize(
+    ("values", "origin", "state", "text"),
+    [
+        ([100.0, 101.0, 99.0], "storage", "good", "at least 100.0 % came from storage. Repeats differ by 2.0 %"),
+        ([100.0], "storage", "good", "Measured once: the noise is unknown."),
+        ([100.0, 140.0, 99.0], "storage", "inconclusive", "Repeats differ by 41.0 %"),
+        ([100.0, 101.0, 99.0], "cached", "not measured", "CACHED: 0.0 % from storage"),
+        ([100.0, 101.0, 99.0], "unknown", "not measured", "UNKNOWN: nothing tells on gpfs"),
+        ([100.0, 101.0, 99.0], "nothing read", "not measured", "No run read anything from storage"),
+    ],
+)
+def test_a_job_opens_with_its_state(
+    tmp_path: Path, values: list[float], origin: Origin, state: State, text: str
+) -> None:
+    opening = jobbanner.of_jobs([_job(tmp_path, values, origin)])
+    assert (opening.state, text in opening.text) == (state, True), opening
+
+
+@pytest.mark.parametrize(
+    ("job_state", "state", "text"),
+    [
+        ("failed", "bad", "Not to be used: job tune ended as failed"),
+        ("node_fail", "bad", "Not to be used: job tune ended as node_fail"),
+        ("timeout", "not measured", "Incomplete: job tune ended as timeout"),
+        ("running", "not measured", "Incomplete: job tune is running; 1 of 2 measured runs have a result."),
+    ],
+)
+def test_a_job_that_did_not_end_well_is_not_good(tmp_path: Path, job_state: Any, state: State, text: str) -> None:
+    outcome = _job(tmp_path, [100.0, 101.0])
+    *others, last = outcome.runs
+    record = seen(outcome.job, job_state)
+    opening = jobbanner.of_jobs([outcome._replace(job=record, runs=[*others, last._replace(result=None)])])
+    assert (opening.state, opening.text.startswith(text)) == (state, True), opening
+
+
+def test_faults_outweigh_everything_and_the_gravest_job_speaks_for_all(tmp_path: Path) -> None:
+    outcome = _job(tmp_path, [100.0, 101.0], "cached")
+    *others, last = outcome.runs
+    assert last.result is not None
+    broken = last._replace(result=structs.replace(last.result, faults=["10 bytes more than planned"]))
+    invalid = outcome._replace(runs=[*others, broken])
+    assert jobbanner.of_jobs([outcome, invalid]).state == "bad"
+    assert "10 bytes more than planned" in jobbanner.of_jobs([outcome, invalid]).text
+
+
+@pytest.mark.parametrize(
+    ("phases", "origin", "text"),
+    [
+        ({}, "storage", "Bound by compute: of 10 s, compute 80.0 %, waiting for data 10.0 %, synchronisation 10.0 %"),
+        ({"wait_s": 8.0, "compute_s": 1.0}, "storage", "Bound by storage: of 10 s, waiting for data 80.0 %"),
+        ({"wait_s": 8.0, "compute_s": 1.0}, "cached", "Bound by reading from memory, not by storage: "),
+        ({"wait_s": 8.0, "compute_s": 1.0}, "unknown", "Bound by reading (whether from storage or from memory"),
+        ({"sync_s": 10.0, "compute_s": 1.0}, "storage", "Bound by synchronisation (slowest: rank 0 on n1, 1.00 x"),
+        ({"wait_s": 7.5}, "storage", "Bound by compute and storage: "),
+        ({"checkpoint_s": 30.0}, "storage", "Bound by writing checkpoints: of 40 s, checkpoints 75.0 %"),
+    ],
+)
+def test_what_limited_a_run_is_said_in_one_sentence(
+    tmp_path: Path, phases: dict[str, float], origin: Origin, text: str
+) -> None:
+    (sentence,) = bottleneck.of_job(_job(tmp_path, [100.0, 101.0], origin, **phases))
+    assert sentence.startswith(text), sentence
+    assert sentence.endswith("(mean over ranks and 2 repeats).")
+
+
+def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
+    outcome = _job(tmp_path, [100.0], wait_s=20.0)
+    (run,) = (run for run in outcome.runs if run.run.kind == "measure")
+    assert run.result is not None
+    assert run.result.summary is not None
+    summary = structs.replace(run.result.summary, io_time_s=4.0, io_hidden_fraction=0.5)
+    outcome = outcome._replace(runs=[run._replace(result=structs.replace(run.result, summary=summary))])
+    (sentence,) = bottleneck.of_job(outcome)
+    assert sentence.startswith("Bound by preparing data, not by storage (reads were in flight for 2 s of 20 s")
+
+
+def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) -> None:
+    """On the terminal, and on the page, whose pictures beside the answer are not shown twice."""
+    done = run("dlio-submit", small, "-s", "local", "--repeat", "2", "--wait", "--quiet", "-d", tmp_path / "data")
+    assert done.code == 0, done.err
+    assert done.out.startswith("Not measured: 01-measure-1: CACHED: ")
+    assert "\nBound by " in done.out.partition(" on local: completed")[0]
+    (folder,) = (tmp_path / "dlio-runs").glob("small-*")
+    assert run("dlio-hpc", "report", folder, "--html", "r.html", "--figures", "f").code == 0
+    html = (tmp_path / "r.html").read_text().replace("<wbr>", "")
+    assert '<p class="banner not-measured"><strong>Not measured.</strong> 01-measure-1: CACHED: ' in html
+    before, _, after = html.partition("<section")
+    assert '<p class="answer">Bound by ' in before
+    assert [
+        before.count(f'aria-label="{title}"') for title in ("Bytes of each rank over time", "I/O cost of a rank")
+    ] == [1, 1]
+    assert after.count('aria-label="Bytes of each rank over time"') == 1, "that of the second measured run"
+    assert (tmp_path / "f" / "01-measure-1" / "heat_map.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("log", "state", "text"),
+    [
+        ("mpi4_npz.darshan", "good", "counters and trace are whole"),
+        ("mpi4_npz_truncated.darshan", "bad", "is not whole"),
+        ("mpi4_dxtpartial.darshan", "inconclusive", "counters are whole, other parts are not"),
+        ("mpi4_forkcorrupt.darshan", "bad", "counters disagree"),
+    ],
+)
+def test_a_log_opens_with_its_state(log: str, state: State, text: str) -> None:
+    opening = logbanner.of_logs([log_file(LOGS / log)])
+    assert (opening.state, text in opening.text) == (state, True), opening
+
+
+def _nightly(values: Sequence[Sequence[float]], baseline: int | None = None, **last: Any) -> Banner:
+    """The banner of a history of such nights, of which one may be the baseline."""
+    entries = [nights.entry(night, repeats) for night, repeats in enumerate(values[:-1])]
+    entries.append(nights.entry(len(values) - 1, values[-1], **last))
+    accepted = [] if baseline is None else [nights.accepted(entries[baseline])]
+    return banners.of_history(listing.blocks(entries, accepted, "samples_per_s"), "samples_per_s")
+
+
+def _alike(count: int, level: float = 100.0) -> list[list[float]]:
+    """Nights of five repeats, within half a percent."""
+    noise = np.random.default_rng(5).normal(0, 0.005, (count, 5))
+    return (level * np.exp(noise)).tolist()  # type: ignore[no-any-return]
+
+
+def test_few_nights_detect_no_change_and_the_last_is_held_against_the_baseline() -> None:
+    few = _nightly(_alike(3), baseline=0)
+    assert (few.state, "Too few nights to detect a change: 3 of 8." in few.text) == ("inconclusive", True)
+    fallen = _nightly([*_alike(3), *_alike(1, 1.4)], baseline=0)
+    assert (fallen.state, "98.6 % worse than baseline" in fallen.text) == ("bad", True), fallen
+    alone = _nightly([*_alike(3), *_alike(1, 1.4)])
+    assert (alone.state, "98.6 % worse than the night before" in alone.text) == ("bad", True), alone
+    good = _nightly(_alike(12), baseline=2)
+    assert (good.state, "No change is detected over 12 nights." in good.text) == ("good", True), good
+    first = _nightly(_alike(1))
+    assert (first.state, "neither a baseline nor an earlier night" in first.text) == ("inconclusive", True)
+
+
+def test_a_night_that_measured_no_storage_is_not_good() -> None:
+    assert _nightly(_alike(12), baseline=2, storage="cached").state == "not measured"
+    failed = nights.entry(12, [], fault="job failed", exit_code=6, state="failed")
+    entries = [*(nights.entry(night, values) for night, values in enumerate(_alike(12))), failed]
+    opening = banners.of_history(listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    assert (opening.state, "measured nothing: job failed" in opening.text) == ("bad", True), opening
+
+
+def test_a_history_opens_with_its_state_on_terminal_and_page() -> None:
+    blocks = listing.blocks([nights.entry(0, [100.0] * 3), nights.entry(1, [1.4] * 3)], [], "samples_per_s")
+    out = io.StringIO()
+    historytables.show(blocks, "samples_per_s", out)
+    assert out.getvalue().startswith("Inconclusive: ") or out.getvalue().startswith("Bad: ")
+    assert 'class="banner good"' not in page.render(pages.of_history(blocks, [], "samples_per_s", "x"))
+
+
+def _of_study(made: Study, values: Values, origin: Origin = "storage") -> Banner:
+    measured = [each._replace(origin=origin) for each in studies.measured(made, values)]
+    return _opening(made, measured)
+
+
+def _opening(made: Study, measured: list[Measured]) -> Banner:
+    report = studyreport.make(StudyOutcome(made, [], measured, [], 0))
+    opening = studybanner.of_study(report)
+    assert f'class="banner {opening.state.replace(" ", "-")}"' in page.render(studypages.of_study(report))
+    return opening
+
+
+def _noisy(made: Study, levels: Sequence[float], sd: float) -> Values:
+    noise = np.random.default_rng(1).normal(0, sd, (len(made.points), made.repeat))
+    return lambda point, repeat: float(levels[point] * np.exp(noise[point, repeat]))
+
+
+def test_a_noisy_study_is_inconclusive_and_a_sharp_one_is_good(tmp_path: Path) -> None:
+    made = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2,4"), repeat=5)
+    assert _of_study(made, _noisy(made, [100, 100, 100], 0.66)).state == "inconclusive"
+    assert _of_study(made, _noisy(made, [100, 150, 200], 0.01)).state == "good"
+    assert _of_study(made, _noisy(made, [100, 100, 100], 0.01)).state == "good"
+    assert _of_study(made, _noisy(made, [100, 150, 200], 0.01), "cached").state == "not measured"
+    assert _of_study(made, _noisy(made, [100, 150, 200], 0.01), "unknown").state == "not measured"
+
+
+def test_two_file_systems_that_cannot_be_told_apart_are_inconclusive(tmp_path: Path) -> None:
+    made = two_sides(tmp_path)
+    wide = _of_study(made, _noisy(made, [100, 100], 0.5))
+    assert (wide.state, "may hide in the noise" in wide.text) == ("inconclusive", True), wide
+    assert _of_study(made, _noisy(made, [100, 100], 0.01)).state == "good"
+    assert _of_study(made, _noisy(made, [100, 80], 0.01)).state == "good"
+
+
+def test_a_study_of_single_points_says_what_it_measured(tmp_path: Path) -> None:
+    made = studies.make(tmp_path, studies.asked(), repeat=5)
+    opening = _of_study(made, _noisy(made, [100], 0.01))
+    assert (opening.state, "median of 5 repeats" in opening.text) == ("good", True), opening
+    assert _of_study(made, _noisy(made, [100], 0.4)).state == "inconclusive"
+    made = studies.make(tmp_path, studies.asked(), repeat=1)
+    assert _of_study(made, _noisy(made, [100], 0.01)).state == "inconclusive"
+
+
+def test_figures_of_parts_of_single_points_are_their_repeats(run: Run, tmp_path: Path) -> None:
+    other = structs.replace(studies.asked(), name="two")
+    made = studies.make(tmp_path / "dlio-runs", structs.replace(studies.asked(), name="one"), other, repeat=3)
+    studies.write(made, lambda point, repeat: 100.0 + point + repeat)
+    done = run("dlio-hpc", "report", "tune", "--figures", "f", "--html", "r.html")
+    assert done.code == 0, done.err
+    stems = ("one-repeats", "two-repeats")
+    assert {path.name for path in (tmp_path / "f").iterdir()} == {
+        f"{s}.{kind}" for s in stems for kind in ("svg", "png")
+    }
+    assert "Nothing was measured" not in (tmp_path / "r.html").read_text()
+    shutil.rmtree(tmp_path / "dlio-runs")
+    studies.write(made, lambda *_: None, "running")
+    done = run("dlio-hpc", "report", "tune", "--figures", "g")
+    assert "figures: none; nothing was measured that a picture could show" in done.err
+
+
+def test_each_verdict_has_the_state_of_its_exit_code() -> None:
+    for outcome in get_args(weighing.Outcome):
+        code = weighing.EXIT_CODES[outcome]
+        verdict = comparison.Verdict("job", "samples_per_s", outcome, code, "why", 0.02)
+        opening = banners.of_judgement(comparison.summed([verdict]))
+        expected = {"fine": "good", "improved": "good", "noisy": "inconclusive", "not comparable": "inconclusive",
+                    "CACHED": "not measured", "incomplete": "not measured"}  # fmt: skip
+        assert opening.state == expected.get(outcome, "bad")
+    asked = criteria.Criteria(name="x")
+    good = acceptance.judge(asked, [judged.repeats("samples_per_s", [100.0] * 3)])
+    assert banners.of_acceptance(good).state == "good"
+    cached = acceptance.judge(asked, [judged.repeats("samples_per_s", [100.0] * 3, storage=judged.storage(0.9))])
+    assert banners.of_acceptance(cached).state == "not measured"
+
+
+_MEASURE = """
+<script>
+  const broken = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    if (node.parentElement.closest("svg, script")) continue;
+    for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const tops = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
+      if (tops.size > 1) broken.push(word[0]);
+    }
+  }
+  const wide = document.documentElement.scrollWidth > window.innerWidth;
+  const strong = document.querySelector("p.banner strong");
+  const colours = [getComputedStyle(strong).color, getComputedStyle(strong.parentElement).backgroundColor];
+  const told = {broken, wide, colours, width: window.innerWidth};
+  document.documentElement.setAttribute("data-measured", JSON.stringify(told));
+</script>
+"""
+_POLICY = '<meta http-equiv="Content-Security-Policy"'
+
+
+def _measured(file: Path, html: str, width: int, is_dark: bool) -> Any:
+    """What a browser of this width makes of the page: words that are broken, whether it is too wide, colours."""
+    assert html.count(_POLICY) == 1
+    file.write_text(html.replace(_POLICY, "<meta name='policy'").replace("</body>", _MEASURE + "</body>"))
+    dark = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if is_dark else []
+    text = dumped(file, f"--window-size={width},900", *dark)
+    found = text.partition('data-measured="')[2].partition('"')[0]
+    return json.loads(found.replace("&quot;", '"').replace("&amp;", "&"))
+
+
+def _contrast(colours: list[str]) -> float:
+    """WCAG's ratio of the luminances of two CSS colours."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(part) / 255 for part in colour.removeprefix("rgb(").removesuffix(")").split(",")]
+        red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    low, high = sorted(map(luminance, colours))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _pages(folder: Path) -> dict[str, page.Page]:
+    """A page of each subject, with names as long as they get."""
+    job = _job(folder, [100.0, 140.0], "cached")
+    made = studies.make(
+        folder / "more", studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=1,2,4,8")
+    )
+    values = _noisy(made, [100.0] * len(made.points), 0.3)
+    report = studyreport.make(StudyOutcome(made, [], studies.measured(made, values), [], 0))
+    entries = [nights.entry(night, values) for night, values in enumerate(_alike(4))]
+    blocks = listing.blocks(entries, [], "samples_per_s")
+    from dlio_hpc.report import pages as jobpages
+    from dlio_hpc.verdict import acceptancepages
+
+    accepted = acceptance.judge(
+        criteria.load("mlperf_storage"), [judged.repeats("au", [0.5, 0.9, 0.7], storage=judged.storage(None))]
+    )
+    compared = comparison.judge([entries[-1]], entries, [nights.accepted(entries[0])])
+    return {
+        "job": jobpages.of_jobs([job], [{}]),
+        "study": studypages.of_study(report),
+        "log": jobpages.of_logs([log_file(LOGS / "mpi4_dxtpartial.darshan")]),
+        "history": pages.of_history(blocks, [], "samples_per_s", "/lustre/orion/gen150/proj-shared/dlio-runs/archive"),
+        "compare": pages.of_judgement(compared),
+        "accept": acceptancepages.of_acceptance(accepted),
+    }
+
+
+@browser
+@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize("is_dark", [False, True])
+def test_no_page_breaks_a_word_or_is_wider_than_the_window(tmp_path: Path, width: int, is_dark: bool) -> None:
+    for name, made in _pages(tmp_path).items():
+        measured = _measured(tmp_path / f"{name}.html", page.render(made), width, is_dark)
+        assert (name, measured["width"], measured["broken"], measured["wide"]) == (name, width, [], False)
+        assert _contrast(measured["colours"]) >= 4.5, (name, measured["colours"])
+        bright = sum(map(int, measured["colours"][1].removeprefix("rgb(").removesuffix(")").split(",")))
+        assert (bright < 382) == is_dark
+
+
+@browser
+def test_the_browser_would_have_found_a_broken_word(tmp_path: Path) -> None:
+    html = page.render(_pages(tmp_path)["job"]).replace("overflow-wrap: normal", "overflow-wrap: anywhere")
+    html = html.replace("<td>", '<td style="max-width: 1.5em">')
+    assert _measured(tmp_path / "bad.html", html, 390, False)["broken"]
+
+
+def test_states_have_a_colour_on_the_terminal_and_on_the_page() -> None:
+    template = Path("templates/report.html.j2")
+    text = (Path(__file__).parent.parent / template).read_text()
+    for state in get_args(State):
+        assert state in banner.COLOURS
+        assert f"p.banner.{state.replace(' ', '-')} {{" in text
+
+
+def test_two_sides_report_pairs(tmp_path: Path) -> None:
+    """The banner and the table of pairs come from one estimate."""
+    made = two_sides(tmp_path)
+    measured = studies.measured(made, _noisy(made, [100, 80], 0.01))
+    (effect,) = paired.effects(made, measured)
+    assert f"{effect.ratio:.3g}" in _opening(made, [each._replace(origin="storage") for each in measured]).text
