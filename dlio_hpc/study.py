@@ -81,6 +81,11 @@ class Part(Struct, frozen=True):
     def is_scaling(self) -> bool:
         return len(self.nodes) * len(self.ranks_per_node) > 1
 
+    @property
+    def settings(self) -> tuple[Axis, ...]:
+        """What varies of workload and layout, without two file systems that are compared."""
+        return tuple(axis for axis in self.axes if not axis.is_data)
+
 
 class Point(Struct, frozen=True):
     """What is measured, `repeat` times. places: of each varied key, which value of its axis. layout: of its dataset.

@@ -210,8 +210,50 @@ def test_scaling_has_a_table_and_a_picture(tmp_path: Path, weak: bool) -> None:
     assert legend is not None
     assert lower.get_xlabel() == "ranks"
     assert {each.get_text() for each in legend.get_texts()} == {"read_threads=1", "read_threads=2", "ideal"}
-    assert re.search(r"read_threads=2: 3\.\d\d x on 16 ranks, \d\d % of ideal", picture.caption)
+    assert re.search(r"read_threads=2: On 16 ranks the speed-up is 3\.\d\d .*, \d\d\.\d % of linear", picture.caption)
     assert lower.get_ylabel() == "efficiency (%)"
+
+
+# Samples/s of three repeats on one, two and four ranks, as FFN of fig. 15 was seen to scale on a busy laptop.
+_FFN = {
+    "Less than linear, beyond noise, on 4 ranks.": [(100, 131, 76), (173, 136, 154), (300, 212, 173)],
+    "No difference from linear beyond noise.": [(100, 139, 72), (190, 133, 154), (330, 212, 163)],
+}
+
+
+@pytest.mark.parametrize("conclusion", _FFN)
+def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, conclusion: str) -> None:
+    """One speed-up, one interval, one conclusion: on the terminal, in JSON, on the page and below the picture."""
+    made = studies.make(tmp_path, studies.asked("demo", nodes=(1,), ranks_per_node=(1, 2, 4)))
+    report = _report(made, lambda point, repeat: _FFN[conclusion][point][repeat])
+    (finding,) = report.findings
+    (scaling,) = finding.scalings
+    last = scaling.steps[-1]
+    assert last.low is not None
+    assert last.high is not None
+    interval = f"{last.low:.2f} to {last.high:.2f}"
+    html = "".join(_text(page.render(studypages.of_study(report))))
+    caption = _pictures(report)["scaling"].caption
+    for text in (_shown(report), html, caption):
+        words = " ".join(text.split())
+        assert f"speed-up is {last.speed_up:.2f} (95 % interval {interval})" in words
+        intervals = set(re.findall(r"95 % interval (\d+\.\d+ to \d+\.\d+)", words))
+        assert intervals == {interval}
+        assert [told for told in _FFN if told in words] == [conclusion]
+        assert not re.search(r"\b([Bb]est|same(?! amount)|worse|x ref|reference)\b|[Kk]eep", words), words
+    document = studyreport.as_document(report)
+    assert document["advice"] == []
+    assert document["findings"][0]["comparisons"] == ()
+    step = document["findings"][0]["scalings"][0]["steps"][-1]
+    assert (step["low"], step["high"]) == (last.low, last.high)
+    sd = scaling.noise.sd
+    assert sd is not None
+    assert f"Noise of a single measurement: {100 * sd:.2g} % (6 degrees of freedom)" in " ".join(html.split())
+
+
+def _text(html: str) -> list[str]:
+    """Without styles and drawings, which have captions."""
+    return re.findall(r">([^<]+)<", re.sub(r"(?s)<(style|svg).*?</\1>", "", html))
 
 
 def test_parts_that_scale_are_drawn_together(tmp_path: Path) -> None:
@@ -223,7 +265,9 @@ def test_parts_that_scale_are_drawn_together(tmp_path: Path) -> None:
     assert list(drawn) == ["a-scaling", "b-scaling", "scaling"]
     _, lower = drawn["scaling"].figure.axes
     assert lower.get_xlabel() == "times as many ranks as the fewest"
-    assert re.search(r"a: strong scaling: 3\.\d+ x on 8 ranks, .*; b: weak scaling: 3\.", drawn["scaling"].caption)
+    assert re.search(
+        r"a: strong scaling: On 8 ranks .* is 3\..* b: weak scaling: On 16 ranks .* is 3\.", drawn["scaling"].caption
+    )
     assert page.render(studypages.of_study(report)).count("<svg ") == 3
 
 

@@ -1,28 +1,26 @@
 """Which setting of a study's part is best, by how much, and whether the difference is more than noise.
 
-Everything is judged on logarithms. First: do any two points differ at all (the range of all of them, after Tukey)? If
-so, whose estimates are too far below the best for noise: multiple comparisons with the best (J. C. Hsu, Annals of
-Statistics 9, 1981; Multiple Comparisons, 1996, section 4.1), with critical values drawn from the design as it is.
+Everything is judged on logarithms, and by the intervals of analysis.ratios alone: what an interval leaves out, the
+verdict does, too. Numbers of ranks are no settings (see analysis.scaling), nor are two file systems (analysis.paired).
 """
 
-from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.analysis import effects, replicates, scaling
+from dlio_hpc.analysis import effects, ratios, replicates, scaling
 from dlio_hpc.analysis.effects import Ranking
 from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.analysis.replicates import SURE, Draws, Fit
+from dlio_hpc.analysis.ratios import Estimates, Noise
+from dlio_hpc.analysis.replicates import Fit
 from dlio_hpc.analysis.scaling import Scaling
 from dlio_hpc.results import Summary
 from dlio_hpc.study import Metric, Part, Point, Study
 
 # Of these less is better.
 COSTS: frozenset[Metric] = frozenset({"wall_s", "io_time_s"})
-# That anything differs at all must be surer: so that 2 % in the midst of 5 % of noise are no finding, 19 times of 20.
-_SURER = 0.975
 Verdict = Literal["best", "same as best", "slower", "unknown"]
 
 
@@ -54,8 +52,9 @@ class PointFigures(Struct, frozen=True):
 
 class Judged(Struct, frozen=True):
     """A point among others. to_best: how good it is, as a share of the best of the others (1.1: better by a tenth;
-    times are turned round), low and high: within which that is, jointly for all points; None: noise is unknown.
-    to_reference: likewise against the reference; None where that was not measured.
+    times are turned round). to_reference: the same against the reference; None where that was not measured. low, high
+    of each: its interval of 95 %, for all ratios of the part together; None where noise is unknown, and of the
+    reference to itself.
     """
 
     point: int
@@ -63,23 +62,14 @@ class Judged(Struct, frozen=True):
     low: float | None
     high: float | None
     to_reference: float | None
+    reference_low: float | None
+    reference_high: float | None
     verdict: Verdict
 
 
-class Noise(Struct, frozen=True):
-    """sd: of a single measurement, relative; None where it is unknown. df: its degrees of freedom. are_rounds_apart:
-    was what a round's measurements have in common told from it? drift: between the best round and the worst.
-    """
-
-    sd: float | None
-    df: int
-    are_rounds_apart: bool
-    drift: float
-
-
 class Gain(Struct, frozen=True):
-    """Of the best over the reference, as a ratio; low, high: an interval of 95 % that allows for its having been chosen
-    as the best of all. confidence: share of draws in which noise alone does less. None: noise is unknown.
+    """Of the best over the reference, as a ratio, with the interval that it has among the points. confidence: share of
+    draws in which noise alone does less to any two points. None: noise is unknown.
     """
 
     ratio: float
@@ -90,13 +80,13 @@ class Gain(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Points that differ in their settings only. nodes, ranks_per_node: that all of them have; None where these vary
-    (and nothing else). recommended: the simplest of those that cannot be told from the best; None where nothing can be
-    told. reference, gain: None where the reference was not measured.
+    """Points that differ in their settings only. nodes, ranks_per_node: that all of them have. data: where their
+    datasets lie, of two file systems that are compared; else None. recommended: the simplest of those that cannot be
+    told from the best; None where nothing can be told. reference, gain: None where the reference was not measured.
     """
 
-    nodes: int | None
-    ranks_per_node: int | None
+    nodes: int
+    ranks_per_node: int
     points: tuple[Judged, ...]
     noise: Noise
     best: int
@@ -104,13 +94,16 @@ class Comparison(Struct, frozen=True):
     gain: Gain | None
     recommended: int | None
     ranking: Ranking | None
+    data: str | None = None
 
     def of(self, point: int) -> Judged | None:
         return next((judged for judged in self.points if judged.point == point), None)
 
 
 class Finding(Struct, frozen=True):
-    """Of a part. points: all of its that were measured. unusable: why its metric cannot be compared."""
+    """Of a part. points: all of its that were measured. comparisons: none where its points differ in their ranks alone.
+    unusable: why its metric cannot be compared.
+    """
 
     part: str
     title: str
@@ -140,8 +133,9 @@ def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Met
     usable = [each for each in mine if (value(each.summary, metric) or 0) > 0]
     groups = [group for group in _groups(part, points.values()) if len(group) > 1]
     fits = {place: fitted for place, group in enumerate(groups) if (fitted := _fit(group, usable, metric)) is not None}
-    pooled = replicates.pooled([fitted for _, fitted in fits.values()])
-    pairs = zip(fits.items(), pooled, strict=True)
+    families = max(1, bool(fits) + part.is_scaling)
+    estimates = ratios.of_pairs([fitted for _, fitted in fits.values()], families)
+    pairs = zip(fits.items(), estimates, strict=True)
     found = [_compare(study, part, groups[place], numbers, fitted) for (place, (numbers, _)), fitted in pairs]
     return Finding(
         part=part.name,
@@ -149,7 +143,7 @@ def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Met
         metric=metric,
         points=tuple(_figures(study, points[number], by_point[number]) for number in sorted(by_point)),
         comparisons=tuple(found),
-        scalings=scaling.scalings(study, part, mine) if part.is_scaling else (),
+        scalings=scaling.scalings(study, part, mine, families) if part.is_scaling else (),
         unusable=_unusable(metric, len(mine) - len(usable)),
     )
 
@@ -161,16 +155,16 @@ def _unusable(metric: Metric, count: int) -> str | None:
     return f"{metric} is unknown or 0 in {count} measurement(s), which are not compared{why.get(metric, '')}"
 
 
-def _groups(part: Part, points: Any) -> list[list[Point]]:
-    """Points to be compared: those on the same nodes and ranks, the most ranks last; all of them, where nothing else
-    varies.
+def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
+    """Points to be compared: those of a part that varies settings, on the same nodes, ranks and file system; the most
+    ranks last.
     """
-    if not part.axes:
-        return [list(points)]
-    groups: dict[tuple[int, int], list[Point]] = {}
+    if not part.settings:
+        return []
+    groups: dict[tuple[int, int, str], list[Point]] = {}
     for point in points:
-        groups.setdefault((point.nodes, point.ranks_per_node), []).append(point)
-    return [groups[scale] for scale in sorted(groups, key=lambda scale: (scale[0] * scale[1], scale))]
+        groups.setdefault((point.nodes, point.ranks_per_node, point.data or ""), []).append(point)
+    return [groups[place] for place in sorted(groups, key=lambda place: (place[0] * place[1], place))]
 
 
 def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointFigures:
@@ -214,123 +208,70 @@ def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: Metric) -
     return list(places), replicates.fit(points, rounds, logs)
 
 
-def _compare(study: Study, part: Part, group: Sequence[Point], numbers: Sequence[int], found: Fit) -> Comparison:
-    draws = replicates.draw(found) if found.is_noise_known else None
-    told = _judge(found, draws)
+def _compare(study: Study, part: Part, group: Sequence[Point], numbers: Sequence[int], found: Estimates) -> Comparison:
     wanted = _reference(study, part, group)
     reference = numbers.index(wanted) if wanted in numbers else None
-    scales = {(point.nodes, point.ranks_per_node) for point in group}
-    nodes, ranks_per_node = scales.pop() if len(scales) == 1 else (None, None)
+    best = int(np.argmax(found.fit.values))
+    points = _judged(numbers, found, best, reference)
     return Comparison(
-        nodes=nodes,
-        ranks_per_node=ranks_per_node,
-        points=_judged(numbers, found, told, reference),
-        noise=_noise(found),
-        best=numbers[told.best],
+        nodes=group[0].nodes,
+        ranks_per_node=group[0].ranks_per_node,
+        data=group[0].data,
+        points=points,
+        noise=found.noise,
+        best=numbers[best],
         reference=None if reference is None else numbers[reference],
-        gain=None if reference is None else _gain(found, draws, told, reference),
-        recommended=_recommended(study, numbers, found, told, wanted) if draws is not None else None,
-        ranking=effects.ranking(part, [study.points[number] for number in numbers], found),
+        gain=None if reference is None else _gain(found, best, reference),
+        recommended=_recommended(study, points, numbers[best], wanted),
+        ranking=effects.ranking(part, [study.points[number] for number in numbers], found.fit),
     )
 
 
-class _Told(NamedTuple):
-    """differ: do any two points? critical: (P) by how many standard errors a point must be below another one, not to be
-    the best. is_good: (P) it may be the best. low, high: (P) the logarithm of its ratio to the best of the others.
-    """
-
-    best: int
-    differ: bool
-    critical: Any
-    is_good: Any
-    low: Any
-    high: Any
-
-
-def _judge(found: Fit, draws: Draws | None) -> _Told:
-    count = len(found.values)
-    best = int(np.argmax(found.values))
-    if draws is None:
-        return _Told(best, False, None, np.ones(count, bool), None, None)
-    of_pattern = [float(np.quantile(each, 1 - (1 - SURE) / 2)) for each in draws.against]
-    critical = np.array([of_pattern[pattern] for pattern in replicates.patterns(found)])
-    apart = float(np.quantile(draws.apart, _SURER))
-    errors = found.errors
-    differences = found.values[:, None] - found.values[None, :]
-    differ = bool((differences > apart * errors)[~np.eye(count, dtype=bool)].any())
-    if not differ:  # then no two points are told apart, whichever way they are looked at
-        critical = np.maximum(critical, apart)
-    np.fill_diagonal(differences, np.inf)
-    most = (differences + critical[:, None] * errors).min(axis=1)
-    good = most > 0
-    least = np.where(good[None, :], differences - critical[None, :] * errors, np.inf)
-    np.fill_diagonal(least, np.inf)
-    low = np.minimum(least.min(axis=1), 0.0)
-    return _Told(best, differ, critical, good, low, np.maximum(most, 0.0))
-
-
-def _judged(numbers: Sequence[int], found: Fit, told: _Told, reference: int | None) -> tuple[Judged, ...]:
+def _judged(numbers: Sequence[int], found: Estimates, best: int, reference: int | None) -> tuple[Judged, ...]:
+    values = found.fit.values
+    second = int(np.argmax(np.where(np.arange(len(values)) == best, -np.inf, values)))
     judged = []
     for place, number in enumerate(numbers):
-        others = np.delete(found.values, place)
+        to_best = found.ratio(place, second if place == best else best)
         verdict: Verdict = "unknown"
-        if told.low is not None:
-            verdict = "best" if place == told.best else "same as best" if told.is_good[place] else "slower"
-        judged.append(
-            Judged(
-                point=number,
-                to_best=_ratio(found.values[place] - others.max()),
-                low=None if told.low is None else _ratio(told.low[place]),
-                high=None if told.high is None else _ratio(told.high[place]),
-                to_reference=None if reference is None else _ratio(found.values[place] - found.values[reference]),
-                verdict=verdict,
-            )
-        )
+        if found.critical is not None:
+            verdict = "best" if place == best else "slower" if to_best.is_apart() else "same as best"
+        value, low, high = (None, None, None) if reference is None else found.ratio(place, reference)
+        judged.append(Judged(number, *to_best, value, low, high, verdict))
     return tuple(judged)
 
 
-def _ratio(logarithm: float) -> float:
-    return float(np.exp(min(logarithm, 700.0)))  # JSON knows no infinity
-
-
-def _noise(found: Fit) -> Noise:
-    known = found.is_noise_known
-    drift = float(np.expm1(found.drift))
-    return Noise(float(np.expm1(found.sd)) if known else None, found.df, bool(found.spread.size), drift)
-
-
-def _gain(found: Fit, draws: Draws | None, told: _Told, reference: int) -> Gain:
-    gain = float(found.values[told.best] - found.values[reference])
-    if draws is None or told.best == reference:
-        return Gain(_ratio(gain), None, None, None, False)
-    error = found.sd * found.difference_sd(told.best, reference)
-    room = float(told.critical[reference]) * error
-    less = float((draws.against[replicates.patterns(found)[reference]] < gain / error).mean())
-    if not told.differ:
-        less = min(less, float((draws.apart < gain / error).mean()))
-    beyond = not told.is_good[reference]
-    return Gain(_ratio(gain), _ratio(gain - room), _ratio(gain + room), less, beyond)
+def _gain(found: Estimates, best: int, reference: int) -> Gain:
+    ratio = found.ratio(best, reference)
+    return Gain(*ratio, found.confidence(best, reference), ratio.is_apart())
 
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
-    """The part's, or the point with the same settings on these nodes."""
-    wanted = study.points[part.reference]
+    """The part's, or the point with the same settings in this group."""
+    usual = study.points[part.reference].places
+    keys = [axis.key for axis in part.settings]
     found = [point.number for point in group if point.number == part.reference]
-    return next(iter(found or [point.number for point in group if point.places == wanted.places]), None)
+    alike = [point.number for point in group if all(point.places[key] == usual[key] for key in keys)]
+    return next(iter(found or alike), None)
 
 
-def _recommended(study: Study, numbers: Sequence[int], found: Fit, told: _Told, reference: int | None) -> int:
+def _recommended(study: Study, points: Sequence[Judged], best: int, reference: int | None) -> int | None:
     """Of those that may be the best: the reference, or what differs from it in the fewest keys, then in the smallest
-    steps; the better one of equals.
+    steps; the better one of equals. What takes the place of the reference is better than it beyond noise.
     """
-    good = [place for place in range(len(numbers)) if told.is_good[place]]
+    good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
+    if not good:
+        return None
     if reference is None:
-        return numbers[told.best]
+        return best
+    if reference in good:
+        return reference
     usual = study.points[reference].places
 
-    def effort(place: int) -> tuple[bool, int, int, float]:
-        places = study.points[numbers[place]].places
+    def effort(judged: Judged) -> tuple[int, int, float]:
+        places = study.points[judged.point].places
         steps = [abs(places[key] - usual[key]) for key in usual]
-        return numbers[place] != reference, sum(step > 0 for step in steps), sum(steps), -float(found.values[place])
+        return sum(step > 0 for step in steps), sum(steps), -(judged.to_reference or 0.0)
 
-    return numbers[min(good, key=effort)]
+    better = [judged for judged in good.values() if judged.reference_low is None or judged.reference_low > 1]
+    return min(better, key=effort).point

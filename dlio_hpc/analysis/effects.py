@@ -7,7 +7,8 @@ import numpy as np
 from msgspec import Struct
 
 from dlio_hpc.analysis import replicates
-from dlio_hpc.analysis.replicates import SURE, Fit, Floats
+from dlio_hpc.analysis.ratios import SURER
+from dlio_hpc.analysis.replicates import Fit, Floats
 from dlio_hpc.study import Part, Point
 
 # So many values nobody looks through, and their matrices would take minutes.
@@ -76,7 +77,7 @@ def ranking(part: Part, points: Sequence[Point], found: Fit) -> Ranking | None:
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
     """Keys and the level that each point has; what does not vary among these points is none."""
-    told = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.axes}
+    told = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
     if part.zipped and len(told) > 1:
         joined = [", ".join(row) for row in zip(*told.values(), strict=True)]
         return [(tuple(told), joined)] if len(set(joined)) > 1 else []
@@ -100,7 +101,7 @@ def _ranges(found: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] 
     if not found.is_noise_known:
         return None
     ranges: list[list[Floats]] = [[] for _ in slices]
-    for noise, sd in replicates.estimates(found):
+    for (noise,), sd in replicates.estimates(found):
         coefficients = noise @ solve.T
         for place, drawn in zip(slices, ranges, strict=True):
             mine = coefficients[:, place]
@@ -126,5 +127,5 @@ def _effect(
         worst=names[worst],
         share=max(0.0, share),
         confidence=confidence,
-        is_beyond_noise=confidence is not None and confidence > 1 - (1 - SURE) / factors,
+        is_beyond_noise=confidence is not None and confidence > 1 - (1 - SURER) / factors,
     )

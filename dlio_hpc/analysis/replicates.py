@@ -41,14 +41,6 @@ class Fit(NamedTuple):
         """Repeats that agree to the last digit say as little of it as none."""
         return self.df > 0 and self.sd > 1e-9
 
-    @property
-    def errors(self) -> Floats:
-        """(P, P): standard error of the difference of two points' estimates; 0 of a point and itself."""
-        numbers = patterns(self)
-        found = self.sd * _errors(self, *_by_pattern(numbers))[numbers[:, None], numbers[None, :]]
-        np.fill_diagonal(found, 0.0)
-        return np.asarray(found, np.float64)
-
     def difference_sd(self, one: int, other: int) -> float:
         """Of the estimates' difference, in units of the noise."""
         rounds = (self.weights[one] - self.weights[other]) @ self.spread
@@ -107,47 +99,61 @@ def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
     return weights, np.linalg.inv(normal)
 
 
-class Draws(NamedTuple):
-    """What noise alone would do, over and over, in units of the estimated noise. against: of each point's pattern of
-    rounds, the most by which any other point seems better than one of that pattern, in standard errors. apart: the most
-    by which any two points seem to differ. Each (draws).
-    """
-
-    against: list[Floats]
-    apart: Floats
-
-
 def patterns(found: Fit) -> Ints:
     """(P) the number of each point's pattern: points that were measured in the same rounds are interchangeable."""
     rows = np.column_stack((found.counts, np.round(found.weights, 12)))
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
 
 
-def draw(found: Fit) -> Draws:
-    """The same for the same design. At least two points and a known noise."""
+def ranges(fits: Sequence[Fit]) -> Floats:
+    """(draws): the most by which any two points of a fit seem to differ, in standard errors, if noise alone is at work;
+    of all these fits together, which share one noise. The same for the same designs. Each has two points at least.
+    """
+    designs = [_design(found) for found in fits]
+    drawn = [
+        np.max([_widest(noise, design) for noise, design in zip(noises, designs, strict=True)], axis=0) / sd
+        for noises, sd in estimates(*fits)
+    ]
+    return np.concatenate(drawn)
+
+
+def apart(found: Fit) -> float:
+    """The most by which any two points differ, in standard errors."""
+    return float(_widest(found.values[np.newaxis], _design(found))[0] / found.sd)
+
+
+def differences(found: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
+    """(draws): the most by which the points of any of these pairs seem to differ; as ranges()."""
+    ones, others = np.array(pairs).T
+    errors = np.array([found.difference_sd(one, other) for one, other in pairs])
+    return np.concatenate(
+        [(np.abs(noise[:, ones] - noise[:, others]) / errors).max(axis=1) / sd for (noise,), sd in estimates(found)]
+    )
+
+
+class _Design(NamedTuple):
+    """order: (P) points pattern by pattern; starts: where among them each pattern begins. errors: (patterns, patterns)
+    of the difference of a point each, in units of the noise.
+    """
+
+    order: Ints
+    starts: Ints
+    errors: Floats
+
+
+def _design(found: Fit) -> _Design:
     order, starts = _by_pattern(patterns(found))
-    errors = _errors(found, order, starts)
-    against: list[list[Floats]] = [[] for _ in starts]
-    apart = []
-    for noise, sd in estimates(found):
-        some = noise[:, order]
-        tops, bottoms = (each.reduceat(some, starts, axis=1) for each in (np.maximum, np.minimum))
-        others = _others(some, starts)
-        widest = np.zeros(len(sd))
-        for mine, start in enumerate(starts):
-            beyond = np.where(np.arange(len(starts)) == mine, others, tops) - some[:, [start]]
-            against[mine].append((beyond / errors[mine]).max(axis=1) / sd)
-            widest = np.maximum(widest, ((tops - bottoms[:, [mine]]) / errors[mine]).max(axis=1))
-        apart.append(widest / sd)
-    return Draws([np.concatenate(each) for each in against], np.concatenate(apart))
+    return _Design(order, starts, _errors(found, order, starts))
 
 
-def draw_pair(found: Fit) -> Floats:
-    """(draws): by how much two given points seem to differ, either way, in standard errors; as draw()."""
-    order, _ = _by_pattern(patterns(found))
-    first, second = order[0], order[-1]
-    error = found.difference_sd(first, second)
-    return np.concatenate([np.abs(noise[:, first] - noise[:, second]) / error / sd for noise, sd in estimates(found)])
+def _widest(values: Floats, design: _Design) -> Floats:
+    """(k): the largest difference of any two points, in standard errors for a noise of 1. values: (k, P)."""
+    some = values[:, design.order]
+    tops, bottoms = (each.reduceat(some, design.starts, axis=1) for each in (np.maximum, np.minimum))
+    widest = np.zeros(len(some))
+    for mine, errors in enumerate(design.errors):
+        widest = np.maximum(widest, ((tops - bottoms[:, [mine]]) / errors).max(axis=1))
+    return widest
 
 
 def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
@@ -166,24 +172,23 @@ def _errors(found: Fit, order: Ints, starts: Ints) -> Floats:
     return np.asarray(np.sqrt(square), np.float64)
 
 
-def _others(some: Floats, starts: Ints) -> Floats:
-    """(draws, patterns): the highest of each pattern but its first."""
-    rest = some.copy()
-    rest[:, starts] = -np.inf
-    return np.asarray(np.maximum.reduceat(rest, starts, axis=1), np.float64)
-
-
-def estimates(found: Fit) -> Iterator[tuple[Floats, Floats]]:
-    """Portions of draws: (k, P) what estimates would be of points that are all the same, in units of the noise, and (k)
-    what the noise would be estimated as.
+def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
+    """Portions of draws: of each fit (k, P) what its estimates would be of points that are all the same, in units of
+    the noise, and (k) what the noise, which they share, would be estimated as.
     """
     random: Any = np.random.default_rng(_SEED)
-    count = len(found.values)
+    count = sum(len(found.values) for found in fits)
     left = int(np.clip(_NUMBERS // count, _FEWEST, _DRAWS))
     while left > 0:
         some = min(left, max(1, _AT_ONCE // count))
         left -= some
-        noise = random.standard_normal((some, count)) / np.sqrt(found.counts)
-        if found.spread.size:
-            noise -= random.standard_normal((some, len(found.spread))) @ (found.weights @ found.spread).T
-        yield noise, np.sqrt(random.chisquare(found.df, some) / found.df)
+        noises = [_noise(random, found, some) for found in fits]
+        yield noises, np.sqrt(random.chisquare(fits[0].df, some) / fits[0].df)
+
+
+def _noise(random: Any, found: Fit, draws: int) -> Floats:
+    """(draws, P)."""
+    noise: Floats = random.standard_normal((draws, len(found.values))) / np.sqrt(found.counts)
+    if found.spread.size:
+        noise -= random.standard_normal((draws, len(found.spread))) @ (found.weights @ found.spread).T
+    return noise

@@ -6,15 +6,17 @@ from typing import Literal
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.analysis import replicates
+from dlio_hpc.analysis import ratios, replicates
 from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.analysis.replicates import SURE, Fit
+from dlio_hpc.analysis.ratios import Estimates, Noise
+from dlio_hpc.analysis.replicates import Fit
 from dlio_hpc.study import Part, Point, Study
 
 
 class Step(Struct, frozen=True):
     """A point. speed_up: of samples/s over the fewest ranks; ideal: times as many ranks. efficiency: one over
-    the other. low, high: of the speed-up, 95 % each by itself; None where noise is unknown, and of the first.
+    the other. low, high: of the speed-up, 95 % for all ratios of the part together; None where noise is unknown, and of
+    the first.
     """
 
     point: int
@@ -29,66 +31,92 @@ class Step(Struct, frozen=True):
     efficiency: float
     ideal: float
 
+    @property
+    def is_below(self) -> bool:
+        """Is it less than linear, beyond noise?"""
+        return self.high is not None and self.high < self.ideal
+
+    @property
+    def is_above(self) -> bool:
+        """Is it more than linear, beyond noise?"""
+        return self.low is not None and self.low > self.ideal
+
 
 class Scaling(Struct, frozen=True):
-    """Of one setting. strong: all ranks together read the same amount; weak: each of them does."""
+    """Of one setting. strong: all ranks together read the same amount; weak: each of them does. noise: of a single
+    measurement, with what the measurements of a round have in common, since numbers of ranks have jobs of their own.
+    """
 
     kind: Literal["strong", "weak"]
     labels: dict[str, str]
     steps: tuple[Step, ...]
+    noise: Noise
 
 
-def scalings(study: Study, part: Part, measured: Sequence[Measured]) -> tuple[Scaling, ...]:
-    """One for each setting of which at least two sizes were measured."""
+def scalings(study: Study, part: Part, measured: Sequence[Measured], families: int) -> tuple[Scaling, ...]:
+    """One for each setting of which at least two sizes were measured. families: as ratios.of_pairs()."""
     good = [each for each in measured if each.summary.samples_per_s > 0]
-    numbers = sorted({each.point for each in good})
-    if len(numbers) < 2:
+    settings = [points for points in _settings(study, good) if len(points) > 1]
+    if not settings:
         return ()
-    found = replicates.fit(
-        np.array([numbers.index(each.point) for each in good]),
-        np.array([each.repeat for each in good]),
-        np.log([each.summary.samples_per_s for each in good]),
-    )
-    sure = float(np.quantile(replicates.draw_pair(found), SURE)) if found.is_noise_known else None
-    settings: dict[tuple[int, ...], list[Point]] = {}
-    for number in numbers:
-        point = study.points[number]
-        settings.setdefault(tuple(point.places.values()), []).append(point)
+    numbers = sorted({each.point for each in good})
+    places = {number: place for place, number in enumerate(numbers)}
+    steps = [(places[each.number], places[first.number]) for first, *rest in settings for each in rest]
+    found = ratios.of_steps(_fit(study, good, places), steps, families)
     return tuple(
         Scaling(
             "weak" if part.weak else "strong",
             {axis.key: axis.labels[points[0].places[axis.key]] for axis in part.axes},
-            _steps(sorted(points, key=lambda point: (point.ranks, point.nodes)), numbers, found, sure, good),
+            tuple(_step(point, points[0], places, found, good) for point in points),
+            found.noise,
         )
-        for points in settings.values()
-        if len(points) > 1
+        for points in settings
     )
 
 
-def _steps(
-    points: Sequence[Point], numbers: Sequence[int], found: Fit, sure: float | None, measured: Sequence[Measured]
-) -> tuple[Step, ...]:
-    first = numbers.index(points[0].number)
-    steps = []
-    for point in points:
-        place = numbers.index(point.number)
-        mine = [each.summary for each in measured if each.point == point.number]
-        gain = float(found.values[place] - found.values[first])
-        room = None if sure is None or place == first else sure * found.sd * found.difference_sd(place, first)
-        ideal = point.ranks / points[0].ranks
-        steps.append(
-            Step(
-                point=point.number,
-                nodes=point.nodes,
-                ranks_per_node=point.ranks_per_node,
-                ranks=point.ranks,
-                wall_s=float(np.median([summary.wall_s for summary in mine])),
-                samples_per_s=float(np.median([summary.samples_per_s for summary in mine])),
-                speed_up=float(np.exp(gain)),
-                low=None if room is None else float(np.exp(gain - room)),
-                high=None if room is None else float(np.exp(gain + room)),
-                efficiency=float(np.exp(gain)) / ideal,
-                ideal=ideal,
-            )
-        )
-    return tuple(steps)
+def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
+    """Points of each setting, those on the fewest ranks first."""
+    settings: dict[tuple[int, ...], list[Point]] = {}
+    for number in sorted({each.point for each in measured}):
+        point = study.points[number]
+        settings.setdefault(tuple(point.places.values()), []).append(point)
+    return [sorted(points, key=lambda point: (point.ranks, point.nodes)) for points in settings.values()]
+
+
+def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> Fit:
+    """Without rounds, which only points of one job share. A job's rounds shift all its points alike, so that these tell
+    no more of the noise than one of them would.
+    """
+    found = replicates.fit(
+        np.array([places[each.point] for each in measured]),
+        np.zeros(len(measured), np.int64),
+        np.log([each.summary.samples_per_s for each in measured]),
+    )
+    rounds: dict[tuple[int, int], list[Measured]] = {}
+    for each in measured:
+        point = study.points[each.point]
+        rounds.setdefault((point.nodes, point.ranks_per_node), []).append(each)
+    df = sum(
+        min(len({each.repeat for each in mine}) - 1, len(mine) - len({each.point for each in mine}))
+        for mine in rounds.values()
+    )
+    return found._replace(df=df)
+
+
+def _step(point: Point, first: Point, places: dict[int, int], found: Estimates, measured: Sequence[Measured]) -> Step:
+    mine = [each.summary for each in measured if each.point == point.number]
+    gain = found.ratio(places[point.number], places[first.number])
+    ideal = point.ranks / first.ranks
+    return Step(
+        point=point.number,
+        nodes=point.nodes,
+        ranks_per_node=point.ranks_per_node,
+        ranks=point.ranks,
+        wall_s=float(np.median([summary.wall_s for summary in mine])),
+        samples_per_s=float(np.median([summary.samples_per_s for summary in mine])),
+        speed_up=gain.value,
+        low=gain.low,
+        high=gain.high,
+        efficiency=gain.value / ideal,
+        ideal=ideal,
+    )

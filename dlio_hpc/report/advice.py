@@ -46,22 +46,23 @@ def of_study(study: Study, findings: tuple[Finding, ...]) -> list[str]:
 
 def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
     told = [each for each in finding.comparisons if each.recommended is not None and each.reference is not None]
-    if not told or all(axis.is_data for axis in part.axes):
+    if not told:
         return
     chosen = max(told, key=lambda each: study.points[each.best].ranks)
     assert chosen.recommended is not None
     assert chosen.reference is not None
     before, after = study.points[chosen.reference], study.points[chosen.recommended]
-    where = f", on {after.ranks} ranks" if len(told) > 1 else ""
+    where = f", on {after.ranks} ranks" if part.is_scaling else ""
+    where += f", below {chosen.data}" if chosen.data is not None else ""
     heading = f"{part.name}: " * bool(part.name) + _application(after.workload) + where
-    kept = [axis.key for axis in part.axes if after.places[axis.key] == before.places[axis.key]]
-    if len(kept) == len(part.axes):
+    kept = [axis.key for axis in part.settings if after.places[axis.key] == before.places[axis.key]]
+    if len(kept) == len(part.settings):
         words = _words(part, before, kept)
         usual = f"keep what you have ({words})" if part.is_default else f"no change from {words}"
         yield f"{heading}: {usual}; nothing else is better beyond noise."
         return
     yield f"{heading}: {_gain(chosen)}"
-    changed = [axis.key for axis in part.axes if axis.key not in kept]
+    changed = [axis.key for axis in part.settings if axis.key not in kept]
     lines = [line for key in changed for line in _lines(key, after)]
     yield from (f"  {line}" for line in dict.fromkeys([*lines, *_alignment(changed, after)]))
     if kept:
@@ -74,7 +75,7 @@ def _application(workload: Workload) -> str:
 
 
 def _words(part: Part, point: Point, keys: list[str]) -> str:
-    return ", ".join(f"{axis.key}={axis.labels[point.places[axis.key]]}" for axis in part.axes if axis.key in keys)
+    return ", ".join(f"{axis.key}={axis.labels[point.places[axis.key]]}" for axis in part.settings if axis.key in keys)
 
 
 def _gain(chosen: Comparison) -> str:

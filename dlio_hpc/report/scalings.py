@@ -55,14 +55,10 @@ def setting(scaling: Scaling) -> str:
 
 
 def _words(named: list[tuple[str, Scaling]], drawn: int) -> str:
-    told = [
-        f"{name}: {scaling.steps[-1].speed_up:.2f} x on {scaling.steps[-1].ranks} ranks, "
-        f"{100 * scaling.steps[-1].efficiency:.0f} % of ideal"
-        for name, scaling in named[:drawn]
-    ]
+    told = " ".join(f"{name}: {' '.join(studywords.scaling(scaling))}" for name, scaling in named[:drawn])
     kinds = {scaling.kind for _, scaling in named}
     scale = " ".join(
         f"{kind.capitalize()} scaling: {words}." for kind, words in studywords.KINDS.items() if kind in kinds
     )
     more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
-    return f"{scale} {'; '.join(told)}. Bars: 95 % intervals, where there are repeats.{more}"
+    return f"{scale} {told} Bars: 95 % intervals, for all ratios of a part together; none without repeats.{more}"

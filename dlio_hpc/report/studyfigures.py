@@ -44,17 +44,18 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
     """Stem, title, figure and caption of each."""
     study = report.outcome.study
     whose = f"{study.study} on {study.site.name}, {study.created}"
-    if part.axes and finding.comparisons:
+    if finding.comparisons:
         found = finding.comparisons[-1]
         ranks = f", {found.nodes} node(s) x {found.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+        ranks += f", below {found.data}" if found.data is not None else ""
         shown = Shown(study, part, finding, found, report.outcome.measured, whose + ranks)
-        if part.zipped or len(part.axes) == 1:
+        if part.zipped or len(part.settings) == 1:
             words = "Time and bandwidth over " + " with ".join(
-                studyrows.short([axis.key for axis in part.axes]).values()
+                studyrows.short([axis.key for axis in part.settings]).values()
             )
             with canvas.style():
                 yield "sweep", words, *sweeps.sweep(shown, title + words)
-        elif len(part.axes) == 2 and shown.medians:
+        elif len(part.settings) == 2 and shown.medians:
             words = f"{studyrows.METRICS[finding.metric].capitalize()} of each combination"
             with canvas.style():
                 yield "map", words, *sweeps.heat_map(shown, title + words)

@@ -32,8 +32,8 @@ def of_study(report: StudyReport, opening: Banner | None = None) -> Page:
 
 
 def _first(study: Study, finding: Finding) -> Iterator[str]:
-    """What came of the comparison on the most ranks."""
-    yield from (" ".join(studywords.verdict(study, finding, found)) for found in finding.comparisons[-1:])
+    """What came of it, in a paragraph; nothing where nothing was compared."""
+    yield from filter(None, [" ".join(studywords.first(study, finding))])
 
 
 def _facts(report: StudyReport) -> Iterator[Facts]:
@@ -89,7 +89,7 @@ def _sides(report: StudyReport) -> Section:
 
 def _part(report: StudyReport, finding: Finding) -> Section:
     study = report.outcome.study
-    sentences = [line for found in finding.comparisons for line in studywords.verdict(study, finding, found)] + [
+    sentences = [line for told in studywords.conclusions(study, finding) for line in told] + [
         *studywords.noise(finding),
         *studywords.cached(finding),
     ]
@@ -129,10 +129,10 @@ def _ranking(finding: Finding, found: Comparison) -> list[Table]:
 def _points(study: Study, finding: Finding) -> list[Table]:
     if not finding.points:
         return []
-    header = studyrows.point_header(finding.metric, studyrows.varied(study, finding))
+    header = studyrows.point_header(finding, studyrows.varied(study, finding))
     told = [row for _, row in studyrows.points(study, finding)]
     more = studyrows.left_out(finding)
-    legend = studywords.legend(study, finding) if finding.comparisons else "Medians of n measurements."
+    legend = studywords.legend(study, finding)
     return [Table("Points", header, told), Table("", [""], [[" ".join(filter(None, (more, legend)))]])]
 
 
@@ -144,7 +144,7 @@ def _intervals(study: Study, finding: Finding) -> list[Table]:
         for each in found.points
         if each.low is not None and each.high is not None
     ]
-    how = "ratio: times as good as the best of the others; from, to: multiple comparisons with the best (Hsu), 95 %."
+    how = "ratio: times as good as the best of the others; from, to: 95 %, for all ratios of the part together."
     table = Table("Against the best", ["setting", "ratio", "from", "to"], told)
     return [table, Table("", [""], [[how]])] if told else []
 

@@ -32,11 +32,15 @@ def short(keys: Sequence[str]) -> dict[str, str]:
     return {key: key if used[name] > 1 or name in _VAGUE else name for key, name in last.items()}
 
 
-def setting(study: Study, number: int, is_scale_known: bool = False) -> str:
-    """A point's in words; the only one of a part has none. is_scale_known: leave out on how many ranks."""
-    labels = study.labels(study.points[number])
-    if is_scale_known:
-        labels = {key: label for key, label in labels.items() if key not in _SCALES}
+def setting(study: Study, number: int, is_place_known: bool = False) -> str:
+    """A point's in words; the only one of a part has none. is_place_known: leave out on how many ranks, and on which of
+    two file systems.
+    """
+    point = study.points[number]
+    labels = study.labels(point)
+    if is_place_known:
+        aside = {*_SCALES, *(axis.key for axis in study.part(point.part).axes if axis.is_data)}
+        labels = {key: label for key, label in labels.items() if key not in aside}
     return joined(labels) or "the workload as it is"
 
 
@@ -46,11 +50,11 @@ def joined(labels: dict[str, str]) -> str:
     return ", ".join(f"{names[key]}={label}" for key, label in labels.items())
 
 
-def point_header(metric: Metric, keys: Sequence[str]) -> list[str]:
-    """Columns of points(): those of what varies, then figures."""
+def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
+    """Columns of points(): those of what varies, then figures, then verdicts where settings are compared."""
     names = short(keys)
-    figures = ["n", "time", "MB/s", "samples/s", "AU", f"{METRICS[metric]} from-to", "x ref", "verdict"]
-    return [*(names[key] for key in keys), *figures]
+    figures = ["n", "time", "MB/s", "samples/s", "AU", f"{METRICS[finding.metric]} from-to"]
+    return [*(names[key] for key in keys), *figures, *(["x ref", "verdict"] if finding.comparisons else [])]
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
@@ -65,7 +69,10 @@ def points(study: Study, finding: Finding) -> Iterator[tuple[PointFigures, list[
     reference = {each.reference for each in finding.comparisons} | {study.part(finding.part).reference}
     for found in finding.points:
         if found.point in shown:
-            yield found, _point(found, finding.metric, judged.get(found.point), found.point in reference)
+            row = _point(found, finding.metric)
+            if finding.comparisons:
+                row += _judged(judged.get(found.point), found.point in reference)
+            yield found, row
 
 
 def _most(study: Study, finding: Finding, judged: dict[int, Judged]) -> list[int]:
@@ -81,10 +88,14 @@ def left_out(finding: Finding) -> str | None:
     return f"... and {more} more points; --csv has all." if more > 0 else None
 
 
-def _point(found: PointFigures, metric: Metric, judged: Judged | None, is_reference: bool) -> list[str]:
+def _judged(judged: Judged | None, is_reference: bool) -> list[str]:
     ratio = "ref" if is_reference else ""
     if judged is not None and judged.to_reference is not None and not is_reference:
         ratio = f"{judged.to_reference:.2f}"
+    return [ratio, "" if judged is None else _MARKS[judged.verdict]]
+
+
+def _point(found: PointFigures, metric: Metric) -> list[str]:
     return [
         *found.labels.values(),
         str(found.n),
@@ -93,8 +104,6 @@ def _point(found: PointFigures, metric: Metric, judged: Judged | None, is_refere
         _number(found.samples_per_s),
         "-" if found.au is None else share(found.au.median),
         span(found, metric),
-        ratio,
-        "" if judged is None else _MARKS[judged.verdict],
     ]
 
 

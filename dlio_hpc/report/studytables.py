@@ -98,9 +98,9 @@ def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
         yield Text(studywords.legend(study, finding), "dim")
     if finding.unusable is not None:
         yield Text(finding.unusable, "yellow")
-    for found in finding.comparisons:
+    for sentences in studywords.conclusions(study, finding):
         yield Text()
-        yield from map(Text, studywords.verdict(study, finding, found))
+        yield from map(Text, sentences)
     yield from map(Text, [*studywords.noise(finding), *studywords.cached(finding)])
     yield from _ranking(finding)
     for scaling in finding.scalings:
@@ -116,7 +116,7 @@ def _points(study: Study, finding: Finding) -> Table:
     """What varies has columns of its own, or where these are too many, one for all."""
     keys = studyrows.varied(study, finding)
     rows = list(studyrows.points(study, finding))
-    header = studyrows.point_header(finding.metric, keys)
+    header = studyrows.point_header(finding, keys)
     header = [*(name.replace("_", "_\n").replace(".", ".\n") for name in header[: len(keys)]), *header[len(keys) :]]
     widths = [
         max(len(word) for word in (*header[place].splitlines(), *(row[place] for _, row in rows)))

@@ -2,12 +2,13 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.comparison import Comparison, Finding
 from dlio_hpc.analysis.effects import Ranking
+from dlio_hpc.analysis.ratios import Noise
 from dlio_hpc.analysis.replicates import SURE
-from dlio_hpc.analysis.scaling import Scaling
+from dlio_hpc.analysis.scaling import Scaling, Step
 from dlio_hpc.report.studyfiles import StudyOutcome
 from dlio_hpc.report.studyrows import METRICS, joined, setting
 from dlio_hpc.study import Study
@@ -43,25 +44,88 @@ def notes(outcome: StudyOutcome) -> list[str]:
 
 
 def verdict(study: Study, finding: Finding, found: Comparison) -> list[str]:
-    """Sentences: the best, whether to change anything; none where pairs say it better (see sidesrows)."""
-    axes = study.part(finding.part).axes
-    return [] if axes and all(axis.is_data for axis in axes) else list(_best(study, finding, found))
+    """Sentences: the best, whether to change anything."""
+    return list(_best(study, finding, found))
+
+
+def conclusions(study: Study, finding: Finding) -> list[list[str]]:
+    """Of each comparison and each scaling its sentences; of a part that varies ranks alone those of scaling only."""
+    compared = [verdict(study, finding, found) for found in finding.comparisons]
+    return [*compared, *map(_named, finding.scalings)]
+
+
+def first(study: Study, finding: Finding) -> list[str]:
+    """What a reader should know first: of settings on the most ranks, else of scaling."""
+    if finding.comparisons:
+        return verdict(study, finding, finding.comparisons[-1])
+    return [words for found in finding.scalings for words in _named(found)]
+
+
+def scaling(found: Scaling) -> list[str]:
+    """Sentences: the speed-up on the most ranks, and where it is less than linear beyond noise."""
+    last = found.steps[-1]
+    told = f"On {_ranks(found, last)} the speed-up is {last.speed_up:.2f}"
+    share = f"{100 * last.efficiency:.1f} % of linear"
+    if last.low is None or last.high is None:
+        why = why_unknown(found.noise)
+        return [f"{told}, {share}. Whether that is more than noise cannot be told: {why}."]
+    sentences = [f"{told} ({_interval(last.low, last.high)}), {share}.", _linear(found)]
+    if last.low <= 1 <= last.high:
+        sentences.append(f"That it is faster than on {_ranks(found, found.steps[0])} at all is not beyond noise.")
+    elif last.high < 1:
+        sentences.append(f"It is slower than {_ranks(found, found.steps[0])}, beyond noise.")
+    return sentences
+
+
+def _named(found: Scaling) -> list[str]:
+    """Likewise, with the setting where it is one of several."""
+    head, *more = scaling(found)
+    return [f"{joined(found.labels)}: {head}" if found.labels else head, *more]
+
+
+def _linear(found: Scaling) -> str:
+    below, above = ([step for step in found.steps[1:] if getattr(step, name)] for name in ("is_below", "is_above"))
+    told = []
+    if len(below) > 1 and tuple(below) == found.steps[-len(below) :]:
+        told.append(f"Less than linear, beyond noise, from {_ranks(found, below[0])} on.")
+    elif below:
+        told.append(f"Less than linear, beyond noise, on {_listed(found, below)}.")
+    if above:
+        told.append(f"More than linear, beyond noise, on {_listed(found, above)}.")
+    return " ".join(told) or "No difference from linear beyond noise."
+
+
+def _listed(found: Scaling, steps: Sequence[Step]) -> str:
+    return " and ".join(_ranks(found, step) for step in steps)
+
+
+def _ranks(found: Scaling, step: Step) -> str:
+    """On how many; with the nodes where others have as many."""
+    if sum(other.ranks == step.ranks for other in found.steps) > 1:
+        return f"{step.nodes} x {step.ranks_per_node} ranks"
+    return f"{step.ranks} rank{'s' if step.ranks > 1 else ''}"
 
 
 def noise(finding: Finding) -> list[str]:
     """How much of the differences is noise, of all comparisons; nothing where that is unknown, which verdicts say."""
     noises = [each.noise for each in finding.comparisons if each.noise.sd is not None]
-    if not noises:
-        return []
-    sd, df = noises[0].sd or 0.0, noises[0].df
-    few = "; so few tell little: repeat more often" if df < 4 else ""
-    told = f"Noise of a single measurement: {100 * sd:.2g} % ({df} degrees of freedom{few})."
+    apart = [each.noise for each in finding.scalings if each.noise.sd is not None][:1]
+    told = [f"{_noise('Noise of a single measurement', each)}" for each in (noises or apart)[:1]]
+    if noises and any(each.are_rounds_apart for each in noises):
+        drift = max(each.drift for each in noises)
+        told[0] += f" Rounds differ by {100 * drift:.2g} %, which all points share and which is left out."
+    if noises and apart:
+        told.append(_noise("Between jobs, as scaling sees it", apart[0]))
+    return told
+
+
+def _noise(what: str, found: Noise) -> str:
+    sd = found.sd or 0.0
+    few = "; so few tell little: repeat more often" if found.df < 4 else ""
+    told = f"{what}: {100 * sd:.2g} % ({found.df} degrees of freedom{few})."
     if sd > _MUCH_NOISE:
         told += " So much hides differences: longer runs or a higher --repeat would show more."
-    if any(each.are_rounds_apart for each in noises):
-        drift = max(each.drift for each in noises)
-        told += f" Rounds differ by {100 * drift:.2g} %, which all points share and which is left out."
-    return [told]
+    return told
 
 
 def cached(finding: Finding) -> list[str]:
@@ -80,22 +144,23 @@ def cached(finding: Finding) -> list[str]:
 
 
 def _where(study: Study, finding: Finding, found: Comparison) -> str:
-    """On which ranks, where points are compared on several numbers of them."""
-    if found.nodes is None or not study.part(finding.part).is_scaling:
-        return ""
-    return f"On {found.nodes} node(s) x {found.ranks_per_node} ranks: "
+    """On which ranks and file system, where points are compared on several of them."""
+    on = f"On {found.nodes} node(s) x {found.ranks_per_node} ranks" if study.part(finding.part).is_scaling else ""
+    below = f"{'below' if on else 'Below'} {found.data}" if found.data is not None else ""
+    return ", ".join(filter(None, (on, below))) + (": " if on or below else "")
 
 
-def _told(study: Study, found: Comparison, number: int | None) -> str:
-    return "" if number is None else setting(study, number, found.nodes is not None)
+def _told(study: Study, number: int | None) -> str:
+    return "" if number is None else setting(study, number, is_place_known=True)
 
 
 def _best(study: Study, finding: Finding, found: Comparison) -> Iterator[str]:
-    where, best = _where(study, finding, found), _told(study, found, found.best)
+    where, best = _where(study, finding, found), _told(study, found.best)
     gain = found.gain
     if found.noise.sd is None:
         ratio = "" if gain is None or found.best == found.reference else f", {gain.ratio:.2f} x the reference"
-        yield f"{where}Ahead: {best}{ratio}. Whether that is more than noise cannot be told: {_why_unknown(found)}."
+        why = why_unknown(found.noise)
+        yield f"{where}Ahead: {best}{ratio}. Whether that is more than noise cannot be told: {why}."
         return
     if gain is None:
         yield f"{where}Best: {best}. The reference was not measured."
@@ -103,12 +168,12 @@ def _best(study: Study, finding: Finding, found: Comparison) -> Iterator[str]:
         yield f"{where}Best: the reference, {best}."
     elif not gain.is_beyond_noise:
         yield (
-            f"{where}No difference beyond noise: the reference ({_told(study, found, found.reference)}) cannot be told "
+            f"{where}No difference beyond noise: the reference ({_told(study, found.reference)}) cannot be told "
             f"from the best ({best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)})."
         )
     else:
         yield (
-            f"{where}Best: {best}, {gain.ratio:.2f} x the reference ({_told(study, found, found.reference)}); "
+            f"{where}Best: {best}, {gain.ratio:.2f} x the reference ({_told(study, found.reference)}); "
             f"{_interval(gain.low, gain.high)}, confidence {confidence(gain.confidence)}."
         )
     yield from _choice(study, found)
@@ -123,7 +188,7 @@ def _choice(study: Study, found: Comparison) -> Iterator[str]:
         is_usual = study.part(study.points[found.recommended].part).is_default
         yield f"{'Keep what you have.' if is_usual else 'No reason to change that.'}{others}"
     elif found.recommended != found.best:
-        told = _told(study, found, found.recommended)
+        told = _told(study, found.recommended)
         yield f"Simplest of those that cannot be told from the best: {told}. {_others(len(same), len(found.points))}"
     elif same:
         yield _others(len(same), len(found.points))
@@ -145,8 +210,9 @@ def confidence(found: float | None) -> str:
     return "> 99.9 %" if found > 0.999 else f"{100 * found:.1f} %"
 
 
-def _why_unknown(found: Comparison) -> str:
-    if found.noise.df == 0:
+def why_unknown(found: Noise) -> str:
+    """Why nothing can be said of it."""
+    if found.df == 0:
         return "too little was measured twice; --repeat 3 would tell"
     return "repeats agree to the last digit, as no measurement does"
 
@@ -158,6 +224,8 @@ def part_title(study: Study, finding: Finding) -> str:
 
 def legend(study: Study, finding: Finding) -> str:
     """How the table of points is to be read."""
+    if not finding.comparisons:
+        return "Medians of n measurements."
     unusual = " The workload's own setting is not among them: the reference is the first."
     return (
         f"Medians of n measurements, compared by {METRICS[finding.metric]}. x ref: times as good as the reference "
@@ -169,6 +237,7 @@ def legend(study: Study, finding: Finding) -> str:
 
 def ranking_title(finding: Finding, found: Comparison) -> str:
     where = f" on {found.nodes} node(s) x {found.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+    where += f" below {found.data}" if found.data is not None else ""
     return f"What matters{where}: means over all settings of the other parameters"
 
 

@@ -56,7 +56,7 @@ class Shown(NamedTuple):
 def sweep(shown: Shown, title: str) -> tuple[Figure, str]:
     """Each repeat a dot, a line through medians, a band from the least to the most."""
     part = shown.part
-    axis = part.axes[0] if len(part.axes) == 1 else _together(part)
+    axis = part.settings[0] if len(part.settings) == 1 else _together(part)
     places = plots.places(axis)
     panels = _panels(shown)
     figure, sheets = plots.sheet(title, shown.whose, 1.2 + 1.7 * len(panels), len(panels))
@@ -77,8 +77,8 @@ def _legend(axes: Axes) -> None:
 
 
 def _together(part: Part) -> Axis:
-    labels = tuple(", ".join(row) for row in zip(*(axis.labels for axis in part.axes), strict=True))
-    keys = " with ".join(axis.key for axis in part.axes)
+    labels = tuple(", ".join(row) for row in zip(*(axis.labels for axis in part.settings), strict=True))
+    keys = " with ".join(axis.key for axis in part.settings)
     return Axis(keys, labels, labels, None)
 
 
@@ -91,7 +91,7 @@ def _panels(shown: Shown) -> list[Metric]:
 def _curve(shown: Shown, axes: Axes, axis: Axis, places: Places, metric: Metric) -> None:
     scale = 100.0 if metric == "au" else 1.0
     colour = COLOURS["read"] if metric in COSTS else COLOURS["compute"]
-    key = shown.part.axes[0]
+    key = shown.part.settings[0]
     levels, spreads, numbers = [], [], []
     for point in sorted(shown.points, key=lambda point: shown.level(point.point, key)):
         if (spread := getattr(point, metric)) is not None:
@@ -132,7 +132,7 @@ def _verdict(shown: Shown) -> str:
 
 def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
     """Two parameters: a cell each, darker where it is better."""
-    across, up = sorted(shown.part.axes, key=lambda axis: -len(axis.labels))
+    across, up = sorted(shown.part.settings, key=lambda axis: -len(axis.labels))
     metric = shown.finding.metric
     cells = np.full((len(up.labels), len(across.labels)), np.nan)
     for number, median in shown.medians.items():
