@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from dlio_hpc.analysis.comparison import Comparison, Finding, PointFigures
+from dlio_hpc.analysis.scaling import Scaling
 from dlio_hpc.report import banner, jobbanner, sidesrows, studyreport, studywords
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.studyreport import StudyReport
@@ -51,7 +52,11 @@ def _of_sides(report: StudyReport) -> Iterator[Banner]:
         yield Banner("not measured", text)
         return
     whole = report.effects[-1]
-    yield _conclusion(text, whole.better is not None, whole.low, whole.high)
+    if whole.low is None or whole.high is None:
+        yield Banner("inconclusive", text)
+    else:
+        is_narrow = whole.low > 1 - HIDDEN and whole.high < 1 / (1 - HIDDEN)
+        yield _conclusive(text, whole.better is not None or is_narrow)
 
 
 def _of_parts(study: Study, report: StudyReport) -> Iterator[Banner]:
@@ -62,30 +67,37 @@ def _of_parts(study: Study, report: StudyReport) -> Iterator[Banner]:
 
 
 def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
+    text = " ".join(studywords.first(study, finding))
     if not finding.points:
         yield Banner("not measured", "Nothing was measured.")
     elif finding.unusable is not None:
         yield Banner("inconclusive", finding.unusable)
-    elif not finding.comparisons:
+    elif finding.comparisons:
+        yield _of_comparison(text, finding.comparisons[-1])
+    elif finding.scalings:
+        yield from (_of_scaling(" ".join(studywords.scaling(scaling)), scaling) for scaling in finding.scalings)
+    elif not study.is_ab:
         yield from map(_of_point, finding.points)
-    for comparison in finding.comparisons[-1:]:
-        text = " ".join(studywords.verdict(study, finding, comparison))
-        if text:
-            yield _of_comparison(text, comparison)
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    gain = comparison.gain
-    if comparison.noise.sd is None or gain is None:
+    """The banner of settings: conclusive where the recommended one is known to be at most HIDDEN below the best."""
+    chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
+    if chosen is None or chosen.low is None or chosen.high is None:
         return Banner("inconclusive", text)
-    return _conclusion(text, gain.is_beyond_noise, gain.low, gain.high)
+    return _conclusive(text, chosen.low >= 1 - HIDDEN)
 
 
-def _conclusion(text: str, is_beyond_noise: bool, low: float | None, high: float | None) -> Banner:
-    """low, high: the 95 % interval of a ratio; None: the noise is unknown."""
-    if low is None or high is None:
+def _of_scaling(text: str, scaling: Scaling) -> Banner:
+    """The banner of a number of ranks: conclusive where the interval of the last speed-up is narrow."""
+    last = scaling.steps[-1]
+    if last.low is None or last.high is None:
         return Banner("inconclusive", text)
-    if is_beyond_noise or (low > 1 - HIDDEN and high < 1 / (1 - HIDDEN)):
+    return _conclusive(text, last.low >= (1 - HIDDEN) * last.high)
+
+
+def _conclusive(text: str, is_conclusive: bool) -> Banner:
+    if is_conclusive:
         return Banner("good", text)
     return Banner("inconclusive", f"{text} A difference of {100 * HIDDEN:.0f} % may hide in the noise.")
 
