@@ -103,7 +103,7 @@ def notes(plan: Plan) -> Iterator[str]:
     expected = sum(cost.of_run(run, plan.nodes, plan.ranks, site.rates).seconds for run in measured)
     if expected > plan.walltime:
         yield (
-            f"measuring is expected to take {units.format_walltime(round(expected))} and {plan.job} lasts "
+            f"measuring is expected to take {units.format_walltime(round(expected))} and the job lasts "
             f"{units.format_walltime(plan.walltime)}; ask for more --time or --nodes, or less --dataset-size (times "
             "are guesses from the site's rates, see dlio-hpc plan-cost)"
         )

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import cost, document, plan, runs, units
+from dlio_hpc import cost, document, notes, plan, runs, units
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Kind, Plan, Run
 from dlio_hpc.site import check_options
@@ -223,7 +223,7 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
         account=study.account,
         queue=study.queue,
         job_options=study.job_options,
-        notes=tuple(dict.fromkeys([*study.notes, *(note for point in points for note in runs.notes(study, point))])),
+        notes=tuple(notes.of_study(study, points)),
         runs=tuple(structs.replace(run, number=number) for number, run in enumerate(listed)),
         is_link=bool(numbers),
         titles={number: study.title(study.points[number]) for number in numbers},
@@ -232,7 +232,7 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
         document.encode(made)
     except UnicodeEncodeError as fault:
         raise ConfigError(f"{fault.object!r} is no UTF-8 text; rename it") from fault
-    return made
+    return structs.replace(made, notes=(*made.notes, *notes.of_plan(made)))
 
 
 def one(asked: Asked, request: Request) -> Plan:

@@ -58,7 +58,7 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     workload = point.workload
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
     per_epoch = plan.steps_per_epoch(workload, point.ranks)
-    if steps is not None and not study.is_shrunk and per_epoch < steps:
+    if steps is not None and per_epoch < steps:
         yield f"train.steps: the dataset ends after {per_epoch} of {steps} steps an epoch"
     batch_bytes = dataset.sample_bytes * reader.batch_size
     asked = workload.reader.transfer_size or 0

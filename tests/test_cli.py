@@ -219,6 +219,40 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
     assert run("dlio-hpc", "wait", "-o", "runs").code == 0
 
 
+def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
+    """Of a dataset that was shrunk, too: before, in the cost, in the job's report, and as JSON."""
+    wanted = (small, "-s", "local", "--dataset-size", "240KiB", "-S", "train.steps=99", "-A", "me")
+    ends = "train.steps: the dataset ends after 2 of 99 steps an epoch"
+    notes = [ends, "site local has no accounts and queues; --account recorded, without effect"]
+    dry = run("dlio-submit", *wanted, "--dry-run")
+    assert [line for line in dry.err.splitlines() if line.startswith("note: ")] == [f"note: {note}" for note in notes]
+    assert "note: " not in dry.out, "a script on stdout stays one"
+    assert not run("dlio-submit", *wanted, "--dry-run", "--quiet").err
+    assert run("dlio-submit", *wanted, "--dry-run", "--json").job["notes"] == notes
+    cost = " ".join(run("dlio-hpc", "plan-cost", *wanted).out.split())
+    assert all(f"Note: {note}" in cost for note in notes)
+    assert run("dlio-hpc", "plan-cost", *wanted, "--json").json["notes"] == notes
+    checked = run("dlio-hpc", "check", *wanted, "--no-launch", "--json")
+    assert set(notes) <= {finding["text"] for finding in checked.json["findings"]}
+    done = run("dlio-submit", *wanted, "--wait", "--json")
+    assert done.job["notes"] == notes
+    told = " ".join(run("dlio-hpc", "report", done.job["directory"]).out.split())
+    assert all(f"Note: {note}" in told for note in notes)
+
+
+def test_a_note_on_some_points_of_a_study_names_them(run: Run, small: Path, tmp_path: Path) -> None:
+    wanted = (small, "-s", "local", "--ppn", "1,2", "-S", "train.steps=5")
+    note = "train.steps: the dataset ends after 4 of 5 steps an epoch (ranks per node=2)"
+    dry = run("dlio-submit", *wanted, "--dry-run")
+    assert [line for line in dry.err.splitlines() if line.startswith("note: ")] == [f"note: {note}"]
+    assert run("dlio-hpc", "plan-cost", *wanted, "--json").json["notes"] == [note]
+    assert f"Note: {note}" in " ".join(run("dlio-hpc", "plan-cost", *wanted).out.split())
+    done = run("dlio-submit", *wanted, "--wait", "--json")
+    assert done.json["notes"] == [note]
+    (folder,) = (path.parent for path in (tmp_path / "dlio-runs").glob("*/study.json") if path.parent.name[-2] != "-")
+    assert f"Note: {note}" in " ".join(run("dlio-hpc", "report", folder).out.split())
+
+
 def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
     for option in (b"-A", b"-o", b"-d"):
         command = [bytes(BIN / "dlio-submit"), b"demo", b"-s", b"local", option, b"r\xff"]

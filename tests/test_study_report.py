@@ -379,7 +379,19 @@ def test_a_study_is_reported_by_folder_and_by_name(run: Run, tmp_path: Path) -> 
 def test_json_is_one_document(run: Run, tmp_path: Path) -> None:
     _written(tmp_path / "dlio-runs", lost=((2, 1),))
     done = run("dlio-hpc", "report", "tune", "--json")
-    keys = ["study", "description", "seed", "repeat", "points", "missing", "broken", "findings", "advice", "jobs"]
+    keys = [
+        "study",
+        "description",
+        "notes",
+        "seed",
+        "repeat",
+        "points",
+        "missing",
+        "broken",
+        "findings",
+        "advice",
+        "jobs",
+    ]
     assert list(done.json) == keys
     assert done.code == 3, "a job that ended well without a result"
     assert [len(point["measurements"]) for point in done.json["points"]] == [3, 3, 2, 3]

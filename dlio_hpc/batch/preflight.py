@@ -88,7 +88,7 @@ def _limits(plans: Sequence[Plan]) -> Iterator[Finding]:
     faults |= {str(fault): fault for fault in limits.of_cost(made.site, cost.of_jobs(plans))}
     for words, fault in faults.items():
         yield Finding("fault", "limits", words, fault.exit_code)
-    for note in dict.fromkeys(note for each in plans for note in limits.notes(each)):
+    for note in dict.fromkeys(note for each in plans for note in each.notes):
         yield Finding("note", "limits", note)
     if not faults:
         yield Finding(

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from dlio_hpc import document, limits, rundir
 from dlio_hpc.batch import job, jobscript
-from dlio_hpc.batch.schedulers import SCHEDULERS, After, Scheduler
+from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.batch.state import refresh
 from dlio_hpc.command import Unanswered
 from dlio_hpc.darshan import preload
@@ -26,7 +26,7 @@ _AFTER_NONE = After()
 
 
 class Submitted(NamedTuple):
-    """`notes`: what a person should know about the submission."""
+    """`notes`: what a person should know about the submission, beside the plan's own."""
 
     job: job.Job
     notes: list[str]
@@ -77,7 +77,7 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
             raise
         record = job.seen(record, "submitted")
         job.save(directory, record)
-    return Submitted(record, _notes(plan, scheduler))
+    return Submitted(record, _unused(plan))
 
 
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
@@ -106,21 +106,13 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _notes(plan: Plan, scheduler: Scheduler) -> list[str]:
-    cut = [words for run in plan.runs if run.darshan and (words := preload.note(plan, run))]
-    return [*limits.notes(plan), *_without_effect(plan, scheduler), *cut]
-
-
-def _without_effect(plan: Plan, scheduler: Scheduler) -> list[str]:
+def _unused(plan: Plan) -> list[str]:
+    """What this shell says to the batch system in vain; the plan's own notes lie in it."""
     if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
         return [
             f"{', '.join(stray)} of this shell are not used; say it with options (--account, --queue, --job-option)"
         ]
-    given = {"--account": plan.account, "--queue": plan.queue, "--job-option": plan.job_options}
-    ignored = [option for option, value in given.items() if value]
-    if scheduler.is_queue or not ignored:
-        return []
-    return [f"site {plan.site.name} has no accounts and queues; {', '.join(ignored)} recorded, without effect"]
+    return []
 
 
 def keep(study: Study, is_new: bool = True) -> Path:

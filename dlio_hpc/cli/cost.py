@@ -34,7 +34,13 @@ def plan_cost(context: click.Context, /, name: str | None, as_json: bool, **opti
         total = {key: value for key, value in structs.asdict(_total(costs)).items() if key not in {"job", "walltime_s"}}
         jobs = [structs.asdict(one) for one in costs]
         console.print_json(
-            {"study": found.study.study, "points": len(found.study.points), "jobs": jobs, "total": total}
+            {
+                "study": found.study.study,
+                "points": len(found.study.points),
+                "notes": found.notes,
+                "jobs": jobs,
+                "total": total,
+            }
         )
         return
     _show(found, costs)
@@ -87,6 +93,8 @@ def _show(found: Planned, costs: list[JobCost]) -> None:
         f"{units.format_seconds(rates.launch)} to start a run\n(site.rates). at most: if jobs last to their limit of "
         f"{units.format_walltime(int(study.walltime))}."
     )
+    for note in found.notes:
+        out.print(f"Note: {note}", style="yellow")
 
 
 def _row(one: JobCost) -> list[str]:

@@ -32,15 +32,23 @@ def show(found: Planned, manner: Manner) -> None:
         after = _after(found.jobs[: number + 1], [f"ID-OF-{earlier.job}" for earlier in found.jobs[:number]], (), ())
         script, command = jobscript.render(made), SCHEDULERS[made.site.scheduler].command(made, after)
         job = {"job": made.job, "batch_id": None, "state": "planned", "directory": made.directory, "archive": None}
-        jobs.append({**job, "runs": [], "script": script, "submit_command": command})
+        jobs.append({**job, "notes": made.notes, "runs": [], "script": script, "submit_command": command})
         if not manner.as_json:
             sys.stdout.write(f"{script}\n# Submit command:\n# {comment(command)}\n")
     if manner.as_json:
         from dlio_hpc.cli.console import print_json
 
         print_json({"study": found.study.study, "jobs": jobs})
-    elif not found.study.is_plain and not manner.quiet:
+    elif not manner.quiet:
+        _say(found)
+
+
+def _say(found: Planned) -> None:
+    """On stderr, so that a script on stdout stays one."""
+    if not found.study.is_plain:
         print(_told(found), file=sys.stderr)
+    for note in found.notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 def _told(found: Planned) -> str:

@@ -157,6 +157,11 @@ class Planned(NamedTuple):
     study: study.Study
     jobs: tuple[Plan, ...]
 
+    @property
+    def notes(self) -> list[str]:
+        """Of all jobs, each once."""
+        return list(dict.fromkeys(note for job in self.jobs for note in job.notes))
+
 
 def planned(workload_name: str | None, options: dict[str, Any]) -> Planned:
     """What comes of the options of asks(); ConfigError where the site does not allow it."""

@@ -180,6 +180,7 @@ def as_document(outcome: JobOutcome) -> dict[str, Any]:
         "state": outcome.job.state,
         "directory": str(outcome.directory) if outcome.directory else None,
         "archive": str(outcome.archive) if outcome.archive else None,
+        "notes": list(outcome.plan.notes),
         "runs": [
             {
                 "name": run.name,

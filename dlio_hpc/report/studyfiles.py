@@ -41,6 +41,11 @@ class StudyOutcome(NamedTuple):
     broken: tuple[str, ...] = ()
 
     @property
+    def notes(self) -> list[str]:
+        """Of all its jobs, each once."""
+        return list(dict.fromkeys(note for job in self.jobs for note in job.plan.notes))
+
+    @property
     def wanted(self) -> int:
         """Measurements in all."""
         return len(self.measured) + len(self.missing)

@@ -51,6 +51,7 @@ def as_document(report: StudyReport) -> dict[str, Any]:
     return {
         "study": study.study,
         "description": study.description,
+        "notes": outcome.notes,
         "seed": study.seed,
         "repeat": study.repeat,
         "points": [_point(study, point, by_point.get(point.number, [])) for point in study.points],

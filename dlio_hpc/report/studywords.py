@@ -39,8 +39,7 @@ def heading(outcome: StudyOutcome) -> list[str]:
 
 def notes(outcome: StudyOutcome) -> list[str]:
     """What a reader must know before believing anything."""
-    told = dict.fromkeys(note for job in outcome.jobs for note in job.plan.notes)
-    return [*told, *(f"left out, it cannot be read: {words}" for words in outcome.broken)]
+    return [*outcome.notes, *(f"left out, it cannot be read: {words}" for words in outcome.broken)]
 
 
 def verdict(study: Study, finding: Finding, found: Comparison) -> list[str]:

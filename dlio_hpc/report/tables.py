@@ -54,7 +54,8 @@ def show_whole(out: Console, grid: Table) -> None:
 def _job(outcome: JobOutcome) -> RenderableType:
     plan = outcome.plan
     heading = Text.assemble((outcome.job.job, "bold"), f" on {plan.site.name}: ", (outcome.job.state, _colour(outcome)))
-    parts: list[RenderableType] = [heading, Text(rows.workload(outcome)), *_layout(outcome), Text()]
+    parts: list[RenderableType] = [heading, Text(rows.workload(outcome)), *_layout(outcome)]
+    parts += [*(Text(f"Note: {words}", "yellow") for words in plan.notes), Text()]
     for run in outcome.runs:
         parts += _run(outcome, run)
     return Group(*parts)

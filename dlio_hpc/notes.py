@@ -1,0 +1,43 @@
+"""What a person should know of a job: one list, made with the plan and kept in it. Whoever shows a plan, what it would
+cost or what came of it shows the list.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc import limits, runs
+from dlio_hpc.darshan import preload
+from dlio_hpc.plan import Plan
+from dlio_hpc.study import Point, Study
+
+# Points that a note names.
+_NAMED = 3
+
+
+def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
+    """Of the study, and of these of its points; those that a note concerns are named where it does not concern all."""
+    yield from study.notes
+    concerned: dict[str, list[Point]] = {}
+    for point in points:
+        for note in runs.notes(study, point):
+            concerned.setdefault(note, []).append(point)
+    for note, some in concerned.items():
+        yield note if len(some) == len(study.points) else f"{note} ({_titles(study, some)})"
+
+
+def _titles(study: Study, points: Sequence[Point]) -> str:
+    told = "; ".join(study.title(point) for point in points[:_NAMED])
+    return f"{told}; and {len(points) - _NAMED} more" if len(points) > _NAMED else told
+
+
+def of_plan(plan: Plan) -> Iterator[str]:
+    """Of limits, options without effect, and traces that will be cut."""
+    yield from limits.notes(plan)
+    yield from _without_effect(plan)
+    yield from (words for run in plan.runs if run.darshan and (words := preload.note(plan, run)) is not None)
+
+
+def _without_effect(plan: Plan) -> Iterator[str]:
+    given = {"--account": plan.account, "--queue": plan.queue, "--job-option": plan.job_options}
+    ignored = [option for option, value in given.items() if value]
+    if plan.site.scheduler == "local" and ignored:
+        yield f"site {plan.site.name} has no accounts and queues; {', '.join(ignored)} recorded, without effect"
