@@ -228,7 +228,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
                 "reader.shuffle.files=false",
                 "reader.interleave=1",
             ),
-            "reader.read_threads: a thread reads a TFRecord file, and 1 at a time are read in turn; raise reader.interleave",
+            "reader.read_threads: a thread reads a TFRecord file, and 1 at a time are read in turn; raise",
         ),
         (("reader.verify=true",), "reader.verify checks TFRecord's checksums; format: npz has none"),
         ((_H5, "dataset.compression=lzf"), "reader.mode: floor cannot unpack lzf"),
@@ -280,7 +280,8 @@ _RECORDS = (
         ((*_RECORDS, "reader.read_threads=1"), 1),
         ((*_RECORDS, "reader.read_threads=2", "reader.interleave=5"), 5),
         ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.mode=floor"), 1),
-        ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.loader=native"), 1),
+        ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.loader=native"), 8),
+        ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.loader=pytorch"), 8),
         (
             (*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.shuffle={files: true, samples: true}"),
             1,
