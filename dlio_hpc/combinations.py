@@ -136,14 +136,8 @@ def check_workload(workload: "Workload") -> None:
             "reader.transfer_size: the null format makes no requests; leave it null",
         ),
         (
-            kind == "null"
-            and (
-                reader.loader != "native"
-                or reader.access != "independent"
-                or reader.direct
-                or reader.load != "on_demand"
-            ),
-            "reader: the null format has no storage; leave loader, access, load and direct alone",
+            kind == "null" and (reader.access != "independent" or reader.direct or reader.load != "on_demand"),
+            "reader: the null format has no storage; leave access, load and direct alone",
         ),
         (
             reader.transfer_size is not None and framework and kind in LIBRARIES and kind != "npz",
@@ -155,9 +149,9 @@ def check_workload(workload: "Workload") -> None:
             "reader.interleave: these files are loaded whole, it would load one for every sample",
         ),
         (
-            reads_records(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
-            f"reader.read_threads: tf.data reads as many files at once as it interleaves, {reader.interleave}; raise "
-            "reader.interleave with it, or leave it null",
+            by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
+            f"reader.read_threads: a thread reads a TFRecord file, and {reader.interleave} at a time are read in turn; "
+            "raise reader.interleave with it, or leave it null",
         ),
         (
             reads_records(dataset, reader) and reader.shuffle.ascending,
@@ -198,7 +192,27 @@ def check_workload(workload: "Workload") -> None:
         )
 
 
+def reads_streams(dataset: "Dataset", reader: "Reader") -> bool:
+    """Is each file a stream of records, read from its front on as TFRecordDataset does? It cannot be one where any
+    sample of any file may come next. The order of samples is that of streams through every loader.
+    """
+    return (
+        reader.mode == "framework"
+        and dataset.format == "tfrecord"
+        and not (reader.shuffle.files and reader.shuffle.samples)
+    )
+
+
+def by_streams(dataset: "Dataset", reader: "Reader") -> bool:
+    """Does the loader read such streams? PyTorch's workers ask for whole batches, and read records at their offsets."""
+    return reader.loader != "pytorch" and reads_streams(dataset, reader)
+
+
 def reads_records(dataset: "Dataset", reader: "Reader") -> bool:
-    """Does TensorFlow read the files itself? It cannot where any sample of any file may come next."""
-    own = reader.loader == "tensorflow" and reader.mode == "framework" and dataset.format == "tfrecord"
-    return own and not (reader.shuffle.files and reader.shuffle.samples)
+    """Does TensorFlow read the files itself?"""
+    return reader.loader == "tensorflow" and reads_streams(dataset, reader)
+
+
+def shares_files(dataset: "Dataset", reader: "Reader", ranks: int) -> bool:
+    """Are files divided among the ranks as wholes? A stream that two ranks share is read by both."""
+    return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader)

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc import turns
+from dlio_hpc.plan import share
 from dlio_hpc.workload import Dataset, Reader
 
 Indices = npt.NDArray[np.uint64]
@@ -18,11 +20,13 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of one epoch's samples. `rank`: whose, where every rank reads all of them in an order of its own."""
+    """The order of one epoch's samples. `rank`: whose, where every rank reads all of them in an order of its own.
+    `ranks`: that share them. `turns`: which files are read in turn.
+    """
 
-    def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0) -> None:
+    def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
         shuffle = reader.shuffle
-        self._interleave = min(reader.files_in_turn(dataset), dataset.files)
+        self.turns = turns.of(dataset, reader, ranks)
         self._samples_per_file = dataset.samples_per_file
         self._files = dataset.files
         self._shuffle = shuffle
@@ -35,7 +39,7 @@ class Order:
         if self._shuffle.files and self._shuffle.samples:
             return permute(positions, self._files * self._samples_per_file, self._keys(0))
         size = np.uint64(self._samples_per_file)
-        if self._interleave == 1:
+        if self.turns.at_once == 1:
             files, within = positions // size, positions % size
         else:
             files, within = self._in_turn(positions, size)
@@ -56,11 +60,20 @@ class Order:
         return permute(places, count, self._keys(3)) if shuffled and count else places
 
     def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
-        """Groups of files, a sample of each in turn; the last group may be smaller."""
-        most = np.uint64(self._interleave)
-        groups, rest = np.divmod(positions, most * size)
-        in_group = np.minimum(most, np.uint64(self._files) - groups * most)
-        return groups * most + rest % in_group, rest // in_group
+        """Groups of files, a sample of each in turn; the last group of a share may be smaller."""
+        files, most = positions // size, np.uint64(self.turns.at_once)
+        begins, ends = self._shares(files)
+        groups: Indices = begins + (files - begins) // most * most
+        in_group = np.minimum(most, ends - groups)
+        rest = positions - groups * size
+        return groups + rest % in_group, rest // in_group
+
+    def _shares(self, files: Indices) -> tuple[Indices, Indices]:
+        """Of the share that holds each of `files`, the first file, and the first one behind it."""
+        ranks = self.turns.shares
+        bounds = np.array([share(self._files, ranks, rank)[0] for rank in range(ranks)] + [self._files], np.uint64)
+        places = np.searchsorted(bounds, files, "right")
+        return bounds[places - 1], bounds[places]
 
     def _keys(self, purpose: int) -> list[Any]:
         return [np.uint64(mix(self._key + purpose * _ROUNDS + number)) for number in range(_ROUNDS)]

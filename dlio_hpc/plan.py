@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document, units
+from dlio_hpc import combinations, document, units
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.layout import Layout
 from dlio_hpc.site import Site
@@ -137,7 +137,9 @@ def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) ->
     """The half-open range of an epoch's positions that `rank` reads."""
     if not workload.reader.shard:
         return 0, workload.dataset.samples
-    return share(workload.dataset.samples, ranks, (rank + ranks_per_node * workload.reader.shift) % ranks)
+    units, size = _shared_units(workload, ranks)
+    first, last = share(units, ranks, (rank + ranks_per_node * workload.reader.shift) % ranks)
+    return first * size, last * size
 
 
 def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
@@ -145,15 +147,29 @@ def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
     return rank * count // ranks, (rank + 1) * count // ranks
 
 
+def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
+    """How many things the ranks divide among themselves, and the samples of each: files, or single samples."""
+    dataset = workload.dataset
+    if combinations.shares_files(dataset, workload.reader, ranks):
+        return dataset.files, dataset.samples_per_file
+    return dataset.samples, 1
+
+
+def largest_share(workload: Workload, ranks: int) -> int:
+    """Samples of the rank that has the most of them in an epoch."""
+    if not workload.reader.shard:
+        return workload.dataset.samples
+    units, size = _shared_units(workload, ranks)
+    return -(-units // ranks) * size
+
+
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Steps of every rank in every epoch; a rank whose share ends sooner does the last one with a short batch."""
-    samples, batch = workload.dataset.samples, workload.reader.batch_size
-    readers = ranks if workload.reader.shard else 1
+    """Steps of every rank in every epoch; a rank whose share ends sooner has a short batch then, and empty ones."""
+    batch = workload.reader.batch_size
+    whole = -(-largest_share(workload, ranks) // batch)
     if workload.reader.drop_last:
-        whole = samples // readers // batch
-    else:
-        largest_share = -(-samples // readers)
-        whole = -(-largest_share // batch)
+        units, size = _shared_units(workload, ranks)
+        whole = (units // ranks * size if workload.reader.shard else workload.dataset.samples) // batch
     return min(whole, workload.train.steps or whole)
 
 
@@ -162,17 +178,9 @@ def samples_per_epoch(workload: Workload, ranks: int) -> int:
     most = steps_per_epoch(workload, ranks) * workload.reader.batch_size
     if not workload.reader.shard:
         return ranks * min(workload.dataset.samples, most)
-    small, larger = divmod(workload.dataset.samples, ranks)
-    return larger * min(small + 1, most) + (ranks - larger) * min(small, most)
-
-
-def planned_bytes(workload: Workload, ranks: int, samples: int) -> int:
-    """What `samples` in all steps bring from storage, before compression; on the way to memory everything once."""
-    if workload.dataset.format == "null":
-        return 0
-    if workload.reader.load == "memory":
-        samples = workload.dataset.samples * (1 if workload.reader.shard else ranks)
-    return samples * workload.dataset.sample_bytes
+    units, size = _shared_units(workload, ranks)
+    small, larger = divmod(units, ranks)
+    return larger * min((small + 1) * size, most) + (ranks - larger) * min(small * size, most)
 
 
 def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:

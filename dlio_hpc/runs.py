@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterator
 
-from dlio_hpc import plan
+from dlio_hpc import combinations, plan, units, volume
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Kind, Run
 from dlio_hpc.study import Point, Study
+from dlio_hpc.workload import Workload
 
 # Steps whose records a rank can hold: 56 bytes each.
 _MOST_STEPS = 2**26
@@ -32,7 +33,7 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
         outputs=os.path.join(folder, f"outputs-{job}"),
         steps_per_epoch=0 if generates else steps,
         samples=samples,
-        bytes=size if generates else plan.planned_bytes(workload, ranks, samples),
+        bytes=size if generates else volume.planned(workload, ranks, samples),
         darshan=watched(study, point)[0],
         tf_profile=study.tf_profile and not generates,
         layout=point.layout,
@@ -67,10 +68,35 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     total = per_epoch * workload.train.epochs
     if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
         yield f"checkpoint.every_steps: none is written, the run ends after {total} steps"
+    yield from _shares_notes(workload, point.ranks)
     if reader.shift and point.nodes == 1:
         yield "reader.shift: on one node there is nothing that another one wrote"
     if (why_not := watched(study, point)[1]) is not None:
         yield why_not
+
+
+def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
+    """Where ranks have shares of different size, or more is read than the samples."""
+    dataset, reader = workload.dataset, workload.reader
+    fewer, rest = divmod(dataset.files, ranks)
+    is_uneven = rest and (fewer + 1) * ranks > volume.SPARE * dataset.files
+    if is_uneven and combinations.shares_files(dataset, reader, ranks):
+        yield (
+            f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, the others {fewer}, "
+            "and these wait at the end of an epoch; let files be a multiple of the ranks"
+        )
+    times = volume.factor(workload, ranks)
+    if times > volume.SPARE and reader.shuffle.samples:
+        yield (
+            f"{times:.3g} x the samples' bytes are read: shuffled samples take whole files, and ranks want a part of "
+            f"them; use at least {ranks} files (now {dataset.files}) and whole epochs (train.steps: null)"
+        )
+    elif times > volume.SPARE:
+        request = units.format_size(workload.request_size or 0)
+        yield (
+            f"{times:.3g} x the samples' bytes are read: requests of {request} go beyond the last record that a rank "
+            "wants; lower reader.transfer_size, or let ranks read more"
+        )
 
 
 def check(study: Study, point: Point) -> None:

@@ -15,6 +15,8 @@ Natural = Annotated[int, Meta(ge=0, le=2**53)]
 
 # Bytes of one value in a CSV file, with its comma: "0.1234567,".
 CSV_VALUE = 10
+# Bytes around each record of a TFRecord file: its length, and two checksums.
+TFRECORD_FRAME = 16
 # gzip's level where none is given; the DLIO paper found it best (Figs. 11, 12).
 LEVEL = 4
 # What tf.data reads at once unless told otherwise.
@@ -210,7 +212,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """How each rank reads.
 
     `interleave`: so many files in turn, a sample of each, as tf.data's interleave does. null: as many as read_threads
-    where tf.data reads records itself (num_parallel_reads of TFRecordDataset is both), else 1.
+    where TFRecord files are streams (num_parallel_reads of TFRecordDataset is both), else 1.
     `transfer_size` null: a request a sample (TFRecord in framework mode: 256 KiB, TensorFlow's default).
     `prefetch` null: twice the read threads; 0: the training loop reads its batch itself.
     `preprocess_time`: seconds a sample, on `preprocess_threads`, before the batch is ready.
@@ -252,7 +254,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
         """interleave, or what it comes to where that is null."""
         if self.interleave is not None:
             return self.interleave
-        return self.read_threads if combinations.reads_records(dataset, self) else 1
+        return self.read_threads if combinations.reads_streams(dataset, self) else 1
 
     @property
     def verifies(self) -> bool:

@@ -102,7 +102,7 @@ def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[li
     known = _contents(made.dataset)
     places = Places(made.dataset).of(np.arange(made.dataset.samples, dtype=np.uint64))
     sizes = {place.sample: place.size for place in places}
-    order = Order(made.dataset, made.reader, epoch)
+    order = Order(made.dataset, made.reader, epoch, ranks=_RANKS)
     steps = plan.steps_per_epoch(made, _RANKS)
     ranks = []
     for rank in range(_RANKS):
@@ -114,7 +114,7 @@ def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[li
 
 
 def _expected(made: Workload, epoch: int = 0) -> list[list[list[int]]]:
-    order, size = Order(made.dataset, made.reader, epoch), made.reader.batch_size
+    order, size = Order(made.dataset, made.reader, epoch, ranks=_RANKS), made.reader.batch_size
     steps = plan.steps_per_epoch(made, _RANKS)
     ranks = []
     for rank in range(_RANKS):
@@ -133,9 +133,7 @@ def test_each_sample_once_in_the_same_order(
 ) -> None:
     kind, mode = way
     dataset = Dataset(kind, sample=Sample(shape=(9, 11), dtype="float32"), **layout)
-    records = loader == "tensorflow" and kind == "tfrecord" and mode == "framework"
-    threads = 1 if records and not (shuffle.files and shuffle.samples) else 2
-    keys = Reader(loader=loader, mode=mode, batch_size=4, read_threads=threads, shuffle=shuffle)
+    keys = Reader(loader=loader, mode=mode, batch_size=4, read_threads=2, shuffle=shuffle)
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
     seen = _epoch(loader, made, tmp_path)
@@ -156,7 +154,8 @@ def test_samples_of_different_sizes(tmp_path: Path, loader: Any, kind: Any, per_
 @pytest.mark.parametrize("shuffle", [s for s in _SHUFFLES if not (s.files and s.samples)], ids=str)
 @pytest.mark.parametrize(("files", "per_file"), [(5, 7), (6, 6), (12, 3), (2, 20)])
 @pytest.mark.parametrize(
-    ("loader", "turn", "threads"), [("native", 4, 3), ("tensorflow", 4, 3), ("tensorflow", None, 4)]
+    ("loader", "turn", "threads"),
+    [("native", 4, 3), ("native", None, 4), ("tensorflow", 4, 3), ("tensorflow", None, 4), ("pytorch", None, 4)],
 )
 def test_interleaved_files(
     tmp_path: Path, loader: Any, turn: int | None, threads: int, files: int, per_file: int, shuffle: Shuffle
@@ -170,6 +169,28 @@ def test_interleaved_files(
     seen = _epoch(loader, made, tmp_path, 2)
     assert seen == _expected(made, 2)
     assert seen == _expected(structs.replace(made, reader=structs.replace(keys, interleave=4)), 2)
+    shares = [{number // per_file for batch in rank for number in batch} for rank in seen]
+    if files >= _RANKS:
+        assert sum(map(len, shares)) == files, "no two ranks read the same file"
+
+
+@pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_null_format_goes_through_every_loader(loader: Any, threads: int) -> None:
+    """As many samples as from storage, in the same steps; no bytes, and no file."""
+    dataset = Dataset("null", 5, 7, Sample(bytes=Size(100)))
+    keys = Reader(loader=loader, batch_size=4, read_threads=threads, shuffle=Shuffle(True, True, 1))
+    made = Workload("w", dataset, reader=keys)
+    steps = plan.steps_per_epoch(made, _RANKS)
+    for rank in range(_RANKS):
+        first, last = plan.positions(made, _RANKS, rank, 1)
+        opened = _open(loader, made, Path("/nowhere"), steps)
+        batches = [batch for batch in opened.epoch(Order(dataset, keys, 0), first, last, steps)]
+        opened.close()
+        assert [len(batch.rows) for batch in batches] == [4, 4, last - first - 8]
+        assert {batch.rows.shape[1] for batch in batches} == {100}
+        assert sum(batch.tally.requests for batch in batches) == last - first
+        assert sum(batch.tally.bytes_read + batch.tally.opens for batch in batches) == 0
 
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlio_hpc import dataset, document, filesystem, rundir, units
+from dlio_hpc import dataset, document, filesystem, rundir, units, volume
 from dlio_hpc.core import clock, environment, merge, timeline
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.marks import Marks
@@ -127,7 +127,7 @@ def _train(
         return None
     summary = merge.summary(merged, run)
     timeline.write(folder, merged, run, profiles, preload.marker_path(plan.directory, run))
-    faults = _faults(run, summary) + _placement_faults(plan, [host.name for host in hosts])
+    faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])
     return _Trained(merge.epochs(merged, run), summary, recording.counts.hints, faults)
 
 
@@ -156,30 +156,39 @@ def _facts(run: Run) -> DatasetFacts:
     return DatasetFacts(run.dataset, run.fingerprint, layout.format, layout.files, layout.samples, size)
 
 
-def _faults(run: Run, summary: Summary) -> list[str]:
+def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
     """What was read against what was planned. Libraries, and chunks that are read whole, may bring more than was
-    wanted, never less.
+    wanted, never less; of TFRecord it is known how much more.
     """
     if summary.steps < summary.steps_planned:
         return []  # there was no time for more
     faults = []
     if summary.samples != run.samples:
         faults.append(f"{summary.samples} samples were read, {run.samples} were planned")
+    if not _foretells_bytes(run, summary, ranks):
+        return faults
     exact = run.workload.reader.mode == "floor" and not run.workload.dataset.is_chunked
     enough = summary.bytes_read == run.bytes if exact else summary.bytes_read >= run.bytes
-    if _foretells_bytes(run, summary) and not enough:
+    most = volume.most(run.workload, ranks, run.bytes)
+    if not enough:
         faults.append(f"{summary.bytes_read} bytes arrived, {run.bytes} were planned")
+    elif most is not None and summary.bytes_read > most:
+        times = summary.bytes_read / run.bytes
+        faults.append(f"{summary.bytes_read} bytes arrived, {times:.3g} x the {run.bytes} that were planned")
     return faults
 
 
-def _foretells_bytes(run: Run, summary: Summary) -> bool:
-    """How much a compressed dataset brings nobody knows before, nor what some samples of differing sizes do; those are
-    known by number and contents alone. Nor where HDF5 reads once what several ranks want in the same call.
+def _foretells_bytes(run: Run, summary: Summary, ranks: int) -> bool:
+    """How much a compressed dataset brings nobody knows before, nor what some samples of differing sizes do, or what is
+    read beside them; those are known by number and contents alone. Nor where HDF5 reads once what several ranks want in
+    the same call.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
         return False
-    return dataset.compression == "none" and (dataset.sample.stdev is None or not summary.samples_left_out)
+    if dataset.sample.stdev is not None and (summary.samples_left_out or volume.factor(run.workload, ranks) != 1):
+        return False
+    return dataset.compression == "none"
 
 
 def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:

@@ -77,7 +77,7 @@ def train(
     try:
         with around:
             for epoch in range(workload.train.epochs):
-                order = Order(workload.dataset, workload.reader, epoch, comm.rank)
+                order = Order(workload.dataset, workload.reader, epoch, comm.rank, comm.size)
                 if forget:
                     forget(order, first, last)
                     clock.barrier(comm)  # ranks of a node forget for each other

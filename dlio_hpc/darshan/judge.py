@@ -211,6 +211,6 @@ def samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:
         taken = min(taken, run.steps_per_epoch * reader.batch_size)
     counts = np.zeros(workload.dataset.files, np.int64)
     for epoch in range(1 if in_memory else workload.train.epochs):
-        samples = Order(workload.dataset, reader, epoch, rank).samples(first, first + taken)
+        samples = Order(workload.dataset, reader, epoch, rank, plan.ranks).samples(first, first + taken)
         counts += np.bincount((samples // per_file).astype(np.int64), minlength=len(counts))
     return counts

@@ -9,7 +9,7 @@ import re
 from typing import NamedTuple
 
 from dlio_hpc import rundir
-from dlio_hpc.plan import Plan, Run, share, steps_per_epoch
+from dlio_hpc.plan import Plan, Run, largest_share, share, steps_per_epoch
 from dlio_hpc.units import format_size
 from dlio_hpc.workload import ITEM_BYTES, Dataset, Workload
 
@@ -147,7 +147,7 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
         workload.dataset.samples * workload.train.epochs,
     )
     if workload.reader.load == "memory":
-        samples = -(-workload.dataset.samples // (plan.ranks if workload.reader.shard else 1))
+        samples = largest_share(workload, plan.ranks)
     requests = samples * _per_sample(workload.dataset, workload.request_size or _LIBRARYS_REQUEST)
     return files_read + extra_files, requests + openings * _per_opening(workload) + extra_requests
 
@@ -170,7 +170,7 @@ def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
     """By a rank: files in all epochs, and how often one is opened."""
     workload = run.workload
     dataset, reader, epochs = workload.dataset, workload.reader, workload.train.epochs
-    per_rank = -(-dataset.samples // (plan.ranks if reader.shard else 1))
+    per_rank = largest_share(workload, plan.ranks)
     if reader.shuffle.files and reader.shuffle.samples:
         an_epoch = min(dataset.files, per_rank)
     else:

@@ -1,5 +1,6 @@
 """What a job measured, as rows of text: the terminal and the page show the same."""
 
+from dlio_hpc import volume
 from dlio_hpc.lustre.record import Record, describe
 from dlio_hpc.plan import Plan
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, without_log
@@ -122,6 +123,9 @@ def _read(workload: Workload) -> str:
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     """What else there is to say: label and text."""
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
+    if run.result is not None:
+        wanted = volume.payload(run.run.workload, run.result.ranks, run.run.samples)
+        planned += f", {run.run.bytes / wanted:.3g} x the samples" if run.run.bytes > volume.SPARE * wanted else ""
     read = f"{format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens"
     slowest = summary.slowest_rank
     return [

@@ -2,7 +2,8 @@
 TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
 
 *floor* reads samples at their offsets, with `verify` their frames as well. *framework* does what TFRecordDataset
-does: requests of exactly transfer_size from the file's begin on, checksums verified.
+does: requests of exactly transfer_size from the file's begin on, checksums verified. Where any sample may come next,
+and for PyTorch's workers, which ask for whole batches, records are read at their offsets, as with an index.
 """
 
 import struct
@@ -12,21 +13,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dlio_hpc.combinations import by_streams
 from dlio_hpc.core import comparison, content
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import Request, write_file
-from dlio_hpc.core.formats.blocks import Blocks
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
+from dlio_hpc.core.formats.streams import Streams
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.workload import TENSORFLOW_BUFFER, Dataset, Workload
+from dlio_hpc.workload import TENSORFLOW_BUFFER, TFRECORD_FRAME, Dataset, Workload
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 HEAD, FOOT = 12, 4
-FRAME = HEAD + FOOT
+FRAME = TFRECORD_FRAME
 # What is put together before it goes to the file.
 _BUFFER = 4 << 20
 
@@ -75,7 +77,9 @@ def masked_crc(data: bytes | Rows) -> int:
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
-    return Stream(workload, paths) if workload.reader.mode == "framework" else Floor(workload, paths, comm)
+    if by_streams(workload.dataset, workload.reader):
+        return Stream(workload, paths)
+    return Floor(workload, paths, comm)
 
 
 class Floor(FlatReader):
@@ -102,7 +106,7 @@ class Floor(FlatReader):
 
 
 class Stream:
-    """Records out of blocks of transfer_size, each read once by whichever thread comes first."""
+    """Records out of streams of blocks of transfer_size. Threads that read at the same time read different files."""
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._dataset = workload.dataset
@@ -113,7 +117,12 @@ class Stream:
         self._frames = 0
         frames = workload.dataset.samples_per_file * FRAME
         block_size = workload.request_size or TENSORFLOW_BUFFER
-        self._blocks = Blocks(paths, lambda number: self._places.file_size(number) + frames, block_size)
+        self._streams = Streams(
+            paths,
+            lambda number: self._places.file_size(number) + frames,
+            block_size,
+            whole=workload.reader.shuffle.samples,
+        )
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         places = self._places.of(samples)
@@ -121,7 +130,7 @@ class Stream:
         for place, row in zip(places, rows, strict=False):
             begin = place.within * FRAME + place.offset
             record = row[: place.size]
-            self._blocks.read(place.file, begin, [frame[:HEAD].data, record.data, frame[HEAD:].data], tally)
+            self._streams.read(place.file, begin, [frame[:HEAD].data, record.data, frame[HEAD:].data], tally)
             if self._verifies:
                 verify(self._paths(place.file), place, begin + HEAD, record, frame)
         self._set_apart(len(places) * FRAME, tally)
@@ -137,7 +146,7 @@ class Stream:
         tally.beside(now_apart)
 
     def close(self) -> None:
-        self._blocks.close()
+        self._streams.close()
 
 
 def verify(path: str, place: Place, begin: int, payload: Rows, frame: Rows) -> None:

@@ -12,7 +12,9 @@ from dlio_hpc.core.clock import now
 from dlio_hpc.core.compute import emulate
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Reader
+from dlio_hpc.core.loaders import threads
 from dlio_hpc.core.loaders.loader import Batch, in_steps
+from dlio_hpc.core.loaders.threads import Threads
 from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import ConfigError
@@ -21,8 +23,8 @@ from dlio_hpc.workload import Workload
 
 
 class NativeLoader:
-    """`read_threads` take a batch each; `prefetch` batches are read ahead. With 0 the training loop reads when it needs
-    a batch, alone or with all threads at once, a part each.
+    """`read_threads` take a batch each, or the parts of each batch that lie in files of theirs; `prefetch` batches are
+    read ahead. With 0 the training loop reads when it needs a batch, alone or with all threads at once, a part each.
 
     `steps`: of an epoch; there is no reading further ahead.
     """
@@ -31,9 +33,7 @@ class NativeLoader:
         self._reader = reader
         self._batch_size = workload.reader.batch_size
         self._ahead = min(workload.reader.batches_ahead, steps)
-        self._count = workload.reader.read_threads
-        threaded = self._ahead or self._count > 1
-        self._threads = ThreadPoolExecutor(self._count, "reader") if threaded else None
+        self._threads = threads.of(workload)
         self._preprocessing = Preprocessing(workload) if workload.reader.preprocess_time else None
         shape = (self._batch_size, workload.dataset.sample.largest)
         try:
@@ -48,55 +48,51 @@ class NativeLoader:
         batches = in_steps(order, first, last, steps, self._batch_size)
         if self._threads is None:
             for samples in batches:
-                yield self._read(samples, self._buffers[0]).batch()
+                yield self._read(samples, self._buffers[0][: len(samples)]).batch()
         elif not self._ahead:
             for samples in batches:
-                yield self._read_together(self._threads, samples)
+                yield self._begin(self._threads, samples, self._buffers[0]).batch()
         else:
             yield from self._read_ahead(self._threads, batches)
         self._reader.close()
 
-    def _read_ahead(self, threads: ThreadPoolExecutor, batches: Iterator[Samples]) -> Iterator[Batch]:
-        pending: deque[tuple[Future[_Read], Rows]] = deque()
+    def _read_ahead(self, threads: Threads, batches: Iterator[Samples]) -> Iterator[Batch]:
+        pending: deque[tuple[_Begun, Rows]] = deque()
         free = self._buffers.copy()
 
         def submit() -> None:
             for samples in batches:
                 buffer = free.popleft()
-                pending.append((threads.submit(self._read, samples, buffer), buffer))
+                pending.append((self._begin(threads, samples, buffer), buffer))
                 return
 
         for _ in range(self._ahead):
             submit()
         while pending:
-            future, buffer = pending.popleft()
+            begun, buffer = pending.popleft()
             submit()
-            yield future.result().batch()
+            yield begun.batch()
             free.append(buffer)
 
-    def _read_together(self, threads: ThreadPoolExecutor, samples: Samples) -> Batch:
-        rows, tally = self._buffers[0][: len(samples)], Tally()
-        parts = zip(np.array_split(samples, self._count), np.array_split(rows, self._count), strict=True)
-        for future in [threads.submit(self._read, *part) for part in parts]:
-            tally.merge(future.result().batch().tally)
-        return Batch(rows, tally)
-
-    def _read(self, samples: Samples, buffer: Rows) -> "_Read":
-        tally = Tally()
+    def _begin(self, threads: Threads, samples: Samples, buffer: Rows) -> "_Begun":
         rows = buffer[: len(samples)]
+        return _Begun(rows, threads.submit(self._read, samples, rows))
+
+    def _read(self, samples: Samples, rows: Rows) -> "_Read":
+        tally = Tally()
         self._reader.read(samples, rows, tally)
         preprocessed = self._preprocessing.begin(len(samples)) if self._preprocessing else []
         return _Read(Batch(rows, tally), preprocessed)
 
     def close(self) -> None:
         if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads.close()
         if self._preprocessing is not None:
             self._preprocessing.close()
 
 
 class _Read(NamedTuple):
-    """A batch that was read and may still be in preprocessing."""
+    """A batch, or a part of one, that was read and may still be in preprocessing."""
 
     read: Batch
     preprocessed: "list[Future[float]]"
@@ -104,6 +100,19 @@ class _Read(NamedTuple):
     def batch(self) -> Batch:
         self.read.tally.preprocess_s += sum(part.result() for part in self.preprocessed)
         return self.read
+
+
+class _Begun(NamedTuple):
+    """A batch whose parts threads read."""
+
+    rows: Rows
+    parts: list[Future[_Read]]
+
+    def batch(self) -> Batch:
+        tally = Tally()
+        for part in self.parts:
+            tally.merge(part.result().batch().tally)
+        return Batch(self.rows, tally)
 
 
 class Preprocessing:

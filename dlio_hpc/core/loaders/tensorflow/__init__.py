@@ -45,7 +45,7 @@ class TensorFlowLoader:
         keys = self._workload.reader
         span = Span(first, min(last, first + steps * keys.batch_size), steps)
         if self._pipeline is None or self._span != span:
-            self._span, self._pipeline = span, self._source.pipeline(span)
+            self._span, self._pipeline = span, self._source.pipeline(span, order.turns)
             if keys.batches_ahead:
                 self._pipeline = self._pipeline.prefetch(keys.batches_ahead)
         self._source.begin(order)

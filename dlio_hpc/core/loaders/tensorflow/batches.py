@@ -14,6 +14,7 @@ from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError, InvalidRun
 from dlio_hpc.order import Order
+from dlio_hpc.turns import Turns
 from dlio_hpc.workload import Workload
 
 
@@ -37,7 +38,7 @@ class Batches:
         self._next = 0
         self._tallies.clear()
 
-    def pipeline(self, span: Span) -> Any:
+    def pipeline(self, span: Span, turns: Turns) -> Any:
         tf, keys = self._tf, self._workload.reader
 
         def numbered() -> Iterator[tuple[int, Samples]]:

@@ -1,6 +1,5 @@
 """TFRecord files that TensorFlow reads itself."""
 
-import itertools
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -12,10 +11,12 @@ from dlio_hpc.core import kernel
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
+from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import DlioError, InvalidRun
+from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.order import Order
-from dlio_hpc.workload import Workload
+from dlio_hpc.turns import Turns
+from dlio_hpc.workload import TFRECORD_FRAME, Workload
 
 Withins = npt.NDArray[np.int64]
 
@@ -28,7 +29,7 @@ class Records:
         self._workload = workload
         self._paths = paths
         self._preprocessing = Preprocessing(tf, workload)
-        self._turn = workload.reader.files_in_turn(workload.dataset)
+        self._places = Places(workload.dataset)
         self._opens = 0
         self._lock = threading.Lock()
         self._order: Order
@@ -49,72 +50,85 @@ class Records:
             did = back.since(self._left)
             self._beside = (did.requested + back.asking, did.calls + 1)
 
-    def pipeline(self, span: Span) -> Any:
+    def pipeline(self, span: Span, turns: Turns) -> Any:
         tf, keys = self._tf, self._workload.reader
-        parts = [self._in_turn(begin, end) for begin, end in self._cycles(span.first, span.last)]
+        parts = [self._in_turn(begin, end, turns) for begin, end in turns.parts(span.first, span.last)]
         records = parts[0] if parts else tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))
         for part in parts[1:]:
             records = records.concatenate(part)
         return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
 
-    def _cycles(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Ranges of positions that one interleave can bring in order: a rank's share may begin and end amid the turn
-        of a group of files, and these rests take their turns by themselves.
-        """
-        dataset = self._workload.dataset
-        group = min(self._turn, dataset.files) * dataset.samples_per_file
-        begin, end = -(-first // group) * group, last // group * group
-        cuts = [first, begin, end, last] if begin < end else [first, min(max(first, begin), last), last]
-        for one, other in itertools.pairwise(cuts):
-            if one < other:
-                yield one, other
-
-    def _in_turn(self, first: int, last: int) -> Any:
+    def _in_turn(self, first: int, last: int, turns: Turns) -> Any:
+        """Whole groups of files, or a part of one: where it begins amid the group, its files are read from there on."""
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
-        files = tf.data.Dataset.from_generator(lambda: self._files(first, last), output_signature=signature)
-        if self._turn == 1:
-            count = self._workload.dataset.samples_per_file
-            if first % count or last % count or keys.shuffle.samples:
-                return files.flat_map(self._file)
+        files = tf.data.Dataset.from_generator(lambda: self._files(first, last, turns), output_signature=signature)
+        opening, after = turns.group(first)
+        if opening != first and not hasattr(tf.raw_ops, "TFRecordDatasetV2"):
+            raise ConfigError(
+                "this TensorFlow cannot begin amid a TFRecord file, as ranks do that share files; use as many files as "
+                "ranks, or more, or a newer TensorFlow"
+            )
+        in_order = self._from_front if opening == first else self._from_midst
+        records = self._shuffled if keys.shuffle.samples else in_order
+        if turns.at_once > 1:
+            return files.interleave(
+                records, turns.at_once, 1, num_parallel_calls=min(keys.read_threads, turns.at_once), deterministic=True
+            )  # fmt: skip
+        if opening == first and last >= after and not keys.shuffle.samples:
             return self._records(files.map(lambda path, _: path))  # whole files, one after the other
-        return files.interleave(
-            self._file, self._turn, 1, num_parallel_calls=keys.read_threads, deterministic=True
-        )  # fmt: skip
+        return files.flat_map(records)
 
-    def _files(self, first: int, last: int) -> Iterator[tuple[str, Withins]]:
-        """Each file in the order of its turn, with the records wanted of it: their places where they are shuffled,
-        else the first one's and how many.
+    def _files(self, first: int, last: int, turns: Turns) -> Iterator[tuple[str, Withins]]:
+        """Each file in the order of its turn, with the records wanted of it: their places where they are shuffled, else
+        the first one's byte and how many.
         """
         count = self._workload.dataset.samples_per_file
-        group = min(self._turn, self._workload.dataset.files) * count
         shuffled = self._workload.reader.shuffle.samples
         begin = first
         while begin < last:
-            end = min(last, (begin // group + 1) * group)
-            if group == count and not shuffled:
-                number, within = divmod(int(self._order.samples(begin, begin + 1)[0]), count)
-                yield self._path(number), np.array([within, end - begin])
+            end = min(last, turns.group(begin)[1])
+            if turns.at_once == 1 and not shuffled:
+                sample = int(self._order.samples(begin, begin + 1)[0])
+                yield self._path(sample // count), np.array([self._byte(sample), end - begin])
             else:
-                files, withins = np.divmod(self._order.samples(begin, end), np.uint64(count))
+                samples = self._order.samples(begin, end)
+                files = samples // np.uint64(count)
                 numbers, where = np.unique(files, return_index=True)
                 for number in numbers[np.argsort(where)].tolist():
-                    wanted = withins[files == number].astype(np.int64)
-                    yield self._path(number), wanted if shuffled else np.array([wanted[0], len(wanted)])
+                    wanted = samples[files == number]
+                    places = (wanted % np.uint64(count)).astype(np.int64)
+                    yield self._path(number), places if shuffled else np.array([self._byte(wanted[0]), len(wanted)])
             begin = end
+
+    def _byte(self, sample: int) -> int:
+        """Where in its file its record begins."""
+        (place,) = self._places.of(np.array([sample], np.uint64))
+        return place.offset + place.within * TFRECORD_FRAME
 
     def _path(self, number: int) -> str:
         with self._lock:
             self._opens += 1
         return self._paths(number)
 
-    def _file(self, path: Any, wanted: Any) -> Any:
-        tf, keys = self._tf, self._workload.reader
-        records = self._records(path)
-        if not keys.shuffle.samples:
-            return records.skip(wanted[0]).take(wanted[1])
-        whole = records.batch(self._workload.dataset.samples_per_file)
-        return whole.map(lambda all_records: tf.gather(all_records, wanted)).unbatch()
+    def _from_front(self, path: Any, wanted: Any) -> Any:
+        return self._records(path).take(wanted[1])
+
+    def _from_midst(self, path: Any, wanted: Any) -> Any:
+        """From a record's byte on: TFRecordDataset's skip() would read what lies before it."""
+        tf = self._tf
+        records = tf.raw_ops.TFRecordDatasetV2(
+            filenames=path[tf.newaxis],
+            compression_type="",
+            buffer_size=self._workload.request_size,
+            byte_offsets=wanted[:1],
+        )
+        return tf.data.experimental.from_variant(records, tf.TensorSpec((), tf.string)).take(wanted[1])
+
+    def _shuffled(self, path: Any, wanted: Any) -> Any:
+        """All records of the file, then those that are wanted."""
+        whole = self._records(path).batch(self._workload.dataset.samples_per_file)
+        return whole.map(lambda all_records: self._tf.gather(all_records, wanted)).unbatch()
 
     def _records(self, paths: Any) -> Any:
         return self._tf.data.TFRecordDataset(paths, buffer_size=self._workload.request_size)

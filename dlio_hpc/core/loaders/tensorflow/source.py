@@ -8,6 +8,7 @@ from dlio_hpc.core.loaders.native import preprocess
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError
 from dlio_hpc.order import Order
+from dlio_hpc.turns import Turns
 from dlio_hpc.workload import Reader, Workload
 
 
@@ -29,7 +30,7 @@ def parallel(keys: Reader, calls: int) -> dict[str, Any]:
 class Source(Protocol):
     """Batches in the order of the epoch that began last."""
 
-    def pipeline(self, span: Span) -> Any:
+    def pipeline(self, span: Span, turns: Turns) -> Any:
         """A tf.data.Dataset of batches, which serves every epoch."""
 
     def begin(self, order: Order) -> None:

@@ -1,0 +1,88 @@
+"""Reader threads, and what each of them reads of a batch."""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from dlio_hpc.combinations import by_streams
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.places import Samples
+from dlio_hpc.workload import Workload
+
+T = TypeVar("T")
+Read = Callable[[Samples, Rows], T]
+
+
+class Threads(Protocol):
+    """Threads that read batches in the order in which they are submitted."""
+
+    def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
+        """Let threads `read` parts of a batch, each some of the samples into their rows."""
+
+    def close(self) -> None:
+        """What has not begun is dropped."""
+
+
+def of(workload: Workload) -> Threads | None:
+    """Those that the workload asks for; None where the training loop reads by itself."""
+    keys = workload.reader
+    if keys.read_threads > 1 and by_streams(workload.dataset, keys):
+        return Lanes(workload)
+    if keys.batches_ahead:
+        return Pool(keys.read_threads, 1)
+    return Pool(keys.read_threads, keys.read_threads) if keys.read_threads > 1 else None
+
+
+class Pool:
+    """`count` threads, each of which reads whichever part comes next; a batch has so many `parts`."""
+
+    def __init__(self, count: int, parts: int) -> None:
+        self._threads = ThreadPoolExecutor(count, "reader")
+        self._parts = parts
+
+    def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
+        parts = zip(np.array_split(samples, self._parts), np.array_split(rows, self._parts), strict=True)
+        return [self._threads.submit(read, *part) for part in parts]
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+class Lanes:
+    """Each file is read by one thread, and the files of a turn by different ones, as TFRecordDataset with
+    num_parallel_reads does; requests of several threads to one file would not come in order.
+    """
+
+    def __init__(self, workload: Workload) -> None:
+        dataset, keys = workload.dataset, workload.reader
+        self._samples_per_file = np.uint64(dataset.samples_per_file)
+        self._threads = [ThreadPoolExecutor(1, f"reader-{number}") for number in range(keys.read_threads)]
+        self._begun = 0
+        self._lanes: OrderedDict[int, ThreadPoolExecutor] = OrderedDict()
+        # Files of the turns that one batch may have parts of; those before are read to their ends.
+        self._most = keys.files_in_turn(dataset) + keys.batch_size
+
+    def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
+        files = samples // self._samples_per_file
+        futures = []
+        for file in dict.fromkeys(files.tolist()):
+            places = np.flatnonzero(files == file)  # evenly apart: a file's turns, or neighbours where they are sorted
+            part = slice(places[0], places[-1] + 1, places[1] - places[0] if len(places) > 1 else 1)
+            futures.append(self._lane(file).submit(read, samples[part], rows[part]))
+        return futures
+
+    def _lane(self, file: int) -> ThreadPoolExecutor:
+        if file not in self._lanes:
+            self._lanes[file] = self._threads[self._begun % len(self._threads)]
+            self._begun += 1
+        self._lanes.move_to_end(file)
+        if len(self._lanes) > self._most:
+            self._lanes.popitem(last=False)
+        return self._lanes[file]
+
+    def close(self) -> None:
+        for thread in self._threads:
+            thread.shutdown(wait=False, cancel_futures=True)

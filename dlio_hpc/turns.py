@@ -1,0 +1,52 @@
+"""Which files are read in turn: arithmetic on the positions of an epoch, the same for every rank."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from dlio_hpc import combinations
+from dlio_hpc.plan import share
+from dlio_hpc.workload import Dataset, Reader
+
+
+class Turns(NamedTuple):
+    """Groups of files, a sample of each file in turn. at_once: files in a group. shares: that the files are divided
+    into as wholes, each with groups of its own, whose last one may be smaller.
+    """
+
+    files: int
+    samples_per_file: int
+    at_once: int
+    shares: int
+
+    def group(self, position: int) -> tuple[int, int]:
+        """The half-open range of positions of the group that holds `position`."""
+        file = position // self.samples_per_file
+        first, last = self._share(file)
+        begin = first + (file - first) // self.at_once * self.at_once
+        return begin * self.samples_per_file, min(begin + self.at_once, last) * self.samples_per_file
+
+    def parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+        """The positions `first` to `last` of one share in ranges, each a part of one group, or whole groups."""
+        if first >= last:
+            return
+        (opening, after), (closing, end) = self.group(first), self.group(last - 1)
+        begin = first if opening == first else min(last, after)
+        stop = last if last in (begin, end) else max(begin, closing)
+        for one, other in pairwise((first, begin, stop, last)):
+            if one < other:
+                yield one, other
+
+    def _share(self, file: int) -> tuple[int, int]:
+        """The half-open range of files of the share that holds `file`; see plan.share()."""
+        return share(self.files, self.shares, ((file + 1) * self.shares - 1) // self.files)
+
+
+def of(dataset: Dataset, reader: Reader, ranks: int) -> Turns:
+    """Those of an epoch that so many ranks read."""
+    return Turns(
+        dataset.files,
+        dataset.samples_per_file,
+        min(reader.files_in_turn(dataset), dataset.files),
+        ranks if combinations.shares_files(dataset, reader, ranks) else 1,
+    )
