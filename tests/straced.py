@@ -24,6 +24,7 @@ _AT = {"pread64": -1, "preadv": -1, "preadv2": -2, "pwrite64": -1}
 # The time, the call, the file that it is about, what else it is told, what comes of it.
 _LINE = re.compile(r"^(\d+[.]\d+) (\w+)\((?:\d+<(/[^>]*)>, )?(.*)\) += (\d+)(?:<(/[^>]*)>)?$", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
+_SAMPLES = re.compile(r"\d{8}[.]\w+")
 
 # Rows of offset, length, start, end.
 Rows = list[tuple[int, int, float, float]]
@@ -49,6 +50,19 @@ def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
     if log is not None:
         traces = [each for rank in range(ranks) for each in _traces(job, rank)]
         darshanlog.write(log, ranks, traces, counted=[_counted(each) for each in traces])
+
+
+def requests(job: Path, ranks: int, folder: str) -> list[int]:
+    """What each read of the files of samples in `folder` brought, as core() saw it: bytes."""
+    traces = [each for rank in range(ranks) for each in _traces(job, rank)]
+    of_samples = [each for each in traces if each.path.startswith(folder) and _SAMPLES.fullmatch(Path(each.path).name)]
+    return [row[1] for each in of_samples for row in each.reads]
+
+
+def seeds(job: Path) -> int:
+    """Random numbers that threads asked the system for."""
+    lines = [line for part in job.glob("trace.*") for line in _LINE.findall(part.read_text(errors="replace"))]
+    return sum(line[1] == "read" and line[2] == "/dev/urandom" for line in lines)
 
 
 def _traces(job: Path, rank: int) -> list[Traced]:

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.analysis import examine
-from dlio_hpc.darshan import counters, reader, trust
+from dlio_hpc.darshan import counters, log, reader, trust
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError, InvalidRun
 from tests.standins import darshanlog
@@ -388,6 +388,10 @@ def test_a_trace_of_impossible_requests_is_not_used(tmp_path: Path, segment: tup
     [
         (0, {"F_READ_TIME": float("nan")}, 1),
         (0, {"BYTES_READ": 2.0**62}, 1),
+        (0, {"ACCESS1_ACCESS": 2.0**62, "ACCESS1_COUNT": 1.0}, 1),
+        (0, {"STRIDE4_STRIDE": -(2.0**62), "STRIDE4_COUNT": 3.0}, 1),
+        (-1, {"F_VARIANCE_RANK_BYTES": 2.0**122}, 1),
+        (-1, {"F_VARIANCE_RANK_TIME": float("inf")}, 1),
         (7, {"READS": 1.0}, 2),
         (-2, {"READS": 1.0}, 2),
         (0, {"READS": 1.0}, 0),
@@ -402,6 +406,45 @@ def test_impossible_counters_are_told_and_give_no_figures(
     assert "garbled" in [fault.name for fault in examined.faults]
     assert not examined.is_sound
     assert examined.analysis is None
+
+
+@pytest.mark.parametrize("module", ["POSIX", "MPI-IO"])
+def test_a_shared_file_whose_ranks_differ_by_gigabytes_is_no_fault(tmp_path: Path, module: str) -> None:
+    """Its variance is of squares of bytes."""
+    path = tmp_path / "a.darshan"
+    values = {"BYTES_READ": 8e12, "F_VARIANCE_RANK_BYTES": 2.25550275e19, "F_VARIANCE_RANK_TIME": 1e5}
+    darshanlog.write(path, 4, [], module=module, counted=[("/d/a", -1, values)])
+    assert trust.judge(reader.load(path)) == []
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4])
+@pytest.mark.parametrize("module", ["POSIX", "MPI-IO"])
+def test_what_stands_in_a_slot_that_counts_nothing_is_no_fault_and_no_figure(
+    tmp_path: Path, module: str, number: int
+) -> None:
+    path = tmp_path / "a.darshan"
+    reads = "READS" if module == "POSIX" else "INDEP_READS"
+    values = {reads: 5.0, "BYTES_READ": 5 * 4096.0, "ACCESS1_ACCESS": 4096.0, "ACCESS1_COUNT": 5.0}
+    if number > 1:
+        values |= {f"ACCESS{number}_ACCESS": 4.57613152e18, f"ACCESS{number}_COUNT": 0.0}
+    else:
+        values |= {
+            "ACCESS1_ACCESS": 4.57613152e18,
+            "ACCESS1_COUNT": 0.0,
+            "ACCESS2_ACCESS": 4096.0,
+            "ACCESS2_COUNT": 5.0,
+        }
+    if module == "POSIX":
+        values |= {f"STRIDE{number}_STRIDE": -4.57613152e18, f"STRIDE{number}_COUNT": 0.0, "MAX_BYTE_READ": 2.0**62}
+    darshanlog.write(path, 1, [], module=module, counted=[("/d/a", 0, values)])
+    found = reader.load(path)
+    assert [fault.name for fault in trust.judge(found)] == ["DXT missing"]
+    assert log.common_sizes(found.counted[module]) == {4096: 5}
+    if module == "POSIX":
+        analysis = examine.log_file(path).analysis
+        assert analysis is not None
+        assert analysis.read is not None
+        assert analysis.read.common == [(4096, 5)]
 
 
 @pytest.mark.parametrize(("writes", "reads"), [(2**62, 2**62), (-1, 5), (2**40, 0)])

@@ -4,7 +4,7 @@ import numpy as np
 
 from dlio_hpc.analysis.census import Seen
 from dlio_hpc.analysis.estimate import Confidence, Estimate
-from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, counter
+from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.units import format_seconds, format_size
 
 # Share of reads that begin behind the one before, from which on they are in order.
@@ -22,11 +22,7 @@ def records_of(log: Log, files: list[Seen]) -> Records:
 
 def transfer(records: Records, files: list[Seen]) -> Estimate:
     """Of the four most frequent sizes that Darshan keeps of each file, the one by which most bytes came."""
-    found: dict[int, int] = {}
-    for number in range(1, 5):
-        sizes, counts = (counter(records, f"ACCESS{number}_{part}").tolist() for part in ("ACCESS", "COUNT"))
-        for size, count in zip(sizes, counts, strict=True):
-            found[size] = found.get(size, 0) + count
+    found = common_sizes(records)
     total = sum(file.bytes_read for file in files)
     best = max(found, key=lambda size: size * found[size], default=0)
     share = best * found[best] / total if best and total else 0.0

@@ -24,7 +24,7 @@ from dlio_hpc.analysis.findings import (
     Timeline,
 )
 from dlio_hpc.analysis.requests import Requests, over_time
-from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, counter
+from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.errors import ConfigError
 
 Floats = npt.NDArray[np.float64]
@@ -138,7 +138,7 @@ def _operation(log: Log, requests: Requests | None, posix: Records, stdio: Recor
         time_s=(_sum_s(posix, kind) + _sum_s(stdio, kind)) / max(log.job.ranks, 1),
         size=None,
         histogram={name: number for name, number in histogram.items() if number},
-        common=_common_of_counters(posix),
+        common=sorted(common_sizes(posix).items(), key=lambda pair: -pair[1])[:_COMMON],
         MBps=None,
         bandwidth_MBps=None,
         sequential=_sum(posix, f"SEQ_{plural}") / own if own else None,
@@ -185,17 +185,6 @@ def _spread(values: Any) -> Spread:
 
 def _sum_s(records: Records, kind: str) -> float:
     return float(counter(records, f"F_{kind}_TIME").sum())
-
-
-def _common_of_counters(posix: Records) -> list[tuple[int, int]]:
-    """Reads and writes together: Darshan's four most frequent sizes of each file."""
-    found: dict[int, int] = {}
-    for number in range(1, 5):
-        sizes, counts = counter(posix, f"ACCESS{number}_ACCESS"), counter(posix, f"ACCESS{number}_COUNT")
-        for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
-            if count:
-                found[size] = found.get(size, 0) + count
-    return sorted(found.items(), key=lambda pair: -pair[1])[:_COMMON]
 
 
 def _metadata(posix: Records, stdio: Records) -> Metadata:

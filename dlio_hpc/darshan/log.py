@@ -16,6 +16,8 @@ NO_RECORDS: Records = np.empty(0, [("id", "<u8"), ("rank", "<i8")])
 
 COUNTING = ("POSIX", "MPI-IO", "STDIO")
 TRACING = ("DXT_POSIX", "DXT_MPIIO")
+# For the most frequent sizes of requests to a file.
+_SLOTS = 4
 
 
 class Fault(NamedTuple):
@@ -108,3 +110,26 @@ def counter(records: Records, name: str) -> Any:
     if name not in (records.dtype.names or ()):
         return np.zeros(len(records), np.int64)
     return np.maximum(records[name], 0)
+
+
+def used(records: Records, name: str) -> Any:
+    """One value a record: 0 for a common size or stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose COUNT is 0, where
+    Darshan may leave anything (3.2.0 does).
+    """
+    slot, _, kind = name.partition("_")
+    if not slot[-1:].isdecimal() or kind == "COUNT":
+        return records[name]
+    return np.where(records[f"{slot}_COUNT"] > 0, records[name], 0)
+
+
+def common_sizes(records: Records) -> dict[int, int]:
+    """Bytes of a request -> how many there were, reads and writes together, as far as Darshan keeps them: each file's
+    four most frequent ones.
+    """
+    found: dict[int, int] = {}
+    for number in range(1, _SLOTS + 1):
+        sizes, counts = (counter(records, f"ACCESS{number}_{part}").tolist() for part in ("ACCESS", "COUNT"))
+        for size, count in zip(sizes, counts, strict=True):
+            if count:
+                found[size] = found.get(size, 0) + count
+    return found

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.darshan.log import Fault, Log, Records, Trace
+from dlio_hpc.darshan.log import Fault, Log, Records, Trace, used
 
 # Counting module -> the tracing one, and the counters that hold its requests, reads and writes.
 _PAIRS = {
@@ -23,6 +23,8 @@ _NAMED = 3
 # Bytes, counts and seconds beyond which nothing is believed: an exbibyte.
 _MOST = 2.0**60
 _MOST_RANKS, _MOST_S = 1 << 24, 2.0**36
+# Counters whose values may be any: a file's number, and offsets, which a sparse file has anywhere.
+_ANY = {"id", "RENAMED_FROM", "MAX_BYTE_READ", "MAX_BYTE_WRITTEN"}
 
 # Columns of what is compared: requests and bytes of one file and rank.
 _READS, _BYTES_READ, _WRITES, _BYTES_WRITTEN = range(4)
@@ -66,11 +68,10 @@ def _impossible(log: Log) -> Iterator[Fault]:
     if not 1 <= ranks <= _MOST_RANKS or not 0 <= log.job.started < _MOST_S:
         yield Fault("garbled", f"a job of {ranks} processes that began at {log.job.started:.0f}")
     for module, records in log.counted.items():
-        numbers = [name for name in records.dtype.names or () if name not in {"id", "RENAMED_FROM"}]  # a file's number
         wrong = (records["rank"] < -1) | (records["rank"] >= ranks)
-        for name in numbers:
-            values = records[name].astype(np.float64)
-            wrong |= ~np.isfinite(values) | (abs(values) > _MOST)
+        for name in set(records.dtype.names or ()) - _ANY:
+            values = used(records, name).astype(np.float64)
+            wrong |= ~np.isfinite(values) | (abs(values) > _most(name))
         if count := int(wrong.sum()):
             yield Fault("garbled", f"{module}: {count} of {len(records)} records hold impossible numbers")
     for module, trace in log.traced.items():
@@ -80,6 +81,11 @@ def _impossible(log: Log) -> Iterator[Fault]:
         strangers = int(((trace.files["rank"] < 0) | (trace.files["rank"] >= ranks)).sum())
         if wrong.any() or strangers:
             yield Fault("garbled", f"{module}: {int(wrong.sum())} requests and {strangers} files are impossible")
+
+
+def _most(name: str) -> float:
+    """The largest value of a counter that is believed; a variance is of squares."""
+    return _MOST**2 if "_VARIANCE_" in name else _MOST
 
 
 def has_whole_counters(faults: list[Fault]) -> bool:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core import comparison, content
+from dlio_hpc.core import comparison, content, descriptors
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, as_bytes, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
@@ -100,6 +100,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
     import h5py  # noqa: F401 - here, not by the thread whose reads are counted
 
+    descriptors.is_watched()  # reads /proc/self/maps when it is first called
     if workload.reader.mode == "framework":
         return Library(workload, paths, comm if workload.reader.access == "collective" else None)
     if workload.dataset.is_chunked:

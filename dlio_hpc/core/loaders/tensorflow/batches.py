@@ -29,7 +29,7 @@ class Batches:
         self._preprocessing = Preprocessing(tf, workload)
         self._tallies: dict[int, Tally] = {}
         self._faults: list[DlioError] = []
-        self._order: Order
+        self._order: Order | None = None
         self._next = 0
 
     def begin(self, order: Order) -> None:
@@ -42,6 +42,8 @@ class Batches:
         tf, keys = self._tf, self._workload.reader
 
         def numbered() -> Iterator[tuple[int, Samples]]:
+            if self._order is None:
+                return  # no epoch has begun
             for number, samples in enumerate(in_steps(self._order, *span, keys.batch_size)):
                 if len(samples):
                     yield number, samples

@@ -32,7 +32,7 @@ class Records:
         self._places = Places(workload.dataset)
         self._opens = 0
         self._lock = threading.Lock()
-        self._order: Order
+        self._order: Order | None = None
         self._seen: kernel.IO | None = None
         self._left: kernel.IO | None = None
         self._beside = (0, 0)
@@ -48,7 +48,7 @@ class Records:
         back = kernel.thread_io()
         if back is not None and self._left is not None:
             did = back.since(self._left)
-            self._beside = (did.requested + back.asking, did.calls + 1)
+            self._beside = (did.requested + self._left.asking + back.asking, did.calls + 2)
 
     def pipeline(self, span: Span, turns: Turns) -> Any:
         tf, keys = self._tf, self._workload.reader
@@ -83,6 +83,8 @@ class Records:
         """Each file in the order of its turn, with the records wanted of it: their places where they are shuffled, else
         the first one's byte and how many.
         """
+        if self._order is None:
+            return  # no epoch has begun
         count = self._workload.dataset.samples_per_file
         shuffled = self._workload.reader.shuffle.samples
         begin = first

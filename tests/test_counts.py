@@ -1,0 +1,83 @@
+"""Bytes and requests of the result are those of the dataset's files, to the last one: strace sees no others."""
+
+from pathlib import Path
+
+import pytest
+
+from dlio_hpc import document, rundir, site, units
+from dlio_hpc import workload as workloads
+from dlio_hpc.plan import Run
+from dlio_hpc.results import Result, Summary
+from tests import planning, straced
+
+RANKS = 2
+_CHUNKED = ("dataset.format=hdf5", "dataset.chunk=4KiB")
+_RECORDS = ("dataset.format=tfrecord", "reader.mode=framework", "reader.loader=tensorflow")
+
+
+@pytest.fixture(autouse=True)
+def _strace() -> None:
+    straced.needed()
+
+
+def _measured(folder: Path, small: Path, *keys: str) -> tuple[Run, Summary]:
+    request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=RANKS)
+    plan = planning.make(workloads.load(str(small), keys), site.load("local"), request)
+    (folder / rundir.PLAN).write_bytes(document.encode(plan))
+    generate, measure = plan.runs
+    straced.core(folder, RANKS, generate.number)
+    straced.core(folder, RANKS, measure.number, folder / "seen.darshan")
+    written = rundir.run_directory(folder, measure.number, measure.name) / rundir.RESULT
+    summary = document.decode(written.read_bytes(), Result, str(written)).summary
+    assert summary is not None
+    return measure, summary
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("dataset.format=hdf5",),
+        ("dataset.format=hdf5", "reader.mode=framework"),
+        _CHUNKED,
+        (*_CHUNKED, "reader.mode=framework"),
+        (*_CHUNKED, "reader.prefetch=0", "reader.read_threads=1", "checkpoint={read_back: true}"),
+        (*_CHUNKED, "dataset.compression=gzip"),
+        (*_CHUNKED, "dataset.compression=lzf", "reader.mode=framework"),
+        (*_CHUNKED, "reader.loader=pytorch"),
+        (*_CHUNKED, "reader.loader=pytorch", "reader.mode=framework", "reader.worker_start=spawn"),
+        (*_CHUNKED, "reader.loader=tensorflow"),
+        ("dataset.format=npz", "reader.mode=framework"),
+        ("dataset.format=csv", "reader.mode=framework"),
+        ("dataset.format=raw", "reader.mode=framework"),
+        ("dataset.format=tfrecord", "reader.mode=framework"),
+    ],
+    ids=" ".join,
+)
+def test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path: Path, small: Path, keys: tuple[str, ...]) -> None:
+    if "reader.loader=tensorflow" in keys:
+        pytest.importorskip("tensorflow")
+    run, summary = _measured(tmp_path, small, *keys)
+    seen = straced.requests(tmp_path, RANKS, run.dataset)
+    assert summary.reads == len(seen)
+    assert summary.bytes_read + summary.overhead_bytes_read == sum(seen)
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        ("reader.shuffle.samples=false",),
+        ("reader.shuffle.files=false", "reader.read_threads=1"),
+        ("reader.shuffle.samples=false", "reader.preprocess_time=1ms", "checkpoint={read_back: true}"),
+    ],
+    ids=" ".join,
+)
+def test_tensorflows_count_has_nothing_more_than_its_threads_seeds(
+    tmp_path: Path, small: Path, keys: tuple[str, ...]
+) -> None:
+    """Each of its threads draws four random bytes, once, which the kernel counts for the process."""
+    pytest.importorskip("tensorflow")
+    run, summary = _measured(tmp_path, small, *_RECORDS, *keys)
+    seen = straced.requests(tmp_path, RANKS, run.dataset)
+    more = summary.reads - len(seen)
+    assert summary.bytes_read + summary.overhead_bytes_read == sum(seen) + 4 * more
+    assert 0 <= more <= straced.seeds(tmp_path)
