@@ -206,7 +206,10 @@ def test_many_aliases_are_no_flood(run: Run, tmp_path: Path) -> None:
 
 def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
     for options, note in (
-        (("--dataset-size", "1GiB"), "--dataset-size only shrinks: small has 351.6 KiB"),
+        (
+            ("--dataset-size", "1MiB"),
+            "--dataset-size: small grows from 351.6 KiB to 996.1 KiB, dataset.files from 6 to 17",
+        ),
         (("-S", "train.steps=99"), "train.steps: the dataset ends after 2 of 99 steps an epoch"),
         (
             ("-S", "reader.transfer_size=1MiB"),
@@ -216,6 +219,8 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
         done = run("dlio-submit", small, "-s", "local", *options, "-o", "runs")
         assert done.code == 0
         assert f"note: {note}" in done.err
+        for command in (("dlio-submit", small, "--dry-run"), ("dlio-hpc", "plan-cost", small)):
+            assert f"note: {note}" in run(*command, "-s", "local", *options).err
     assert run("dlio-hpc", "wait", "-o", "runs").code == 0
 
 

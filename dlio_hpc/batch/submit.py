@@ -77,7 +77,7 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
             raise
         record = job.seen(record, "submitted")
         job.save(directory, record)
-    return Submitted(record, _notes(plan, scheduler))
+    return Submitted(record, notes(plan))
 
 
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
@@ -106,9 +106,10 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _notes(plan: Plan, scheduler: Scheduler) -> list[str]:
+def notes(plan: Plan) -> list[str]:
+    """Notes on the job for a person, beside those of its study."""
     cut = [words for run in plan.runs if run.darshan and (words := preload.note(plan, run))]
-    return [*limits.notes(plan), *_without_effect(plan, scheduler), *cut]
+    return [*limits.notes(plan), *_without_effect(plan, SCHEDULERS[plan.site.scheduler]), *cut]
 
 
 def _without_effect(plan: Plan, scheduler: Scheduler) -> list[str]:

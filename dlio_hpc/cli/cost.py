@@ -7,6 +7,7 @@ from msgspec import structs
 
 from dlio_hpc import cost, limits, packing, shipped, units
 from dlio_hpc.cli import console
+from dlio_hpc.cli.handover import show_notes
 from dlio_hpc.cli.request import Planned, asks, drafted, given_options, study_folder
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.cost import JobCost
@@ -30,6 +31,7 @@ def plan_cost(context: click.Context, /, name: str | None, as_json: bool, **opti
     faults = [*limits.of_cost(found.study.site, costs), *(each for job in found.jobs for each in limits.faults(job))]
     for words in dict.fromkeys(map(str, faults)):
         console.say(f"note: dlio-submit would refuse: {words}")
+    show_notes(found)
     if as_json:
         total = {key: value for key, value in structs.asdict(_total(costs)).items() if key not in {"job", "walltime_s"}}
         jobs = [structs.asdict(one) for one in costs]

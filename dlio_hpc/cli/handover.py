@@ -41,6 +41,17 @@ def show(found: Planned, manner: Manner) -> None:
         print_json({"study": found.study.study, "jobs": jobs})
     elif not found.study.is_plain and not manner.quiet:
         print(_told(found), file=sys.stderr)
+    if not manner.quiet:
+        show_notes(found)
+
+
+def show_notes(found: Planned) -> None:
+    """Each note on the jobs once, as submission says it."""
+    from dlio_hpc.batch import submit as batch
+    from dlio_hpc.cli import console
+
+    for note in dict.fromkeys(note for made in found.jobs for note in (*made.notes, *batch.notes(made))):
+        console.say(f"note: {note}")
 
 
 def _told(found: Planned) -> str:

@@ -121,7 +121,7 @@ _REQUEST = (
         "--dataset-size",
         metavar="SIZE",
         callback=parsed(units.size),
-        help="Shrink the dataset to about this size: fewer files.",
+        help="Make the dataset this large, to within one file: fewer files or more; samples in a shared file.",
     ),
     option(
         "--generate",
