@@ -380,6 +380,6 @@ def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str
     read = plan.samples_per_epoch(sized, ranks)
     if sized.train.steps is not None and read < after.samples:
         yield (
-            f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples an epoch; for all "
-            "of them, -S train.steps=null"
+            f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples an epoch; for "
+            "all of them, -S train.steps=null"
         )

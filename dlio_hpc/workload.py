@@ -431,9 +431,9 @@ def _spell_out(data: dict[str, Any]) -> None:
 
 
 def resized(workload: Workload, size: int, ranks: int) -> Workload:
-    """The workload on a dataset of `size` bytes, less than one file below it: more files or fewer, and only where files
-    would be fewer than `ranks` also fewer samples in each. A shared file has more samples or fewer, and misses `size` by
-    less than one of them. Samples keep their size and shape.
+    """The workload on a dataset of `size` bytes, less than one file below it: more files or fewer, and only where
+    files would be fewer than `ranks` also fewer samples in each. A shared file has more samples or fewer, and misses
+    `size` by less than one of them. Samples keep their size and shape.
 
     ConfigError where `size` holds no sample, or no format can hold what comes of it.
     """

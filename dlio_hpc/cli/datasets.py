@@ -11,14 +11,13 @@ import click
 
 from dlio_hpc import dataset, plan, removal, site, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
 State = Literal["complete", "unfinished", "generating"]
 
-_PATH = click.Path(path_type=Path)
-_DATA = option("-d", "--data", type=_PATH, metavar="DIR", help="Where datasets are. Default: the site's.")
+_DATA = option("-d", "--data", type=PATH, metavar="DIR", help="Where datasets are. Default: the site's.")
 _SITE = option(
     "-s", "--site", "site_name", metavar="NAME|FILE", help="Site profile. Default: the one for this host's name."
 )
