@@ -52,7 +52,7 @@ def cli() -> None:
     """How does this storage serve deep learning? Runs, collects and reads benchmark jobs on batch systems.
 
     Exit codes: 0 fine, 1 verdict failed, 2 usage or configuration, 3 invalid run or archive, 4 cached, 5 noisy,
-    6 infrastructure, 7 incomplete.
+    6 infrastructure, 7 incomplete, 70 a bug of dlio-hpc.
     """
 
 

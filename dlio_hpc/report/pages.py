@@ -50,8 +50,18 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examine
         verdict=_verdict(faults, bool(sections)),
         state="bad" if faults else "ok",
         facts=[facts for outcome in outcomes for facts in _job_facts(outcome)],
-        sections=[*sections, *(_variables(outcome) for outcome in outcomes if outcome.environment)],
+        sections=[
+            *_cut_short(outcomes),
+            *sections,
+            *(_variables(outcome) for outcome in outcomes if outcome.environment),
+        ],
     )
+
+
+def _cut_short(outcomes: Sequence[JobOutcome]) -> list[Section]:
+    """Of each job that ended with runs without a result, what it said last."""
+    told = [(outcome.job.job, *words) for outcome in outcomes if (words := rows.cut_short(outcome)) is not None]
+    return [Section(job, [], [Table(title, [""], [[line] for line in lines])], [], []) for job, title, lines in told]
 
 
 def _verdict(faults: list[DlioError], has_results: bool) -> str:

@@ -44,6 +44,9 @@ def _job(outcome: JobOutcome) -> RenderableType:
     parts: list[RenderableType] = [heading, Text(rows.workload(outcome)), *_layout(outcome), Text()]
     for run in outcome.runs:
         parts += _run(outcome, run)
+    if (cut_short := rows.cut_short(outcome)) is not None:
+        title, lines = cut_short
+        parts += [Text(f"{title}:", "bold"), *(Text(f"  {line}") for line in lines), Text()]
     return Group(*parts)
 
 
