@@ -279,10 +279,17 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
     if (fault := _own_fault(run)) is not None:
         return fault
     if run.result is None or run.result.summary is None:
-        return _not_reached(outcome.job)
+        return _bug(outcome) or _not_reached(outcome.job)
     if run.result.summary.steps < run.result.summary.steps_planned:
         return Incomplete(f"job {outcome.job.job} came near its time limit in the middle of it")
     return None
+
+
+def _bug(outcome: JobOutcome) -> DlioError | None:
+    """Of a job that ended with a bug in one of its programs."""
+    if outcome.exit_status != Unexpected.exit_code:
+        return None
+    return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; its traceback is in {rundir.STDERR}")
 
 
 def _not_reached(record: job.Job) -> DlioError:
@@ -325,8 +332,8 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
         return Incomplete(f"job {outcome.job.job} ended as {state}; what it had done so far is kept")
     if state == "failed" and outcome.job.batch_id is None:
         return ConfigError(f"job {outcome.job.job} was not taken: {outcome.job.states[-1].words}")
-    if outcome.exit_status == Unexpected.exit_code:
-        return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; its traceback is in {rundir.STDERR}")
+    if (bug := _bug(outcome)) is not None:
+        return bug
     if state == "failed" or state in _INFRASTRUCTURE:
         where = outcome.directory or "its archive"
         return InfrastructureError(f"job {outcome.job.job} ended as {state}; see {rundir.STDERR} in {where}")

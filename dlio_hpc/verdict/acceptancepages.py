@@ -19,6 +19,7 @@ _VERDICTS: dict[Verdict, str] = {
     "invalid": "No verdict: there are INVALID runs, whose figures must not be used.",
     "infrastructure": "No verdict: runs failed for reasons that are none of the storage's performance.",
     "incomplete": "No verdict: measurements are missing.",
+    "passed over": "No verdict: none of the criteria asks for anything that was measured.",
 }
 
 
