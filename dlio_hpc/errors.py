@@ -35,14 +35,43 @@ class Incomplete(DlioError):
     exit_code = 7
 
 
+class Unexpected(DlioError):
+    """A bug of dlio-hpc itself; the code is EX_SOFTWARE of sysexits(3)."""
+
+    exit_code = 70
+
+
+def kind_of(exit_code: int) -> type[DlioError]:
+    """The class of faults with this exit code; InfrastructureError for codes that are not ours."""
+    kinds: tuple[type[DlioError], ...] = (ConfigError, InvalidRun, Incomplete, Unexpected)
+    return next((kind for kind in kinds if kind.exit_code == exit_code), InfrastructureError)
+
+
+# Packages whose own exceptions tell of the machine, or of the storage, not of a bug in dlio-hpc.
+_LIBRARIES = {"mpi4py", "tensorflow", "torch"}
+
+
+def classified(fault: Exception) -> DlioError:
+    """The fault as one of this tree: InfrastructureError for what the system, MPI or a framework reports, Unexpected
+    for anything else.
+    """
+    if isinstance(fault, DlioError):
+        return fault
+    if isinstance(fault, (OSError, MemoryError)) or type(fault).__module__.partition(".")[0] in _LIBRARIES:
+        return InfrastructureError(str(fault) or type(fault).__name__)
+    return Unexpected(f"a bug of dlio-hpc, please report it: {type(fault).__name__}: {fault}")
+
+
 @contextmanager
 def told() -> Iterator[None]:
     """Around a program that runs in the job: what goes wrong is said on stderr, and is its exit code."""
     try:
         yield
-    except DlioError as fault:
-        print(f"dlio-hpc: {fault}", file=sys.stderr)
-        sys.exit(fault.exit_code)
-    except OSError as fault:
-        print(f"dlio-hpc: {fault}", file=sys.stderr)
-        sys.exit(DlioError.exit_code)
+    except Exception as fault:  # noqa: BLE001 - said, then the program ends
+        known = classified(fault)
+        if isinstance(known, Unexpected):
+            import traceback
+
+            traceback.print_exc()
+        print(f"dlio-hpc: {known}", file=sys.stderr)
+        sys.exit(known.exit_code)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc import combinations, document, units
+from dlio_hpc import combinations, document, units, url
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.layout import Layout
 from dlio_hpc.site import Site
@@ -210,12 +210,18 @@ def workload_of(job: str) -> str:
 
 def data_directory(site: Site, asked: Path | None) -> str:
     """Where datasets go, as asked for or as the site says; ConfigError where neither does."""
-    directory = asked or (Path(os.path.expandvars(site.data)) if site.data else None)
-    if directory is None:
+    if asked is not None:
+        return absolute(asked)
+    if not site.data:
         raise ConfigError(f"site {site.name} has no default data directory; say with --data where datasets go")
-    if asked is None and "$" in str(directory):
+    directory = os.path.expandvars(site.data)
+    try:
+        url.refuse(directory)
+    except ValueError as fault:
+        raise ConfigError(f"site {site.name}, data: {fault}") from fault
+    if "$" in directory:
         raise ConfigError(f"site {site.name} puts datasets into {directory}, which is not set here; say with --data")
-    return absolute(directory)
+    return absolute(Path(directory))
 
 
 def archive_folder(plan: Plan, directory: Path) -> Path:

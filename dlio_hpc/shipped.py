@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlio_hpc import url
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
 SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
@@ -30,6 +31,10 @@ def names(folder: Path) -> list[str]:
 
 def find(folder: Path, name: str) -> Path:
     """The YAML file of a shipped name, or of a path; ConfigError lists the names."""
+    try:
+        url.refuse(name)
+    except ValueError as fault:
+        raise ConfigError(f"{_KINDS[folder]}: {fault}") from fault
     shipped = root() / folder / f"{name}.yaml"
     if "/" not in name and shipped.is_file():
         return shipped

@@ -14,7 +14,7 @@ from dlio_hpc.plan import Generate
 from dlio_hpc.site import Site
 from dlio_hpc.site import resolved as resolved_site
 from dlio_hpc.sweep import Axis
-from dlio_hpc.workload import Draft, Workload, shrunk
+from dlio_hpc.workload import Draft, Workload, resized
 
 Positive = Annotated[int, Meta(ge=1)]
 # What points can be judged by; all of result.json's summary.
@@ -264,7 +264,7 @@ def _part(asked: Asked, points: list[Point]) -> Part:
 
 
 def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
-    """Is it the workload as it was before keys were varied? Its dataset may have been shrunk since."""
+    """Is it the workload as it was before keys were varied? Its dataset may have another size since."""
     same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
     varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
     dataset = point.workload.dataset if varied else structs.replace(point.workload.dataset, **same)
@@ -322,8 +322,9 @@ def _scales(asked: Asked) -> list[tuple[int, int]]:
 def _sized(asked: Asked, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
     """With the dataset, and the steps, that all scales have in common; `most` ranks are the largest of them."""
     if asked.dataset_size is not None:
-        notes |= dict.fromkeys(_size_notes(workload, asked.dataset_size))
-        workload = shrunk(workload, asked.dataset_size, most)
+        sized = resized(workload, asked.dataset_size, most)
+        notes |= dict.fromkeys(_size_notes(workload, sized, most))
+        workload = sized
     if asked.weak:
         _check_weak(workload)
         workload = _weak(workload, most)
@@ -370,7 +371,20 @@ def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
         )
 
 
-def _size_notes(workload: Workload, size: int) -> Iterator[str]:
-    if size > workload.dataset.size:
-        whole = units.format_size(workload.dataset.size)
-        yield f"--dataset-size only shrinks: {workload.name} has {whole}; for more, set dataset.files"
+def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str]:
+    """Of a dataset that grew: from what to what, and how much of it is not read."""
+    before, after = workload.dataset, sized.dataset
+    if after.samples <= before.samples:
+        return
+    what = "dataset.samples_per_file" if after.layout == "shared" else "dataset.files"
+    old, new = (each.samples_per_file if after.layout == "shared" else each.files for each in (before, after))
+    yield (
+        f"--dataset-size: {workload.name} grows from {units.format_size(before.size)} to "
+        f"{units.format_size(after.size)}, {what} from {old} to {new}"
+    )
+    read = plan.samples_per_epoch(sized, ranks)
+    if sized.train.steps is not None and read < after.samples:
+        yield (
+            f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples an epoch; for "
+            "all of them, -S train.steps=null"
+        )

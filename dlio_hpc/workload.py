@@ -432,19 +432,34 @@ def _spell_out(data: dict[str, Any]) -> None:
         compute["time"] = {"mean": compute["time"]}
 
 
-def shrunk(workload: Workload, size: int, ranks: int) -> Workload:
-    """The workload on a dataset of about `size` bytes: fewer files, and only where files would be fewer than
-    `ranks` also fewer samples in each; samples keep their size and shape.
+def resized(workload: Workload, size: int, ranks: int) -> Workload:
+    """The workload on a dataset of `size` bytes, less than one file below it: more files or fewer, and only where
+    files would be fewer than `ranks` also fewer samples in each. A shared file has more samples or fewer, and misses
+    `size` by less than one of them. Samples keep their size and shape.
+
+    ConfigError where `size` holds no sample, or no format can hold what comes of it.
     """
     dataset = workload.dataset
     wanted = size // dataset.sample_bytes
+    asked = f"--dataset-size {units.format_size(size)}"
     if wanted < 1:
-        least = units.format_size(dataset.sample_bytes)
-        raise ConfigError(f"--dataset-size {units.format_size(size)} holds no sample; one sample is {least}")
+        raise ConfigError(f"{asked} holds no sample; one sample is {units.format_size(dataset.sample_bytes)}")
+    files, samples_per_file = _geometry(dataset, wanted, ranks)
+    try:
+        made = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
+    except ValueError as fault:
+        change = f"with {'more' if wanted > dataset.samples else 'fewer'} samples in a file, "
+        change = change if samples_per_file != dataset.samples_per_file else ""
+        raise ConfigError(f"{asked}: {change}{fault}") from fault
+    return structs.replace(workload, dataset=made)
+
+
+def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:
+    """Files, and samples in each, of a dataset with `wanted` samples."""
+    if dataset.layout == "shared":
+        return 1, wanted
+    if wanted >= dataset.samples:
+        return wanted // dataset.samples_per_file, dataset.samples_per_file
     files = min(dataset.files, max(wanted // dataset.samples_per_file, min(ranks, wanted)))
     samples_per_file = min(dataset.samples_per_file, wanted // files)
-    try:
-        smaller = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
-    except ValueError as fault:
-        raise ConfigError(f"--dataset-size {units.format_size(size)}: with fewer samples in a file, {fault}") from fault
-    return structs.replace(workload, dataset=smaller)
+    return min(dataset.files, wanted // samples_per_file), samples_per_file

@@ -65,6 +65,7 @@ def runner(folder: Path) -> Run:
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
+        assert "a bug of dlio-hpc" not in done.stderr, done.stderr
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return call

@@ -204,9 +204,42 @@ def test_many_aliases_are_no_flood(run: Run, tmp_path: Path) -> None:
     assert len(done.err) < 1000
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dlio-submit", "demo", "-d", "s3://bucket/x"), ("dlio-submit", "demo", "-o", "gs://bucket"),
+        ("dlio-submit", "demo", "--archive", "hdfs://name/x"), ("dlio-submit", "demo", "--ab", "old", "s3://bucket/x"),
+        ("dlio-submit", "demo", "-S", "site.data=s3://bucket/x"), ("dlio-submit", "s3://bucket/mine.yaml"),
+        ("dlio-submit", "--study", "https://host/mine.yaml"), ("dlio-submit", "demo", "-s", "https://host/mine.yaml"),
+        ("dlio-submit", "demo", "-d", "file:///scratch/x"), ("dlio-hpc", "datasets", "list", "-d", "s3://bucket/x"),
+        ("dlio-hpc", "check", "-d", "s3://bucket/x"), ("dlio-hpc", "history", "--archive", "s3://bucket/x"),
+    ],
+)  # fmt: skip
+def test_urls_are_no_paths(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    dry = ("--dry-run", "-s", "local") if arguments[0] == "dlio-submit" and "-s" not in arguments else ()
+    done = run(*arguments, *dry)
+    assert done.code == 2
+    assert "is a URL" in done.err
+    assert ("give the path alone: /scratch/x" if "file:" in arguments[-1] else "mount that storage") in done.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_urls_in_the_environment_and_in_study_files_are_no_paths(run: Run, tmp_path: Path) -> None:
+    done = run("dlio-submit", "demo", "-s", "local", "--dry-run", DLIO_HPC_DATA="s3://bucket/x")
+    assert done.code == 2
+    assert "s3:// is not supported" in done.err
+    (tmp_path / "mine.yaml").write_text("{name: mine, workload: 's3://bucket/w.yaml', parts: {a: {}}}")
+    done = run("dlio-submit", "--study", "./mine.yaml", "-s", "local", "--dry-run")
+    assert done.code == 2
+    assert "s3:// is not supported" in done.err
+
+
 def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
     for options, note in (
-        (("--dataset-size", "1GiB"), "--dataset-size only shrinks: small has 351.6 KiB"),
+        (
+            ("--dataset-size", "1MiB"),
+            "--dataset-size: small grows from 351.6 KiB to 996.1 KiB, dataset.files from 6 to 17",
+        ),
         (("-S", "train.steps=99"), "train.steps: the dataset ends after 2 of 99 steps an epoch"),
         (
             ("-S", "reader.transfer_size=1MiB"),
@@ -216,6 +249,8 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
         done = run("dlio-submit", small, "-s", "local", *options, "-o", "runs")
         assert done.code == 0
         assert f"note: {note}" in done.err
+        for command in (("dlio-submit", small, "--dry-run"), ("dlio-hpc", "plan-cost", small)):
+            assert f"note: {note}" in run(*command, "-s", "local", *options).err
     assert run("dlio-hpc", "wait", "-o", "runs").code == 0
 
 

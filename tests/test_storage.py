@@ -152,9 +152,7 @@ def test_one_epoch_of_unknown_origin_makes_the_run_unknown_unless_another_was_ca
 
 def test_advice_says_how_large_the_dataset_has_to_be() -> None:
     found = _judge("ext4", {"storage_bytes_read": 0}, memory=1024 * MIB)
-    assert found.advice[-1] == (
-        "-S dataset.files=1280 without --dataset-size: 5 times the nodes' 1 GiB of memory, now 256 MiB"
-    )
+    assert found.advice[-1] == ("--dataset-size 5124MiB: 5 times the nodes' 1 GiB of memory, now 256 MiB")
     assert not any("direct" in words for words in _judge("ext4", {"storage_bytes_read": 0}, mode="framework").advice)
 
 

@@ -104,23 +104,40 @@ def test_yaml_is_read_as_1_2_reads_it(text: str, value: object) -> None:
     files=st.integers(1, 2000), samples=st.integers(1, 500), sample=st.integers(1, 10**6), size=st.integers(1, 10**10),
     ranks=st.integers(1, 64),
 )  # fmt: skip
-def test_a_shrunk_dataset_keeps_the_sample_and_fits(
+def test_a_resized_dataset_keeps_the_sample_and_misses_the_size_by_less_than_a_file(
     files: int, samples: int, sample: int, size: int, ranks: int
 ) -> None:
     whole = Workload("w", Dataset("npz", files, samples, Sample(bytes=units.Size(sample))))
     if size < sample:
         with pytest.raises(ConfigError, match="holds no sample"):
-            workload.shrunk(whole, size, ranks)
+            workload.resized(whole, size, ranks)
         return
-    small = workload.shrunk(whole, size, ranks).dataset
-    assert small.sample == whole.dataset.sample
-    assert small.size <= max(size, 0) or small.size <= whole.dataset.size <= size
-    assert small.files <= files
-    assert small.samples_per_file <= samples
-    if small.files > ranks:
-        assert small.samples_per_file == samples
+    made = workload.resized(whole, size, ranks).dataset
+    assert made.sample == whole.dataset.sample
+    assert made.size <= size
+    if made.files != files or size >= whole.dataset.size:
+        assert size - made.size < made.samples_per_file * sample
+    else:  # it keeps its files, with fewer samples in each
+        assert size - made.size < max(made.samples_per_file, files) * sample
+    assert made.samples_per_file <= samples
     if size >= whole.dataset.size:
-        assert small == whole.dataset
+        assert made.samples_per_file == samples
+    else:
+        assert made.files <= files
+
+
+@given(samples=st.integers(1, 5000), size=st.integers(1, 10**9), ranks=st.integers(1, 64))
+def test_a_resized_shared_file_stays_one_file(samples: int, size: int, ranks: int) -> None:
+    whole = Workload("w", Dataset("hdf5", 1, samples, Sample(bytes=units.Size(1000)), layout="shared"))
+    if size >= 1000:
+        made = workload.resized(whole, size, ranks).dataset
+        assert made.files == 1
+        assert 0 <= size - made.size < 1000
+
+
+def test_a_dataset_size_that_no_format_can_hold_is_refused() -> None:
+    with pytest.raises(ConfigError, match="--dataset-size 8192 PiB: no storage holds so much"):
+        workload.resized(workload.load("demo"), 2**63, 1)
 
 
 def test_framework_readers_choose_their_own_transfer_size() -> None:
@@ -260,12 +277,12 @@ def test_a_chunk_may_be_bytes_or_a_shape() -> None:
     assert compressed.chunk_shape == (1, 512, 512), "a filter needs chunks: a sample each"
 
 
-def test_a_chunk_of_many_samples_may_be_too_large_for_a_shrunk_file() -> None:
+def test_a_chunk_of_many_samples_may_be_too_large_for_a_smaller_file() -> None:
     whole = workload.load("demo", (_H5, "dataset.files=1", "dataset.chunk=[4, 512, 512]"))
     with pytest.raises(
         ConfigError, match=r"--dataset-size 2 MiB: with fewer samples in a file, chunk: \[4, 512, 512\]"
     ):
-        workload.shrunk(whole, 2 << 20, 1)
+        workload.resized(whole, 2 << 20, 1)
 
 
 _RECORDS = (

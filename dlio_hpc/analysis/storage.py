@@ -154,8 +154,9 @@ def _advice(run: Run, result: Result) -> Iterator[str]:
         yield "-S reader.shift=true (each node reads what another one wrote)"
     memory = result.memory_bytes
     if memory and result.dataset.bytes < ENOUGH * memory:
-        files = -(-ENOUGH * memory * dataset.files // max(result.dataset.bytes, 1))
+        unit = dataset.sample_bytes * (1 if dataset.layout == "shared" else dataset.samples_per_file)
+        mebibytes = -(-(ENOUGH * memory + unit) // 2**20)  # what comes of it may be one file smaller
         yield (
-            f"-S dataset.files={files} without --dataset-size: {ENOUGH} times the nodes' {format_size(memory)} of "
-            f"memory, now {format_size(result.dataset.bytes)}"
+            f"--dataset-size {mebibytes}MiB: {ENOUGH} times the nodes' {format_size(memory)} of memory, now "
+            f"{format_size(result.dataset.bytes)}"
         )

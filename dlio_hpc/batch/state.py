@@ -13,13 +13,13 @@ from msgspec import structs
 from dlio_hpc import rundir
 from dlio_hpc.batch.job import Job, host, load, require_host, save, seen
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, Known, Scheduler, Sight
-from dlio_hpc.errors import DlioError
+from dlio_hpc.errors import DlioError, Unexpected
 
 # What job.sh leaves in exit_status, beside 0 and the failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
 # With which job.sh has said all: done, one of our own exit codes, or over its time. Of others, such as a signal's, only
 # the batch system knows the reason: a node, memory, somebody's cancel.
-_SAYS_ALL = {0, 2, 3, 6, _TIME_LIMIT}
+_SAYS_ALL = {0, 2, 3, 6, Unexpected.exit_code, _TIME_LIMIT}
 # From when on an ending without a reason is believed although the batch system does not answer.
 _STALE_S = 3600.0
 # How long a batch system may clear up after a job.

@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import sys
+from typing import Any
 
 from dlio_hpc import __version__
 
@@ -19,52 +20,92 @@ def submit_main() -> None:
 
 
 def _run(program: str, arguments: list[str]) -> None:
+    _open_outputs()
     if arguments in (["--version"], ["submit", "--version"]):
         print(f"{program} {__version__}")  # before click is imported: login nodes ask for it often
         return
 
     gc.disable()  # what start-up allocates stays to the end; looking through it costs a tenth of a short command
+    code = _exit_code(program, arguments)
+    gc.freeze()
+    sys.exit(code)
+
+
+def _exit_code(program: str, arguments: list[str]) -> int:
+    """Run the command; what goes wrong is said in a line on stderr."""
+    import click
+
+    from dlio_hpc.errors import Incomplete, Unexpected, classified
+
+    try:
+        code = _called(program, arguments)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except click.ClickException as fault:
+        fault.show()
+        return fault.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        _complain(program, "interrupted")
+        return Incomplete.exit_code
+    except Exception as fault:  # noqa: BLE001 - said, with its exit code
+        known = classified(fault)
+        if isinstance(known, Unexpected) and known is not fault:
+            from dlio_hpc.cli import bug
+
+            known = bug.reported(program, arguments if program == "dlio-hpc" else arguments[1:], fault)
+        _complain(program, str(known))
+        return known.exit_code
+
+
+def _called(program: str, arguments: list[str]) -> object:
     import click
 
     from dlio_hpc.cli.verbs import cli
-    from dlio_hpc.errors import DlioError, Incomplete
 
-    _open_stdout()
-    code: object = 0
-    try:
-        if program == "dlio-submit":
-            command = cli.get_command(click.Context(cli), "submit")
-            assert command is not None
-            code = command.main(arguments[1:], prog_name=program, standalone_mode=False)
-        else:
-            code = cli.main(arguments, prog_name=program, standalone_mode=False)
-        sys.stdout.flush()
-    except SystemExit:
-        code = 0  # click's answer to a closed pipe: the reader of our output has seen enough
-    except click.ClickException as fault:
-        fault.show()
-        code = fault.exit_code
-    except DlioError as fault:
-        _complain(program, str(fault))
-        code = fault.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        _complain(program, "interrupted")
-        code = Incomplete.exit_code
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output has seen enough
-    except OSError as fault:
-        _complain(program, str(fault))
-        code = DlioError.exit_code
-    gc.freeze()
-    sys.exit(code if isinstance(code, int) else 0)
+    if program != "dlio-submit":
+        return cli.main(arguments, prog_name=program, standalone_mode=False)
+    command = cli.get_command(click.Context(cli), "submit")
+    assert command is not None
+    return command.main(arguments[1:], prog_name=program, standalone_mode=False)
 
 
-def _open_stdout() -> None:
-    """As nobody closed it, and whatever names files have that are no text."""
+class _Output(io.FileIO):
+    """A stream whose reader may go away early, as head(1) does: what comes after that is dropped, and the command goes
+    on to its end and its own exit code.
+    """
+
+    def write(self, data: Any, /) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self.fileno())
+            os.close(null)
+            return memoryview(data).nbytes
+
+
+def _open_outputs() -> None:
+    """As nobody closed stdout, and whatever names files have that are no text."""
+    sys.stdout, sys.stderr = _outlasting(sys.stdout), _outlasting(sys.stderr)
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _outlasting(stream: Any) -> Any:
+    """The stream as an _Output; itself where it is none of the operating system's."""
+    buffer = getattr(stream, "buffer", None)
+    if not isinstance(getattr(buffer, "raw", buffer), io.FileIO):
+        return stream
+    raw = _Output(stream.fileno(), "wb", closefd=False)
+    return io.TextIOWrapper(
+        raw if stream.write_through else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
 
 
 def _complain(program: str, message: str) -> None:

@@ -8,7 +8,7 @@ import click
 
 from dlio_hpc.cli import console, named
 from dlio_hpc.cli.pictures import Pictures, gives_page, write_junit
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.report import jobfiles, studyfiles
 from dlio_hpc.report.jobfiles import JobOutcome
 from dlio_hpc.report.studyfiles import StudyOutcome
@@ -16,14 +16,12 @@ from dlio_hpc.report.studyfiles import StudyOutcome
 if TYPE_CHECKING:
     from dlio_hpc.verdict.soundness import Absent
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="STUDY|JOB|ARCHIVE...")
 @option("--criteria", metavar="NAME|FILE", help="Shipped criteria, or a YAML file of yours. Default: the suite's.")
-@option("-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
-@option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
+@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
+@option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
 @gives_page
 def accept(
     names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, html: Path | None,

@@ -5,10 +5,10 @@ from pathlib import Path
 import click
 
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import InvalidRun
 
-_ARCHIVES = click.argument("archives", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="ARCHIVE...")
+_ARCHIVES = click.argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
 
 
 @click.group(context_settings=SETTINGS)
@@ -44,9 +44,7 @@ def list_members(archives: tuple[Path, ...]) -> None:
 
 @archive.command()
 @_ARCHIVES
-@option(
-    "--to", type=click.Path(path_type=Path), metavar="DIR", default=".", show_default=True, help="Below which folder."
-)
+@option("--to", type=PATH, metavar="DIR", default=".", show_default=True, help="Below which folder.")
 def extract(archives: tuple[Path, ...], to: Path) -> None:
     """Verify each ARCHIVE, then extract the job's folder."""
     from dlio_hpc.archive import extract as unpack

@@ -6,7 +6,7 @@ import click
 
 from dlio_hpc import document, shipped, site, units, workload
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
 
 
@@ -44,7 +44,7 @@ def sites(context: click.Context, as_json: bool) -> None:
 
 @sites.command()
 @click.argument("name")
-@click.option("--to", type=click.Path(path_type=Path), metavar="FILE", help="Default: NAME.yaml here. -: stdout.")
+@click.option("--to", type=PATH, metavar="FILE", help="Default: NAME.yaml here. -: stdout.")
 def new(name: str, to: Path | None) -> None:
     """Write a commented profile NAME from what this machine tells: scheduler, queues, launcher, MPI, file systems."""
     from dlio_hpc.batch import detect

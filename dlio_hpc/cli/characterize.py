@@ -9,18 +9,16 @@ import click
 from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.verbs import SETTINGS, option, parsed
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize import Character
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command(context_settings=SETTINGS)
-@click.argument("logs", nargs=-1, required=True, type=_PATH, metavar="LOG...")
-@option("-o", "--output", type=_PATH, metavar="FILE", help="The workload's YAML file. Default: stdout.")
+@click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
+@option("-o", "--output", type=PATH, metavar="FILE", help="The workload's YAML file. Default: stdout.")
 @option("--name", metavar="NAME", help="Of the workload. Default: the program's.")
 @option("--only", metavar="REGEX", callback=expression, help="Files whose path it is found in: --only '^/data/'.")
 @option("--force", is_flag=True, help="Derive a workload from a program that does not read as training does, too.")
@@ -31,7 +29,7 @@ _PATH = click.Path(path_type=Path)
     help="With --check: how much to read.",
 )  # fmt: skip
 @option("-S", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="With --check: as of dlio-submit.")
-@option("--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="With --check: its job.")
+@option("--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="With --check: its job.")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def characterize(
     logs: tuple[Path, ...], output: Path | None, name: str | None, only: str | None, force: bool, check: bool,

@@ -10,7 +10,7 @@ import click
 from dlio_hpc import document, units
 from dlio_hpc.cli import console, found
 from dlio_hpc.cli.pictures import Pictures, gives_page, write_junit
-from dlio_hpc.cli.verbs import SETTINGS, option, parsed
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.verdict.metrics import METRICS
 
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from dlio_hpc.report.page import Page
     from dlio_hpc.verdict.comparison import Judgement, Reference, Terms, Verdict
     from dlio_hpc.verdict.junit import Case
-
-_PATH = click.Path(path_type=Path)
 
 
 def _tolerance(text: str) -> float:
@@ -44,7 +42,7 @@ def _tolerance(text: str) -> float:
     help="A drop that is none yet.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare what should not be: unlike keys, CACHED runs. It is said.")
-@option("--junit", type=_PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
+@option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
 @gives_page
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[str, ...],

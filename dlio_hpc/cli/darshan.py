@@ -10,14 +10,12 @@ import click
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.pictures import Pictures, gives_pictures
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import DlioError, InvalidRun
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.examine import Examined
     from dlio_hpc.report.page import Page
-
-_PATH = click.Path(path_type=Path)
 
 
 def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -30,7 +28,7 @@ def expression(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("logs", nargs=-1, required=True, type=_PATH, metavar="LOG...")
+@click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
 @option("--only", metavar="REGEX", callback=expression, help="Files whose path it is found in: --only '[.]h5$'.")
 @gives_pictures
 def darshan(

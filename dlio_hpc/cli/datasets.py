@@ -11,14 +11,13 @@ import click
 
 from dlio_hpc import dataset, plan, removal, site, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected
 
 State = Literal["complete", "unfinished", "generating"]
 
-_PATH = click.Path(path_type=Path)
-_DATA = option("-d", "--data", type=_PATH, metavar="DIR", help="Where datasets are. Default: the site's.")
+_DATA = option("-d", "--data", type=PATH, metavar="DIR", help="Where datasets are. Default: the site's.")
 _SITE = option(
     "-s", "--site", "site_name", metavar="NAME|FILE", help="Site profile. Default: the one for this host's name."
 )
@@ -97,6 +96,8 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
         return {**base, "files": 0, "bytes": 0, "faults": [fault]}
     command = [sys.executable, "-m", "dlio_hpc.core.verify", str(folder), "--json", *["--quick"] * quick]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
+    if done.returncode == Unexpected.exit_code:
+        raise Unexpected(f"{folder} could not be verified; see above")
     if done.returncode not in {0, InvalidRun.exit_code} or not done.stdout:
         raise InfrastructureError(f"{folder} could not be verified; see above")
     return {**base, **json.loads(done.stdout)}

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
 from dlio_hpc.cli import console, named
-from dlio_hpc.cli.verbs import option
+from dlio_hpc.cli.verbs import PATH, option
 from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
 from dlio_hpc.plan import archive_folder
 from dlio_hpc.report import jobfiles, studyfiles
@@ -16,8 +14,6 @@ from dlio_hpc.report.studyfiles import StudyOutcome
 from dlio_hpc.verdict import entry, history
 from dlio_hpc.verdict.entry import Entry
 from dlio_hpc.verdict.history import Where
-
-_PATH = click.Path(path_type=Path)
 
 
 class Found(NamedTuple):
@@ -30,10 +26,10 @@ class Found(NamedTuple):
 def of_archives(function: Any) -> Any:
     """The options --archive and --runs of commands on histories."""
     function = option(
-        "-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where jobs are."
+        "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where jobs are."
     )(function)
     return option(
-        "--archive", type=_PATH, metavar="DIR", help="Where archives, history and baselines are. Default: RUNS/archive."
+        "--archive", type=PATH, metavar="DIR", help="Where archives, history and baselines are. Default: RUNS/archive."
     )(function)
 
 

@@ -13,7 +13,7 @@ from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
 from dlio_hpc.cli.request import study_folder
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError, Incomplete
 from dlio_hpc.report import studyfiles
 
@@ -21,7 +21,7 @@ from dlio_hpc.report import studyfiles
 def _on_jobs(function: Any) -> Any:
     """JOB arguments and --runs, as every verb on jobs has them."""
     function = option(
-        "-o", "--runs", type=click.Path(path_type=Path), metavar="DIR", default="dlio-runs", show_default=True,
+        "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
         help="Where jobs' directories lie.",
     )(function)  # fmt: skip
     return click.argument("jobs", nargs=-1, metavar="[JOB]...")(function)

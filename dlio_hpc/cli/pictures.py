@@ -6,11 +6,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
-
 from dlio_hpc import rundir, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import option, parsed
+from dlio_hpc.cli.verbs import PATH, option, parsed
 from dlio_hpc.errors import InfrastructureError
 
 if TYPE_CHECKING:
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from dlio_hpc.report.page import Page
     from dlio_hpc.verdict.junit import Case
 
-_PATH = click.Path(path_type=Path)
 _NOTHING_DRAWN = "nothing was measured that a picture could show"
 
 
@@ -31,14 +28,14 @@ def _step(text: str) -> float:
 
 
 _PAGE = (
-    option("--html", type=_PATH, metavar="FILE", help="A report as one page, with all pictures in it."),
-    option("--figures", type=_PATH, metavar="DIR", help="The pictures as SVG and PNG files."),
+    option("--html", type=PATH, metavar="FILE", help="A report as one page, with all pictures in it."),
+    option("--figures", type=PATH, metavar="DIR", help="The pictures as SVG and PNG files."),
 )
 _JSON = option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 _OPTIONS = (
     *_PAGE,
     option(
-        "--perfetto", type=_PATH, metavar="FILE", help="A trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."
+        "--perfetto", type=PATH, metavar="FILE", help="A trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."
     ),
     option(
         "--step",

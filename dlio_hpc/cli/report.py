@@ -10,7 +10,7 @@ import click
 
 from dlio_hpc.cli import console, named
 from dlio_hpc.cli.pictures import Pictures, gives_pictures
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.report import jobfiles, studyfiles
 from dlio_hpc.study import Metric
@@ -24,12 +24,10 @@ if TYPE_CHECKING:
     from dlio_hpc.report.studyfiles import StudyOutcome
     from dlio_hpc.report.studyreport import StudyReport
 
-_PATH = click.Path(path_type=Path)
-
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="STUDY|DIR|ARCHIVE...")
-@option("-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
+@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
 @option(
     "--metric",
     type=click.Choice(get_args(Metric)),

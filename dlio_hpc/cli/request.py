@@ -8,11 +8,10 @@ import click
 from msgspec import structs
 
 from dlio_hpc import cost, document, limits, packing, plan, recipe, shipped, site, study, sweep, units, workload
-from dlio_hpc.cli.verbs import option, parsed
+from dlio_hpc.cli.verbs import PATH, option, parsed
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
 
-PATH = click.Path(path_type=Path)
 # What an override of the site's profile begins with.
 _SITE = "site."
 _NO_WORKLOAD = "Missing argument 'WORKLOAD'"
@@ -121,7 +120,7 @@ _REQUEST = (
         "--dataset-size",
         metavar="SIZE",
         callback=parsed(units.size),
-        help="Shrink the dataset to about this size: fewer files.",
+        help="Make the dataset this large, to within one file: fewer files or more; samples in a shared file.",
     ),
     option(
         "--generate",

@@ -10,13 +10,11 @@ import click
 from dlio_hpc.cli import console, named
 from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.pictures import Pictures, gives_page
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.profile import Profile
-
-_PATH = click.Path(path_type=Path)
 
 
 @click.command(context_settings=SETTINGS)
@@ -30,7 +28,7 @@ _PATH = click.Path(path_type=Path)
     callback=expression,
     help="Of logs: files whose path it is found in. Default: all but programs and libraries.",
 )
-@option("-o", "--runs", type=_PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where jobs are.")
+@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where jobs are.")
 @gives_page
 def similarity(
     names: tuple[str, ...], matrix: bool, against: tuple[str, ...], run_name: str | None, only: str | None, runs: Path,

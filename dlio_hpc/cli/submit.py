@@ -8,7 +8,6 @@ import click
 from dlio_hpc import __version__, packing, rundir
 from dlio_hpc.cli.handover import Manner, afterwards, hand_over, show
 from dlio_hpc.cli.request import (
-    PATH,
     RESUMABLE,
     Planned,
     asks,
@@ -18,7 +17,7 @@ from dlio_hpc.cli.request import (
     resumed,
     study_folder,
 )
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.study import Study
 

@@ -2,11 +2,12 @@
 
 import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from dlio_hpc import __version__
+from dlio_hpc import __version__, url
 
 _VERBS = {
     "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
@@ -16,6 +17,20 @@ _VERBS = {
 }  # fmt: skip
 
 _Value = TypeVar("_Value")
+
+
+class _Path(click.Path):
+    """A path on a mounted file system; a URL is a usage error."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            url.refuse(str(value))
+        except ValueError as fault:
+            self.fail(str(fault), param, ctx)
+        return super().convert(value, param, ctx)
+
+
+PATH = _Path(path_type=Path)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
@@ -37,7 +52,7 @@ def cli() -> None:
     """How does this storage serve deep learning? Runs, collects and reads benchmark jobs on batch systems.
 
     Exit codes: 0 fine, 1 verdict failed, 2 usage or configuration, 3 invalid run or archive, 4 cached, 5 noisy,
-    6 infrastructure, 7 incomplete.
+    6 infrastructure, 7 incomplete, 70 a bug of dlio-hpc.
     """
 
 

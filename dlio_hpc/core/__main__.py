@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 
 from dlio_hpc import document, rundir
-from dlio_hpc.errors import DlioError
+from dlio_hpc.errors import DlioError, classified
 from dlio_hpc.results import RunError
 
 # Launchers drop what they have not forwarded when ranks are aborted: time for the message of the rank that failed
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> None:
         core.execute(comm, directory, plan, run, plan_sha256)
     except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
         _report(comm.rank, folder, fault)
-        comm.Abort(fault.exit_code if isinstance(fault, DlioError) else DlioError.exit_code)
+        comm.Abort(classified(fault).exit_code)
 
 
 def _report(rank: int, folder: Path | None, fault: Exception) -> None:
@@ -48,8 +48,8 @@ def _report(rank: int, folder: Path | None, fault: Exception) -> None:
     others fail because of it.
     """
     host = os.uname().nodename
-    exit_code = fault.exit_code if isinstance(fault, DlioError) else DlioError.exit_code
-    error = RunError(rank, host, type(fault).__name__, str(fault), exit_code)
+    known = classified(fault)
+    error = RunError(rank, host, type(fault).__name__, str(known), known.exit_code)
     if folder is not None:
         try:
             with (folder / rundir.ERROR).open("xb") as file:
@@ -61,7 +61,7 @@ def _report(rank: int, folder: Path | None, fault: Exception) -> None:
             print(f"dlio-hpc: cannot write {folder / rundir.ERROR}: {hindrance}", file=sys.stderr)
     if not isinstance(fault, DlioError):
         traceback.print_exc()
-    print(f"dlio-hpc: rank {rank} on {host}: {fault}", file=sys.stderr, flush=True)
+    print(f"dlio-hpc: rank {rank} on {host}: {known}", file=sys.stderr, flush=True)
     time.sleep(_FORWARD_S)
 
 

@@ -8,7 +8,8 @@ from dlio_hpc import document, rundir
 from dlio_hpc.darshan import preload
 from dlio_hpc.darshan.judge import judge
 from dlio_hpc.darshan.probe import probe
-from dlio_hpc.errors import InvalidRun, told
+from dlio_hpc.darshan.verdict import Verdict
+from dlio_hpc.errors import InvalidRun, Unexpected, classified, told
 from dlio_hpc.plan import Plan
 
 
@@ -44,11 +45,16 @@ def _probe(directory: Path, plan: Plan, log: str, command: list[str]) -> int:
 
 def _judge(directory: Path, plan: Plan, number: int) -> None:
     run = plan.runs[number]
-    found = judge(directory, plan, run)
     folder = rundir.run_directory(directory, run.number, run.name) / rundir.DARSHAN
+    try:
+        found = judge(directory, plan, run)
+    except Exception as fault:
+        if isinstance(known := classified(fault), Unexpected):  # what was measured is as good as without a log
+            rundir.write(folder / preload.VERDICT, document.encode(Verdict(None, f"it could not be judged: {known}")))
+        raise
     rundir.write(folder / preload.VERDICT, document.encode(found))
-    for fault in found.faults:
-        print(f"Darshan's log of {rundir.run_name(run.number, run.name)}: {fault.name}: {fault.text}")
+    for reason in found.faults:
+        print(f"Darshan's log of {rundir.run_name(run.number, run.name)}: {reason.name}: {reason.text}")
     if found.why_not is not None:
         print(f"no Darshan log: {found.why_not}")
     if found.differences:

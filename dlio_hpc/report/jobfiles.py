@@ -1,5 +1,6 @@
 """What a job left behind, read from its directory or from its archive alike."""
 
+import os
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,15 @@ from dlio_hpc.batch.schedulers import State
 from dlio_hpc.darshan import preload
 from dlio_hpc.darshan import verdict as verdicts
 from dlio_hpc.darshan.verdict import Verdict
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun
+from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun, Unexpected, kind_of
 from dlio_hpc.lustre.record import Record, read
 from dlio_hpc.plan import Plan, Run, archive_folder
 
+# What is read of a job beside its runs' files. The tail of job.err: its lines, its bytes, letters of a line.
+_PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR)
+_TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
 _WANTED = re.compile(
-    f"{'|'.join(map(re.escape, (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT)))}|"
+    f"{'|'.join(map(re.escape, _PLAIN))}|"
     f"{rundir.LAYOUT}/[^/]+|{rundir.RUNS}/[^/]+/"
     f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)}|{rundir.DARSHAN}/{re.escape(preload.VERDICT)})"
 )
@@ -53,6 +57,8 @@ class JobOutcome(NamedTuple):
     """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone.
     `layouts`: how its datasets lie, as far as that was looked at. `environment`: what the ranks ran on, empty before
     they did. `study`: its copy of the study that it is a part of, as it was written; None where it has none.
+    `exit_status`: of the job script; None where it did not come to its end. `tail`: the last lines of job.err; None
+    where there is no such file.
     """
 
     plan: Plan
@@ -63,6 +69,8 @@ class JobOutcome(NamedTuple):
     layouts: list[Record]
     environment: dict[str, Any]
     study: bytes | None = None
+    exit_status: int | None = None
+    tail: tuple[str, ...] | None = None
 
 
 def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
@@ -78,8 +86,11 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
             (look,) = state.refresh_all([path])
         content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
         small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
-        for file in (file for pattern in (rundir.ENVIRONMENT, rundir.STUDY, *small) for file in path.glob(pattern)):
+        others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS)
+        for file in (file for pattern in (*others, *small) for file in path.glob(pattern)):
             content[file.relative_to(path).as_posix()] = file.read_bytes()
+        if (errors := _end_of(path / rundir.STDERR)) is not None:
+            content[rundir.STDERR] = errors
         outcome = _outcome(content, str(path))
         target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
         return outcome._replace(job=look.job, directory=path.resolve(), archive=target if target.exists() else None)
@@ -114,7 +125,36 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     environment = document.decode(
         content.get(rundir.ENVIRONMENT, b"{}"), dict[str, Any], f"{source}/{rundir.ENVIRONMENT}"
     )
-    return JobOutcome(plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY))
+    return JobOutcome(
+        plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY),
+        _exit_status(content.get(rundir.EXIT_STATUS)), _tail(content.get(rundir.STDERR)),
+    )  # fmt: skip
+
+
+def _end_of(path: Path) -> bytes | None:
+    """The last bytes of a file, which may be large; None where it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            return file.read()
+    except OSError:
+        return None
+
+
+def _exit_status(content: bytes | None) -> int | None:
+    try:
+        return None if content is None else int(content)
+    except ValueError:
+        return None
+
+
+def _tail(content: bytes | None) -> tuple[str, ...] | None:
+    """The last lines that are not blank, cut to a readable length, without what would move a terminal's cursor."""
+    if content is None:
+        return None
+    lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
+    printable = ("".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in lines)
+    return tuple(line[:_TAIL_LETTERS] for line in [line for line in printable if line][-_TAIL_LINES:])
 
 
 class Evidence(NamedTuple):
@@ -192,7 +232,13 @@ def as_document(outcome: JobOutcome) -> dict[str, Any]:
             for run in outcome.runs
             if run.result or run.error
         ],
+        **({"stderr": list(outcome.tail)} if outcome.tail and is_cut_short(outcome) else {}),
     }
+
+
+def is_cut_short(outcome: JobOutcome) -> bool:
+    """Has the job ended with a run that left no result?"""
+    return outcome.job.ended and any(run.result is None for run in outcome.runs)
 
 
 _INFRASTRUCTURE: frozenset[State] = frozenset({"node_fail", "out_of_memory"})
@@ -215,8 +261,7 @@ def _found_fault(outcome: JobOutcome) -> DlioError | None:
 def _own_fault(run: RunOutcome) -> DlioError | None:
     """What the run's own files tell."""
     if run.error is not None:
-        kinds: dict[int, type[DlioError]] = {2: ConfigError, 3: InvalidRun, 7: Incomplete}
-        kind = kinds.get(run.error.exit_code, InfrastructureError)
+        kind = kind_of(run.error.exit_code)
         return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
     if run.result is not None and run.result.faults:
         return InvalidRun(f"{run.name} is invalid: {'; '.join(run.result.faults)}")
@@ -235,10 +280,17 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
     if (fault := _own_fault(run)) is not None:
         return fault
     if run.result is None or run.result.summary is None:
-        return _not_reached(outcome.job)
+        return _bug(outcome) or _not_reached(outcome.job)
     if run.result.summary.steps < run.result.summary.steps_planned:
         return Incomplete(f"job {outcome.job.job} came near its time limit in the middle of it")
     return None
+
+
+def _bug(outcome: JobOutcome) -> DlioError | None:
+    """Of a job that ended with a bug in one of its programs."""
+    if outcome.exit_status != Unexpected.exit_code:
+        return None
+    return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; its traceback is in {rundir.STDERR}")
 
 
 def _not_reached(record: job.Job) -> DlioError:
@@ -281,6 +333,8 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
         return Incomplete(f"job {outcome.job.job} ended as {state}; what it had done so far is kept")
     if state == "failed" and outcome.job.batch_id is None:
         return ConfigError(f"job {outcome.job.job} was not taken: {outcome.job.states[-1].words}")
+    if (bug := _bug(outcome)) is not None:
+        return bug
     if state == "failed" or state in _INFRASTRUCTURE:
         where = outcome.directory or "its archive"
         return InfrastructureError(f"job {outcome.job.job} ended as {state}; see {rundir.STDERR} in {where}")

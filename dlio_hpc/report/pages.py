@@ -48,18 +48,36 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examine
         banner=jobbanner.of_jobs(outcomes),
         facts=[facts for outcome in outcomes for facts in _job_facts(outcome)],
         answers=answers[:_ANSWERS],
-        **_pictured([*sections, *(_variables(outcome) for outcome in outcomes if outcome.environment)]),
+        **_pictured(
+            [
+                *_cut_short(outcomes),
+                *sections,
+                *(_variables(outcome) for outcome in outcomes if outcome.environment),
+            ]
+        ),
     )
 
 
+def _cut_short(outcomes: Sequence[JobOutcome]) -> list[Section]:
+    """The last lines that each job said which ended with runs without a result."""
+    last = [(outcome.job.job, *lines) for outcome in outcomes if (lines := rows.cut_short(outcome)) is not None]
+    return [Section(job, [], [Table(title, [""], [[line] for line in lines])], [], []) for job, title, lines in last]
+
+
 def _pictured(sections: list[Section]) -> dict[str, Any]:
-    """The sections of a page, and the pictures that support its answers, which are taken out of its first section."""
-    if not sections:
+    """The sections of a page, and the pictures that support its answers, which are taken out of the first section that
+    has them.
+    """
+    first = next((place for place, section in enumerate(sections) if section.drawings), None)
+    if first is None:
         return {"sections": sections}
-    first, *rest = sections
-    support = [drawing for drawing in first.drawings if drawing.stem in FIRST]
-    others = [drawing for drawing in first.drawings if drawing.stem not in FIRST]
-    return {"sections": [first._replace(drawings=others), *rest], "pictures": support}
+    section = sections[first]
+    support = [drawing for drawing in section.drawings if drawing.stem in FIRST]
+    others = [drawing for drawing in section.drawings if drawing.stem not in FIRST]
+    return {
+        "sections": [*sections[:first], section._replace(drawings=others), *sections[first + 1 :]],
+        "pictures": support,
+    }
 
 
 def _variables(outcome: JobOutcome) -> Section:

@@ -1,9 +1,9 @@
 """What a job measured, as rows of text: the terminal and the page show the same."""
 
-from dlio_hpc import volume
+from dlio_hpc import rundir, volume
 from dlio_hpc.lustre.record import Record, describe
 from dlio_hpc.plan import Plan
-from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, without_log
+from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, is_cut_short, without_log
 from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
 from dlio_hpc.workload import Workload
@@ -11,6 +11,8 @@ from dlio_hpc.workload import Workload
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
 TAKES = ("what one takes", "mean", "p50", "p95", "p99", "max")
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
+# Runs that one line names.
+_NAMED = 3
 
 
 def workload(outcome: JobOutcome) -> str:
@@ -199,6 +201,18 @@ def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
 def invalid(run: RunOutcome) -> list[str]:
     """Each makes the run invalid."""
     return [*(run.result.faults if run.result else ()), *(run.verdict.differences if run.verdict else ())]
+
+
+def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
+    """Of a job that has ended: which runs left no result, and the last lines of job.err; None where each left one."""
+    if not is_cut_short(outcome):
+        return None
+    names = [run.name for run in outcome.runs if run.result is None]
+    told = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    title = f"No result of {told}; the last lines of {rundir.STDERR}"
+    if outcome.tail is None:
+        return title, [f"there is no {rundir.STDERR}"]
+    return title, list(outcome.tail) or [f"{rundir.STDERR} is empty"]
 
 
 def share(value: float | None) -> str:

@@ -58,6 +58,9 @@ def _job(outcome: JobOutcome) -> RenderableType:
     parts += [*(Text(f"Note: {words}", "yellow") for words in plan.notes), Text()]
     for run in outcome.runs:
         parts += _run(outcome, run)
+    if (cut_short := rows.cut_short(outcome)) is not None:
+        title, lines = cut_short
+        parts += [Text(f"{title}:", "bold"), *(Text(f"  {line}") for line in lines), Text()]
     return Group(*parts)
 
 

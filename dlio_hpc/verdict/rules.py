@@ -75,15 +75,15 @@ def _steps(rule: _Rule, least: int) -> Check:
     fewest = min(each.run.steps for each in runs)
     return rule.check(
         fewest >= least, f"{fewest} on each rank", evidence=evidence,
-        value=float(fewest), limit=float(least), advice=_more_files(fewest, least),
+        value=float(fewest), limit=float(least), advice=_larger(fewest, least),
     )  # fmt: skip
 
 
-def _more_files(found: float, least: float) -> tuple[str, ...]:
+def _larger(found: float, least: float) -> tuple[str, ...]:
     if not 0 < found < least:
         return ()
     times = f"{least / found:,.0f}" if least / found >= 100 else f"{least / found:.3g}"
-    return (f"a dataset of {times} times as many files (-S dataset.files=...), without --dataset-size",)
+    return (f"a dataset {times} times as large (--dataset-size)",)
 
 
 def _memory(rule: _Rule, least: float) -> Check:
@@ -98,7 +98,7 @@ def _memory(rule: _Rule, least: float) -> Check:
     fewest = min(known)
     return rule.check(
         fewest >= least, evidence[known.index(fewest)].words, evidence=evidence, value=fewest, limit=least,
-        unit="x", advice=_more_files(fewest, least),
+        unit="x", advice=_larger(fewest, least),
     )  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+"""A bug of dlio-hpc: one line for the person, and a file with what it takes to find the cause."""
+
+import os
+import platform
+import shlex
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+
+from dlio_hpc import __version__, units
+from dlio_hpc.errors import Unexpected, classified
+
+
+def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected:
+    """The fault as it is said, in a line. The traceback and the command go to a file in the folder of jobs, or else in
+    the temporary one, whose path the line has; to stderr where neither can be written.
+    """
+    command = shlex.join([program, *arguments])
+    said = "".join(traceback.format_exception(fault))
+    text = (
+        f"command    {command}\n"
+        f"directory  {_working_directory()}\n"
+        f"time       {units.utc_now()}\n"
+        f"version    dlio-hpc {__version__}, Python {platform.python_version()}, {platform.platform()}\n\n{said}"
+    )
+    line = str(classified(fault)).partition("\n")[0]
+    place = _kept(text)
+    if place is None:
+        print(text, file=sys.stderr)
+    where = "the traceback is above" if place is None else f"its traceback and the command are in {place}"
+    return Unexpected(f"{line}; {where}")
+
+
+def _kept(text: str) -> Path | None:
+    """A new file that only its owner can read: commands may hold what is nobody's business."""
+    for folder in _folders():
+        path = folder.absolute() / f"dlio-hpc-bug-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
+        try:
+            with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(text.encode(errors="backslashreplace").decode())
+        except OSError:
+            continue
+        return path
+    return None
+
+
+def _folders() -> list[Path]:
+    runs = Path(os.environ.get("DLIO_HPC_RUNS") or "dlio-runs")
+    try:
+        return [runs, Path(tempfile.gettempdir())]
+    except OSError:
+        return [runs]
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return "was deleted"

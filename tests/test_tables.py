@@ -1,0 +1,107 @@
+"""Every value of a Literal has an entry in every table that is keyed by it, so that a new one is no KeyError."""
+
+import ast
+import importlib
+import pkgutil
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import dlio_hpc
+from dlio_hpc.batch.schedulers import ENDED
+from dlio_hpc.report import jobfiles
+from dlio_hpc.verdict import check, metrics, performance
+
+_ROOT = Path(dlio_hpc.__file__).parent
+
+# Tables that leave values out on purpose, by module and keys; each is asked with get(), or looked through, or guarded.
+_PARTIAL = {
+    ("analysis/comparison.py", "io_time_s read_MBps"): "why a metric may be unknown; the others never are",
+    ("batch/detect.py", "pbs slurm"): "options that only these need",
+    ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
+    ("combinations.py", "hdf5 npz"): "formats that compress",
+    ("combinations.py", "csv npz raw"): "formats that libraries load whole",
+    ("report/jobfiles.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
+    ("report/jobfiles.py", "error"): "a key of the JSON document, no table",
+    ("report/sweeps.py", "best|same as best"): "verdicts that are framed",
+    ("report/tables.py", "completed queued running submitted"): "states that are not red",
+    ("verdict/acceptancetables.py", "met|noisy|passed over"): "verdicts that are not red",
+    ("verdict/check.py", "|1/s|MB/s|x"): "units that stand behind the number as they are",
+    ("verdict/figures.py", "fine improved noisy regression"): "outcomes with a colour of their own",
+    ("verdict/performance.py", "|1/s|MB/s|s"): "units of metrics that are no shares",
+    ("verdict/soundness.py", "incomplete infrastructure invalid"): "verdicts that are asked for in any case",
+    ("verdict/verdicttables.py", "CACHED|fine|improved|noisy|not comparable"): "outcomes that are not red",
+}
+
+
+class _Table(NamedTuple):
+    module: str
+    line: int
+    keys: frozenset[str]
+
+    @property
+    def place(self) -> tuple[str, str]:
+        mark = "|" if any(not key or " " in key for key in self.keys) else " "
+        return self.module, mark.join(sorted(self.keys))
+
+
+def _modules() -> Iterator[typing.Any]:
+    for found in pkgutil.walk_packages(dlio_hpc.__path__, "dlio_hpc."):
+        if not found.name.endswith((".__main__", ".successor")):
+            yield importlib.import_module(found.name)
+
+
+def _values(kind: typing.Any) -> Iterator[frozenset[str]]:
+    """Of each Literal of several words in a type."""
+    if typing.get_origin(kind) is typing.Literal:
+        words = [word for word in typing.get_args(kind) if isinstance(word, str)]
+        if len(words) > 1:
+            yield frozenset(words)
+        return
+    for part in typing.get_args(kind):
+        yield from _values(part)
+
+
+def _literals() -> set[frozenset[str]]:
+    """The values of all Literals in the package: named ones, and those of the fields of its classes."""
+    literals: set[frozenset[str]] = set()
+    for module in _modules():
+        for value in vars(module).values():
+            literals |= set(_values(value))
+            if isinstance(value, type) and value.__module__ == module.__name__:
+                for kind in getattr(value, "__annotations__", {}).values():
+                    literals |= set(_values(kind))
+    return literals
+
+
+def _tables() -> Iterator[_Table]:
+    """All dictionaries that the package's source spells out with words as their keys."""
+    for path in sorted(_ROOT.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Dict) and node.keys:
+                keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
+                words = frozenset(key for key in keys if isinstance(key, str))
+                if len(words) == len(keys):
+                    yield _Table(path.relative_to(_ROOT).as_posix(), node.lineno, words)
+
+
+def test_every_table_has_an_entry_for_every_value_of_its_literal() -> None:
+    literals = _literals()
+    assert frozenset({"floor", "framework"}) in literals
+    partial: dict[tuple[str, str], str] = {}
+    for table in _tables():
+        fitting = [values for values in literals if table.keys <= values]
+        if not fitting or table.keys in fitting:
+            continue
+        missing = sorted(min(fitting, key=len) - table.keys)
+        assert table.place in _PARTIAL, f"{table.module}:{table.line} has no entry for {missing}"
+        partial[table.place] = _PARTIAL[table.place]
+    assert partial == _PARTIAL, "what is listed is there"
+
+
+def test_tables_that_leave_values_out_are_never_asked_for_those() -> None:
+    assert frozenset(jobfiles._ENDED) == ENDED
+    assert {known.unit for known in metrics.METRICS.values() if not known.is_share} <= performance._UNITS.keys()
+    for unit in typing.get_args(check.Unit):
+        assert check.show(0.5, unit)
