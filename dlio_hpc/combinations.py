@@ -44,6 +44,18 @@ def check_dataset(dataset: "Dataset") -> None:
         ),
         (dataset.level is not None and compression != "gzip", "level goes with compression: gzip"),
         (
+            dataset.compression_ratio is not None and dataset.random_bits != 8,
+            "compression_ratio and random_bits both say how far data compress: give one of them",
+        ),
+        (
+            dataset.compression_ratio is not None and kind in {"csv", "null"},
+            f"compression_ratio: format: {kind} holds no bytes of its own choice; leave it null",
+        ),
+        (
+            (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
+            "compression_ratio: gzip's level 0 compresses nothing; give level 1 to 9",
+        ),
+        (
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
             "format: csv holds numbers: give sample a shape, and dtype float32",
         ),

@@ -186,7 +186,9 @@ def samples_per_epoch(workload: Workload, ranks: int) -> int:
 def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
     """Twelve hexadecimal digits that two datasets share exactly when one can stand for the other."""
     side_files = [(side.name, side.file_size) for side in dataset.side_files if side.access == "read"]
-    stored = structs.replace(dataset, side_files=())
+    stored = document.plain(structs.replace(dataset, side_files=()))
+    if dataset.compression_ratio is None:
+        del stored["compression_ratio"]  # datasets that were generated before there was this key stay what they are
     parts = (_CONTENT, stored, side_files) if layout is None else (_CONTENT, stored, side_files, layout)
     return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
 

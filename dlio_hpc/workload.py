@@ -119,7 +119,8 @@ class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """What lies on the storage. `chunk` is HDF5's; `compression` HDF5's or (gzip) NumPy's; `level` null: 4.
 
-    `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do.
+    `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do. `compression_ratio` instead:
+    bytes before over bytes after gzip of this level.
     """
 
     format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
@@ -131,6 +132,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     compression: Literal["none", "gzip", "lzf"] = "none"
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
+    compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
     side_files: tuple[SideFile, ...] = ()
 
     def __post_init__(self) -> None:

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.core import content
+from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Reader
@@ -61,7 +62,7 @@ def _read(reader: Reader, dataset: Dataset, samples: list[int]) -> tuple[list[by
 
 def _payload(dataset: Dataset, place: Place) -> bytes:
     row = np.empty(place.size, np.uint8)
-    content.fill(row, place.position, dataset.random_bits)
+    content.fill(row, place.position, texture(dataset))
     if dataset.format == "csv":
         row = (row.view("<u4") % 10**7 / 10**7).astype("<f4").view(np.uint8)
     return row.tobytes()
@@ -255,7 +256,7 @@ def test_pandas_reads_what_is_written(tmp_path: Path) -> None:
     assert table.to_numpy().astype(np.float32)[3].tobytes() == _expected(dataset, [8])[0]
     text = (tmp_path / "1").read_bytes()
     assert len(text) == 5 * dataset.sample_bytes == 5 * 210 * 10
-    assert csv.first_value(0, 8) == _expected(dataset, [0])[0][:4]
+    assert csv.first_value(0, content.RANDOM) == _expected(dataset, [0])[0][:4]
 
 
 @given(st.binary(max_size=200))

@@ -14,6 +14,7 @@ from msgspec import structs
 
 from dlio_hpc import plan
 from dlio_hpc.core import content
+from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
@@ -76,7 +77,7 @@ def _contents(dataset: Dataset) -> dict[bytes, int]:
     numbers = {}
     for place in Places(dataset).of(np.arange(dataset.samples, dtype=np.uint64)):
         row = np.zeros(dataset.sample.largest, np.uint8)
-        content.fill(row[: place.size], place.position, dataset.random_bits)
+        content.fill(row[: place.size], place.position, texture(dataset))
         if dataset.format == "csv":
             row = (row.view("<u4") % 10**7 / 10**7).astype("<f4").view(np.uint8)
         numbers[row[: place.size].tobytes()] = place.sample

@@ -7,6 +7,7 @@ fast as memory and leaves no two blocks alike for a storage system to fold toget
 import functools
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,49 +15,68 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.uint8]
 
 BLOCK = 1 << 20
+# Where data compress, each page has its share of random words, and is unlike every other.
+PAGE = 4096
+WORD = 8
 _SHIFT = 0x9E3779B97F4A7C15
 _SEED = 2021
 
 
-def pieces(first: int, count: int, bits: int = 8) -> Iterator[memoryview]:
-    """Bytes `first` to `first + count` of the stream, block by block; a piece is valid until the next is taken.
-
-    `bits` of each byte are random, the higher ones zero.
+class Texture(NamedTuple):
+    """How far the stream can be compressed. `bits`: of each byte are random, the higher ones zero. `words`: so many of
+    each block are random, in equal shares at the front of its pages; the rest of a page repeats the last of them.
     """
-    base = _base()
-    block = np.empty_like(base)
-    view = block.data.cast("B")
+
+    bits: int = 8
+    words: int = BLOCK // WORD
+
+
+RANDOM = Texture()
+
+
+def pieces(first: int, count: int, texture: Texture = RANDOM) -> Iterator[memoryview]:
+    """Bytes `first` to `first + count` of the stream, block by block; a piece is valid until the next is taken."""
+    base = _base(texture.words)
+    memory = np.empty(min(len(base), -(-count // WORD) + 1), np.uint64)
     end = first + count
     while first < end:
         number, begin = divmod(first, BLOCK)
-        shift = np.uint64(number * _SHIFT % (1 << 64))
-        np.add(base, shift, out=block)
-        if bits < 8:
-            np.bitwise_and(block, _mask(bits), out=block)
         stop = min(BLOCK, begin + end - first)
-        yield view[begin:stop]
+        low, high = begin // WORD, -(-stop // WORD)
+        part = memory[: high - low]
+        np.add(base[low:high], np.uint64(number * _SHIFT % (1 << 64)), out=part)
+        if texture.bits < 8:
+            np.bitwise_and(part, _mask(texture.bits), out=part)
+        yield part.data.cast("B")[begin - low * WORD : stop - low * WORD]
         first += stop - begin
 
 
-def fill(row: Rows, first: int, bits: int = 8) -> None:
+def fill(row: Rows, first: int, texture: Texture = RANDOM) -> None:
     """The stream from `first` on into all of `row`."""
     done = 0
-    for piece in pieces(first, len(row), bits):
+    for piece in pieces(first, len(row), texture):
         row[done : done + len(piece)] = piece
         done += len(piece)
 
 
-def head(first: int, bits: int = 8) -> bytes:
+def head(first: int, texture: Texture = RANDOM) -> bytes:
     """The one to eight bytes from `first` to the end of their word: enough to know a sample by, at no cost."""
     number, begin = divmod(first, BLOCK)
-    word = (int(_base()[begin // 8]) + number * _SHIFT) & int(_mask(bits))
-    return word.to_bytes(8, sys.byteorder)[begin % 8 :]
+    word = (int(_base(texture.words)[begin // WORD]) + number * _SHIFT) & int(_mask(texture.bits))
+    return word.to_bytes(WORD, sys.byteorder)[begin % WORD :]
 
 
 def _mask(bits: int) -> np.uint64:
     return np.uint64(((1 << bits) - 1) * 0x0101010101010101)
 
 
-@functools.cache
-def _base() -> npt.NDArray[np.uint64]:
-    return np.random.PCG64(_SEED).random_raw(BLOCK // 8)
+@functools.lru_cache(8)
+def _base(words: int) -> npt.NDArray[np.uint64]:
+    """Block 0, of which so many words are random, one of each page at least."""
+    base = np.random.PCG64(_SEED).random_raw(BLOCK // WORD)
+    if words == len(base):
+        return base
+    pages, each = BLOCK // PAGE, PAGE // WORD
+    random = np.maximum(np.diff(np.arange(pages + 1) * words // pages), 1)
+    kept = np.minimum(np.arange(each), random[:, np.newaxis] - 1)
+    return np.take_along_axis(base.reshape(pages, each), kept, axis=1).reshape(-1)

@@ -229,7 +229,9 @@ def _compression(workload: Workload) -> list[str] | None:
     return [*lines, _BITS_NOTE]
 
 
-_BITS_NOTE = "how far data can be compressed is dataset.random_bits here: compare with a file of yours"
+_BITS_NOTE = (
+    "how far data can be compressed is dataset.compression_ratio (or random_bits) here: compare with a file of yours"
+)
 
 
 def _access(workload: Workload) -> list[str]:

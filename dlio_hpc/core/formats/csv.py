@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.core import comparison, content
-from dlio_hpc.core.content import Rows
+from dlio_hpc.core.compression import texture
+from dlio_hpc.core.content import Rows, Texture
 from dlio_hpc.core.files import Request, write_file
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
@@ -44,7 +45,7 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
     for first in range(0, values, _VALUES_AT_ONCE):
         count = min(_VALUES_AT_ONCE, values - first)
         words = np.empty(count * _FLOAT, np.uint8)
-        content.fill(words, (number * values + first) * _FLOAT, dataset.random_bits)
+        content.fill(words, (number * values + first) * _FLOAT, texture(dataset))
         text = spelled(words.view("<u4") % _TEN)
         text[columns - 1 - first % columns :: columns, -1] = ord("\n")
         yield text.reshape(-1).data
@@ -67,10 +68,10 @@ def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
     return text
 
 
-def first_value(position: int, bits: int) -> bytes:
+def first_value(position: int, texture: Texture) -> bytes:
     """The value that begins at `position` of the stream of contents, as it is in memory."""
     word = np.empty(_FLOAT, np.uint8)
-    content.fill(word, position, bits)
+    content.fill(word, position, texture)
     value = int(word.view("<u4")[0]) % _TEN / _TEN
     return np.float32(value).tobytes()
 

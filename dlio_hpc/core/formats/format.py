@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from dlio_hpc.core import content
+from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.places import Place, Samples
 from dlio_hpc.core.tally import Tally
@@ -49,9 +50,9 @@ def check(dataset: Dataset, place: Place, row: Rows, paths: Paths) -> None:
     if dataset.format == "csv":
         from dlio_hpc.core.formats import csv
 
-        expected = csv.first_value(place.position, dataset.random_bits)
+        expected = csv.first_value(place.position, texture(dataset))
     else:
-        expected = content.head(place.position, dataset.random_bits)[: place.size]
+        expected = content.head(place.position, texture(dataset))[: place.size]
     found = row[: len(expected)].tobytes()
     if found != expected:
         raise InvalidRun(

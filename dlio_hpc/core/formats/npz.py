@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING
 import numpy as np
 
 from dlio_hpc.core import comparison, content
+from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
 from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader, buffered
@@ -63,7 +64,7 @@ def write(path: str, dataset: Dataset, number: int) -> None:
 def _member(dataset: Dataset, places: Places, number: int) -> Iterator[bytes | memoryview]:
     """All bytes of the file in the archive; a piece is valid until the next is taken."""
     yield _npy_header(dataset, places.array_shape(number))
-    yield from content.pieces(places.position(number), places.file_size(number), dataset.random_bits)
+    yield from content.pieces(places.position(number), places.file_size(number), texture(dataset))
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:

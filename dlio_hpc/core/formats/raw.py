@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dlio_hpc.core import comparison, content
+from dlio_hpc.core.compression import texture
 from dlio_hpc.core.files import write_file
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
@@ -28,7 +29,7 @@ def write(path: str, dataset: Dataset, number: int) -> None:
 
 def _pieces(places: Places, dataset: Dataset, number: int) -> Iterator[memoryview]:
     """All bytes of the file; a piece is valid until the next is taken."""
-    return content.pieces(places.position(number), places.file_size(number), dataset.random_bits)
+    return content.pieces(places.position(number), places.file_size(number), texture(dataset))
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:

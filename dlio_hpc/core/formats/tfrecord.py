@@ -15,6 +15,7 @@ import numpy as np
 
 from dlio_hpc.combinations import by_streams
 from dlio_hpc.core import comparison, content
+from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import Request, write_file
 from dlio_hpc.core.formats.flat import FlatReader
@@ -40,11 +41,11 @@ def write(path: str, dataset: Dataset, number: int) -> None:
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
     """All bytes of the file; a piece is valid until the next is taken."""
     buffer = np.empty(_BUFFER + dataset.sample.largest + FRAME, np.uint8)
-    used = 0
+    used, woven = 0, texture(dataset)
     for place in Places(dataset).in_file(number):
         record = buffer[used : used + place.size + FRAME]
         payload = record[HEAD:-FOOT]
-        content.fill(payload, place.position, dataset.random_bits)
+        content.fill(payload, place.position, woven)
         record[:HEAD] = memoryview(head(place.size))
         record[-FOOT:] = memoryview(struct.pack("<I", masked_crc(payload)))
         used += len(record)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.core import comparison, content, descriptors
+from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, as_bytes, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
@@ -67,7 +68,7 @@ def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int,
     rows = max(unit, _SLAB // row // unit * unit)
     for first in range(0, shape[0], rows):
         slab = np.empty((min(rows, shape[0] - first), *shape[1:]), dataset.sample.array_dtype)
-        content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, dataset.random_bits)
+        content.fill(slab.reshape(-1).view(np.uint8), begin + first * row, texture(dataset))
         yield first, slab
 
 

@@ -1,0 +1,66 @@
+"""Compressible content: how much of it has to be random for gzip to reach a ratio."""
+
+import math
+from bisect import bisect_right
+from itertools import pairwise
+
+from dlio_hpc.core.content import BLOCK, WORD, Texture
+from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset
+
+# What deflate needs beyond the random share of the data, in 1/10000 of their size: its codes, and the repeated words.
+# Measured with zlib 1.2.13; its levels 1 to 3 and 4 to 9 are alike. Rows: bytes that are compressed at once.
+_SHARES = (1, 0.98, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
+_AT_ONCE = (4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20)
+_FAST = (
+    (27, 138, 172, 198, 220, 249, 227, 185, 162, 149),
+    (13, 67, 86, 111, 132, 154, 165, 169, 146, 132),
+    (7, 36, 48, 69, 87, 109, 115, 122, 127, 118),
+    (5, 35, 46, 68, 71, 87, 91, 97, 98, 93),
+    (4, 36, 45, 58, 69, 87, 81, 86, 86, 82),
+    (3, 35, 41, 56, 66, 79, 78, 81, 79, 72),
+)
+_THOROUGH = (
+    (27, 138, 167, 177, 189, 209, 199, 152, 128, 113),
+    (13, 66, 82, 96, 107, 120, 128, 135, 112, 97),
+    (7, 34, 43, 55, 65, 78, 81, 83, 86, 78),
+    (5, 33, 39, 52, 49, 56, 58, 60, 59, 54),
+    (4, 32, 38, 42, 46, 56, 49, 50, 47, 43),
+    (3, 30, 33, 39, 43, 48, 46, 44, 40, 34),
+)
+_FASTEST_THOROUGH = 4
+
+
+def texture(dataset: Dataset) -> Texture:
+    """Of the dataset's contents: as many random bits as it asks for, or what its compression_ratio takes."""
+    if dataset.compression_ratio is None:
+        return Texture(dataset.random_bits)
+    level = LEVEL if dataset.level is None else dataset.level
+    share = random_share(dataset.compression_ratio, level, _at_once(dataset))
+    return Texture(words=round(share * BLOCK / WORD))
+
+
+def _at_once(dataset: Dataset) -> int:
+    """Bytes that are compressed on their own."""
+    if dataset.is_chunked:
+        return math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
+    return dataset.samples_per_file * dataset.sample_bytes
+
+
+def random_share(ratio: float, level: int, at_once: int) -> float:
+    """Of the data, for gzip of this level to make 1 / `ratio` of them where it is given `at_once` bytes."""
+    extra = _extra(_THOROUGH if level >= _FASTEST_THOROUGH else _FAST, at_once)
+    sizes = [share + more for share, more in zip(_SHARES, extra, strict=True)]
+    wanted = 1 / ratio
+    for (share, size), (next_share, next_size) in pairwise(zip(_SHARES, sizes, strict=True)):
+        if wanted > next_size:
+            return min(1.0, next_share + (wanted - next_size) / (size - next_size) * (share - next_share))
+    return _SHARES[-1]
+
+
+def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
+    """A row of the table, between two of its rows by the logarithm of their bytes; as parts of 1."""
+    at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
+    upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)
+    low, high = _AT_ONCE[upper - 1], _AT_ONCE[upper]
+    part = math.log2(at_once / low) / math.log2(high / low)
+    return [(one + part * (other - one)) / 10_000 for one, other in zip(table[upper - 1], table[upper], strict=True)]
