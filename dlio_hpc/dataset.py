@@ -166,6 +166,14 @@ def is_unwritten(run: Run) -> bool:
     return not _holds_anything(Path(run.dataset)) if found is None else not found.complete
 
 
+def writes(run: Run) -> bool:
+    """Does the run write anything into the folder that its dataset's folder lies in?"""
+    if run.kind == "generate":
+        return is_unwritten(run)
+    sides_written = any(side.access == "write" for side in run.workload.dataset.side_files)
+    return run.workload.checkpoint is not None or sides_written
+
+
 def is_complete(run: Run) -> bool:
     """Does the dataset that `run` needs lie there whole? False: it may be generated.
 

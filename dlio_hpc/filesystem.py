@@ -53,6 +53,18 @@ def of(path: Path) -> FileSystem:
     return FileSystem(_KINDS.get(number, f"0x{number:X}"), mount, source)
 
 
+def unwritable(folder: str) -> str | None:
+    """Why no file can be made in a folder, or in the nearest one above it that exists; None where one can."""
+    import tempfile
+
+    there = existing(Path(folder))
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return None
+    except OSError as fault:
+        return f"nothing can be written to {there}: {fault.strerror}"
+
+
 def existing(path: Path) -> Path:
     """`path`, or the nearest folder above it that exists."""
     while not path.exists():

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import cost, document, notes, plan, runs, units
+from dlio_hpc import cost, document, notes, packages, plan, runs, units
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Kind, Plan, Run
 from dlio_hpc.site import check_options
@@ -226,6 +226,7 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
         notes=tuple(notes.of_study(study, points)),
         runs=tuple(structs.replace(run, number=number) for number, run in enumerate(listed)),
         is_link=bool(numbers),
+        packages=_packages(study, listed),
         titles={number: study.title(study.points[number]) for number in numbers},
     )
     try:
@@ -233,6 +234,13 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
     except UnicodeEncodeError as fault:
         raise ConfigError(f"{fault.object!r} is no UTF-8 text; rename it") from fault
     return structs.replace(made, notes=(*made.notes, *notes.of_plan(made)))
+
+
+def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
+    """What ranks import before the job generates anything; what generates data for somewhere else needs no reader."""
+    if study.generate == "only" or all(run.kind != "generate" for run in listed):
+        return ()
+    return packages.needed(point.workload for point in study.points)
 
 
 def one(asked: Asked, request: Request) -> Plan:

@@ -49,6 +49,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     """One batch job. titles: of the points of its study that it measures, in words, by their numbers; empty where there
     is nothing to compare. is_link: of a chain of jobs, the next of which runs whatever comes of this one.
+    packages: that ranks import before anything is generated, by their names in packages.PACKAGES.
     """
 
     version: str
@@ -69,6 +70,7 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     runs: tuple[Run, ...]
     titles: dict[int, str] = {}
     is_link: bool = False
+    packages: tuple[str, ...] = ()
     schema: Literal[1] = 1
 
     @property

@@ -54,7 +54,7 @@ def _steps(plan: Plan) -> list[Step]:
     that cannot be had stops none of the others.
     """
     otherwise = Shell("exit $?   # no data, no measurement" if len(plan.datasets) == 1 else "status=$?")
-    steps: list[Step] = []
+    steps = [_packages(plan)] if plan.packages else []
     for run in plan.datasets:
         generate = _run(plan, run, otherwise) if run.kind == "generate" else []
         steps += [_layout(plan, run, "before", otherwise), *generate, _layout(plan, run, "after", otherwise)]
@@ -62,6 +62,13 @@ def _steps(plan: Plan) -> list[Step]:
 
 
 _GO_ON = Shell("status=$?")
+
+
+def _packages(plan: Plan) -> Step:
+    """A rank on each node imports what the runs will need."""
+    launch = launchers.command(plan, one_a_node=True)
+    command = [*launch, *core_command(plan, plan.runs[0].number), "--packages"]
+    return Step("packages", join(command), Shell("exit $?   # nothing could be measured"))
 
 
 def _run(plan: Plan, run: Run, otherwise: Shell) -> list[Step]:

@@ -98,14 +98,17 @@ LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
 }  # fmt: skip
 
 
-def command(plan: Plan, darshan: bool = False, few: bool = False) -> list[str]:
+def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
     """The launcher with its options, ready for the program that the ranks run. `few`: of two ranks, or as many as there
-    are, on one node where that has two.
+    are, on one node where that has two. `one_a_node`: of one rank on each node; of all ranks where the launcher cannot
+    be told how many a node has.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
     if few:
         nodes, ranks_per_node = (1, 2) if ranks_per_node > 1 else (min(nodes, 2), 1)
+    if one_a_node and (nodes == 1 or site.launcher.kind != "mpiexec"):
+        ranks_per_node = 1
     spec = Spec(
         nodes,
         ranks_per_node,

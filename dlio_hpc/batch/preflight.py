@@ -10,7 +10,20 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import cost, dataset, filesystem, layout, limits, packing, plan, results, rundir, units, workload
+from dlio_hpc import (
+    cost,
+    dataset,
+    filesystem,
+    layout,
+    limits,
+    packages,
+    packing,
+    plan,
+    results,
+    rundir,
+    units,
+    workload,
+)
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers import SCHEDULERS
@@ -22,7 +35,7 @@ from dlio_hpc.batch.watch import watch
 from dlio_hpc.command import Missing, Unanswered
 from dlio_hpc.darshan import preload as darshan
 from dlio_hpc.darshan import verdict
-from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
+from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, kind_of
 from dlio_hpc.layout import Layout
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan, Run
@@ -56,7 +69,7 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Finding]:
     if patience_s is None:
         yield Finding("note", "launch", "not tried")
     else:
-        yield from _guarded("launch", lambda: _launch(made, patience_s))
+        yield from _guarded("launch", lambda: _launch(made, packages.measured(plans), patience_s))
 
 
 def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
@@ -110,14 +123,9 @@ def _folders(made: Plan) -> Iterator[Finding]:
     sound = True
     data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
     for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
-        there = filesystem.existing(Path(folder))
-        try:
-            with tempfile.TemporaryFile(dir=there):
-                pass
-        except OSError as fault:
+        if (why := filesystem.unwritable(folder)) is not None:
             sound = False
-            text = f"--{name} {folder}: nothing can be written to {there}: {fault.strerror}"
-            yield Finding("fault", "folders", text, InfrastructureError.exit_code)
+            yield Finding("fault", "folders", f"--{name} {folder}: {why}", InfrastructureError.exit_code)
     if sound:
         yield Finding("ok", "folders", "data, runs and archive can be written")
 
@@ -241,9 +249,9 @@ def _unfit(library: str) -> str | None:
         return f"{library}: {fault.strerror} on {os.uname().nodename}"
 
 
-def _launch(made: Plan, patience_s: float) -> Iterator[Finding]:
-    """Two ranks on one node, with the site's launcher in a job of their own."""
-    smallest = _smallest(made)
+def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:
+    """Two ranks on one node, with the site's launcher in a job of their own, which import the packages needed."""
+    smallest = _smallest(made, needed)
     if smallest is None:
         yield Finding("note", "launch", f"not tried: queue {made.queue} takes no job of one node")
         return
@@ -260,13 +268,15 @@ def _launch(made: Plan, patience_s: float) -> Iterator[Finding]:
         yield Finding("note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}")
         return
     if record.state != "completed":
-        raise InfrastructureError(f"{_LAUNCH_RANKS} ranks did not run ({record.state}): {_reason(directory)}")
+        raise _failure(directory, record)
     took = time.monotonic() - started
     await_release(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
     found = verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     shutil.rmtree(directory, ignore_errors=True)
     yield Finding("ok", "launch", f"{_LAUNCH_RANKS} ranks met through {made.site.launcher.kind}, {took:.0f} s in all")
+    if needed:
+        yield Finding("ok", "packages", f"ranks can import {', '.join(needed)}")
     if found is not None and found.why_not is None:
         text = f"{_LAUNCH_RANKS} ranks left a log of {_LAUNCH_RANKS}; version {found.version}"
         yield Finding("ok", "Darshan", text)
@@ -283,18 +293,23 @@ def _watched(directory: Path, deadline: float) -> job.Job:
     return record
 
 
-def _reason(directory: Path) -> str:
+def _failure(directory: Path, record: job.Job) -> DlioError:
     """In the ranks' own words, where they came so far, or the last ones that anybody said."""
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
-        return results.decode_error(path.read_bytes(), str(path)).message
+        error = results.decode_error(path.read_bytes(), str(path))
+        return kind_of(error.exit_code)(error.message)
+    return InfrastructureError(f"{_LAUNCH_RANKS} ranks did not run ({record.state}): {_last_words(directory)}")
+
+
+def _last_words(directory: Path) -> str:
     errors = directory / rundir.STDERR
     said = errors.read_text(errors="replace").split("\n") if errors.exists() else []
     last = [line for line in said if line.strip()][-1:]
     return f"{' '.join(last)} (see {errors})" if last else f"see {directory}"
 
 
-def _smallest(made: Plan) -> Plan | None:
-    """A plan of two ranks that read nothing; None where the queue wants more nodes than one."""
+def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
+    """A plan of two ranks that import what is needed and read nothing; None where the queue wants more than a node."""
     queue = made.site.queues.get(made.queue or "")
     if queue is not None and queue.fewest_nodes > 1:
         return None
@@ -314,7 +329,7 @@ def _smallest(made: Plan) -> Plan | None:
         ),
     )
     watched = any(run.darshan for run in made.runs)  # what reads nothing would do without
-    return replace(smallest, runs=tuple(replace(run, darshan=watched) for run in smallest.runs))
+    return replace(smallest, packages=needed, runs=tuple(replace(run, darshan=watched) for run in smallest.runs))
 
 
 def as_document(findings: list[Finding]) -> list[dict[str, object]]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import document, limits, rundir
+from dlio_hpc import dataset, document, filesystem, limits, packages, rundir
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.batch.state import refresh
@@ -43,6 +43,8 @@ def check(plans: Sequence[Plan]) -> None:
                 "say --generate only --wait, then --generate never"
             )
         _check_launch(plan)
+        _check_packages(plans)
+        _check_folders(plans)
         return
     if shutil.which(scheduler.program) is None:
         raise InfrastructureError(
@@ -169,6 +171,27 @@ def _write_darshan(directory: Path, plan: Plan) -> None:
     if watched:
         (directory / rundir.DARSHAN).mkdir()
         rundir.write(directory / rundir.DARSHAN / preload.CONFIG, preload.config(plan, watched[0]).encode())
+
+
+def _check_packages(plans: Sequence[Plan]) -> None:
+    """ConfigError where ranks that run with this very interpreter would lack what they read with."""
+    site = plans[0].site
+    if site.python != sys.executable or site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
+        return
+    for name in packages.measured(plans):
+        if importlib.util.find_spec(packages.PACKAGES[name].module) is None:
+            raise ConfigError(f"{name} is not installed beside {site.python}; {packages.advice(name)}")
+
+
+def _check_folders(plans: Sequence[Plan]) -> None:
+    """InfrastructureError where files that the jobs are to write could not be made; data that are there may belong to
+    somebody else.
+    """
+    runs = [run for plan in plans for run in plan.runs]
+    folders = dict.fromkeys(os.path.dirname(run.dataset) for run in runs if dataset.writes(run))
+    for folder in folders:
+        if (why := filesystem.unwritable(folder)) is not None:
+            raise InfrastructureError(f"--data {folder}: {why}; choose another one")
 
 
 def _check_launch(plan: Plan) -> None:

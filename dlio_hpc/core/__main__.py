@@ -21,10 +21,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m mpi4py -m dlio_hpc.core", description=__doc__)
     parser.add_argument("plan", type=Path, metavar="PLAN.json", help="written by dlio-submit; results go beside it")
     parser.add_argument("--run", type=int, required=True, metavar="N", help="which of the plan's runs")
+    parser.add_argument("--packages", action="store_true", help="only import what the job's runs need")
     options = parser.parse_args(arguments)
 
     from mpi4py import MPI
 
+    from dlio_hpc.core import packages
     from dlio_hpc.core import run as core
 
     comm = MPI.COMM_WORLD
@@ -37,7 +39,10 @@ def main(arguments: list[str] | None = None) -> None:
         if comm.rank == 0:
             (folder / rundir.ERROR).unlink(missing_ok=True)
         comm.Barrier()
-        core.execute(comm, directory, plan, run, plan_sha256)
+        if options.packages:
+            packages.require(comm, plan.packages, plan.nodes)
+        else:
+            core.execute(comm, directory, plan, run, plan_sha256)
     except Exception as fault:  # noqa: BLE001 - reported, then all ranks end
         _report(comm.rank, folder, fault)
         comm.Abort(classified(fault).exit_code)

@@ -1,0 +1,43 @@
+"""Can the ranks import what their runs will need? One rank of each node tries, before anything is generated."""
+
+import importlib
+import os
+from typing import TYPE_CHECKING
+
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.packages import PACKAGES, advice
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
+    """Import the packages on each node; ConfigError on rank 0 where that fails on any of `nodes`."""
+    from mpi4py import MPI
+
+    on_node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    mine = [(name, os.uname().nodename, _fault(name)) for name in names] if on_node.rank == 0 else []
+    everybodys = comm.gather(mine)
+    if everybodys is None:
+        return
+    looked = [one for of_rank in everybodys for one in of_rank]
+    for name in names:
+        bad = {host: fault for which, host, fault in looked if which == name and fault is not None}
+        if bad:
+            host, fault = next(iter(bad.items()))
+            where = host if len(bad) == 1 else f"{len(bad)} nodes, such as {host}"
+            raise ConfigError(f"{name} cannot be used on {where}: {fault}; {advice(name)}")
+    hosts = {host for _, host, _ in looked}
+    print(f"{', '.join(names)} can be used on {len(hosts)} of {nodes} node(s)", flush=True)
+
+
+def _fault(name: str) -> str | None:
+    """Why the package cannot be used here; None where it can."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    try:
+        module = importlib.import_module(PACKAGES[name].module)
+    except Exception as fault:  # noqa: BLE001 - whatever goes wrong in there, it cannot be used
+        return f"{type(fault).__name__}: {fault}"
+    if name == "parallel h5py" and not module.get_config().mpi:
+        return f"h5py {module.__version__} was built without MPI"
+    return None
