@@ -49,12 +49,38 @@ class SideFilesSummary(Struct, frozen=True):
     time_s: float
 
 
+class Level(Struct, frozen=True):
+    """Of a figure over the nodes that tell it: mean, largest, and on which host."""
+
+    mean: float
+    max: float
+    host: str
+
+
+class Disturbance(Struct, frozen=True):
+    """What else went on on the nodes. seconds: how long that was looked at. cores: CPUs of a node. others: CPUs that
+    processes other than the job's ranks and their children kept busy. load: average of the last minute, at the end.
+    steal: share of all CPUs' time that a hypervisor kept for others. cpu_pressure, io_pressure, memory_pressure: share
+    of the time in which some task of the node, the ranks' own too, stood still for want of it. None where no kernel
+    tells.
+    """
+
+    seconds: float
+    cores: int | None
+    others: Level | None
+    load: Level | None
+    steal: Level | None
+    cpu_pressure: Level | None
+    io_pressure: Level | None
+    memory_pressure: Level | None
+
+
 class Epoch(Struct, frozen=True):
     """wait_s, compute_s, sync_s and checkpoint_s are means over ranks of the epoch's total; they add up to wall_s.
     storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell.
     client_bytes_asked, client_bytes_read: what was read through the file system's clients on all nodes, by whomever,
     and what servers sent for it (Lustre, NFS). resident: share of the pages looked at that lay in the nodes' memory
-    before the epoch. None where nobody can tell.
+    before the epoch. None where nobody can tell. disturbance: None where it was not recorded.
     """
 
     epoch: int
@@ -70,6 +96,7 @@ class Epoch(Struct, frozen=True):
     client_bytes_asked: int | None = None
     client_bytes_read: int | None = None
     resident: float | None = None
+    disturbance: Disturbance | None = None
 
 
 class SlowestRank(Struct, frozen=True):
@@ -145,7 +172,8 @@ class Generated(Struct, frozen=True):
 class Result(Struct, frozen=True):
     """One run. hints: what MPI-IO worked with. gap_s: from the end of the job's run before; None for its first.
     file_system: kind of the dataset's, by its magic number. memory_bytes: of all nodes together, as far as the job may
-    use it; None where it was not asked for.
+    use it; None where it was not asked for. disturbance: from the first epoch's begin to the last one's end, with what
+    lies between epochs; None where it was not recorded.
     """
 
     run: str
@@ -167,6 +195,7 @@ class Result(Struct, frozen=True):
     gap_s: float | None = None
     file_system: str = ""
     memory_bytes: int | None = None
+    disturbance: Disturbance | None = None
     schema: Literal[1] = 1
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from dlio_hpc import document, plan, results, rundir, units
 from dlio_hpc.batch import job
-from dlio_hpc.core import arrival, measures, merge, timeline
+from dlio_hpc.core import arrival, disturbance, measures, merge, timeline
 from dlio_hpc.core.activity import Lattice
 from dlio_hpc.core.merge import Host, Merged
 
@@ -35,6 +35,7 @@ def merged(made: plan.Plan) -> Merged:
         hosts, Lattice(1.0, 1000, _BINS), np.zeros((ranks, 1)), table, histogram, totals,
         np.zeros((ranks, 1, arrival.COLUMNS)),
         np.zeros((ranks, 0, 7)), np.zeros((ranks, 6)), sizes, activity, np.zeros((ranks, 0, 2)),
+        np.zeros((ranks, 2, disturbance.COLUMNS)),
     )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc.core import arrival, measures, merge
+from dlio_hpc.core import arrival, disturbance, measures, merge
 from dlio_hpc.core.activity import BUSY, LEAST_S, Activity, Lattice, common, spread
 from dlio_hpc.core.measures import Counts, Floats
 from dlio_hpc.core.merge import Host, Merged
@@ -53,8 +53,10 @@ def _merged(
     offsets, sides, marks = np.zeros((ranks, 1)), np.zeros((ranks, 6)), np.zeros((ranks, 0, 2))
     arrivals = np.zeros((*fetched.shape, arrival.COLUMNS))
     arrivals[..., arrival.FETCHED] = fetched
+    disturbances = np.zeros((ranks, fetched.shape[1] + 1, disturbance.COLUMNS))
     return Merged(
-        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, sides, sizes, activity, marks
+        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, sides, sizes, activity, marks,
+        disturbances,
     )  # fmt: skip
 
 

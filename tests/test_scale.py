@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from dlio_hpc import dataset, document, plan, results, rundir, site, workload
 from dlio_hpc.analysis import recorded
-from dlio_hpc.core import arrival, cache, measures, merge, timeline
+from dlio_hpc.core import arrival, cache, disturbance, measures, merge, timeline
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.order import Order
 from tests import planning, recordings, straced
@@ -71,7 +71,9 @@ def test_every_step_can_be_read_back(tmp_path: Path) -> None:
     """Also where the last epoch was cut short; what was computed is the same for all ranks at once and one by one."""
     made = scaling.planned(tmp_path, "slurm", 2)
     (run,) = made.runs
-    found = recordings.merged(made)._replace(arrivals=np.zeros((8, 3, arrival.COLUMNS)))
+    found = recordings.merged(made)._replace(
+        arrivals=np.zeros((8, 3, arrival.COLUMNS)), disturbances=np.zeros((8, 4, disturbance.COLUMNS))
+    )
     cut = found._replace(steps=found.steps[:, :950])
     path = tmp_path / rundir.TIMELINE
     timeline.write(tmp_path, cut, replace(run, steps_per_epoch=400), [], "")

@@ -95,6 +95,38 @@ class Apart:
         return fetched
 
 
+def cpu_seconds() -> tuple[float, float] | None:
+    """Of all CPUs since the node started: in which they worked, and in which a hypervisor kept them for others. None
+    where the kernel does not tell.
+    """
+    try:
+        ticks = [int(each) for each in text("/proc/stat").splitlines()[0].split()[1:9]]
+        user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
+    except (IndexError, ValueError):
+        return None
+    tick = os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + irq + softirq) / tick, steal / tick
+
+
+def load() -> float | None:
+    """Tasks that ran or waited for storage, mean of the last minute; None where the kernel does not tell."""
+    try:
+        return float(text("/proc/loadavg").split()[0])
+    except (IndexError, ValueError):
+        return None
+
+
+def stalled(resource: str) -> float | None:
+    """Seconds since the node started in which some task stood still for want of cpu, io or memory (pressure stall
+    information); None where the kernel does not tell.
+    """
+    for line in text(f"/proc/pressure/{resource}").splitlines():
+        total = line.rpartition("total=")[2]
+        if line.startswith("some ") and total.isdigit():
+            return int(total) / 1e6
+    return None
+
+
 def memory() -> int:
     """Bytes of memory that this job may fill on this node, page cache and all: the node's, or its control group's limit
     (cgroups(7): memory.max of version 2, memory.limit_in_bytes of version 1).

@@ -5,12 +5,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.core import arrival, clock, measures
+from dlio_hpc.core import arrival, clock, disturbance, measures
 from dlio_hpc.core.activity import Activity, Lattice, common
 from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
 from dlio_hpc.core.train import Recording
 from dlio_hpc.plan import Run
-from dlio_hpc.results import CheckpointSummary, Distribution, Epoch, SideFilesSummary, SlowestRank, Summary
+from dlio_hpc.results import (
+    CheckpointSummary,
+    Distribution,
+    Disturbance,
+    Epoch,
+    SideFilesSummary,
+    SlowestRank,
+    Summary,
+)
 from dlio_hpc.workload import Workload
 
 if TYPE_CHECKING:
@@ -29,7 +37,7 @@ class Merged(NamedTuple):
     totals: (ranks, 9), columns below. arrivals: (ranks, epochs, columns), as in arrival. checkpoints: (ranks, n, 7),
     columns below. side_files: (ranks, 6), the fields of sidefiles.Counts. sizes: (ranks, bins). activity: (ranks, 3,
     bins), rows as in core.activity, over the bins of `lattice` in rank 0's clock. marks: (ranks, n, 2), in rank 0's
-    clock.
+    clock. disturbances: (ranks, epochs + 1, columns), as in disturbance.
     """
 
     hosts: list[Host]
@@ -44,6 +52,7 @@ class Merged(NamedTuple):
     sizes: measures.Counts
     activity: Floats
     marks: Floats
+    disturbances: Floats
 
 
 # Columns of Merged.totals.
@@ -76,6 +85,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         reads.sizes,
         reads.activity.by(offset, lattice),
         marks + offset,
+        recording.disturbances,
     )
     gathered = [_gather(comm, part) for part in parts]
     return Merged(hosts, lattice, *gathered) if comm.rank == 0 else None
@@ -100,6 +110,12 @@ def _gather(comm: "Intracomm", part: Any) -> Any:
 def epochs(merged: Merged, run: Run) -> list[Epoch]:
     """One record an epoch; the last may have been cut short."""
     return [_epoch(merged, number, steps) for number, steps in enumerate(_by_epoch(merged.steps, run.steps_per_epoch))]
+
+
+def disturbed(merged: Merged, place: int = -1) -> Disturbance:
+    """Of all epochs together, or of the one at that place."""
+    names, kernels = zip(*merged.hosts, strict=True)
+    return disturbance.merged(names, kernels, merged.disturbances[:, place])
 
 
 def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
@@ -127,6 +143,7 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
         client_bytes_asked=_total(arrived[:, arrival.ASKED]),
         client_bytes_read=_total(arrived[:, arrival.ARRIVED]),
         resident=float(arrived[:, arrival.RESIDENT].sum() / looked) if looked else None,
+        disturbance=disturbed(merged, number),
     )
 
 

@@ -18,7 +18,7 @@ from dlio_hpc.core.train import train
 from dlio_hpc.darshan import preload
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Plan, Run
-from dlio_hpc.results import DatasetFacts, Epoch, Result, Summary, decode, write
+from dlio_hpc.results import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -83,6 +83,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
         gap_s=_gap(directory, plan, run, started),
         file_system=filesystem.of(Path(run.dataset)).kind if run.workload.dataset.is_stored else "",
         memory_bytes=memory,
+        disturbance=trained.disturbance if trained else None,
     )
     write(folder / rundir.RESULT, result)
     _end(directory, result)
@@ -105,6 +106,7 @@ class _Trained(NamedTuple):
     summary: Summary
     hints: dict[str, str]
     faults: list[str]
+    disturbance: Disturbance
 
 
 def _train(
@@ -128,7 +130,7 @@ def _train(
     summary = merge.summary(merged, run)
     timeline.write(folder, merged, run, profiles, preload.marker_path(plan.directory, run))
     faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])
-    return _Trained(merge.epochs(merged, run), summary, recording.counts.hints, faults)
+    return _Trained(merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged))
 
 
 def _profiler(folder: Path, rank: int) -> "Profiler | None":

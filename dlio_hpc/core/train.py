@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from dlio_hpc import dataset
-from dlio_hpc.core import cache, clock
+from dlio_hpc.core import cache, clock, disturbance
 from dlio_hpc.core.arrival import Arrivals
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
+from dlio_hpc.core.disturbance import Meter
 from dlio_hpc.core.kernel import Apart
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 class Recording(NamedTuple):
     """What one rank saw. steps: (steps of all epochs, columns), as in measures; fewer than planned when the job's time
     was over. arrivals: (epochs begun, columns), as in arrival. checkpoints: (n, 7), epoch, steps done in it, seconds
-    that training stood still, and the fields of Saved. counts: of all batches.
+    that training stood still, and the fields of Saved. counts: of all batches. disturbances: (epochs begun + 1,
+    columns), as in disturbance; the last of all epochs together.
     """
 
     steps: Floats
@@ -40,6 +42,7 @@ class Recording(NamedTuple):
     checkpoints: Floats
     counts: Tally
     side_files: Counts
+    disturbances: Floats
 
 
 def train(
@@ -72,22 +75,27 @@ def train(
     node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
     forget = _Forgetting(node, run) if workload.reader.drop_cache else None
     arrivals = Arrivals(node, run, comm.size // node.size)
+    meter = Meter(speaks=node.rank == 0)
     loop.side_files.due("start")
     apart.taken()
     try:
         with around:
+            begun = meter.read()
             for epoch in range(workload.train.epochs):
                 order = Order(workload.dataset, workload.reader, epoch, comm.rank, comm.size)
                 if forget:
                     forget(order, first, last)
                     clock.barrier(comm)  # ranks of a node forget for each other
                 arrivals.look(order, first, last)
+                before = meter.read()
                 clock.barrier(comm)
                 arrivals.begin()
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
                 loop.record.arrived(arrivals.end(apart.taken() + loop.record.started_others()))
+                loop.record.disturbed(disturbance.between(before, meter.read()))
                 if stopped:
                     break
+            loop.record.disturbed(disturbance.between(begun, meter.read()))
             loop.side_files.due("end")
             clock.barrier(comm)
     finally:
@@ -161,6 +169,7 @@ class _Recorder:
         epochs = run.workload.train.epochs
         self.steps = np.zeros((epochs, run.steps_per_epoch, COLUMNS))
         self._arrivals: list[tuple[float, ...]] = []
+        self._disturbances: list[Floats] = []
         self._started_others = 0
         self._reads = ReadLog()
         self._counts = Tally()
@@ -191,6 +200,9 @@ class _Recorder:
     def arrived(self, columns: tuple[float, ...]) -> None:
         self._arrivals.append(columns)
 
+    def disturbed(self, columns: Floats) -> None:
+        self._disturbances.append(columns)
+
     def _rows(self) -> Floats:
         """The steps done so far, in order of time."""
         return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
@@ -199,4 +211,5 @@ class _Recorder:
         self._reads.fold(self._rows())
         checkpoints = np.array(self._checkpoints, float).reshape(-1, 7)
         arrivals = np.array(self._arrivals)
-        return Recording(self._rows(), self._reads, arrivals, checkpoints, self._counts, side_files)
+        disturbances = np.array(self._disturbances)
+        return Recording(self._rows(), self._reads, arrivals, checkpoints, self._counts, side_files, disturbances)
