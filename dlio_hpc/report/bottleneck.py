@@ -22,12 +22,34 @@ _PHASES = {
 
 def of_job(outcome: JobOutcome) -> list[str]:
     """A sentence for each measurement of the job, with its repeats together; none for a job that measured nothing."""
+    repeats = _repeats([outcome])
+    names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats]
+    return [name + _of_repeats(runs) for name, runs in zip(names, repeats, strict=True)]
+
+
+def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
+    """One sentence for all points: what limits how many of them, and their shares of waiting for data."""
+    limited: dict[str, list[float]] = {}
+    for runs in _repeats(jobs):
+        seconds = _seconds(runs)
+        if whole := sum(seconds.values()):
+            limit = " and ".join(text.partition(" (")[0] for text in _limits(runs, seconds))
+            limited.setdefault(limit, []).append(100 * seconds["wait_s"] / whole)
+    points = sum(map(len, limited.values()))
+    parts = [
+        f"{len(waits)} of {points} points by {limit} ({min(waits):.0f} to {max(waits):.0f} % of the time waiting for data)"
+        for limit, waits in sorted(limited.items(), key=lambda pair: -len(pair[1]))
+    ]
+    return [f"Bound: {'; '.join(parts)}."] if parts else []
+
+
+def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
+    """The measured runs of these jobs that did any step, the repeats of each measurement together."""
     repeats: dict[int | None, list[RunOutcome]] = {}
-    for run in outcome.runs:
+    for run in (run for outcome in jobs for run in outcome.runs):
         if run.run.kind == "measure" and run.result is not None and run.result.summary and run.result.epochs:
             repeats.setdefault(run.run.point, []).append(run)
-    names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats.values()]
-    return [name + _of_repeats(runs) for name, runs in zip(names, repeats.values(), strict=True)]
+    return list(repeats.values())
 
 
 def _of_repeats(runs: Sequence[RunOutcome]) -> str:
@@ -36,12 +58,17 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
     if not whole:
         return "No time was spent in steps."
     order = sorted(seconds, key=lambda phase: -seconds[phase])
-    limits = [_limit(order[0], runs, seconds)]
-    if seconds[order[0]] - seconds[order[1]] < _ALIKE * whole:
-        limits.append(_limit(order[1], runs, seconds))
     parts = ", ".join(f"{_PHASES[phase]} {100 * seconds[phase] / whole:.1f} %" for phase in order if seconds[phase])
     mean = "mean over ranks" if len(runs) == 1 else f"mean over ranks and {len(runs)} repeats"
-    return f"Bound by {' and '.join(limits)}: of {format_seconds(whole / len(runs))}, {parts} ({mean})."
+    limits = " and ".join(_limits(runs, seconds))
+    return f"Bound by {limits}: of {format_seconds(whole / len(runs))}, {parts} ({mean})."
+
+
+def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
+    """The phase that takes most of the time, and the next one where it takes nearly as much."""
+    first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
+    is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
+    return [_limit(phase, runs, seconds) for phase in ((first, second) if is_alike else (first,))]
 
 
 def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:

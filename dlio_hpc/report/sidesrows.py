@@ -45,7 +45,7 @@ def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
     by = studyrows.METRICS[whole.metric]
     if whole.low is None or whole.high is None:
         return f"B is {whole.ratio:.3g} x A by {by}; one pair tells nothing of the noise: use --repeat 4 or more."
-    interval = f"95 % interval {whole.low:.3g} to {whole.high:.3g}, {whole.pairs} pairs"
+    interval = f"95 % interval {whole.low:.3f} to {whole.high:.3f}, {whole.pairs} pairs"
     if whole.better is None:
         return f"No difference beyond noise between A and B: B is {whole.ratio:.3g} x A by {by} ({interval})."
     slower, faster = ("A", "B") if whole.better == "B" else ("B", "A")
@@ -55,7 +55,7 @@ def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
 
 
 def effect(one: Effect) -> list[str]:
-    interval = "unknown" if one.low is None or one.high is None else f"{one.low:.3g} to {one.high:.3g}"
+    interval = "unknown" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
     a, b = ("" if value is None else studyrows.figure(value, one.metric) for value in (one.a, one.b))
     what = "no" if one.better is None else f"{one.better} is better"
     return [one.setting or "all together", str(one.pairs), a, b, f"{one.ratio:.3g}", interval, what]

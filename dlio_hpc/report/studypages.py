@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dlio_hpc.analysis.comparison import Comparison, Finding
-from dlio_hpc.report import figures, rows, sidesrows, studybanner, studyfigures, studyrows, studywords
+from dlio_hpc.report import bottleneck, figures, rows, sidesrows, studybanner, studyfigures, studyrows, studywords
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Facts, Page, Section, Table
@@ -20,6 +20,7 @@ def of_study(report: StudyReport, opening: Banner | None = None) -> Page:
         title=study.study,
         subtitle=" · ".join([*studywords.heading(outcome), f"{study.site.name}, {study.created}"]),
         banner=opening or studybanner.of_study(report),
+        answers=bottleneck.of_study(outcome.jobs),
         facts=list(_facts(report)),
         sections=[
             *([_sides(report)] if study.is_ab else []),

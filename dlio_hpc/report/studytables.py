@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.analysis.comparison import Finding
-from dlio_hpc.report import sidesrows, studybanner, studyrows, studywords, tables
+from dlio_hpc.report import bottleneck, sidesrows, studybanner, studyrows, studywords, tables
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.study import Study
@@ -27,6 +27,8 @@ def show(report: StudyReport, file: Any, opening: Banner | None = None) -> None:
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(out.width, _WIDTH) if out.is_terminal else _WIDTH
     tables.show_banner(opening or studybanner.of_study(report), out)
+    for answer in bottleneck.of_study(report.outcome.jobs):
+        out.print(Text(answer))
     out.print(Group(*_report(report, out.width)))
     if (words := studywords.resume(report.outcome)) is not None:
         out.print(Text(words, "yellow"), soft_wrap=True)
