@@ -37,7 +37,7 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
             limited.setdefault(limit, []).append(100 * seconds["wait_s"] / whole)
     points = sum(map(len, limited.values()))
     parts = [
-        f"{len(waits)} of {points} points by {limit} ({min(waits):.0f} to {max(waits):.0f} % of the time waiting for data)"
+        f"{len(waits)} of {points} points by {limit} (waiting for data: {min(waits):.0f} to {max(waits):.0f} %)"
         for limit, waits in sorted(limited.items(), key=lambda pair: -len(pair[1]))
     ]
     return [f"Bound: {'; '.join(parts)}."] if parts else []
