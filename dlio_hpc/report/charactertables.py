@@ -5,7 +5,8 @@ from typing import IO, Any
 
 from dlio_hpc.analysis.characterize import Character
 from dlio_hpc.analysis.roles import Role
-from dlio_hpc.report import workloadyaml
+from dlio_hpc.report import characterbanner, workloadyaml
+from dlio_hpc.report.banner import COLOURS
 from dlio_hpc.units import format_seconds, format_size
 
 _SHOWN = 3
@@ -18,6 +19,8 @@ def show(found: Character, out: IO[str]) -> None:
     from rich.table import Table
 
     console = Console(file=out, width=None if out.isatty() else 120, highlight=False, soft_wrap=True)
+    opening = characterbanner.of_character(found)
+    console.print(escape(opening.line), style=COLOURS[opening.state])
     job = found.log.job
     console.print(escape(f"{', '.join(path.name for path in found.paths)}: {workloadyaml.clean(job.program)}"))
     console.print(f"  {job.ranks} rank(s), {format_seconds(max(job.seconds, 0.0))}")

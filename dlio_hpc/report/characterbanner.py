@@ -1,0 +1,20 @@
+"""The banner over a characterization: how far may the derived workload be believed?"""
+
+from dlio_hpc.analysis.characterize import Character
+from dlio_hpc.report.banner import Banner
+
+
+def of_character(character: Character) -> Banner:
+    """The banner by what speaks against a workload, and by how many of its values are guesses."""
+    keys, against = character.derived.keys, character.derived.against
+    if against:
+        return Banner(
+            "inconclusive" if keys else "not measured", f"The program does not read as training: {against[0]}."
+        )
+    weak = {level: sum(one.confidence == level for one in keys.values()) for level in ("low", "unknown")}
+    known = f"{len(keys) - sum(weak.values())} of {len(keys)} values are known with high or medium confidence"
+    if any(weak.values()):
+        return Banner(
+            "inconclusive", f"{known}, {weak['low']} with low, {weak['unknown']} are unknown and at a default."
+        )
+    return Banner("good", f"{known}.")
