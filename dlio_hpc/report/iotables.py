@@ -25,7 +25,7 @@ def show(examined: Examined, file: Any) -> None:
     """A log: whether to believe it first, then what it says."""
     out = console(file)
     show_banner(logbanner.of_logs([examined]), out)
-    if examined.analysis is not None:
+    if examined.analysis is not None and examined.is_sound:
         out.print(Text(bottleneck.of_log(examined.title, examined.analysis)))
     out.print()
     show_run(examined, file)

@@ -23,19 +23,20 @@ _ORDER = {"measure": 0, "warmup": 1, "generate": 2}
 
 def of_logs(examined: Sequence[Examined]) -> Page:
     """The page of anybody's Darshan logs."""
+    sound = [one for one in examined if one.is_sound]
     return Page(
         title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
         subtitle=" · ".join(dict.fromkeys(one.analysis.program for one in examined if one.analysis)),
         banner=logbanner.of_logs(examined),
         facts=[_log_facts(one) for one in examined if one.log is not None],
-        answers=[bottleneck.of_log(one.title, one.analysis) for one in examined[:_ANSWERS] if one.analysis is not None],
+        answers=[bottleneck.of_log(one.title, one.analysis) for one in sound[:_ANSWERS] if one.analysis is not None],
         **_pictured([_section(one.title, one, []) for one in examined]),
     )
 
 
 def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examined]]) -> Page:
     """The page of jobs, each with its runs: what was measured first, what was written for it last."""
-    first = outcomes[0]
+    first, opening = outcomes[0], jobbanner.of_jobs(outcomes)
     sections: list[Section] = []
     answers: list[str] = []
     for outcome, runs in zip(outcomes, examined, strict=True):
@@ -45,9 +46,9 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examine
     return Page(
         title=first.job.job if len(outcomes) == 1 else first.plan.study,
         subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
-        banner=jobbanner.of_jobs(outcomes),
+        banner=opening,
         facts=[facts for outcome in outcomes for facts in _job_facts(outcome)],
-        answers=answers[:_ANSWERS],
+        answers=answers[:_ANSWERS] if opening.state != "bad" else [],
         **_pictured(
             [
                 *_cut_short(outcomes),

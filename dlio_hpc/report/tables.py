@@ -21,8 +21,9 @@ _ANSWERS = 5
 def show(outcome: JobOutcome, file: Any) -> None:
     """The job's summary, at least 80 columns wide, without colour where `file` is no terminal."""
     out = console(file)
-    show_banner(jobbanner.of_jobs([outcome]), out)
-    for answer in bottleneck.of_job(outcome)[:_ANSWERS]:
+    opening = jobbanner.of_jobs([outcome])
+    show_banner(opening, out)
+    for answer in bottleneck.of_job(outcome)[:_ANSWERS] if opening.state != "bad" else ():
         out.print(Text(answer))
     out.print()
     out.print(_job(outcome), soft_wrap=False)
