@@ -5,8 +5,6 @@ requests reach beyond the last record that a rank wants, and where samples are s
 file is read although a rank wants a part of it.
 """
 
-from collections import Counter
-
 from dlio_hpc import combinations, plan, turns
 from dlio_hpc.turns import Turns
 from dlio_hpc.workload import TENSORFLOW_BUFFER, TFRECORD_FRAME, Workload
@@ -53,15 +51,22 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
 
 def _streamed(workload: Workload, ranks: int) -> int:
     """Bytes of samples that streams bring to all ranks in an epoch, or on the way to memory."""
-    reader = workload.reader
+    reader, samples = workload.reader, workload.dataset.samples
     order = turns.of(workload.dataset, reader, ranks)
-    steps = plan.steps_per_epoch(workload, ranks)
-    most = workload.dataset.samples if reader.load == "memory" else steps * reader.batch_size
-    shares = [plan.positions(workload, ranks, rank, 0) for rank in range(ranks)]
-    if order.shares == ranks or not reader.shard:  # shares of one size take the same
-        sizes = Counter(last - first for first, last in shares)
-        return sum(count * _of_share(workload, order, 0, min(size, most)) for size, count in sizes.items())
-    return sum(_of_share(workload, order, first, min(last, first + most)) for first, last in shares)
+    most = samples if reader.load == "memory" else plan.steps_per_epoch(workload, ranks) * reader.batch_size
+    full = order.at_once * workload.dataset.samples_per_file
+    known: dict[tuple[int, ...], int] = {}
+    total = 0
+    for rank in range(ranks):
+        first, last = plan.positions(workload, ranks, rank, 0)
+        opening, _ = order.group(first)
+        end = last if order.shares > 1 else samples
+        # What lies alike in its groups takes the same; the last group before `end` may be a smaller one.
+        alike = (first - opening, last - first, min(end, last + full) - opening)
+        if alike not in known:
+            known[alike] = _of_share(workload, order, first, min(last, first + most))
+        total += known[alike]
+    return total
 
 
 def _of_share(workload: Workload, order: Turns, first: int, last: int) -> int:

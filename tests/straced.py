@@ -99,3 +99,14 @@ def _counted(each: Traced) -> tuple[str, int, dict[str, float]]:
             values[f"CONSEC_{name}"] = values.get(f"CONSEC_{name}", 0) + (offset == last + 1)
             last = offset + length - 1
     return path, rank, values
+
+
+def bytes_read(job: Path, ranks: int, folder: str) -> int:
+    """That ranks read of files in `folder`, in the run of the job that was traced last."""
+    return sum(
+        length
+        for rank in range(ranks)
+        for each in _traces(job, rank)
+        if os.path.dirname(each.path) == folder
+        for _, length, _, _ in each.reads
+    )
