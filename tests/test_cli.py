@@ -63,8 +63,8 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
 
 _NOBODYS = "no job or study 'absent' in dlio-runs; give its name there, or the path of its directory or archive"
 _ON_JOBS = (
-    ("report",), ("status",), ("wait",), ("cancel",), ("collect",), ("compare",), ("accept", "--criteria", "acceptance"),
-    ("baseline", "accept", "--why", "quiet"), ("similarity", "theta_128_nodes:candle"),
+    ("report",), ("status",), ("wait",), ("cancel",), ("collect",), ("compare",), ("similarity", "demo"),
+    ("accept", "--criteria", "acceptance"), ("baseline", "accept", "--why", "quiet"),
 )  # fmt: skip
 
 
