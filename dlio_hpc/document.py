@@ -178,7 +178,7 @@ def _explain(message: str, data: object, kind: Any) -> str:
     expected = kind_at(kind, path)
     if unknown := re.search(r"unknown field `(.*)`", text):
         known = [field.encode_name for field in msgspec.structs.fields(expected)]
-        text = f"unknown key {unknown[1]!r}{_meant(unknown[1], known, kind)}; known keys: {', '.join(known)}"
+        text = f"unknown key {unknown[1]!r}; {_meant(unknown[1], known, kind)}known keys: {', '.join(known)}"
     elif missing := re.search(r"missing required field `(.*)`", text):
         text = f"key {missing[1]!r} is missing"
     elif choices := _choices(expected):
@@ -191,13 +191,13 @@ def _explain(message: str, data: object, kind: Any) -> str:
 
 
 def _meant(name: str, known: list[str], kind: Any) -> str:
-    """Which key may have been meant: one of that name in any section, one that is near among those `known` in the same
+    """A question which key was meant: one of that name in any section, one that is near among those `known` in the same
     section, or one that is near anywhere.
     """
     everywhere = list(_keys(kind))
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
-        return f" (did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}?)"
+        return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
     if words := near.hint(name, known):
         return words
     leaf = near.nearest(name, [key.rpartition(".")[2] for key in everywhere])

@@ -13,6 +13,6 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def hint(name: str, names: Iterable[str]) -> str:
-    """Words to put behind a message; empty where no name is near."""
+    """A question, with a blank behind it, to put into a message; empty where no name is near."""
     meant = nearest(name, names)
-    return "" if meant is None else f" (did you mean {meant!r}?)"
+    return "" if meant is None else f"did you mean {meant!r}? "

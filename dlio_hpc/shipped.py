@@ -41,7 +41,7 @@ def find(folder: Path, name: str) -> Path:
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return Path(name)
     known = f"give a YAML file or one of: {', '.join(names(folder))}"
-    raise ConfigError(f"no {_KINDS[folder]} {name!r}{_hint(folder, name)}; {known}")
+    raise ConfigError(f"no {_KINDS[folder]} {name!r}; {_hint(folder, name)}{known}")
 
 
 def _hint(folder: Path, name: str) -> str:
@@ -49,7 +49,7 @@ def _hint(folder: Path, name: str) -> str:
     if words := near.hint(name, names(folder)):
         return words
     kinds = {kind: near.nearest(name, names(other)) for other, kind in _KINDS.items() if other != folder}
-    return next((f" (did you mean the {kind} {meant!r}?)" for kind, meant in kinds.items() if meant), "")
+    return next((f"did you mean the {kind} {meant!r}? " for kind, meant in kinds.items() if meant), "")
 
 
 def _candidates() -> Iterator[Path]:

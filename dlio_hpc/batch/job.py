@@ -93,7 +93,7 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
     meant = near.hint(path.name, [*names, *remembered])
     return ConfigError(
-        f"no job or study {path.name!r} in {folder}{elsewhere}{meant}; give its name there, or the path of its "
+        f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give its name there, or the path of its "
         "directory or archive (dlio-hpc status lists jobs)"
     )
 

@@ -42,7 +42,8 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            raise click.UsageError(f"No such command {name!r}{near.hint(name, self.list_commands(ctx))}", ctx)
+            meant = near.hint(name, self.list_commands(ctx))
+            raise click.UsageError(f"No such command {name!r}; {meant}see --help", ctx)
         return super().resolve_command(ctx, args)
 
 
