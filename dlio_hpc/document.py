@@ -3,19 +3,24 @@
 import functools
 import re
 import reprlib
+import types
 import typing
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
-from dlio_hpc import units
+from dlio_hpc import near, units
 from dlio_hpc.errors import ConfigError, DlioError
 
 T = TypeVar("T")
 
 # Letters up to which a text cannot nest deep enough to do harm, and levels that nobody needs.
 _PLAIN, _DEEPEST = 8000, 100
+# Keys that a message offers.
+_MOST_MEANT = 3
+_UNIONS = (typing.Union, types.UnionType)
 # Letters of an override that a message repeats.
 _SHOWN = 100
 
@@ -173,11 +178,7 @@ def _explain(message: str, data: object, kind: Any) -> str:
     expected = kind_at(kind, path)
     if unknown := re.search(r"unknown field `(.*)`", text):
         known = [field.encode_name for field in msgspec.structs.fields(expected)]
-        import difflib
-
-        near = difflib.get_close_matches(unknown[1], known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        text = f"unknown key {unknown[1]!r}; {hint}known keys: {', '.join(known)}"
+        text = f"unknown key {unknown[1]!r}; {_meant(unknown[1], known, kind)}known keys: {', '.join(known)}"
     elif missing := re.search(r"missing required field `(.*)`", text):
         text = f"key {missing[1]!r} is missing"
     elif choices := _choices(expected):
@@ -187,6 +188,30 @@ def _explain(message: str, data: object, kind: Any) -> str:
             f", found {reprlib.repr(_found(data, path))}" if path else ": a mapping of keys is needed"
         )
     return f"{where}: {text}" if where else text
+
+
+def _meant(name: str, known: list[str], kind: Any) -> str:
+    """A question which key was meant: one of that name in any section, one that is near among those `known` in the same
+    section, or one that is near anywhere.
+    """
+    everywhere = list(_keys(kind))
+    same = [key for key in everywhere if key.rpartition(".")[2] == name]
+    if same:
+        return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
+    if words := near.hint(name, known):
+        return words
+    leaf = near.nearest(name, [key.rpartition(".")[2] for key in everywhere])
+    return "" if leaf is None else _meant(leaf, known, kind)
+
+
+def _keys(kind: Any, section: str = "") -> Iterator[str]:
+    """All keys of a struct and of the structs in it, with their sections: reader.read_threads."""
+    for field in msgspec.structs.fields(kind):
+        yield section + field.encode_name
+        parts = typing.get_args(field.type) if typing.get_origin(field.type) in _UNIONS else (field.type,)
+        for part in parts:
+            if hasattr(part, "__struct_fields__"):
+                yield from _keys(part, f"{section}{field.encode_name}.")
 
 
 def kind_at(kind: Any, path: list[Any]) -> Any:

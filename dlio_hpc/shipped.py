@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlio_hpc import url
+from dlio_hpc import near, url
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
 SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
 CRITERIA, SUITES = Path("share", "criteria"), Path("share", "suites")
 REFERENCES = Path("share", "reference")
 _KINDS = {
-    SITES: "site", WORKLOADS: "workload", STUDIES: "study", CRITERIA: "criteria", SUITES: "suite",
+    WORKLOADS: "workload", STUDIES: "study", SUITES: "suite", SITES: "site", CRITERIA: "criteria",
     REFERENCES: "reference",
 }  # fmt: skip
 _MARK = Path("templates", "job.sh.j2")
@@ -40,7 +40,16 @@ def find(folder: Path, name: str) -> Path:
         return shipped
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return Path(name)
-    raise ConfigError(f"no {_KINDS[folder]} {name!r}; give a YAML file or one of: {', '.join(names(folder))}")
+    known = f"give a YAML file or one of: {', '.join(names(folder))}"
+    raise ConfigError(f"no {_KINDS[folder]} {name!r}; {_hint(folder, name)}{known}")
+
+
+def _hint(folder: Path, name: str) -> str:
+    """What may have been meant: of the same kind, or else of another."""
+    if words := near.hint(name, names(folder)):
+        return words
+    kinds = {kind: near.nearest(name, names(other)) for other, kind in _KINDS.items() if other != folder}
+    return next((f"did you mean the {kind} {meant!r}? " for kind, meant in kinds.items() if meant), "")
 
 
 def _candidates() -> Iterator[Path]:

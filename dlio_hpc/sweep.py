@@ -68,6 +68,7 @@ def axis_of(key: str, given: object, source: str) -> Axis:
     values = [value for each in listed for value in (_range(each, unit, source) if _is_range(each) else [each])]
     if not values:
         raise ConfigError(f"{source}: no values")
+    _check_spelling(key, values, unit, source)
     places = [_number(value, unit) for value in values]
     labels = [_label(value, unit) for value in values]
     numbers = tuple(float(place) for place in places if place is not None)
@@ -148,6 +149,22 @@ def _label(value: object, unit: Unit) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{key}: {_label(item, '')}" for key, item in value.items()) or "{}"
     return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> None:
+    """ConfigError for a range as other programs write it, 1:4 or 1-4, where the key wants numbers."""
+    import re
+
+    kind = document.kind_at(Workload, key.split("."))
+    if str in {kind, *typing.get_args(kind)}:
+        return
+    for value in values:
+        ends = re.fullmatch(r"\s*(\d[\w. ]*)[:-](\d[\w. ]*)", value) if isinstance(value, str) else None
+        if ends is not None and None not in [_end(end, unit) for end in ends.groups()]:
+            first, last = (end.strip() for end in ends.groups())
+            raise ConfigError(
+                f"{source}: {value!r} is no value; a range is written {first}..{last}, in steps {first}..{last}*2"
+            )
 
 
 def _is_range(value: object) -> bool:

@@ -61,6 +61,13 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
     assert done.stdout == "set()\n"
 
 
+_NOBODYS = "no job or study 'absent' in dlio-runs; give its name there, or the path of its directory or archive"
+_ON_JOBS = (
+    ("report",), ("status",), ("wait",), ("cancel",), ("collect",), ("compare",), ("similarity", "theta_8_nodes:ffn"),
+    ("accept", "--criteria", "acceptance"), ("baseline", "accept", "--why", "quiet"),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -87,9 +94,34 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
         ),
         (("dlio-submit", "demo", "--generate", "perhaps"), "'auto', 'first', 'only', 'never'"),
         (("dlio-hpc", "nonsense"), "No such command 'nonsense'"),
-        (("dlio-hpc", "report", "absent"), "absent is not there; give a job's directory or archive"),
+        (("dlio-hpc", "report", "absent"), _NOBODYS),
         (("dlio-hpc", "report", "."), "is no job's directory"),
-        (("dlio-hpc", "collect", "absent"), "is no job's directory"),
+        *((("dlio-hpc", *verb, "absent"), _NOBODYS) for verb in _ON_JOBS),
+        (("dlio-submit", "--resume", "absent"), _NOBODYS),
+        (("dlio-submit", "demo", "-s", "local", "--after", "absent"), _NOBODYS),
+        (("dlio-submit", "cosmofow"), "no workload 'cosmofow'; did you mean 'cosmoflow'? give a YAML file or one"),
+        (("dlio-submit", "fig9"), "no workload 'fig9'; did you mean the study 'fig9'?"),
+        (("dlio-submit", "nigthly"), "no workload 'nigthly'; did you mean the suite 'nightly'?"),
+        (("dlio-submit", "--study", "fig99"), "no study 'fig99'; did you mean 'fig9'?"),
+        (("dlio-submit", "--suite", "acceptence"), "no suite 'acceptence'; did you mean 'acceptance'?"),
+        (("dlio-submit", "demo", "-s", "Theat"), "no site 'Theat'; did you mean 'theta'?"),
+        (("dlio-hpc", "reprot", "x"), "No such command 'reprot'; did you mean 'report'?"),
+        (("dlio-hpc", "archive", "verfy", "x"), "No such command 'verfy'; did you mean 'verify'?"),
+        (("dlio-submit", "demo", "-S", "read_threads=4"), "'read_threads'; did you mean 'reader.read_threads'?"),
+        (("dlio-submit", "demo", "-S", "readthreads=4"), "'readthreads'; did you mean 'reader.read_threads'?"),
+        (("dlio-submit", "demo", "-P", "read_threads=1,4"), "'read_threads'; did you mean 'reader.read_threads'?"),
+        (
+            ("dlio-submit", "demo", "-S", "train.batch_size=4"),
+            "train: unknown key 'batch_size'; did you mean 'reader.b",
+        ),
+        (
+            ("dlio-submit", "demo", "-S", "seed=4"),
+            "did you mean 'dataset.sample.seed' or 'reader.shuffle.seed' or 'compute.time.seed'?",
+        ),
+        (("dlio-submit", "demo", "-S", "site.command=srun"), "'command'; did you mean 'launcher.command'?"),
+        (("dlio-submit", "demo", "-P", "reader.read_threads=1:4"), "a range is written 1..4, in steps 1..4*2"),
+        (("dlio-submit", "demo", "-P", "reader.transfer_size=64KiB-1MiB"), "a range is written 64KiB..1MiB, in steps"),
+        (("dlio-submit", "demo", "-N", "1:4"), "a range is written 1..4"),
         (("dlio-hpc", "collect"), "no jobs in dlio-runs; say with --runs where they lie"),
         (("dlio-hpc", "cancel"), "name the jobs to cancel"),
         (("dlio-hpc", "archive", "verify", "absent"), "cannot read absent"),

@@ -1,12 +1,13 @@
 """job.json: what was submitted, and every state seen, with times. The files in the job's folder are the only memory."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, rundir, units
+from dlio_hpc import document, near, rundir, units
 from dlio_hpc.batch.schedulers import ENDED, State
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan import Plan
@@ -78,7 +79,23 @@ def content(directory: Path, name: str) -> bytes:
     try:
         return (directory / name).read_bytes()
     except OSError as fault:
+        if not os.path.lexists(directory):
+            raise unknown(directory) from None
         raise ConfigError(f"{directory} is no job's directory: cannot read {name}: {fault.strerror}") from fault
+
+
+def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:
+    """A name of a job or of a study that is nobody's, as every command says it. archive: a folder that was looked
+    through as well; remembered: the names that its history knows.
+    """
+    folder = path.parent
+    names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
+    elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
+    meant = near.hint(path.name, [*names, *remembered])
+    return ConfigError(
+        f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give its name there, or the path of its "
+        "directory or archive (dlio-hpc status lists jobs)"
+    )
 
 
 def host() -> str:

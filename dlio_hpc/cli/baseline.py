@@ -7,12 +7,12 @@ import click
 import msgspec
 
 from dlio_hpc.cli import console, found
-from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.cli.verbs import SETTINGS, Group, option
 from dlio_hpc.verdict import baselines
 from dlio_hpc.verdict.entry import together
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(cls=Group, context_settings=SETTINGS)
 def baseline() -> None:
     """What jobs are compared with: a job's good runs, accepted as the reference of their key.
 

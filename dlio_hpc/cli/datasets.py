@@ -11,7 +11,7 @@ import click
 
 from dlio_hpc import dataset, plan, removal, site, units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, Group, option
 from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected
 
@@ -35,7 +35,7 @@ class _Found(NamedTuple):
     made: str
 
 
-@click.group(context_settings=SETTINGS)
+@click.group(cls=Group, context_settings=SETTINGS)
 def datasets() -> None:
     """List, verify and remove the datasets that lie below the data directory."""
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dlio_hpc.batch.job import unknown
 from dlio_hpc.cli import console, named
 from dlio_hpc.cli.verbs import PATH, option
 from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
@@ -105,13 +106,14 @@ def _entry(outcome: JobOutcome) -> Entry:
 def _remembered(name: str, archive: Path | None, runs: Path) -> list[Found]:
     """A job or a study whose directory is gone."""
     where = archive or runs / "archive"
+    every: tuple[Entry, ...] = ()
     if where.is_dir():
         refresh(where)
         every = history.entries(where)
         mine = [each for each in every if each.job == name] or [each for each in every if each.study == name]
         if mine:
             return [Found(each, where) for each in mine]
-    raise ConfigError(f"no job {name}: it is no directory, no archive, not below {runs}, and not in {where}")
+    raise unknown(runs / name, where, [names for each in every for names in (each.job, each.study)])
 
 
 def entries(where: Path, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dlio_hpc import __version__, url
+from dlio_hpc import __version__, near, url
 
 _VERBS = {
     "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
@@ -34,7 +34,20 @@ PATH = _Path(path_type=Path)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class _Verbs(click.Group):
+class Group(click.Group):
+    """Commands, of which one that there is not is told with the one that may have been meant."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and self.get_command(ctx, name) is None:
+            meant = near.hint(name, self.list_commands(ctx))
+            raise click.UsageError(f"No such command {name!r}; {meant}see --help", ctx)
+        return super().resolve_command(ctx, args)
+
+
+class _Verbs(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_VERBS)
 

@@ -95,7 +95,7 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
         return outcome._replace(job=look.job, directory=path.resolve(), archive=target if target.exists() else None)
     if not path.exists():
-        raise ConfigError(f"{path} is not there; give a job's directory or archive")
+        raise job.unknown(path)
     if broken := archive.faults(path):
         raise InvalidRun(f"{path} is broken: {broken[0]}; see dlio-hpc archive verify")
     content = archive.read(path, lambda name: bool(_WANTED.fullmatch(name)))

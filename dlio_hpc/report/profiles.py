@@ -9,6 +9,7 @@ from dlio_hpc.analysis import examine, profile, reference
 from dlio_hpc.analysis.characterize import Character
 from dlio_hpc.analysis.examine import Examined
 from dlio_hpc.analysis.profile import Kind, Profile
+from dlio_hpc.batch.job import unknown
 from dlio_hpc.darshan import judge
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.report import jobfiles, studyfiles
@@ -46,8 +47,8 @@ def _found(path: Path, run: str | None, only: str | None) -> Profile:
         return _of_job(path, run)
     if not path.exists():
         raise ConfigError(
-            f"{path} is not there; give a job's directory or archive, a Darshan log, a YAML file of profiles, or one "
-            f"that ships: {', '.join(shipped.names(shipped.REFERENCES))}"
+            f"{unknown(path)}; a Darshan log, a YAML file of profiles or one that ships will do as well: "
+            f"{', '.join(shipped.names(shipped.REFERENCES))}"
         )
     return _of_log(path, only)
 

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from dlio_hpc import archive, document, packing, plan, rundir
 from dlio_hpc.analysis.measured import Measured
+from dlio_hpc.batch.job import unknown
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.packing import Unit
 from dlio_hpc.report import jobfiles
@@ -68,6 +69,8 @@ def _record(path: Path) -> Path | None:
 def load(path: Path) -> Study:
     """The study in a folder; ConfigError when there is none."""
     record = _record(path)
+    if record is None and not path.exists():
+        raise unknown(path)
     if record is None:
         raise ConfigError(f"{path} is no study's folder: there is no {rundir.STUDY}")
     try:
