@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from dlio_hpc.results import Summary
+from dlio_hpc.results import Disturbance, Summary
 from dlio_hpc.units import seconds_between
 
 
 class Measured(NamedTuple):
     """point: its number. repeat: how often it was measured before, which is the round that it belongs to. job, run:
-    where it was made, and when (UTC, as results have it). cached: as Storage has it.
+    where it was made, and when (UTC, as results have it). cached: as Storage has it. disturbance: of the run.
     """
 
     point: int
@@ -19,6 +19,7 @@ class Measured(NamedTuple):
     ended: str
     summary: Summary
     cached: float | None = None
+    disturbance: Disturbance | None = None
 
     @property
     def seconds(self) -> float:

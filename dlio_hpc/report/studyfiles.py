@@ -176,4 +176,4 @@ def _measured(job: JobOutcome, run: RunOutcome, unit: Unit) -> Measured:
     assert result.summary is not None
     assert storage is not None
     made = unit.point, unit.repeat, job.job.job, run.name, result.started, result.ended, result.summary
-    return Measured(*made, cached=storage.cached)
+    return Measured(*made, cached=storage.cached, disturbance=result.disturbance)

@@ -45,6 +45,8 @@ def _job(outcome: JobOutcome) -> RenderableType:
     parts += [*(Text(f"Note: {words}", "yellow") for words in plan.notes), Text()]
     for run in outcome.runs:
         parts += _run(outcome, run)
+    for words in rows.repeats(outcome):
+        parts += [Text(words, "yellow"), Text()]
     return Group(*parts)
 
 
