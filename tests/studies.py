@@ -70,10 +70,11 @@ def disturbance(others: float = 0.0, io: float | None = 0.0, host: str = "n1") -
 
 
 def write(made: Study, values: Values, state: State = "completed", disturbed: Disturbed = None, **figures: Any) -> Path:
-    """The study's folder with its jobs beside it; in each every run that has a value has a result."""
+    """The study's folder with its jobs beside it, or its only job; every run that has a value has a result."""
     folder = Path(made.runs, made.study)
-    folder.mkdir(parents=True)
-    (folder / rundir.STUDY).write_bytes(document.encode(made))
+    if not made.is_plain:
+        folder.mkdir(parents=True)
+        (folder / rundir.STUDY).write_bytes(document.encode(made))
     for plan in packing.plans(made):
         _write_job(made, plan, values, state, disturbed, figures)
     return folder
@@ -85,7 +86,8 @@ def _write_job(
     folder = Path(plan.directory)
     folder.mkdir(parents=True)
     for name, content in ((rundir.STUDY, made), (rundir.PLAN, plan)):
-        (folder / name).write_bytes(document.encode(content))
+        if name == rundir.PLAN or not made.is_plain:
+            (folder / name).write_bytes(document.encode(content))
     record = job.planned(plan, "bash job.sh", ())
     job.save(folder, job.seen(structs.replace(record, batch_id="42"), state))
     for run in plan.runs:

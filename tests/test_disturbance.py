@@ -182,7 +182,6 @@ def test_reports_say_why_repeats_differ(run: Run, tmp_path: Path, disturbed: stu
     """Of a job, of a study, of a history; where repeats are alike they say nothing."""
     plain = studies.make(tmp_path / "dlio-runs", repeat=3, name="alone")
     studies.write(plain, _slow, disturbed=disturbed)
-    (tmp_path / "dlio-runs/alone/study.json").unlink()
     study = studies.make(tmp_path / "dlio-runs", studies.asked("demo", "reader.read_threads=1,2"), repeat=3)
     studies.write(study, _slow, disturbed=disturbed)
     for name, html in (("alone", "job.html"), ("tune", "study.html")):
