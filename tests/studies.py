@@ -11,11 +11,22 @@ from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.batch import job
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.plan import Plan, Run
-from dlio_hpc.results import DatasetFacts, Distribution, Generated, Result, SlowestRank, Summary
+from dlio_hpc.results import (
+    DatasetFacts,
+    Distribution,
+    Disturbance,
+    Generated,
+    Level,
+    Result,
+    SlowestRank,
+    Summary,
+)
 from dlio_hpc.study import Asked, Request, Study
 
 # Of a point and a repeat: samples/s; None: not measured.
 Values = Callable[[int, int], float | None]
+# Of a point and a repeat: what else went on.
+Disturbed = Callable[[int, int], Disturbance | None] | None
 
 
 def asked(name: str = "demo", *axes: str, settings: Sequence[str] = ("reader.prefetch=null",), **rest: Any) -> Asked:
@@ -51,21 +62,32 @@ def measured(made: Study, values: Values, **figures: Any) -> list[Measured]:
     ]
 
 
-def write(made: Study, values: Values, state: State = "completed", **figures: Any) -> Path:
-    """The study's folder with its jobs beside it; in each every run that has a value has a result."""
+def disturbance(others: float = 0.0, io: float | None = 0.0, host: str = "n1") -> Disturbance:
+    """Of nodes with two cores: how many of them other processes used; and the pressure of I/O, None: not told."""
+    pressure = None if io is None else Level(io, io, host)
+    level = Level(0.0, 0.0, host)
+    return Disturbance(60.0, 2, Level(others, others, host), level, level, level, pressure, level)
+
+
+def write(made: Study, values: Values, state: State = "completed", disturbed: Disturbed = None, **figures: Any) -> Path:
+    """The study's folder with its jobs beside it, or its only job; every run that has a value has a result."""
     folder = Path(made.runs, made.study)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / rundir.STUDY).write_bytes(document.encode(made))
+    if not made.is_plain:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / rundir.STUDY).write_bytes(document.encode(made))
     for plan in packing.plans(made):
-        _write_job(made, plan, values, state, figures)
+        _write_job(made, plan, values, state, disturbed, figures)
     return folder
 
 
-def _write_job(made: Study, plan: Plan, values: Values, state: State, figures: dict[str, Any]) -> None:
+def _write_job(
+    made: Study, plan: Plan, values: Values, state: State, disturbed: Disturbed, figures: dict[str, Any]
+) -> None:
     folder = Path(plan.directory)
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in ((rundir.STUDY, made), (rundir.PLAN, plan)):
-        (folder / name).write_bytes(document.encode(content))
+        if name == rundir.PLAN or not made.is_plain:
+            (folder / name).write_bytes(document.encode(content))
     record = job.planned(plan, "bash job.sh", ())
     job.save(folder, job.seen(structs.replace(record, batch_id="42"), state))
     for run in plan.runs:
@@ -75,7 +97,10 @@ def _write_job(made: Study, plan: Plan, values: Values, state: State, figures: d
             continue
         directory = rundir.run_directory(folder, run.number, run.name)
         directory.mkdir(parents=True)
-        (directory / rundir.RESULT).write_bytes(document.encode(_result(plan, run, value, figures)))
+        result = _result(plan, run, value, figures)
+        if disturbed is not None and run.kind == "measure":
+            result = structs.replace(result, disturbance=disturbed(point, run.repeat))
+        (directory / rundir.RESULT).write_bytes(document.encode(result))
 
 
 def _result(plan: Plan, run: Run, value: float, figures: dict[str, Any]) -> Result:

@@ -3,6 +3,9 @@ repeats differ.
 """
 
 import contextlib
+import io
+import json
+import sqlite3
 import subprocess
 import sys
 import time
@@ -12,9 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec import structs
 
+from dlio_hpc import rundir
+from dlio_hpc.analysis import disturbances
+from dlio_hpc.analysis.disturbances import Repeat
 from dlio_hpc.core import disturbance, kernel
 from dlio_hpc.core.disturbance import Meter
+from dlio_hpc.results import Disturbance
+from dlio_hpc.verdict import comparison, database, history, verdictrows, verdicttables
+from dlio_hpc.verdict.entry import Entry
+from tests import nights, studies
 from tests.conftest import Run
 
 BUSY_LOOP = "while True: pass"
@@ -124,3 +135,113 @@ def test_a_busy_process_beside_a_run_is_recorded(run: Run) -> None:
         pressure = told["io_pressure"]
         assert (pressure is not None) == Path("/proc/pressure/io").exists()
         assert pressure is None or 0 <= pressure["max"] <= 1.01
+
+
+def _repeats(*rates: float, loud: int = 1, others: float = 1.3, io: float | None = 0.45) -> list[Repeat]:
+    """One of which something disturbed."""
+    return [
+        Repeat(f"{place:02}-measure", rate, studies.disturbance(others, io) if place == loud else studies.disturbance())
+        for place, rate in enumerate(rates)
+    ]
+
+
+def test_what_differs_between_repeats_is_named() -> None:
+    (told,) = disturbances.explained(_repeats(100, 60, 102))
+    assert told == (
+        "01-measure (-40 %): other processes used 1.3 of 2 cores on n1 (else 0.0), io pressure 45 % on n1 (else 0 %)"
+    )
+    assert disturbances.explained(_repeats(100, 60, 102, io=None))[0].endswith("on n1 (else 0.0)")
+    assert disturbances.explained(_repeats(100, 60, 102, others=0.1, io=0.05)) == [disturbances.UNEXPLAINED]
+    assert disturbances.explained(_repeats(60, 100, 102)) == [disturbances.UNEXPLAINED], "the disturbed one is fast"
+    none = [each._replace(disturbance=None) for each in _repeats(100, 60, 102)]
+    assert disturbances.explained(none) == [disturbances.UNRECORDED]
+    always = [each._replace(disturbance=studies.disturbance(others=0.9)) for each in _repeats(100, 60, 102)]
+    assert disturbances.explained(always) == ["in all of them: other processes used 0.9 of 2 cores on n1"]
+
+
+def _loud(point: int, repeat: int) -> Disturbance:
+    return studies.disturbance(1.3, 0.45) if repeat == 1 else studies.disturbance()
+
+
+def _slow(point: int, repeat: int) -> float:
+    return 60.0 + repeat / 100 if repeat == 1 else 100.0 + repeat
+
+
+NAMED = "(-40 %): other processes used 1.3 of 2 cores on n1 (else 0.0), io pressure 45 % on n1 (else 0 %)"
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "named"),
+    [
+        (_loud, NAMED),
+        (lambda *_: studies.disturbance(), disturbances.UNEXPLAINED),
+        (None, disturbances.UNRECORDED),
+    ],
+)
+def test_reports_say_why_repeats_differ(run: Run, tmp_path: Path, disturbed: studies.Disturbed, named: str) -> None:
+    """Of a job, of a study, of a history; where repeats are alike they say nothing."""
+    plain = studies.make(tmp_path / "dlio-runs", repeat=3, name="alone")
+    studies.write(plain, _slow, disturbed=disturbed)
+    study = studies.make(tmp_path / "dlio-runs", studies.asked("demo", "reader.read_threads=1,2"), repeat=3)
+    studies.write(study, _slow, disturbed=disturbed)
+    for name, html in (("alone", "job.html"), ("tune", "study.html")):
+        done = run("dlio-hpc", "report", name, "--html", html)
+        assert named in " ".join(done.out.split()), done.out
+        assert "by 41 %" in " ".join(done.out.split()) or "by 42 %" in " ".join(done.out.split())
+        assert named in (tmp_path / html).read_text()
+    assert run("dlio-hpc", "collect", "alone").code == 0
+    history = run("dlio-hpc", "history")
+    assert named in history.out
+    assert "repeats differ by 42 %" in history.out
+    exported = run("dlio-hpc", "history", "--export").out
+    assert run("dlio-hpc", "history", "--rebuild").code == 0
+    assert run("dlio-hpc", "history", "--export").out == exported
+
+
+def test_alike_repeats_need_no_reason(run: Run, tmp_path: Path) -> None:
+    plain = studies.make(tmp_path / "dlio-runs", repeat=3, name="alone")
+    studies.write(plain, lambda _, repeat: 100.0 + repeat, disturbed=_loud)
+    told = run("dlio-hpc", "report", "alone").out
+    assert "between repeats" not in told
+    assert "meanwhile other processes 1.3 of 2 cores" in " ".join(told.split()), "the figures stand with each run"
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
+    def night(number: int, values: list[float], *loud: int) -> Entry:
+        made = nights.entry(number, values)
+        seen = [studies.disturbance(1.3 if place in loud else 0.0) for place in range(len(values))]
+        runs = [structs.replace(each, disturbance=found) for each, found in zip(made.measurements, seen, strict=True)]
+        return structs.replace(made, measurements=tuple(runs)) if recorded else made
+
+    quiet = night(0, [100.0, 101.0, 99.0])
+    terms = comparison.Terms(against=comparison.references(quiet))
+    for other, outcome, named in (
+        (night(1, [60.0, 100.0, 140.0], 0), "noisy", "01-measure (-40 %): other processes used 1.3 of 2 cores on n1"),
+        (night(1, [60.0, 61.0, 59.0], 0, 1, 2), "regression", "in all of them: other processes used 1.3 of 2 cores"),
+        (night(1, [60.0, 61.0, 59.0]), "regression", disturbances.UNEXPLAINED),
+    ):
+        (verdict,) = comparison.judge([other], [quiet], [], terms).verdicts
+        assert verdict.outcome == outcome
+        wanted = named if recorded else disturbances.UNRECORDED
+        assert wanted in verdict.disturbances[0]
+        assert ("meanwhile", verdict.disturbances[0]) in list(verdictrows.facts(verdict))
+        file = io.StringIO()
+        verdicttables.show(comparison.summed([verdict]), file)
+        assert f"meanwhile: {verdict.disturbances[0]}" in file.getvalue()
+    (fine,) = comparison.judge([night(1, [100.0, 101.0, 99.0], 0)], [quiet], [], terms).verdicts
+    assert (fine.outcome, fine.disturbances) == ("fine", ())
+
+
+def test_an_older_history_is_what_its_archives_would_make_of_it(tmp_path: Path) -> None:
+    """Entries of before disturbances were known have them as null, as a rebuild would."""
+    made = nights.entry(0, [100.0])
+    old = json.loads(database.canonical(made))
+    for each in old["measurements"]:
+        del each["disturbance"]
+    history.enter(tmp_path, made)
+    wanted = history.export(tmp_path)
+    with contextlib.closing(sqlite3.connect(tmp_path / rundir.HISTORY)) as file, file:
+        file.execute("UPDATE jobs SET document = ?", (json.dumps(old).encode(),))
+        file.execute("PRAGMA user_version = 2")
+    assert history.export(tmp_path) == wanted

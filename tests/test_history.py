@@ -159,7 +159,7 @@ def test_an_older_schema_is_brought_up_with_its_data_kept(tmp_path: Path) -> Non
     with sqlite3.connect(path) as old:
         database._STEPS[0](old)
         for each in made:
-            content = history._canonical(each)
+            content = database.canonical(each)
             old.execute(
                 "INSERT INTO jobs VALUES (?, '', 'theta', 'completed', '', ?, 0, ?)", (each.job, each.ended, content)
             )

@@ -3,14 +3,14 @@
 from typing import NamedTuple
 
 from dlio_hpc.analysis.storage import Outcome
-from dlio_hpc.results import Summary
+from dlio_hpc.results import Disturbance, Summary
 from dlio_hpc.units import seconds_between
 
 
 class Measured(NamedTuple):
     """point: its number. repeat: how often it was measured before, which is the round that it belongs to. job, run:
-    where it was made, and when (UTC, as results have it). cached, origin: share of
-    bytes from memory, and where bytes came from, as Storage has them.
+    where it was made, and when (UTC, as results have it). cached, origin: share of bytes from memory, and where bytes
+    came from, as Storage has them. disturbance: of the run.
     """
 
     point: int
@@ -22,6 +22,7 @@ class Measured(NamedTuple):
     summary: Summary
     cached: float | None = None
     origin: Outcome = "unknown"
+    disturbance: Disturbance | None = None
 
     @property
     def seconds(self) -> float:

@@ -118,6 +118,7 @@ def _job_facts(outcome: JobOutcome) -> list[Facts]:
         ("Data", plan.runs[0].dataset),
         ("Archive", str(outcome.archive or "-")),
         *(("Note", note) for note in plan.notes),
+        *(("Repeats", words) for words in rows.repeats(outcome)),
     ]
     nodes = outcome.environment.get("nodes", [])
     on = [(name, str(version)) for name, version in sorted(versions.items())]

@@ -1,6 +1,8 @@
 """What a job measured, as rows of text: the terminal and the page show the same."""
 
 from dlio_hpc import rundir, volume
+from dlio_hpc.analysis import disturbances
+from dlio_hpc.analysis.disturbances import Repeat
 from dlio_hpc.lustre.record import Record, describe
 from dlio_hpc.plan import Plan
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, is_cut_short, without_log
@@ -137,7 +139,31 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *_storage(run),
         *_beside(summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
+        ("meanwhile", _meanwhile(run)),
     ]
+
+
+def _meanwhile(run: RunOutcome) -> str:
+    """What else went on on the nodes."""
+    found = None if run.result is None else run.result.disturbance
+    return disturbances.UNRECORDED if found is None else disturbances.words(found)
+
+
+def repeats(outcome: JobOutcome) -> list[str]:
+    """Why measured runs that should be alike are not, where they differ by much; a line for each point."""
+    points: dict[int | None, list[Repeat]] = {}
+    for run in outcome.runs:
+        if run.result is not None and run.result.summary is not None and run.run.kind == "measure":
+            rate = run.result.summary.samples_per_s
+            points.setdefault(run.run.point, []).append(Repeat(run.name, rate, run.result.disturbance))
+    told = []
+    for number, some in points.items():
+        differ = disturbances.spread([each.value for each in some])
+        if differ > disturbances.LARGE:
+            of = f" of {outcome.plan.titles[number]}" if number in outcome.plan.titles else ""
+            why = "; ".join(disturbances.explained(some))
+            told.append(f"samples/s{of} differ by {100 * differ:.0f} % between repeats: {why}")
+    return told
 
 
 def _left_out(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:

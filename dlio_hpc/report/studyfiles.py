@@ -179,4 +179,4 @@ def _measured(job: JobOutcome, run: RunOutcome, unit: Unit) -> Measured:
     assert result.summary is not None
     assert storage is not None
     made = unit.point, unit.repeat, job.job.job, run.name, result.started, result.ended, result.summary
-    return Measured(*made, cached=storage.cached, origin=storage.outcome())
+    return Measured(*made, storage.cached, storage.outcome(), result.disturbance)

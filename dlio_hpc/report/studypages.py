@@ -92,6 +92,7 @@ def _part(report: StudyReport, finding: Finding) -> Section:
     study = report.outcome.study
     sentences = [line for told in studywords.conclusions(study, finding) for line in told] + [
         *studywords.noise(finding),
+        *studywords.disturbances(study, finding, report.outcome.measured),
         *studywords.cached(finding),
     ]
     summary = [Table("What was found", [""], [[line] for line in sentences])] if sentences else []

@@ -44,7 +44,7 @@ def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
         yield from _sides(report)
     for finding in report.findings:
         yield Text()
-        yield from _part(study, finding)
+        yield from _part(report, finding)
     if report.advice:
         yield Text()
         yield Text("For the application", "bold")
@@ -87,7 +87,8 @@ def _indented(lines: list[str], width: int) -> Iterator[RenderableType]:
             yield Text(depth + "  " * (number > 0) + part)
 
 
-def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
+def _part(report: StudyReport, finding: Finding) -> Iterator[RenderableType]:
+    study, measured = report.outcome.study, report.outcome.measured
     if title := studywords.part_title(study, finding):
         yield Text(title, "bold")
     if not finding.points:
@@ -103,7 +104,8 @@ def _part(study: Study, finding: Finding) -> Iterator[RenderableType]:
     for sentences in studywords.conclusions(study, finding):
         yield Text()
         yield from map(Text, sentences)
-    yield from map(Text, [*studywords.noise(finding), *studywords.cached(finding)])
+    disturbed = studywords.disturbances(study, finding, measured)
+    yield from map(Text, [*studywords.noise(finding), *disturbed, *studywords.cached(finding)])
     yield from _ranking(finding)
     for scaling in finding.scalings:
         yield Text()

@@ -4,8 +4,10 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.analysis.comparison import Comparison, Finding
+from dlio_hpc.analysis.comparison import COSTS, Comparison, Finding, value
+from dlio_hpc.analysis.disturbances import LARGE, Repeat, explained, spread
 from dlio_hpc.analysis.effects import Ranking
+from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.analysis.ratios import Noise
 from dlio_hpc.analysis.replicates import SURE
 from dlio_hpc.analysis.scaling import Scaling, Step
@@ -21,6 +23,8 @@ _MUCH_NOISE = 0.15
 _FETCHED = 0.9
 # Of scaling.
 KINDS = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
+# Points whose repeats differ by much; more of them are counted.
+_DISTURBED = 5
 # Why measurements are missing; more of them are counted.
 _REASONS = 8
 
@@ -125,6 +129,25 @@ def _noise(what: str, found: Noise) -> str:
     if sd > _MUCH_NOISE:
         told += " So much hides differences: longer runs or a higher --repeat would show more."
     return told
+
+
+def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -> list[str]:
+    """Why repeats of points differ, where they do so by much; those that differ most."""
+    numbers = {point.point for point in finding.points}
+    repeats: dict[int, list[Repeat]] = {}
+    for each in measured:
+        if each.point in numbers and (found := value(each.summary, finding.metric)):
+            good = 1 / found if finding.metric in COSTS else found
+            repeats.setdefault(each.point, []).append(Repeat(f"{each.job}/{each.run}", good, each.disturbance))
+    spreads = {number: spread([each.value for each in some]) for number, some in repeats.items()}
+    large = sorted((number for number in spreads if spreads[number] > LARGE), key=lambda number: -spreads[number])
+    told = []
+    for number in large[:_DISTURBED]:
+        title = setting(study, number)
+        told.append(
+            f"Repeats of {title} differ by {100 * spreads[number]:.0f} %: {'; '.join(explained(repeats[number]))}."
+        )
+    return [*told, *([f"{len(large) - _DISTURBED} more points differ as much."] if len(large) > _DISTURBED else [])]
 
 
 def cached(finding: Finding) -> list[str]:

@@ -62,6 +62,8 @@ def _job(outcome: JobOutcome) -> RenderableType:
     if (cut_short := rows.cut_short(outcome)) is not None:
         title, lines = cut_short
         parts += [Text(f"{title}:", "bold"), *(Text(f"  {line}") for line in lines), Text()]
+    for words in rows.repeats(outcome):
+        parts += [Text(words, "yellow"), Text()]
     return Group(*parts)
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, structs
 
+from dlio_hpc.analysis import disturbances
 from dlio_hpc.verdict import entry as entries_
 from dlio_hpc.verdict import groups, trend, weighing
 from dlio_hpc.verdict.baselines import Accepted
@@ -32,7 +33,8 @@ class Verdict(Struct, frozen=True):
     """On one metric of one key of a job. why: in a sentence; advice: what to do, a line each. here, there: the job's
     repeats and the reference's. ratio: how many times as good the job is, with its interval; below 1 is worse. noise:
     between nights, relative; None: it is not known. trend: None where the key has no history. overridden: what spoke
-    against a comparison, where it was forced.
+    against a comparison, where it was forced. disturbances: where it is noisy or a regression, what
+    else went on on the nodes, a line each.
     """
 
     job: str
@@ -54,6 +56,7 @@ class Verdict(Struct, frozen=True):
     shift: Shift | None = None
     trend: Trend | None = None
     overridden: tuple[str, ...] = ()
+    disturbances: tuple[str, ...] = ()
 
 
 class Judgement(Struct, frozen=True):
@@ -257,7 +260,19 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
         shift=told.shift,
         trend=told.trend,
         overridden=tuple(_overridden(case, near, unlike)),
+        disturbances=tuple(_disturbances(case, near)) if told.outcome in ("noisy", "regression") else (),
     )
+
+
+def _disturbances(case: _Case, near: Reference) -> list[str]:
+    """What went on during the slower of its repeats, and during all of it against the reference."""
+    repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
+    told = disturbances.explained(repeats)
+    more = disturbances.differing([each.disturbance for each in repeats], [each.disturbance for each in theirs])
+    if more:
+        beside = f"against {near.name}: {', '.join(more)}"
+        told = [beside] if told == [disturbances.UNEXPLAINED] else [*told, beside]
+    return told
 
 
 def _overridden(case: _Case, near: Reference, unlike: list[str]) -> list[str]:

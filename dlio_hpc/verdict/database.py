@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
+import msgspec
+
 from dlio_hpc import document, filesystem, rundir
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.verdict.entry import Entry
@@ -43,6 +45,22 @@ def _runs(database: sqlite3.Connection) -> None:
         enter_runs(database, decode(content))
 
 
+def _disturbances(database: sqlite3.Connection) -> None:
+    """Schema 3: entries tell what else went on on the nodes, which jobs before it have not recorded: null."""
+    for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
+        database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
+
+
+def canonical(entry: Entry) -> bytes:
+    """As the history keeps it: the same bytes for the same entry."""
+    return compact(document.encode(entry))
+
+
+def compact(content: bytes) -> bytes:
+    """JSON without blanks, its keys in order."""
+    return msgspec.json.encode(msgspec.json.decode(content), order="sorted")
+
+
 def enter_runs(database: sqlite3.Connection, entry: Entry) -> None:
     database.executemany(
         "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -61,7 +79,7 @@ def decode(content: bytes) -> Entry:
 
 
 # What makes each schema of the one before it. Never change one that was released: add another.
-_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs)
+_STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances)
 SCHEMA = len(_STEPS)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -17,6 +17,7 @@ from dlio_hpc.lustre.record import Record
 from dlio_hpc.plan import Kind, Run
 from dlio_hpc.report import jobfiles
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
+from dlio_hpc.results import Disturbance
 from dlio_hpc.verdict import metrics
 
 
@@ -49,6 +50,7 @@ class Measurement(Struct, frozen=True):
     """A run, warm-ups too, generation not. title: of the study's point that it measures, else empty. data: the folder
     its dataset lies in. fault: why it is no measurement, with the exit code of its class; None and 0 for a good one.
     figures: by the names in metrics.METRICS. steps: of an epoch. gap_s: since the job's run before it ended.
+    disturbance: what else went on on its nodes; None where it was not recorded.
     """
 
     run: str
@@ -67,6 +69,7 @@ class Measurement(Struct, frozen=True):
     steps: int
     samples: int
     storage: Storage | None
+    disturbance: Disturbance | None = None
 
     @property
     def is_good(self) -> bool:
@@ -189,6 +192,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         steps=planned.steps_per_epoch,
         samples=0 if summary is None else summary.samples,
         storage=None if summary is None else run.storage,
+        disturbance=None if result is None else result.disturbance,
     )
 
 
@@ -262,3 +266,16 @@ def changes(one: Any, other: Any, path: str = "") -> list[str]:
         return [f"{path}: {one} / {other}"] if path and one != other else []
     names = [name for name in dict.fromkeys([*one, *other]) if path or name not in _ASIDE]
     return [words for name in names for words in changes(one.get(name), other.get(name), f"{path}.{name}".lstrip("."))]
+
+
+def flat(workload: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys of a workload as JSON has it, such as reader.batch_size, with their values; without what is for people
+    alone.
+    """
+    if not isinstance(workload, dict):
+        if path:
+            yield path, workload
+        return
+    for name, value in workload.items():
+        if path or name not in _ASIDE:
+            yield from flat(value, f"{path}.{name}".lstrip("."))

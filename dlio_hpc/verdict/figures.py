@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.figures import Picture
-from dlio_hpc.verdict import listing, trend, weighing
+from dlio_hpc.verdict import trend, weighing
 from dlio_hpc.verdict.comparison import TOLERANCE, Verdict
 from dlio_hpc.verdict.entry import Key
 from dlio_hpc.verdict.listing import Block
@@ -117,11 +117,13 @@ def _around(verdict: Verdict) -> tuple[float, float]:
 
 
 class Series(NamedTuple):
-    """A key's nights, with what they are held against."""
+    """A key's nights, with what they are held against. name, title: as a block's."""
 
     key: Key
     trend: Trend
     band: Band | None
+    name: str
+    title: str
 
 
 def series(blocks: Sequence[Block], metric: str) -> list[Series]:
@@ -133,7 +135,7 @@ def series(blocks: Sequence[Block], metric: str) -> list[Series]:
         found = None if block.baseline is None else trend.night(block.baseline.group, metric)
         named = block.baseline
         band = None if named is None or found is None else Band(named.id, found.job, found.median, TOLERANCE)
-        told.append(Series(block.key, block.trend, band))
+        told.append(Series(block.key, block.trend, band, block.name, block.title))
     return told
 
 
@@ -143,15 +145,15 @@ def of_history(told: Sequence[Series], metric: str) -> Iterator[Picture]:
         with canvas.style():
             figure = Figure(figsize=(WIDE, 3.0), layout="constrained")
             axes = figure.subplots()
-            title = f"{METRICS[metric].label}, {each.key.title}"
+            title = f"{METRICS[metric].label}, {each.name}"
             axes.set_title(canvas.printable(title, 60))
-            whose = canvas.printable(listing.words(each.key), 110)
+            whose = canvas.printable(each.title, 110)
             figure.supxlabel(whose, x=0.995, ha="right", fontsize=7, color=GREY)
             axes.set_ylabel(_label(metric))
             canvas.numbers(axes, "y")
             _nights(axes, each.trend, metric, each.band)
             canvas.legend(axes, markerscale=1.0)
-            stem = "history" if len(told) == 1 else f"history-{number}-{_slug(each.key.title)}"
+            stem = "history" if len(told) == 1 else f"history-{number}-{_slug(each.name)}"
             yield Picture(stem, title, _told(each.trend), figure, True)
 
 

@@ -4,8 +4,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from dlio_hpc.analysis.disturbances import Repeat
 from dlio_hpc.analysis.storage import Outcome
 from dlio_hpc.verdict.entry import Entry, Key, Measurement
+from dlio_hpc.verdict.metrics import METRICS
 
 # The worst first: one run from memory makes the group's figures no storage's.
 _WORST: tuple[Outcome, ...] = ("cached", "unknown", "storage", "nothing read")
@@ -57,6 +59,15 @@ class Group(Struct, frozen=True):
     def advice(self) -> tuple[str, ...]:
         """What would defeat the cache, as options of dlio-submit."""
         return next((each.storage.advice for each in self.good if each.storage and each.storage.advice), ())
+
+    def repeats(self, metric: str) -> tuple[Repeat, ...]:
+        """The good runs that have it, so that more is better."""
+        sign = 1 if METRICS[metric].higher else -1
+        return tuple(
+            Repeat(each.run, each.figures[metric] ** sign, each.disturbance)
+            for each in self.good
+            if each.figures.get(metric, 0) > 0
+        )
 
     def values(self, metric: str) -> tuple[float, ...]:
         """Of the good runs that have it."""

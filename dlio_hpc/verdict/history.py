@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import archive, document, rundir
+from dlio_hpc import archive, rundir
 from dlio_hpc.errors import DlioError
 from dlio_hpc.report import jobfiles
 from dlio_hpc.verdict import database
@@ -153,7 +153,7 @@ def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Tak
     notes = [each.fault for each in read if each.fault is not None]
     for path in _decisions(folder):
         try:
-            content = _compact(path.read_bytes())
+            content = database.compact(path.read_bytes())
         except (OSError, msgspec.DecodeError) as fault:
             notes.append(f"left out: {path} is no decision: {fault}")
             continue
@@ -167,7 +167,7 @@ def _enter(db: sqlite3.Connection, entry: Entry) -> None:
         "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.job, entry.study, entry.site, entry.state, entry.created, entry.ended, entry.exit_code,
-            _canonical(entry),
+            database.canonical(entry),
         ),
     )  # fmt: skip
     database.enter_runs(db, entry)
@@ -216,17 +216,9 @@ def export(folder: Path) -> bytes:
         jobs = db.execute("SELECT document FROM jobs ORDER BY job").fetchall()
         decisions = db.execute("SELECT file, document FROM decisions ORDER BY file").fetchall()
     lines = [b'{"job":' + content + b"}\n" for (content,) in jobs]
-    lines += [b'{"decision":' + content + b',"file":' + _compact(json.dumps(file).encode()) + b"}\n"
+    lines += [b'{"decision":' + content + b',"file":' + database.compact(json.dumps(file).encode()) + b"}\n"
               for file, content in decisions]  # fmt: skip
     return b"".join(lines)
-
-
-def _compact(content: bytes) -> bytes:
-    return msgspec.json.encode(msgspec.json.decode(content), order="sorted")
-
-
-def _canonical(entry: Entry) -> bytes:
-    return _compact(document.encode(entry))
 
 
 @contextmanager

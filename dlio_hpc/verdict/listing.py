@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from dlio_hpc.verdict import groups, trend, verdictrows, weighing
+from dlio_hpc.analysis import disturbances
+from dlio_hpc.verdict import groups, names, trend, verdictrows, weighing
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.comparison import TOLERANCE
 from dlio_hpc.verdict.entry import Entry, Key, together
@@ -30,9 +31,9 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """title: the key in words. bars: the medians as a word of bars. trend: None where nothing was measured. shifts: in
-    words; is_worse: the last of them is for the worse. newest: the entry that ended last; group: its measurements of
-    the key, None where it measured nothing.
+    """title: all that tells it from other blocks; name: the key in a few words. bars: the medians as a word of bars.
+    trend: None where nothing was measured. shifts: in words; is_worse: the last of them is for the worse. newest: the
+    entry that ended last; group: its measurements of the key, None where it measured nothing.
     """
 
     title: str
@@ -45,6 +46,7 @@ class Block(NamedTuple):
     is_worse: bool
     newest: Entry
     group: Group | None
+    name: str = ""
 
 
 def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) -> list[Block]:
@@ -55,7 +57,8 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) ->
         for group in groups.of(entry):
             found.setdefault(group.key, []).append((entry, group))
     newest = sorted(found, key=lambda key: (found[key][-1][0].ended, key.digest))
-    told = [_block(key, found[key], active, metric) for key in newest]
+    titles = names.titles([_named(found[key]) for key in newest])
+    told = [_block(title, key, found[key], active, metric) for title, key in zip(titles, newest, strict=True)]
     rest = [entry for entry in entries if not groups.of(entry)]
     if rest:
         lines = [Line(_when(entry), entry.job, "-", "-", "-", "-", entry.fault or entry.state) for entry in rest]
@@ -64,28 +67,29 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) ->
     return told
 
 
-def words(key: Key) -> str:
-    """All of it in a line."""
-    layout = "" if key.layout in ("none", "unknown") else f", {key.layout}"
-    return f"{key.title}; {key.file_system}{layout}; settings {key.settings}; dlio-hpc {key.version}"
+def _named(mine: list[tuple[Entry, Group]]) -> Group:
+    """The newest of them that was a point of a study, else the newest: whose name the block has."""
+    groups_ = [group for _, group in mine]
+    return next((group for group in reversed(groups_) if group.title), groups_[-1])
 
 
-def _block(key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: str) -> Block:
+def _block(title: str, key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: str) -> Block:
+    name = names.name(_named(mine))
     baseline = next((one for one in active if one.group.key == key), None)
     alike = [group for _, group in mine if group.is_of_storage] or [group for _, group in mine]
     seen = trend.of(trend.nights([entry for entry, _ in mine], alike[-1], metric), metric)
     if not seen.nights:
         lines = [_line(entry, group, metric, None, "") for entry, group in mine]
-        return Block(words(key), key, lines, "", None, baseline, [], False, *mine[-1])
+        return Block(title, key, lines, "", None, baseline, [], False, *mine[-1], name)
     notes = _notes(seen, baseline)
     lines, before = [], None
     for entry, group in mine:
         lines.append(_line(entry, group, metric, _base(baseline, metric) or before, notes.get(entry.job, "")))
         before = next((night.median for night in seen.nights if night.job == entry.job), before)
-    shifts = [f"{key.title}: {weighing.shift_words(shift)}" for shift in seen.shifts]
+    shifts = [f"{name}: {weighing.shift_words(shift)}" for shift in seen.shifts]
     is_worse = bool(seen.shifts) and seen.shifts[-1].ratio < 1 - TOLERANCE
     bars = _bars([night.median for night in seen.nights])
-    return Block(words(key), key, lines, bars, seen, baseline, shifts, is_worse, *mine[-1])
+    return Block(title, key, lines, bars, seen, baseline, shifts, is_worse, *mine[-1], name)
 
 
 def _base(baseline: Accepted | None, metric: str) -> float | None:
@@ -109,7 +113,7 @@ def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str
     values = group.values(metric)
     found = trend.night(group, metric)
     several = not groups.alone(groups.of(entry), group)
-    told = [note, f"data {group.data}" if several else "", *_doubts(group)]
+    told = [note, f"data {group.data}" if several else "", *_doubts(group), *_disturbances(group, metric)]
     spread = f"{verdictrows.shown(min(values), metric)} to {verdictrows.shown(max(values), metric)}" if values else "-"
     change = "-"
     if found is not None and base:
@@ -124,6 +128,15 @@ def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str
         change=change,
         note="; ".join(filter(None, told)),
     )
+
+
+def _disturbances(group: Group, metric: str) -> Iterator[str]:
+    """Why its repeats differ, where they do so by much."""
+    repeats = group.repeats(metric)
+    differ = disturbances.spread([each.value for each in repeats])
+    if differ > disturbances.LARGE:
+        yield f"repeats differ by {100 * differ:.0f} %"
+        yield from disturbances.explained(repeats)
 
 
 def _doubts(group: Group) -> Iterator[str]:

@@ -62,6 +62,8 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
     """Label and text of all there is to know."""
     metric = verdict.metric
     yield "why", verdict.why
+    for line in verdict.disturbances:
+        yield "meanwhile", line
     for line in verdict.advice:
         yield "advice", line
     if verdict.key is not None:

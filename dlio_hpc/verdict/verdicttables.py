@@ -49,5 +49,6 @@ def _remarks(verdict: Verdict, several: bool) -> list[str]:
     told = [f"{whose}{verdict.why}"]
     if verdict.ratio is not None and verdict.noise is None:
         told.append("  noise between nights is not known yet: the interval is of repeats alone")
+    told += [f"  meanwhile: {words}" for words in verdict.disturbances]
     told += [f"  advice: {words}" for words in verdict.advice]
     return told + [f"  note: {words}" for words in verdict.overridden]

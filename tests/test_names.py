@@ -1,0 +1,51 @@
+"""What a history calls its groups: by names and words, and by digests only where these would be alike."""
+
+from typing import Any
+
+from msgspec import structs
+
+from dlio_hpc.verdict import groups, listing, names
+from dlio_hpc.verdict.entry import Entry
+from tests import nights
+
+
+def _entry(night: int, workload: dict[str, Any], settings: str, title: str = "", study: str = "") -> Entry:
+    key = structs.replace(nights.KEY, settings=settings)
+    made = nights.entry(night, [100.0, 101.0], key)
+    runs = tuple(structs.replace(each, title=title) for each in made.measurements)
+    return structs.replace(made, measurements=runs, workloads={settings: workload}, study=study or made.study)
+
+
+def _titles(*entries: Entry) -> list[str]:
+    return names.titles([group for entry in entries for group in groups.of(entry)])
+
+
+REST = "cosmoflow on theta, 2 x 4 ranks; lustre /scratch, 8 stripes of 1 MiB; dlio-hpc 1.0.0"
+
+
+def test_a_suites_parts_go_by_their_names() -> None:
+    study = "nightly-20261121-013031-ec32ce"
+    told = _titles(_entry(0, {}, "a" * 12, "records", study), _entry(1, {}, "b" * 12, "images", study))
+    assert told == [f"nightly records: {REST}", f"nightly images: {REST}"]
+    (point,) = _titles(_entry(0, {}, "a" * 12, "reader.batch_size=4", "cosmoflow-20261121-013031-ec32ce"))
+    assert point == f"reader.batch_size=4: {REST}"
+    assert _titles(_entry(0, {}, "a" * 12)) == [REST]
+    blocks = listing.blocks([_entry(0, {}, "a" * 12, "records", study)], [], "samples_per_s")
+    assert [(block.title, block.name) for block in blocks] == [
+        (f"nightly records: {REST}", "nightly records: cosmoflow on theta, 2 x 4 ranks")
+    ]
+
+
+def test_what_would_look_alike_is_told_apart_in_words_else_by_digest() -> None:
+    four, eight = ({"name": "cosmoflow", "reader": {"batch_size": size, "direct": True}} for size in (4, 8))
+    assert _titles(_entry(0, four, "a" * 12), _entry(1, eight, "b" * 12)) == [
+        f"{REST}; reader.batch_size=4", f"{REST}; reader.batch_size=8"
+    ]  # fmt: skip
+    assert _titles(_entry(0, four, "a" * 12), _entry(1, four, "b" * 12)) == [
+        f"{REST}; settings aaaaaaaaaaaa", f"{REST}; settings bbbbbbbbbbbb"
+    ]  # fmt: skip
+    assert _titles(_entry(0, four, "a" * 12), _entry(1, four, "a" * 12)) == [REST, REST], "one key, two nights"
+    many = {"reader": dict.fromkeys("abcd", 1)}
+    told = _titles(_entry(0, many, "a" * 12), _entry(1, {"reader": {}}, "b" * 12))
+    assert told[0] == f"{REST}; reader.a=1, reader.b=1, reader.c=1 and 1 more, settings aaaaaaaaaaaa"
+    assert told[1].startswith(f"{REST}; reader.a=null, ")
