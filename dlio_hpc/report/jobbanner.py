@@ -1,14 +1,12 @@
 """The banner over jobs: may their figures be used as measurements of the storage?"""
 
-import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from dlio_hpc.report import banner, jobfiles
+from dlio_hpc.analysis import disturbances
+from dlio_hpc.analysis.disturbances import Repeat
+from dlio_hpc.report import banner, jobfiles, rows
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
-
-# Repeats whose samples/s differ by more, relative to their median, support no conclusion.
-SPREAD = 0.10
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
@@ -55,21 +53,17 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
-    """The banner by how far repeats of one measurement differ."""
-    spreads = list(_spreads(measured))
-    if not spreads:
+    """The banner by how far repeats of one measurement differ, with what was recorded that may explain it."""
+    repeated = [repeats for repeats in rows.by_point(measured).values() if len(repeats) > 1]
+    if not repeated:
         return Banner("good", "Measured once: the noise is unknown.")
-    name, spread, repeats = max(spreads, key=lambda one: one[1])
-    differ = f"Repeats differ by {100 * spread:.1f} % of their median samples/s ({name}, {repeats} repeats)"
-    return Banner("inconclusive" if spread > SPREAD else "good", f"{differ}.")
+    worst = max(repeated, key=_spread)
+    spread = _spread(worst)
+    text = f"Repeats differ by {100 * spread:.1f} % of their median samples/s ({worst[0].name}, {len(worst)} repeats)"
+    if spread <= disturbances.LARGE:
+        return Banner("good", f"{text}.")
+    return Banner("inconclusive", f"{text}: {'; '.join(disturbances.explained(worst))}.")
 
 
-def _spreads(measured: Sequence[RunOutcome]) -> Iterator[tuple[str, float, int]]:
-    """First run, relative spread of samples/s, and number of repeats of each measurement that was repeated."""
-    repeats: dict[int | None, list[RunOutcome]] = {}
-    for run in measured:
-        repeats.setdefault(run.run.point, []).append(run)
-    for runs in repeats.values():
-        rates = [run.result.summary.samples_per_s for run in runs if run.result and run.result.summary]
-        if len(rates) > 1 and min(rates) > 0:
-            yield runs[0].name, (max(rates) - min(rates)) / statistics.median(rates), len(rates)
+def _spread(repeats: Sequence[Repeat]) -> float:
+    return disturbances.spread([repeat.value for repeat in repeats])

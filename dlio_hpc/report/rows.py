@@ -1,5 +1,7 @@
 """What a job measured, as rows of text: the terminal and the page show the same."""
 
+from collections.abc import Iterable
+
 from dlio_hpc import rundir, volume
 from dlio_hpc.analysis import disturbances
 from dlio_hpc.analysis.disturbances import Repeat
@@ -149,15 +151,20 @@ def _meanwhile(run: RunOutcome) -> str:
     return disturbances.UNRECORDED if found is None else disturbances.words(found)
 
 
-def repeats(outcome: JobOutcome) -> list[str]:
-    """Why measured runs that should be alike are not, where they differ by much; a line for each point."""
+def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
+    """The repeats of each measurement, by their samples/s; the key is the point of the study, None without one."""
     points: dict[int | None, list[Repeat]] = {}
-    for run in outcome.runs:
+    for run in runs:
         if run.result is not None and run.result.summary is not None and run.run.kind == "measure":
             rate = run.result.summary.samples_per_s
             points.setdefault(run.run.point, []).append(Repeat(run.name, rate, run.result.disturbance))
+    return points
+
+
+def repeats(outcome: JobOutcome) -> list[str]:
+    """Why measured runs that should be alike are not, where they differ by much; a line for each point."""
     told = []
-    for number, some in points.items():
+    for number, some in by_point(outcome.runs).items():
         differ = disturbances.spread([each.value for each in some])
         if differ > disturbances.LARGE:
             of = f" of {outcome.plan.titles[number]}" if number in outcome.plan.titles else ""

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from dlio_hpc.analysis import disturbances
 from dlio_hpc.analysis.comparison import Comparison, Finding, PointFigures
 from dlio_hpc.analysis.scaling import Scaling
-from dlio_hpc.report import banner, jobbanner, sidesrows, studyreport, studywords
+from dlio_hpc.report import banner, sidesrows, studyreport, studywords
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.study import Study
@@ -112,4 +113,4 @@ def _of_point(point: PointFigures) -> Banner:
         return Banner("inconclusive", f"{text}, measured once: the noise is unknown.")
     spread = (rates.max - rates.min) / rates.median
     text = f"{text}, median of {point.n} repeats that differ by {100 * spread:.1f} %."
-    return Banner("inconclusive" if spread > jobbanner.SPREAD else "good", text)
+    return Banner("inconclusive" if spread > disturbances.LARGE else "good", text)
