@@ -59,8 +59,8 @@ def _way(loader: Any, threads: int, files: int, shuffle: Shuffle, **keys: Any) -
 
 def read_ways(folder: Path, loader: str, begin: int, step: int) -> None:
     """An epoch of every way, with all of its ranks one after the other; each way begins with a look at its name."""
-    for number, (ranks, *rest) in list(enumerate(_WAYS))[begin::step]:
-        _epoch(folder, _way(loader, *rest), ranks, number)
+    for number, (ranks, threads, files, shuffle) in list(enumerate(_WAYS))[begin::step]:
+        _epoch(folder, _way(loader, threads, files, shuffle), ranks, number)
 
 
 def _epoch(folder: Path, made: Workload, ranks: int, number: int) -> None:
