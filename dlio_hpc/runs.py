@@ -82,7 +82,7 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
     is_uneven = rest and (fewer + 1) * ranks > volume.SPARE * dataset.files
     if is_uneven and combinations.shares_files(dataset, reader, ranks):
         yield (
-            f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, the others {fewer}, "
+            f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, others {fewer}, "
             "and these wait at the end of an epoch; let files be a multiple of the ranks"
         )
     times = volume.factor(workload, ranks)

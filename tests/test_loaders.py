@@ -186,7 +186,7 @@ def test_the_null_format_goes_through_every_loader(loader: Any, threads: int) ->
     for rank in range(_RANKS):
         first, last = plan.positions(made, _RANKS, rank, 1)
         opened = _open(loader, made, Path("/nowhere"), steps)
-        batches = [batch for batch in opened.epoch(Order(dataset, keys, 0), first, last, steps)]
+        batches = list(opened.epoch(Order(dataset, keys, 0), first, last, steps))
         opened.close()
         assert [len(batch.rows) for batch in batches] == [4, 4, last - first - 8]
         assert {batch.rows.shape[1] for batch in batches} == {100}
