@@ -217,8 +217,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     `prefetch` null: twice the read threads; 0: the training loop reads its batch itself.
     `preprocess_time`: seconds a sample, on `preprocess_threads`, before the batch is ready.
     `shard` false: every rank reads the whole dataset. `verify`: check TFRecord's checksums; null: in framework mode,
-    as TensorFlow does. `direct`: O_DIRECT. `drop_cache`: let the kernel forget what was generated, and before every
-    epoch what it will read. `shift`: read the share of the next node, as IOR -C does. `hints`: MPI-IO's.
+    as TensorFlow does. `verify_content`: what is compared with the contents that were generated, between steps: the
+    beginning of each batch's first sample, all of all samples, nothing. `direct`: O_DIRECT. `drop_cache`: let the
+    kernel forget what was generated, and before every epoch what it will read. `shift`: read the share of the next
+    node, as IOR -C does. `hints`: MPI-IO's.
     `worker_start`: how PyTorch's workers come to be.
     """
 
@@ -237,6 +239,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     drop_last: bool = False
     shard: bool = True
     verify: bool | None = None
+    verify_content: Literal["first", "all", "none"] = "first"
     direct: bool = False
     drop_cache: bool = False
     shift: bool = False

@@ -53,8 +53,10 @@ def _merged(
     offsets, sides, marks = np.zeros((ranks, 1)), np.zeros((ranks, 6)), np.zeros((ranks, 0, 2))
     arrivals = np.zeros((*fetched.shape, arrival.COLUMNS))
     arrivals[..., arrival.FETCHED] = fetched
+    verified = np.zeros((*fetched.shape, 2))
     return Merged(
-        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, sides, sizes, activity, marks
+        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, verified, sides, sizes, activity,
+        marks,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import Request, write_file
 from dlio_hpc.core.formats.blocks import Blocks
 from dlio_hpc.core.formats.flat import FlatReader
-from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
+from dlio_hpc.core.formats.format import Paths, Reader, damaged
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.workload import TENSORFLOW_BUFFER, Dataset, Workload
@@ -106,7 +106,6 @@ class Stream:
     """Records out of blocks of transfer_size, each read once by whichever thread comes first."""
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
-        self._dataset = workload.dataset
         self._places = Places(workload.dataset)
         self._paths = paths
         self._verifies = workload.reader.verifies
@@ -126,8 +125,6 @@ class Stream:
             if self._verifies:
                 verify(self._paths(place.file), place, begin + HEAD, record, frame)
         self._set_apart(len(places) * FRAME, tally)
-        if places:
-            check(self._dataset, places[0], rows[0], self._paths)
 
     def _set_apart(self, frames: int, tally: Tally) -> None:
         """Frames are no samples; where their blocks came with an earlier batch, they are set apart with a later one."""

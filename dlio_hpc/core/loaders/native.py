@@ -79,14 +79,14 @@ class NativeLoader:
         parts = zip(np.array_split(samples, self._count), np.array_split(rows, self._count), strict=True)
         for future in [threads.submit(self._read, *part) for part in parts]:
             tally.merge(future.result().batch().tally)
-        return Batch(rows, tally)
+        return Batch(samples, rows, tally)
 
     def _read(self, samples: Samples, buffer: Rows) -> "_Read":
         tally = Tally()
         rows = buffer[: len(samples)]
         self._reader.read(samples, rows, tally)
         preprocessed = self._preprocessing.begin(len(samples)) if self._preprocessing else []
-        return _Read(Batch(rows, tally), preprocessed)
+        return _Read(Batch(samples, rows, tally), preprocessed)
 
     def close(self) -> None:
         if self._threads is not None:
