@@ -300,14 +300,14 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Model state written while training stands still, over the checkpoint before.
 
     `every_steps` null: after each epoch. `files`: their sizes, or `model_bytes` for one file of that size; null: the
-    five files of the DLIO paper. `transfer_size`: bytes a write. `by` all: every rank writes them. `read_back`: read
-    again what was written.
+    five files of the DLIO paper. `transfer_size`: bytes a write; null: a file in one. `by` all: every rank writes them.
+    `read_back`: read what was written again, and compare it.
     """
 
     every_steps: Positive | None = None
     files: tuple[units.Size, ...] | None = None
     model_bytes: units.Size | None = None
-    transfer_size: units.Size = units.Size(1 << 20)
+    transfer_size: units.Size | None = units.Size(1 << 20)
     by: Literal["root", "all"] = "root"
     fsync: bool = True
     read_back: bool = False
@@ -315,8 +315,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.files is not None and self.model_bytes is not None:
             raise ValueError("give either files or model_bytes")
-        if not 1 <= self.transfer_size <= combinations.LARGEST_REQUEST:
-            raise ValueError("transfer_size must be at least 1 byte, and at most 1 GiB")
+        if self.transfer_size is not None and not 1 <= self.transfer_size <= combinations.LARGEST_REQUEST:
+            raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for a write a file")
         if min(self.sizes, default=0) < 1:
             raise ValueError("a checkpoint has at least one file, and no empty one")
 

@@ -48,7 +48,8 @@ def test_a_model_of_any_size_and_reading_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sizes"), [("1MiB", [2**20, 2**20, 5]), ("3MiB", [2**21 + 5]), ("700000", [700_000] * 2 + [697_157])]
+    ("asked", "sizes"),
+    [("null", [2**21 + 5]), ("1MiB", [2**20, 2**20, 5]), ("3MiB", [2**21 + 5]), ("700000", [700_000] * 2 + [697_157])],
 )
 def test_requests_are_of_the_size_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, sizes: list[int]

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlio_hpc.combinations import LARGEST_REQUEST
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.comparison import difference
@@ -81,7 +82,7 @@ class Checkpoints:
 
     def _fill(self, descriptor: int, size: int) -> float:
         """`size` bytes, in requests of transfer_size; seconds in those, without making up what they hold."""
-        most = self._keys.transfer_size
+        most = self._keys.transfer_size or min(size, LARGEST_REQUEST)
         ready = np.empty(min(size, max(most, _READY // most * most)), np.uint8)
         spent = 0.0
         for first in range(0, size, len(ready)):
