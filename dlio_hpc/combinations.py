@@ -166,6 +166,10 @@ def check_workload(workload: "Workload") -> None:
             "raise reader.interleave with it, or leave it null",
         ),
         (
+            kind == "null" and reader.verify_content == "all",
+            "reader.verify_content: the null format brings nothing that could be compared; leave it at first",
+        ),
+        (
             reads_records(dataset, reader) and reader.shuffle.ascending,
             "reader.shuffle.ascending: tf.data reads records file by file, in their order already",
         ),

@@ -45,7 +45,8 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A study as its YAML file says it; what stands beside the parts is said for all of them. source: for who reads the
-    file. verdict: how it is judged at its end, which makes it a suite.
+    file. warmup_set: keys of the workload that have other values in warm-ups. verdict: how it is judged at its end,
+    which makes it a suite.
     """
 
     name: str
@@ -55,12 +56,16 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     workload: str | None = None
     repeat: Positive = 3
     warmup: Annotated[int, Meta(ge=0)] = 0
+    warmup_set: dict[str, Any] = {}
     laptop: Scale = Scale()
     verdict: Judging | None = None
 
     def __post_init__(self) -> None:
         if not self.parts:
             raise ValueError("parts: a study has at least one")
+        for key in self.warmup_set:
+            if key.startswith(("dataset", "site.")):
+                raise ValueError(f"warmup_set: {key} is the same in warm-ups, which read what is measured afterwards")
         for name, part in self.parts.items():
             if part.workload is None and self.workload is None:
                 raise ValueError(f"parts.{name} has no workload")

@@ -76,7 +76,8 @@ class Disturbance(Struct, frozen=True):
 
 
 class Epoch(Struct, frozen=True):
-    """wait_s, compute_s, sync_s and checkpoint_s are means over ranks of the epoch's total; they add up to wall_s.
+    """wait_s, compute_s, sync_s, checkpoint_s and verify_s (comparing contents) are means over ranks of the epoch's
+    total; they add up to wall_s, but for what is compared after the last step.
     storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell.
     client_bytes_asked, client_bytes_read: what was read through the file system's clients on all nodes, by whomever,
     and what servers sent for it (Lustre, NFS). resident: share of the pages looked at that lay in the nodes' memory
@@ -92,6 +93,7 @@ class Epoch(Struct, frozen=True):
     compute_s: float
     sync_s: float
     checkpoint_s: float = 0.0
+    verify_s: float = 0.0
     storage_bytes_read: int | None = None
     client_bytes_asked: int | None = None
     client_bytes_read: int | None = None
@@ -117,7 +119,8 @@ class Summary(Struct, frozen=True):
     compute_asked_s: mean asked of a step. read_latency_s, io_time_s: None when no read was timed (TensorFlow's own).
     reads: requests to the system. preprocess_s: of threads, in all, mean over ranks.
     au = compute / (compute + wait). au_mlperf = asked compute / running time, without each epoch's first step;
-    None when an epoch has one step only.
+    None when an epoch has one step only. verify_s: comparing `samples_verified` samples with what was generated (of the
+    first of a batch only its beginning), between steps, mean over ranks; in wall_s, and in no other figure.
     """
 
     samples: int
@@ -145,6 +148,8 @@ class Summary(Struct, frozen=True):
     checkpoint: CheckpointSummary | None = None
     preprocess_s: float = 0.0
     side_files: SideFilesSummary | None = None
+    verify_s: float = 0.0
+    samples_verified: int = 0
 
 
 class DatasetFacts(Struct, frozen=True):

@@ -3,11 +3,11 @@
 import os
 from collections.abc import Iterator
 
-from dlio_hpc import combinations, plan, units, volume
+from dlio_hpc import combinations, document, plan, units, volume
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Kind, Run
 from dlio_hpc.study import Point, Study
-from dlio_hpc.workload import Workload
+from dlio_hpc.workload import Draft, Workload
 
 # Steps whose records a rank can hold: 56 bytes each.
 _MOST_STEPS = 2**26
@@ -15,7 +15,7 @@ _MOST_STEPS = 2**26
 
 def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run:
     """A run of the point, number 0, of a job so named; ConfigError where it would read nothing, or record too much."""
-    workload, ranks = plan.resolved(point.workload), point.ranks
+    workload, ranks = plan.resolved(_workload(study, point, kind)), point.ranks
     dataset, epochs = workload.dataset, workload.train.epochs
     steps = plan.steps_per_epoch(workload, ranks)
     _check_steps(point, steps, kind)
@@ -38,6 +38,13 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
         tf_profile=study.tf_profile and not generates,
         layout=point.layout,
     )
+
+
+def _workload(study: Study, point: Point, kind: Kind) -> Workload:
+    """The point's, in a warm-up with what the study sets for those."""
+    if kind != "warmup" or not study.warmup_set:
+        return point.workload
+    return Draft(document.plain(point.workload), "warmup_set").with_settings(study.warmup_set)
 
 
 def _check_steps(point: Point, steps: int, kind: Kind) -> None:
@@ -69,6 +76,11 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
         yield f"checkpoint.every_steps: none is written, the run ends after {total} steps"
     yield from _shares_notes(workload, point.ranks)
+    if reader.verify_content == "all":
+        yield (
+            "reader.verify_content: all: comparing takes time between steps, in which reading ahead goes on; wall "
+            "time, samples/s and waits are not those of training"
+        )
     if reader.shift and point.nodes == 1:
         yield "reader.shift: on one node there is nothing that another one wrote"
     if (why_not := watched(study, point)[1]) is not None:

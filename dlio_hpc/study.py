@@ -54,10 +54,11 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """What a study file says beside its parts."""
+    """What a study file says beside its parts. warmup_set: keys of the workload that have other values in warm-ups."""
 
     description: str = ""
     verdict: Judging | None = None
+    warmup_set: dict[str, Any] = {}
 
 
 class Part(Struct, frozen=True):
@@ -132,6 +133,7 @@ class Study(Struct, frozen=True):
     points: tuple[Point, ...]
     notes: tuple[str, ...] = ()
     verdict: Judging | None = None
+    warmup_set: dict[str, Any] = {}
     schema: Literal[1] = 1
 
     @property
@@ -234,6 +236,7 @@ def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NO
         points=tuple(points),
         notes=tuple(notes),
         verdict=about.verdict,
+        warmup_set=about.warmup_set,
     )
 
 

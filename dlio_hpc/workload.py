@@ -219,8 +219,10 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     `prefetch` null: twice the read threads; 0: the training loop reads its batch itself.
     `preprocess_time`: seconds a sample, on `preprocess_threads`, before the batch is ready.
     `shard` false: every rank reads the whole dataset. `verify`: check TFRecord's checksums; null: in framework mode,
-    as TensorFlow does. `direct`: O_DIRECT. `drop_cache`: let the kernel forget what was generated, and before every
-    epoch what it will read. `shift`: read the share of the next node, as IOR -C does. `hints`: MPI-IO's.
+    as TensorFlow does. `verify_content`: what is compared with the contents that were generated, between steps: the
+    beginning of each batch's first sample, all of all samples, nothing. `direct`: O_DIRECT. `drop_cache`: let the
+    kernel forget what was generated, and before every epoch what it will read. `shift`: read the share of the next
+    node, as IOR -C does. `hints`: MPI-IO's.
     `worker_start`: how PyTorch's workers come to be.
     """
 
@@ -239,6 +241,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     drop_last: bool = False
     shard: bool = True
     verify: bool | None = None
+    verify_content: Literal["first", "all", "none"] = "first"
     direct: bool = False
     drop_cache: bool = False
     shift: bool = False
@@ -299,14 +302,14 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     """Model state written while training stands still, over the checkpoint before.
 
     `every_steps` null: after each epoch. `files`: their sizes, or `model_bytes` for one file of that size; null: the
-    five files of the DLIO paper. `transfer_size`: bytes a write. `by` all: every rank writes them. `read_back`: read
-    again what was written.
+    five files of the DLIO paper. `transfer_size`: bytes a write; null: a file in one. `by` all: every rank writes them.
+    `read_back`: read what was written again, and compare it.
     """
 
     every_steps: Positive | None = None
     files: tuple[units.Size, ...] | None = None
     model_bytes: units.Size | None = None
-    transfer_size: units.Size = units.Size(1 << 20)
+    transfer_size: units.Size | None = units.Size(1 << 20)
     by: Literal["root", "all"] = "root"
     fsync: bool = True
     read_back: bool = False
@@ -314,8 +317,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.files is not None and self.model_bytes is not None:
             raise ValueError("give either files or model_bytes")
-        if not 1 <= self.transfer_size <= combinations.LARGEST_REQUEST:
-            raise ValueError("transfer_size must be at least 1 byte, and at most 1 GiB")
+        if self.transfer_size is not None and not 1 <= self.transfer_size <= combinations.LARGEST_REQUEST:
+            raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for a write a file")
         if min(self.sizes, default=0) < 1:
             raise ValueError("a checkpoint has at least one file, and no empty one")
 

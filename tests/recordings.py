@@ -34,8 +34,8 @@ def merged(made: plan.Plan) -> Merged:
     return Merged(
         hosts, Lattice(1.0, 1000, _BINS), np.zeros((ranks, 1)), table, histogram, totals,
         np.zeros((ranks, 1, arrival.COLUMNS)),
-        np.zeros((ranks, 0, 7)), np.zeros((ranks, 6)), sizes, activity, np.zeros((ranks, 0, 2)),
-        np.zeros((ranks, 2, disturbance.COLUMNS)),
+        np.zeros((ranks, 0, 7)), np.zeros((ranks, 1, 2)), np.zeros((ranks, 6)), sizes, activity,
+        np.zeros((ranks, 0, 2)), np.zeros((ranks, 2, disturbance.COLUMNS)),
     )  # fmt: skip
 
 

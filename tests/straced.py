@@ -59,6 +59,12 @@ def requests(job: Path, ranks: int, folder: str) -> list[int]:
     return [row[1] for each in of_samples for row in each.reads]
 
 
+def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
+    """What each write to the files in `folder` took, as core() saw it: bytes."""
+    traces = [each for rank in range(ranks) for each in _traces(job, rank)]
+    return {Path(each.path).name: [row[1] for row in each.writes] for each in traces if each.path.startswith(folder)}
+
+
 def seeds(job: Path) -> int:
     """Random numbers that threads asked the system for."""
     lines = [line for part in job.glob("trace.*") for line in _LINE.findall(part.read_text(errors="replace"))]

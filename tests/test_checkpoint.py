@@ -48,7 +48,8 @@ def test_a_model_of_any_size_and_reading_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "sizes"), [("1MiB", [2**20, 2**20, 5]), ("3MiB", [2**21 + 5]), ("700000", [700_000] * 2 + [697_157])]
+    ("asked", "sizes"),
+    [("null", [2**21 + 5]), ("1MiB", [2**20, 2**20, 5]), ("3MiB", [2**21 + 5]), ("700000", [700_000] * 2 + [697_157])],
 )
 def test_requests_are_of_the_size_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str, sizes: list[int]
@@ -147,3 +148,27 @@ def test_a_run_tells_checkpoints_apart_from_reading(run: Run, small: Path, tmp_p
     assert told["pause_s"]["mean"] * told["count"] == pytest.approx(total)
     assert [path.name.split("-")[0] for path in (tmp_path / "data").glob("[!.]*")] == ["npz"], "nothing of them is left"
     assert f"saved     {steps} checkpoints" in run("dlio-hpc", "report", done.job["archive"]).out
+
+
+@pytest.mark.parametrize("at", [0, 3 * 2**20 + 17, 5 * 2**20 + 2])
+def test_a_wrong_bit_is_found_when_a_checkpoint_is_read_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    size = 5 * 2**20 + 3
+    checkpoints, folder = _checkpoints(
+        tmp_path, 0, f"checkpoint.model_bytes={size}", "checkpoint.read_back=true", "checkpoint.fsync=false"
+    )
+    checkpoints.save()
+    (path,) = folder.iterdir()
+
+    def damage(*_: object) -> None:
+        """Just before the file is read again."""
+        with path.open("r+b") as file:
+            file.seek(at)
+            byte = file.read(1)[0]
+            file.seek(at)
+            file.write(bytes([byte ^ 0x10]))
+
+    monkeypatch.setattr(os, "posix_fadvise", damage)
+    with pytest.raises(InvalidRun, match=rf"{path}: byte {at} is 0x.. when it is read back, 0x.. was written"):
+        checkpoints.save()

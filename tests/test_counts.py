@@ -20,12 +20,14 @@ def _strace() -> None:
     straced.needed()
 
 
-def _measured(folder: Path, small: Path, *keys: str) -> tuple[Run, Summary]:
+def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summary]:
+    """A run under strace, after what it needs was generated."""
     request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=RANKS)
-    plan = planning.make(workloads.load(str(small), keys), site.load("local"), request)
+    plan = planning.make(workloads.load(str(workload), keys), site.load("local"), request)
     (folder / rundir.PLAN).write_bytes(document.encode(plan))
-    generate, measure = plan.runs
-    straced.core(folder, RANKS, generate.number)
+    *generate, measure = plan.runs
+    for run in generate:
+        straced.core(folder, RANKS, run.number)
     straced.core(folder, RANKS, measure.number, folder / "seen.darshan")
     written = rundir.run_directory(folder, measure.number, measure.name) / rundir.RESULT
     summary = document.decode(written.read_bytes(), Result, str(written)).summary
@@ -81,3 +83,13 @@ def test_tensorflows_count_has_nothing_more_than_its_threads_seeds(
     more = summary.reads - len(seen)
     assert summary.bytes_read + summary.overhead_bytes_read == sum(seen) + 4 * more
     assert 0 <= more <= straced.seeds(tmp_path)
+
+
+def test_l2hmc_writes_each_file_of_a_checkpoint_in_one_request(tmp_path: Path) -> None:
+    run, summary = _measured(tmp_path, "l2hmc", "compute.time=0")
+    assert run.workload.checkpoint is not None
+    assert summary.checkpoint is not None
+    sizes = run.workload.checkpoint.sizes
+    assert straced.writes(tmp_path, RANKS, run.outputs) == {
+        f"rank00000-{number}.ckpt": [size] * summary.checkpoint.count for number, size in enumerate(sizes)
+    }

@@ -21,8 +21,10 @@ from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Reader
+from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.places import Place, Places
 from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.verification import Verification
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.units import Size
 from dlio_hpc.workload import Chunk, Dataset, Sample, Workload
@@ -58,6 +60,16 @@ def _read(reader: Reader, dataset: Dataset, samples: list[int]) -> tuple[list[by
     reader.read(numbers, rows, tally)
     places = Places(dataset).of(numbers)
     return [row[: place.size].tobytes() for row, place in zip(rows, places, strict=True)], tally
+
+
+def _verified(folder: Path, dataset: Dataset, mode: Any, samples: list[int]) -> list[bytes]:
+    """What the training loop gets of samples, the first of which it compares."""
+    reader, tally = _reader(folder, dataset, mode), Tally()
+    numbers, rows = np.array(samples, np.uint64), np.zeros((len(samples), dataset.sample.largest), np.uint8)
+    reader.read(numbers, rows, tally)
+    workload = Workload("w", dataset, reader=ReaderKeys(mode=mode))
+    Verification(workload, lambda number: str(folder / str(number)))(Batch(numbers, rows, tally))
+    return [row.tobytes() for row in rows]
 
 
 def _payload(dataset: Dataset, place: Place) -> bytes:
@@ -256,7 +268,7 @@ def test_pandas_reads_what_is_written(tmp_path: Path) -> None:
     assert table.to_numpy().astype(np.float32)[3].tobytes() == _expected(dataset, [8])[0]
     text = (tmp_path / "1").read_bytes()
     assert len(text) == 5 * dataset.sample_bytes == 5 * 210 * 10
-    assert csv.first_value(0, content.RANDOM) == _expected(dataset, [0])[0][:4]
+    assert csv.head(0, content.RANDOM) == _expected(dataset, [0])[0][:4]
 
 
 @given(st.binary(max_size=200))
@@ -451,7 +463,7 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Dataset, str]:
 def test_missing_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
     (tmp_path / "1").unlink()
     with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
-        _read(_reader(tmp_path, *way), way[0], [5])
+        _verified(tmp_path, *way, [5])
 
 
 def test_cut_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
@@ -459,21 +471,21 @@ def test_cut_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
     for left in (0, 3, size // 2):
         os.truncate(tmp_path / "1", left)
         with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
-            _read(_reader(tmp_path, *way), way[0], [5, 6, 7, 8, 9])
+            _verified(tmp_path, *way, [5, 6, 7, 8, 9])
 
 
 def test_foreign_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> None:
     size = (tmp_path / "1").stat().st_size
     (tmp_path / "1").write_bytes(b"\x17foreign" * (size // 8 + 1))
     with pytest.raises(InvalidRun, match=f"{tmp_path}/1"):
-        _read(_reader(tmp_path, *way), way[0], [5])
+        _verified(tmp_path, *way, [5])
 
 
 def test_files_of_other_contents_are_found(tmp_path: Path, way: tuple[Dataset, str]) -> None:
     FORMATS[way[0].format].write(str(tmp_path / "1"), way[0], 2)
-    assert _read(_reader(tmp_path, *way), way[0], [0])[0] == _expected(way[0], [0])
+    assert _verified(tmp_path, *way, [0]) == _expected(way[0], [0])
     with pytest.raises(InvalidRun, match=f"{tmp_path}/1: sample 5 begins with .* this is not what was generated"):
-        _read(_reader(tmp_path, *way), way[0], [5])
+        _verified(tmp_path, *way, [5])
 
 
 def test_files_of_another_geometry_are_told_from_ours(tmp_path: Path) -> None:

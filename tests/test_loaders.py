@@ -94,6 +94,7 @@ def _numbers(batches: Iterator[Batch], known: dict[bytes, int], sizes: dict[int,
         for row in batch.rows:
             (number,) = (known[row[:n].tobytes()] for n in lengths if row[:n].tobytes() in known)
             numbers.append(number)
+        assert batch.samples.tolist() == numbers
         found.append(numbers)
     return found
 

@@ -54,9 +54,10 @@ def _merged(
     arrivals = np.zeros((*fetched.shape, arrival.COLUMNS))
     arrivals[..., arrival.FETCHED] = fetched
     disturbances = np.zeros((ranks, fetched.shape[1] + 1, disturbance.COLUMNS))
+    verified = np.zeros((*fetched.shape, 2))
     return Merged(
-        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, sides, sizes, activity, marks,
-        disturbances,
+        hosts, Lattice(1, 0, 1), offsets, steps, histogram, totals, arrivals, saved, verified, sides, sizes, activity,
+        marks, disturbances,
     )  # fmt: skip
 
 

@@ -196,7 +196,9 @@ def drafted(workload_name: str | None, options: dict[str, Any]) -> Planned:
     else:
         parts, file = _from_file(path, machine, of_workload, full, what)
         usual, name = {"repeat": file.repeat, "warmup": file.warmup}, file.name
-        about = study.About(file.description, file.verdict)
+        asked = {override.partition("=")[0] for override in of_workload}
+        warmup_set = {key: value for key, value in file.warmup_set.items() if key not in asked}
+        about = study.About(file.description, file.verdict, warmup_set)
         if file.verdict is not None and file.verdict.criteria is not None:
             from dlio_hpc.verdict import criteria
 

@@ -5,8 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlio_hpc.combinations import LARGEST_REQUEST
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
+from dlio_hpc.core.comparison import difference
 from dlio_hpc.core.descriptors import opened
 from dlio_hpc.core.files import write_all
 from dlio_hpc.errors import InfrastructureError, InvalidRun
@@ -15,6 +17,8 @@ from dlio_hpc.workload import Checkpoint
 
 # Bytes that are made up before any of them is written.
 _READY = 8 * content.BLOCK
+# Of a request that reads them back.
+_AGAIN = 4 * content.BLOCK
 
 
 class Saved(NamedTuple):
@@ -50,7 +54,7 @@ class Checkpoints:
         for number, size in enumerate(self._keys.sizes):
             path = os.path.join(self._folder, f"rank{self._rank:05}-{number}.ckpt")
             write_s, fsync_s = self._write(path, size)
-            read_s = _read_back(path, size) if self._keys.read_back else 0.0
+            read_s = self._read_back(path, size) if self._keys.read_back else 0.0
             saved = Saved(
                 saved.write_s + write_s, saved.fsync_s + fsync_s, saved.read_s + read_s, saved.bytes + size
             )  # fmt: skip
@@ -71,33 +75,54 @@ class Checkpoints:
             raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
         return write_s, synced - written
 
+    @property
+    def _position(self) -> int:
+        """Where in the stream of contents each file of this checkpoint begins."""
+        return self._count * content.BLOCK
+
     def _fill(self, descriptor: int, size: int) -> float:
         """`size` bytes, in requests of transfer_size; seconds in those, without making up what they hold."""
-        most = self._keys.transfer_size
+        most = self._keys.transfer_size or min(size, LARGEST_REQUEST)
         ready = np.empty(min(size, max(most, _READY // most * most)), np.uint8)
         spent = 0.0
         for first in range(0, size, len(ready)):
             part = ready[: size - first]
-            content.fill(part, self._count * content.BLOCK + first)
+            content.fill(part, self._position + first)
             started = now()
             for at in range(0, len(part), most):
                 write_all(descriptor, part[at : at + most].data)
             spent += now() - started
         return spent
 
+    def _read_back(self, path: str, size: int) -> float:
+        """Seconds of reading the file again, from storage as far as the page cache lets go of it, without those of
+        comparing; InvalidRun where it does not hold what was written.
+        """
+        buffer = np.empty(min(size, _AGAIN), np.uint8)
+        done, spent = 0, 0.0
+        try:
+            with opened(path, "rb", buffering=0) as file:
+                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+                while done < size:
+                    started = now()
+                    count = file.readinto(buffer[: size - done].data)
+                    spent += now() - started
+                    if not count:
+                        raise InvalidRun(f"{path} has {done} bytes, {size} were written")
+                    self._compare(path, buffer[:count], done)
+                    done += count
+        except OSError as fault:
+            raise InfrastructureError(f"cannot read {path}: {fault.strerror}") from fault
+        return spent
 
-def _read_back(path: str, size: int) -> float:
-    """Seconds of reading the file again, from storage as far as the page cache lets go of it."""
-    buffer = np.empty(min(size, 4 * content.BLOCK), np.uint8)
-    left = size
-    try:
-        with opened(path, "rb", buffering=0) as file:
-            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
-            started = now()
-            while left > 0 and (count := file.readinto(buffer.data)):
-                left -= count
-    except OSError as fault:
-        raise InfrastructureError(f"cannot read {path}: {fault.strerror}") from fault
-    if left:
-        raise InvalidRun(f"{path} has {size - left} bytes, {size} were written")
-    return now() - started
+    def _compare(self, path: str, found: content.Rows, offset: int) -> None:
+        begin = 0
+        for piece in content.pieces(self._position + offset, len(found)):
+            expected = np.frombuffer(piece, np.uint8)
+            at = difference(found[begin : begin + len(expected)], expected)
+            if at is not None:
+                raise InvalidRun(
+                    f"{path}: byte {offset + begin + at} is {found[begin + at]:#04x} when it is read back, "
+                    f"{expected[at]:#04x} was written"
+                )
+            begin += len(expected)

@@ -35,9 +35,10 @@ class Host(NamedTuple):
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, steps of all epochs, columns) in rank 0's clock. histogram: (ranks, bins).
     totals: (ranks, 9), columns below. arrivals: (ranks, epochs, columns), as in arrival. checkpoints: (ranks, n, 7),
-    columns below. side_files: (ranks, 6), the fields of sidefiles.Counts. sizes: (ranks, bins). activity: (ranks, 3,
-    bins), rows as in core.activity, over the bins of `lattice` in rank 0's clock. marks: (ranks, n, 2), in rank 0's
-    clock. disturbances: (ranks, epochs + 1, columns), as in disturbance.
+    columns below. verified: (ranks, epochs, 2), seconds and samples. side_files: (ranks, 6), the fields of
+    sidefiles.Counts. sizes: (ranks, bins). activity: (ranks, 3, bins), rows as in core.activity, over the bins of
+    `lattice` in rank 0's clock. marks: (ranks, n, 2), in rank 0's clock. disturbances: (ranks, epochs + 1, columns), as
+    in disturbance.
     """
 
     hosts: list[Host]
@@ -48,6 +49,7 @@ class Merged(NamedTuple):
     totals: Floats
     arrivals: Floats
     checkpoints: Floats
+    verified: Floats
     side_files: Floats
     sizes: measures.Counts
     activity: Floats
@@ -81,6 +83,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         np.array(totals, float),
         recording.arrivals,
         recording.checkpoints,
+        recording.verified,
         np.array(recording.side_files, float),
         reads.sizes,
         reads.activity.by(offset, lattice),
@@ -142,6 +145,7 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
         storage_bytes_read=_total(arrived[:, arrival.FETCHED]),
         client_bytes_asked=_total(arrived[:, arrival.ASKED]),
         client_bytes_read=_total(arrived[:, arrival.ARRIVED]),
+        verify_s=float(merged.verified[:, number, 0].mean()),
         resident=float(arrived[:, arrival.RESIDENT].sum() / looked) if looked else None,
         disturbance=disturbed(merged, number),
     )
@@ -188,6 +192,8 @@ def summary(merged: Merged, run: Run) -> Summary:
         slowest_rank=_slowest(merged.hosts, times.busy),
         checkpoint=_checkpoint(merged.checkpoints) if merged.checkpoints.size else None,
         preprocess_s=float(totals[:, _PREPROCESS_S].mean()),
+        verify_s=float(merged.verified[..., 0].sum(axis=1).mean()),
+        samples_verified=int(merged.verified[..., 1].sum()),
         side_files=_side_files(merged.side_files) if run.workload.dataset.side_files else None,
     )
 

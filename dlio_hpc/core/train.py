@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.sidefiles import Counts, SideFiles
 from dlio_hpc.core.stop import Stop
 from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.verification import Verification
 from dlio_hpc.order import Order
 from dlio_hpc.plan import Run, positions
 from dlio_hpc.workload import Workload
@@ -32,14 +34,16 @@ if TYPE_CHECKING:
 class Recording(NamedTuple):
     """What one rank saw. steps: (steps of all epochs, columns), as in measures; fewer than planned when the job's time
     was over. arrivals: (epochs begun, columns), as in arrival. checkpoints: (n, 7), epoch, steps done in it, seconds
-    that training stood still, and the fields of Saved. counts: of all batches. disturbances: (epochs begun + 1,
-    columns), as in disturbance; the last of all epochs together.
+    that training stood still, and the fields of Saved. verified: (epochs begun, 2), seconds that comparing took, and
+    samples that were compared. counts: of all batches. disturbances: (epochs begun + 1, columns), as in disturbance;
+    the last of all epochs together.
     """
 
     steps: Floats
     reads: ReadLog
     arrivals: Floats
     checkpoints: Floats
+    verified: Floats
     counts: Tally
     side_files: Counts
     disturbances: Floats
@@ -69,6 +73,7 @@ def train(
         _Recorder(run, progress),
         Checkpoints(run, workload.checkpoint, comm.rank) if workload.checkpoint else None,
         SideFiles(run, comm.rank, apart),
+        Verification(workload, partial(dataset.file_path, run)),
         apart,
         stop,
     )
@@ -114,6 +119,7 @@ class _Loop(NamedTuple):
     record: "_Recorder"
     checkpoints: Checkpoints | None
     side_files: SideFiles
+    verification: Verification
     apart: Apart
     stop: Stop
 
@@ -133,11 +139,20 @@ class _Loop(NamedTuple):
             stopped = self.stop.barrier()
             row[SYNCED] = clock.now()
             self.record.step(epoch, row, batch)
+            self.verify(epoch, batch)
             if stopped and (epoch, number + 1) != (self.workload.train.epochs - 1, len(rows)):
                 return True
             self.save(epoch, number)
         next(batches, None)  # the epoch's files are closed
         return False
+
+    def verify(self, epoch: int, batch: Batch) -> None:
+        """Compare the batch, between two steps; where that takes long, ranks go on together, or others' sync had it."""
+        started = clock.now()
+        compared = self.verification(batch)
+        if self.verification.is_whole:
+            clock.barrier(self.comm)
+        self.record.verified[epoch] += clock.now() - started, compared
 
     def save(self, epoch: int, number: int) -> None:
         """A checkpoint, if one is due after this step."""
@@ -168,6 +183,7 @@ class _Recorder:
     def __init__(self, run: Run, progress: Progress) -> None:
         epochs = run.workload.train.epochs
         self.steps = np.zeros((epochs, run.steps_per_epoch, COLUMNS))
+        self.verified = np.zeros((epochs, 2))
         self._arrivals: list[tuple[float, ...]] = []
         self._disturbances: list[Floats] = []
         self._started_others = 0
@@ -211,5 +227,7 @@ class _Recorder:
         self._reads.fold(self._rows())
         checkpoints = np.array(self._checkpoints, float).reshape(-1, 7)
         arrivals = np.array(self._arrivals)
-        disturbances = np.array(self._disturbances)
-        return Recording(self._rows(), self._reads, arrivals, checkpoints, self._counts, side_files, disturbances)
+        verified, disturbances = self.verified[: len(arrivals)], np.array(self._disturbances)
+        return Recording(
+            self._rows(), self._reads, arrivals, checkpoints, verified, self._counts, side_files, disturbances
+        )

@@ -139,7 +139,7 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         ("read", read),
         ("I/O time", _io_time(summary)),
         *_storage(run),
-        *_beside(summary),
+        *_beside(run, summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
         ("meanwhile", _meanwhile(run)),
     ]
@@ -195,8 +195,8 @@ def _storage(run: RunOutcome) -> list[tuple[str, str]]:
     return [("storage", found.words()), *[("", f"instead: {' or '.join(found.advice)}")] * bool(found.advice)]
 
 
-def _beside(summary: Summary) -> list[tuple[str, str]]:
-    """Checkpoints, side files, preprocessing, as far as there were any."""
+def _beside(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
+    """Checkpoints, side files, comparing, preprocessing, as far as there were any."""
     told = []
     if (saved := summary.checkpoint) is not None:
         text = (
@@ -210,6 +210,12 @@ def _beside(summary: Summary) -> list[tuple[str, str]]:
             f"({format_size(side.bytes_written)}) of side files, {format_seconds(side.time_s)} a rank"
         )
         told.append(("beside", text))
+    if summary.verify_s and run.run.workload.reader.verify_content == "all":
+        text = (
+            f"{summary.samples_verified} samples as generated, {format_seconds(summary.verify_s)} a rank: in wall and "
+            "samples/s, in no wait"
+        )
+        told.append(("compared", text))
     if summary.preprocess_s:
         told.append(("prepared", f"{format_seconds(summary.preprocess_s)} of preprocessing threads' time a rank"))
     return told

@@ -8,6 +8,6 @@ FORMATS: dict[str, Format] = {
     "hdf5": Format(hdf5.write, hdf5.reader, hdf5.fault),
     "npz": Format(npz.write, npz.reader, npz.fault),
     "raw": Format(raw.write, raw.reader, raw.fault),
-    "csv": Format(csv.write, csv.reader, csv.fault),
+    "csv": Format(csv.write, csv.reader, csv.fault, csv.head, csv.fill),
     "null": Format(null.write, null.reader, null.fault),
 }

@@ -17,7 +17,7 @@ from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows, Texture
 from dlio_hpc.core.files import Request, write_file
 from dlio_hpc.core.formats.flat import FlatReader
-from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
+from dlio_hpc.core.formats.format import Paths, Reader, damaged
 from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
@@ -44,9 +44,7 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
     values = dataset.samples_per_file * columns
     for first in range(0, values, _VALUES_AT_ONCE):
         count = min(_VALUES_AT_ONCE, values - first)
-        words = np.empty(count * _FLOAT, np.uint8)
-        content.fill(words, (number * values + first) * _FLOAT, texture(dataset))
-        text = spelled(words.view("<u4") % _TEN)
+        text = spelled(_numbers(count, (number * values + first) * _FLOAT, texture(dataset)))
         text[columns - 1 - first % columns :: columns, -1] = ord("\n")
         yield text.reshape(-1).data
 
@@ -68,12 +66,23 @@ def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
     return text
 
 
-def first_value(position: int, texture: Texture) -> bytes:
-    """The value that begins at `position` of the stream of contents, as it is in memory."""
-    word = np.empty(_FLOAT, np.uint8)
-    content.fill(word, position, texture)
-    value = int(word.view("<u4")[0]) % _TEN / _TEN
-    return np.float32(value).tobytes()
+def _numbers(count: int, position: int, texture: Texture) -> npt.NDArray[np.uint32]:
+    """The digits of `count` values, out of the stream of contents from `position` on."""
+    words = np.empty(count * _FLOAT, np.uint8)
+    content.fill(words, position, texture)
+    return words.view("<u4") % np.uint32(_TEN)
+
+
+def fill(row: Rows, position: int, texture: Texture) -> None:
+    """The values from `position` of the stream of contents on into all of `row`, as they are in memory."""
+    row.view(np.float32)[:] = _numbers(len(row) // _FLOAT, position, texture) / _TEN
+
+
+def head(position: int, texture: Texture) -> bytes:
+    """The value that begins at `position`."""
+    row = np.empty(_FLOAT, np.uint8)
+    fill(row, position, texture)
+    return row.tobytes()
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
@@ -129,5 +138,3 @@ class Floor(FlatReader):
             row.view(np.float32)[:] = numbers / _TEN
             if (values[:, 1] != ord(".")).any() or line[-1] != ord("\n"):
                 raise damaged(self._paths(place.file), f"no line of ours at byte {place.within * self._line}")
-        if places:
-            check(self._dataset, places[0], rows[0], self._paths)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import OpenFiles, Request
-from dlio_hpc.core.formats.format import Paths, check
+from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.workload import Workload
@@ -37,7 +37,6 @@ class FlatReader:
         start: Callable[[int, Tally], int],
         gap: int = 0,
     ) -> None:
-        self._dataset = workload.dataset
         self._places = Places(workload.dataset)
         self._paths = paths
         self._start_of = start
@@ -49,8 +48,6 @@ class FlatReader:
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         places = self._places.of(samples)
         self.fetch(places, rows, tally)
-        if places:
-            check(self._dataset, places[0], rows[0], self._paths)
 
     def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
         """Each place's bytes to the front of its row."""

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 from dlio_hpc.core import content
-from dlio_hpc.core.compression import texture
-from dlio_hpc.core.content import Rows
-from dlio_hpc.core.places import Place, Samples
+from dlio_hpc.core.content import Rows, Texture
+from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InvalidRun
 from dlio_hpc.workload import Dataset, Workload
@@ -32,33 +31,15 @@ class Reader(Protocol):
 class Format(NamedTuple):
     """write: file `number` of the dataset, to a path, onto storage. reader: of the files that `Paths` names by number;
     the communicator is for collective access. fault: where the file at a path is not what write() makes of that number,
-    in words, None where it is; quick: by its size and what it says of itself alone.
+    in words, None where it is; quick: by its size and what it says of itself alone. head, fill: the first bytes and all
+    bytes of a sample as read() brings it, which begins at a position of the stream of contents.
     """
 
     write: Callable[[str, Dataset, int], None]
     reader: "Callable[[Workload, Paths, Intracomm | None], Reader]"
     fault: Callable[[str, Dataset, int, bool], str | None]
-
-
-def check(dataset: Dataset, place: Place, row: Rows, paths: Paths) -> None:
-    """InvalidRun when the sample at `place` does not begin in its row as it was generated: the file is another one.
-
-    Done for one sample of a batch, it finds foreign and overwritten files and costs microseconds.
-    """
-    if dataset.format == "null":
-        return  # nothing was read
-    if dataset.format == "csv":
-        from dlio_hpc.core.formats import csv
-
-        expected = csv.first_value(place.position, texture(dataset))
-    else:
-        expected = content.head(place.position, texture(dataset))[: place.size]
-    found = row[: len(expected)].tobytes()
-    if found != expected:
-        raise InvalidRun(
-            f"{paths(place.file)}: sample {place.sample} begins with {found.hex()}, expected {expected.hex()}: "
-            "this is not what was generated; remove the dataset's folder and generate it again"
-        )
+    head: Callable[[int, Texture], bytes] = content.head
+    fill: Callable[[Rows, int, Texture], None] = content.fill
 
 
 def damaged(path: str, fault: object) -> InvalidRun:

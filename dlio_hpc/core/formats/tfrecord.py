@@ -19,7 +19,7 @@ from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import Request, write_file
 from dlio_hpc.core.formats.flat import FlatReader
-from dlio_hpc.core.formats.format import Paths, Reader, check, damaged
+from dlio_hpc.core.formats.format import Paths, Reader, damaged
 from dlio_hpc.core.formats.streams import Streams
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
@@ -110,7 +110,6 @@ class Stream:
     """Records out of streams of blocks of transfer_size. Threads that read at the same time read different files."""
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
-        self._dataset = workload.dataset
         self._places = Places(workload.dataset)
         self._paths = paths
         self._verifies = workload.reader.verifies
@@ -135,8 +134,6 @@ class Stream:
             if self._verifies:
                 verify(self._paths(place.file), place, begin + HEAD, record, frame)
         self._set_apart(len(places) * FRAME, tally)
-        if places:
-            check(self._dataset, places[0], rows[0], self._paths)
 
     def _set_apart(self, frames: int, tally: Tally) -> None:
         """Frames are no samples; where their blocks came with an earlier batch, they are set apart with a later one."""

@@ -13,8 +13,11 @@ STRETCH = 8192
 
 
 class Batch(NamedTuple):
-    """One step's samples, a row each, valid until the next batch is asked for; and what reading them did."""
+    """One step's samples: their numbers, and a row each, valid until the next batch is asked for; and what reading them
+    did.
+    """
 
+    samples: Samples
     rows: Rows
     tally: Tally
 

@@ -8,6 +8,7 @@ import numpy as np
 from dlio_hpc import units
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.loaders.loader import Batch, Loader
+from dlio_hpc.core.places import Samples
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.order import Order
@@ -27,28 +28,30 @@ class MemoryLoader:
         self._width = workload.dataset.sample.largest
         self._ranks_on_node = ranks_on_node
         self._rows: Rows | None = None
+        self._samples: Samples
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         tally = Tally()
         if self._rows is None:
-            self._rows = self._load(order, first, last, tally)
+            self._samples, self._rows = self._load(order, first, last, tally)
             places = np.arange(len(self._rows), dtype=np.uint64)
         else:
             places = order.among(len(self._rows))
         for step in range(steps):
             chosen = places[step * self._batch_size : (step + 1) * self._batch_size]
-            yield Batch(self._rows[chosen], tally)
+            yield Batch(self._samples[chosen], self._rows[chosen], tally)
             tally = Tally()
 
-    def _load(self, order: Order, first: int, last: int, tally: Tally) -> Rows:
+    def _load(self, order: Order, first: int, last: int, tally: Tally) -> tuple[Samples, Rows]:
         self._check_memory(last - first)
-        rows = np.empty((last - first, self._width), np.uint8)
+        samples, rows = np.empty(last - first, np.uint64), np.empty((last - first, self._width), np.uint8)
         done = 0
         for batch in self._loader.epoch(order, first, last, self._steps):
-            rows[done : done + len(batch.rows)] = batch.rows
-            done += len(batch.rows)
+            end = done + len(batch.rows)
+            samples[done:end], rows[done:end] = batch.samples, batch.rows
+            done = end
             tally.merge(batch.tally)
-        return rows
+        return samples, rows
 
     def _check_memory(self, samples: int) -> None:
         free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

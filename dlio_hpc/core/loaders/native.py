@@ -76,13 +76,13 @@ class NativeLoader:
 
     def _begin(self, threads: Threads, samples: Samples, buffer: Rows) -> "_Begun":
         rows = buffer[: len(samples)]
-        return _Begun(rows, threads.submit(self._read, samples, rows))
+        return _Begun(samples, rows, threads.submit(self._read, samples, rows))
 
     def _read(self, samples: Samples, rows: Rows) -> "_Read":
         tally = Tally()
         self._reader.read(samples, rows, tally)
         preprocessed = self._preprocessing.begin(len(samples)) if self._preprocessing else []
-        return _Read(Batch(rows, tally), preprocessed)
+        return _Read(Batch(samples, rows, tally), preprocessed)
 
     def close(self) -> None:
         if self._threads is not None:
@@ -105,6 +105,7 @@ class _Read(NamedTuple):
 class _Begun(NamedTuple):
     """A batch whose parts threads read."""
 
+    samples: Samples
     rows: Rows
     parts: list[Future[_Read]]
 
@@ -112,7 +113,7 @@ class _Begun(NamedTuple):
         tally = Tally()
         for part in self.parts:
             tally.merge(part.result().batch().tally)
-        return Batch(self.rows, tally)
+        return Batch(self.samples, self.rows, tally)
 
 
 class Preprocessing:

@@ -1,5 +1,6 @@
 """PyTorch's DataLoader: worker processes read whole batches, in the order that the epoch says."""
 
+import itertools
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -41,18 +42,17 @@ class PyTorchLoader:
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         size = self._workload.reader.batch_size
-        batches = in_steps(order, first, last, steps, size)
-        full = -(-max(0, min(last - first, steps * size)) // size)
-        sampler = (samples.tolist() for samples in batches if len(samples))
+        asked, wanted = itertools.tee(in_steps(order, first, last, steps, size))
+        sampler = (samples.tolist() for samples in asked if len(samples))
         batches = iter(self._data_loader(batch_sampler=sampler))
         while (got := _next(batches)) is not None:
             rows, tally, fault = got
             if fault is not None:
                 raise fault
-            yield Batch(rows.numpy(), tally)
+            yield Batch(next(wanted), rows.numpy(), tally)
         self._dataset.close()
-        for _ in range(steps - full):
-            yield Batch(np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
+        for samples in wanted:
+            yield Batch(samples, np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
 
     def close(self) -> None:
         """The workers end with the iteration."""

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import File as RawFile
-from dlio_hpc.core.formats.format import Paths, check, damaged
+from dlio_hpc.core.formats.format import Paths, damaged
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, looking_up, reason
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.places import Place, Places, Samples
@@ -79,8 +79,6 @@ class Chunked:
             with self._files.use(place.file, tally) as chunks:
                 file = RawFile(self._paths(place.file), chunks.file.descriptor)
                 (self._read_runs if self._is_plain else self._read_whole)(file, chunks, place, row[: place.size], tally)
-        if places:
-            check(self._dataset, places[0], rows[0], self._paths)
 
     def _region(self, place: Place) -> list[tuple[int, int]]:
         """The sample's part of the file's array, a half-open range an axis."""

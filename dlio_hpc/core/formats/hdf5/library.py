@@ -8,7 +8,7 @@ import numpy as np
 from dlio_hpc.core import kernel
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.formats.format import Paths, check, damaged
+from dlio_hpc.core.formats.format import Paths, damaged
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, reason
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.places import Place, Places, Samples
@@ -61,8 +61,6 @@ class Library:
             came = after.since(before)
             tally.bytes_read += came.requested
             tally.requests += came.calls
-        if places:
-            check(self._dataset, places[0], rows[0], self._paths)
 
     def _read(self, source: Any, call: _Call, tally: Tally) -> None:
         started = now()

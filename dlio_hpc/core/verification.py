@@ -1,0 +1,68 @@
+"""Samples in memory beside what was generated: does the training loop get what it asked for, byte for byte?"""
+
+import numpy as np
+
+from dlio_hpc.core.comparison import difference
+from dlio_hpc.core.compression import texture
+from dlio_hpc.core.content import BLOCK, Rows
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.core.places import Place, Places
+from dlio_hpc.errors import InvalidRun
+from dlio_hpc.workload import Workload
+
+_REMEDY = "this is not what was generated; remove the dataset's folder and generate it again"
+
+
+class Verification:
+    """Compares as much of each batch as reader.verify_content asks for.
+
+    first: the beginning of the batch's first sample, which finds foreign and overwritten files and costs microseconds.
+    all: every byte of every sample.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        self._format = FORMATS[workload.dataset.format]
+        self._extent = workload.reader.verify_content if workload.dataset.format != "null" else "none"
+        self._places = Places(workload.dataset)
+        self._texture = texture(workload.dataset)
+        self._paths = paths
+        self._expected = np.empty(BLOCK if self.is_whole else 0, np.uint8)
+
+    @property
+    def is_whole(self) -> bool:
+        """Is every sample compared, which takes its time?"""
+        return self._extent == "all"
+
+    def __call__(self, batch: Batch) -> int:
+        """The number of samples that were compared; InvalidRun when one is not as it was generated."""
+        if self._extent == "none" or not len(batch.rows):
+            return 0
+        places = self._places.of(batch.samples if self.is_whole else batch.samples[:1])
+        compare = self._compare_whole if self.is_whole else self._compare_beginning
+        for place, row in zip(places, batch.rows, strict=False):
+            compare(place, row)
+        return len(places)
+
+    def _compare_beginning(self, place: Place, row: Rows) -> None:
+        expected = self._format.head(place.position, self._texture)[: place.size]
+        found = row[: len(expected)].tobytes()
+        if found != expected:
+            raise InvalidRun(
+                f"{self._paths(place.file)}: sample {place.sample} begins with {found.hex()}, expected "
+                f"{expected.hex()}: {_REMEDY}"
+            )
+
+    def _compare_whole(self, place: Place, row: Rows) -> None:
+        for begin in range(0, place.size, BLOCK):
+            found = row[begin : min(begin + BLOCK, place.size)]
+            expected = self._expected[: len(found)]
+            self._format.fill(expected, place.position + begin, self._texture)
+            at = difference(found, expected)
+            if at is not None:
+                raise InvalidRun(
+                    f"{self._paths(place.file)}: sample {place.sample} has {found[at]:#04x} at its byte {begin + at}, "
+                    f"expected {expected[at]:#04x}: {_REMEDY}, or find out with dlio-hpc datasets verify whether it is "
+                    "the file that is wrong or the way from there"
+                )
