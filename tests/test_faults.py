@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc import errors
-from tests.conftest import BIN, Run
+from tests.conftest import BIN, Run, ahead
 
 _SHIPPED = "import dlio_hpc.shipped\ndlio_hpc.shipped.names = lambda folder: {}['npz3']\n"
 _GENERATE = "import dlio_hpc.core.generate\ndlio_hpc.core.generate.generate = lambda *given: {}['npz3']\n"
@@ -23,7 +23,7 @@ def _broken(folder: Path, change: str, module: str = "") -> dict[str, str]:
     guard = f"import sys\nif {module!r} in ' '.join(sys.orig_argv):\n"
     (place / "sitecustomize.py").write_text(guard + "".join(f"    {line}\n" for line in change.splitlines()))
     kept = {name: value for name, value in os.environ.items() if not name.startswith("DLIO_HPC_")}
-    return kept | {"PYTHONPATH": str(place)}
+    return kept | ahead(place)
 
 
 def _called(folder: Path, environment: dict[str, str], *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -75,7 +75,7 @@ def test_a_bug_in_the_job_is_the_jobs_exit_code(
     (job,) = (tmp_path / "dlio-runs").glob("small-*")
     (archive,) = (tmp_path / "dlio-runs" / "archive").glob("small-*")
     assert "Traceback" in (job / "job.err").read_text()
-    environment.pop("PYTHONPATH")
+    (tmp_path / "broken" / "sitecustomize.py").unlink()
     for path in (job, archive):
         assert _called(tmp_path, environment, "dlio-hpc", "report", path).returncode == 70
 

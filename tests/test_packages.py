@@ -10,7 +10,7 @@ import pytest
 from dlio_hpc import packages, site, workload
 from dlio_hpc.batch import jobscript
 from tests import planning
-from tests.conftest import BIN, Outcome, Run
+from tests.conftest import BIN, Outcome, Run, ahead
 
 _TF = ("-S", "reader.loader=tensorflow", "-S", "reader.shuffle={files: false, samples: false}")
 
@@ -21,7 +21,7 @@ def _broken(folder: Path, *modules: str) -> dict[str, str]:
     place.mkdir(exist_ok=True)
     for module in modules:
         (place / f"{module}.py").write_text("raise ImportError('libfoo.so.2: cannot open shared object file')\n")
-    return {"PYTHONPATH": str(place)}
+    return ahead(place)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -105,7 +105,7 @@ def test_the_local_site_looks_at_submission(tmp_path: Path, small: Path) -> None
         "util.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
     )
     command = [str(BIN / "dlio-submit"), str(small), "-s", "local", "-S", "reader.loader=pytorch"]
-    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    environment = os.environ | ahead(tmp_path)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "pytorch is not installed beside" in done.stderr

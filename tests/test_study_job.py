@@ -402,7 +402,7 @@ parts:
         (("demo", "--study", "fig11"), "give a WORKLOAD, or --study NAME"),
         (
             ("--study", "fig99"),
-            "no study 'fig99'; did you mean 'fig9'? give a YAML file or one of: fig10, fig11, fig12, fig14, fig15, fig9",
+            "no study 'fig99'; did you mean 'fig9'? give a YAML file or one of: fig10",
         ),
         (("--study", "fig11", "-P", "reader.batch_size=1,2"), "fig11 says what varies"),
         (("demo", "--resume", "x"), "--resume goes on with the study as it was"),

@@ -4,7 +4,6 @@ import gc
 import io
 import os
 import sys
-from typing import Any
 
 from dlio_hpc import __version__
 
@@ -74,7 +73,7 @@ class _Output(io.FileIO):
     on to its end and its own exit code.
     """
 
-    def write(self, data: Any, /) -> int:
+    def write(self, data: bytes, /) -> int:  # type: ignore[override]
         try:
             return super().write(data)
         except BrokenPipeError:
@@ -86,21 +85,22 @@ class _Output(io.FileIO):
 
 def _open_outputs() -> None:
     """As nobody closed stdout, and whatever names files have that are no text."""
-    sys.stdout, sys.stderr = _outlasting(sys.stdout), _outlasting(sys.stderr)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = _outlasting(sys.stdout)
+        sys.stdout.reconfigure(errors="backslashreplace")
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = _outlasting(sys.stderr)
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - for as long as the process lives
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _outlasting(stream: Any) -> Any:
+def _outlasting(stream: io.TextIOWrapper) -> io.TextIOWrapper:
     """The stream as an _Output; itself where it is none of the operating system's."""
-    buffer = getattr(stream, "buffer", None)
-    if not isinstance(getattr(buffer, "raw", buffer), io.FileIO):
+    if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):
         return stream
     raw = _Output(stream.fileno(), "wb", closefd=False)
     return io.TextIOWrapper(
-        raw if stream.write_through else io.BufferedWriter(raw),
+        raw if stream.write_through else io.BufferedWriter(raw),  # type: ignore[type-var]
         encoding=stream.encoding,
         errors=stream.errors,
         line_buffering=stream.line_buffering,
