@@ -133,14 +133,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *_storage(run),
         *_beside(summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
-        ("meanwhile", _meanwhile(run)),
+        *disturbances.facts(None if run.result is None else run.result.disturbance),
     ]
-
-
-def _meanwhile(run: RunOutcome) -> str:
-    """What else went on on the nodes."""
-    found = None if run.result is None else run.result.disturbance
-    return disturbances.UNRECORDED if found is None else disturbances.words(found)
 
 
 def repeats(outcome: JobOutcome) -> list[str]:
