@@ -204,6 +204,13 @@ def test_alike_repeats_need_no_reason(run: Run, tmp_path: Path) -> None:
     told = run("dlio-hpc", "report", "alone").out
     assert "between repeats" not in told
     assert "meanwhile other processes 1.3 of 2 cores" in " ".join(told.split()), "the figures stand with each run"
+    assert told.count("pressure  cpu 0 %, io") == 3
+    studies.write(
+        studies.make(tmp_path / "dlio-runs", name="other"),
+        lambda *_: 100.0,
+        disturbed=lambda *_: studies.disturbance(io=None),
+    )
+    assert "pressure  cpu 0 %, io unknown, memory 0 %" in run("dlio-hpc", "report", "other").out
 
 
 @pytest.mark.parametrize("recorded", [True, False])

@@ -41,19 +41,24 @@ _KINDS = (
     _Kind("others", "other processes", "other processes used", "cores", 0.25, of_cores=0.02, is_foreign=True),
     _Kind("steal", "steal", "the hypervisor kept CPU time,", "share", 0.02, is_foreign=True),
     _Kind("load", "load", "load average", "tasks", 1.0, of_cores=0.25),
-    _Kind("cpu_pressure", "cpu pressure", "cpu pressure", "share", 0.1),
-    _Kind("io_pressure", "io pressure", "io pressure", "share", 0.1),
-    _Kind("memory_pressure", "memory pressure", "memory pressure", "share", 0.05),
+    _Kind("cpu_pressure", "cpu", "cpu pressure", "share", 0.1),
+    _Kind("io_pressure", "io", "io pressure", "share", 0.1),
+    _Kind("memory_pressure", "memory", "memory pressure", "share", 0.05),
 )
 
 
-def words(found: Disturbance) -> str:
-    """All of it in a line, each on the node that has most of it."""
-    told = []
-    for kind in _KINDS:
-        level = getattr(found, kind.name)
-        told.append(f"{kind.label} {'unknown' if level is None else _number(kind, level.max, found.cores or 0)}")
-    return ", ".join(told)
+def facts(found: Disturbance | None) -> list[tuple[str, str]]:
+    """Label and text of all of it, each on the node that has most of it."""
+    if found is None:
+        return [("meanwhile", UNRECORDED)]
+    told = {kind.name: f"{kind.label} {_told(kind, found)}" for kind in _KINDS}
+    pressures = [told.pop(kind.name) for kind in _KINDS if kind.name.endswith("_pressure")]
+    return [("meanwhile", ", ".join(told.values())), ("pressure", ", ".join(pressures))]
+
+
+def _told(kind: _Kind, found: Disturbance) -> str:
+    level = getattr(found, kind.name)
+    return "unknown" if level is None else _number(kind, level.max, found.cores or 0)
 
 
 def spread(values: Sequence[float]) -> float:

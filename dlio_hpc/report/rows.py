@@ -141,14 +141,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         *_storage(run),
         *_beside(run, summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
-        ("meanwhile", _meanwhile(run)),
+        *disturbances.facts(None if run.result is None else run.result.disturbance),
     ]
-
-
-def _meanwhile(run: RunOutcome) -> str:
-    """What else went on on the nodes."""
-    found = None if run.result is None else run.result.disturbance
-    return disturbances.UNRECORDED if found is None else disturbances.words(found)
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
