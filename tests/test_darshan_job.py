@@ -688,3 +688,47 @@ def test_tensorflow_reads_the_same_to_darshan(real: Darshan, mode: str) -> None:
 def test_the_traces_of_all_ranks_together_fit_into_memory(nodes: int, kib: int) -> None:
     made, _ = _planned(4, "dataset.files=8")
     assert preload.most_trace_kib(replace(made, nodes=nodes)) == kib
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory: pytest.TempPathFactory) -> Darshan:
+    """Under a library before 3.4, which knows variables alone."""
+    folder = tmp_path_factory.mktemp("early")
+    found = Darshan(libdarshan.install(folder / "lib", early=True), False, folder, runner(folder))
+    found.generate()
+    return found
+
+
+def test_a_darshan_without_a_configuration_file_is_set_up_by_its_variables(early: Darshan) -> None:
+    done = early.submit()
+    assert done.code == 0, done.err
+    assert preload.EARLY in " ".join(done.err.split()), "it is said at submission"
+    verdict = _measured(done.job)["darshan"]
+    assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
+    assert verdict["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
+    log = reader.load(_log(_folder(done.job)))
+    folders = (str(early.folder / "data"), done.job["directory"])
+    assert all(name.startswith(folders) for name in log.names.values()), "nothing of Python's"
+    assert preload.EARLY in Path(done.job["directory"], "job.err").read_text()
+
+
+def test_later_ones_are_given_no_variables_that_would_get_the_better_of_their_file(standin: Darshan, done: Any) -> None:
+    script = Path(done["directory"], "job.sh").read_text()
+    named = subprocess.run(
+        [BIN / "python", "-m", "dlio_hpc.darshan", "excluded", "plan.json"],
+        cwd=done["directory"], capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert (named.stdout, named.stderr) == ("", "")
+    assert '[ -z "$excluded" ] || darshan+=(' in script
+    assert preload.reads_configuration(str(standin.library))
+    assert preload.reads_configuration("/nowhere/libdarshan.so") is None
+
+
+def test_folders_that_hold_data_are_not_left_out(tmp_path: Path) -> None:
+    made = planning.make(
+        workload.load("demo"), site.load("local"), planning.Request(tmp_path / "runs", data=Path("/opt/data"))
+    )
+    named = preload.excluded(made, ["/usr", "/home/me/venv", "", "lib", str(tmp_path), "/a,b", "/op"]).split(",")
+    assert {"/usr/", "/proc/", "/dev/", "/home/me/venv/", "/op/"} <= set(named)
+    assert not {"/opt/", f"{tmp_path}/", "/a", "b/", "lib/"} & set(named)
+    assert len(named) == len(set(named))

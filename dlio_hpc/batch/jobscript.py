@@ -84,12 +84,14 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[Step]:
 
 
 class Darshan(NamedTuple):
-    """How the script sets Darshan up: words of the ranks while it watches and while it does not, and the command that
-    tries it with two ranks in the folder named.
+    """How the script sets Darshan up: words of the ranks while it watches and while it does not, more of them for one
+    before 3.4, the command that says whether it is, and the one that tries it with two ranks in the folder named.
     """
 
     on: Shell
     off: Shell
+    early: Shell
+    excluded: Shell
     folder: Shell
     probe: Shell
 
@@ -97,11 +99,12 @@ class Darshan(NamedTuple):
 def _darshan(plan: Plan) -> Darshan | None:
     if not any(run.darshan for run in plan.runs):
         return None
-    on, off = (join(words) for words in launchers.darshan_words(plan))
+    on, off, early = (join(words) for words in launchers.darshan_words(plan))
+    excluded = join([*_darshan_command(plan), "excluded", rundir.PLAN])
     ranks = [str(plan.site.python), "-m", "mpi4py", "-c", "from mpi4py import MPI"]
     probe = [*_darshan_command(plan), "probe", rundir.PLAN, Shell('"$log"'), "--"]
     launch = launchers.command(plan, darshan=True, few=True)
-    return Darshan(on, off, Shell(rundir.DARSHAN), join([*probe, *launch, *ranks]))
+    return Darshan(on, off, early, excluded, Shell(rundir.DARSHAN), join([*probe, *launch, *ranks]))
 
 
 def _darshan_command(plan: Plan) -> list[str]:

@@ -122,17 +122,20 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
     return [site.launcher.command, *LAUNCHERS[site.launcher.kind](spec)]
 
 
-def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell]]:
-    """What the script's array holds while Darshan watches, and while it does not. libdarshan comes before the libraries
-    whose functions it wraps.
+def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
+    """What the script's array holds while Darshan watches, and while it does not; and more for a Darshan before 3.4.
+    libdarshan comes before the libraries whose functions it wraps.
     """
     site = plan.site
     option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])
-    settings = {name: Shell(f'"{value}"') for name, value in preload.variables().items()}
+    settings, early = (
+        {name: Shell(f'"{value}"') for name, value in named.items()}
+        for named in (preload.variables(), preload.early_variables())
+    )
     watching = variables({}, (*filter(None, [site.darshan]), *site.preload)) | settings
     return tuple(  # type: ignore[return-value]
         [Shell(word) for assignment in _assignments(words) for word in (*option, assignment)]
-        for words in (watching, variables({}, site.preload))
+        for words in (watching, variables({}, site.preload), early)
     )
 
 

@@ -46,7 +46,7 @@ def pieces(first: int, count: int, texture: Texture = RANDOM) -> Iterator[memory
         part = memory[: high - low]
         np.add(base[low:high], np.uint64(number * _SHIFT % (1 << 64)), out=part)
         if texture.bits < 8:
-            np.bitwise_and(part, _mask(texture.bits), out=part)
+            np.bitwise_and(part, np.uint64(_mask(texture.bits)), out=part)
         yield part.data.cast("B")[begin - low * WORD : stop - low * WORD]
         first += stop - begin
 
@@ -62,12 +62,12 @@ def fill(row: Rows, first: int, texture: Texture = RANDOM) -> None:
 def head(first: int, texture: Texture = RANDOM) -> bytes:
     """The one to eight bytes from `first` to the end of their word: enough to know a sample by, at no cost."""
     number, begin = divmod(first, BLOCK)
-    word = (int(_base(texture.words)[begin // WORD]) + number * _SHIFT) & int(_mask(texture.bits))
+    word = (int(_base(texture.words)[begin // WORD]) + number * _SHIFT) & _mask(texture.bits)
     return word.to_bytes(WORD, sys.byteorder)[begin % WORD :]
 
 
-def _mask(bits: int) -> np.uint64:
-    return np.uint64(((1 << bits) - 1) * 0x0101010101010101)
+def _mask(bits: int) -> int:
+    return ((1 << bits) - 1) * 0x0101010101010101
 
 
 @functools.lru_cache(8)

@@ -39,11 +39,12 @@ class Verification:
         """The number of samples that were compared; InvalidRun when one is not as it was generated."""
         if self._extent == "none" or not len(batch.rows):
             return 0
-        places = self._places.of(batch.samples if self.is_whole else batch.samples[:1])
-        compare = self._compare_whole if self.is_whole else self._compare_beginning
-        for place, row in zip(places, batch.rows, strict=False):
-            compare(place, row)
-        return len(places)
+        if not self.is_whole:
+            self._compare_beginning(self._places.one(int(batch.samples[0])), batch.rows[0])
+            return 1
+        for place, row in zip(self._places.of(batch.samples), batch.rows, strict=True):
+            self._compare_whole(place, row)
+        return len(batch.rows)
 
     def _compare_beginning(self, place: Place, row: Rows) -> None:
         expected = self._format.head(place.position, self._texture)[: place.size]

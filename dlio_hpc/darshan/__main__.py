@@ -1,4 +1,6 @@
-"""What job.sh runs around the ranks: python -m dlio_hpc.darshan probe PLAN.json LOG -- COMMAND, or judge PLAN.json."""
+"""What job.sh runs around the ranks: python -m dlio_hpc.darshan probe PLAN.json LOG -- COMMAND, judge PLAN.json, or
+excluded PLAN.json.
+"""
 
 import argparse
 import sys
@@ -23,13 +25,26 @@ def main() -> None:
     judging = verbs.add_parser("judge", help="compare the log of a run with what the core and the plan say")
     judging.add_argument("plan", type=Path, metavar="PLAN.json")
     judging.add_argument("--run", type=int, required=True, metavar="N")
+    excluding = verbs.add_parser(
+        "excluded", help="folders that a libdarshan before 3.4 leaves out; none for later ones"
+    )
+    excluding.add_argument("plan", type=Path, metavar="PLAN.json")
     options = parser.parse_args()
     with told():
         plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan))
         directory = options.plan.resolve().parent
         if options.verb == "probe":
             sys.exit(_probe(directory, plan, options.log, options.command))
+        if options.verb == "excluded":
+            _name_excluded(plan)
+            return
         _judge(directory, plan, options.run)
+
+
+def _name_excluded(plan: Plan) -> None:
+    if preload.reads_configuration(str(plan.site.darshan)) is False:
+        print(f"Darshan: {preload.EARLY}", file=sys.stderr)
+        print(preload.excluded(plan, preload.python_folders()))
 
 
 def _probe(directory: Path, plan: Plan, log: str, command: list[str]) -> int:

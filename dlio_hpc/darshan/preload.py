@@ -6,6 +6,8 @@ What Darshan does with its settings (darshan-runtime's documentation and source,
 import math
 import os
 import re
+import sys
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dlio_hpc import rundir
@@ -31,6 +33,12 @@ MOST_TRACE_MIB, _ALL_TRACES_MIB, _LEAST_TRACE_KIB = 256, 2048, 128
 # From 4096 on Darshan counts the bytes of its pool wrongly, and loses the log.
 _MOST_POOL_MIB = 2047
 _SPARE_FILES = 64
+# Before 3.4 there is no configuration file. DARSHAN_EXCLUDE_DIRS names what is not recorded then, in place of the
+# folders that Darshan leaves out by itself, which are these.
+_CONFIGURED_BY = b"DARSHAN_CONFIG_PATH"
+_SYSTEM = ("/etc/", "/dev/", "/usr/", "/bin/", "/boot/", "/lib/", "/opt/", "/sbin/", "/sys/", "/proc/", "/var/")
+# Fixed when it was built: MiB of trace a rank, and files of a module. Its pool has to hold both, the trace compressed.
+_EARLY_TRACE_MIB, _EARLY_FILES, _EARLY_POOL_MIB = 4, 1024, 8
 
 
 def marker_path(directory: str, run: Run) -> str:
@@ -69,7 +77,11 @@ def most_trace_kib(plan: Plan) -> int:
 
 
 def note(plan: Plan, run: Run) -> str | None:
-    """Said at submission where the trace will be cut; the counters are whole all the same."""
+    """Said at submission where the trace will be cut; the counters are whole all the same. As far as the library can be
+    seen from here, also what it cannot be told.
+    """
+    if plan.site.darshan is not None and reads_configuration(plan.site.darshan) is False:
+        return EARLY
     need = memory(plan, run)
     if need.wanted_kib <= need.trace_kib:
         return None
@@ -77,6 +89,44 @@ def note(plan: Plan, run: Run) -> str | None:
         f"Darshan's trace of {rundir.run_name(run.number, run.name)} would need {format_size(need.wanted_kib << 10)} a "
         f"rank and gets {format_size(need.trace_kib << 10)}: it will be cut, its counters stay whole"
     )
+
+
+EARLY = (
+    "this Darshan is older than 3.4 and reads no configuration file: it records all that lies outside of the system's "
+    f"and Python's folders, {_EARLY_FILES} files a rank at most, and its traces end after {_EARLY_TRACE_MIB} MiB a rank"
+)
+
+
+def reads_configuration(library: str) -> bool | None:
+    """Does this libdarshan look for a configuration file, as all do from 3.4 on? None where it cannot be read."""
+    try:
+        with open(library, "rb") as file:
+            return _CONFIGURED_BY in file.read()
+    except OSError:
+        return None
+
+
+def early_variables() -> dict[str, str]:
+    """Of the ranks under a libdarshan before 3.4, as variables(); $excluded: what excluded() names."""
+    return {"DARSHAN_MODMEM": str(_EARLY_POOL_MIB), "DARSHAN_EXCLUDE_DIRS": "$excluded"}
+
+
+def excluded(plan: Plan, python: Iterable[str]) -> str:
+    """DARSHAN_EXCLUDE_DIRS: folders of the system and of `python` (where its modules lie), but those that hold what is
+    to be recorded. A comma would part a path in two.
+    """
+    wanted = [run_path for run in plan.runs for run_path in (run.dataset, run.outputs)] + [plan.directory]
+    folders = [
+        *_SYSTEM,
+        *(os.path.join(folder, "") for folder in python if folder.startswith("/") and "," not in folder),
+    ]
+    left_out = [folder for folder in folders if not any(f"{path}/".startswith(folder) for path in wanted)]
+    return ",".join(dict.fromkeys(left_out))
+
+
+def python_folders() -> list[str]:
+    """Of the running interpreter: its own, and those that it imports from."""
+    return [sys.prefix, sys.base_prefix, *sys.path]
 
 
 def config(plan: Plan, run: Run) -> str:

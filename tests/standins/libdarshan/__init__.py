@@ -4,12 +4,19 @@ import shutil
 from pathlib import Path
 
 
-def install(folder: Path) -> Path:
-    """What LD_PRELOAD names; it does nothing but lie in the ranks' memory, as libdarshan does."""
+def install(folder: Path, early: bool = False) -> Path:
+    """What LD_PRELOAD names; it does nothing but lie in the ranks' memory, as libdarshan does.
+
+    early: one before 3.4.
+    """
     from tests.standins.login import library
 
     folder.mkdir(exist_ok=True)
-    return Path(shutil.copy(library(), folder / "libdarshan.so"))
+    path = Path(shutil.copy(library(), folder / "libdarshan.so"))
+    if not early:
+        with path.open("ab") as file:
+            file.write(b"\0DARSHAN_CONFIG_PATH\0")  # among the real one's strings
+    return path
 
 
 def rank_environment(faults: str = "") -> str:

@@ -1,9 +1,12 @@
-"""darshan.conf as libdarshan 3.5 reads it; the expressions are regcomp(3)'s own."""
+"""darshan.conf as libdarshan 3.5 reads it; the expressions are regcomp(3)'s own. Where the library is one before 3.4,
+the variables that 3.1.8 has instead (darshan-core.c, darshan-dxt.c).
+"""
 
 import ctypes
 import os
 import sys
 from itertools import takewhile
+from pathlib import Path
 from typing import Any, NamedTuple
 
 _EXTENDED, _NO_MATCHES = 1, 8
@@ -25,7 +28,7 @@ class Expression:
 
 
 class Settings(NamedTuple):
-    """records: files of POSIX; trace_bytes: of DXT. excluded, included: by name."""
+    """records: files of POSIX; trace_bytes: of DXT. excluded, included: by name. left_out: beginnings of paths."""
 
     traces: bool = "DXT_ENABLE_IO_TRACE" in os.environ
     records: int = 1024
@@ -34,9 +37,12 @@ class Settings(NamedTuple):
     name_bytes: int = 1 << 20
     excluded: tuple[Expression, ...] = ()
     included: tuple[Expression, ...] = ()
+    left_out: tuple[str, ...] = ()
 
     def records_name(self, path: str) -> bool:
         """NAME_INCLUDE is stronger than NAME_EXCLUDE."""
+        if path.startswith(self.left_out):
+            return False
         return any(each.finds(path) for each in self.included) or not any(each.finds(path) for each in self.excluded)
 
 
@@ -47,6 +53,9 @@ def warn(words: str) -> None:
 def load() -> Settings:
     path = os.environ.get("DARSHAN_CONFIG_PATH")
     settings = Settings()
+    (library,) = (name for name in os.environ["LD_PRELOAD"].split(":") if name.endswith("libdarshan.so"))
+    if b"DARSHAN_CONFIG_PATH" not in Path(library).read_bytes():
+        return _early()
     if path is None:
         return settings
     try:
@@ -62,6 +71,14 @@ def load() -> Settings:
         elif words:
             settings = _with(settings, words)
     return settings
+
+
+def _early() -> Settings:
+    return Settings(
+        trace_bytes=4 << 20,
+        pool_bytes=int(float(os.environ.get("DARSHAN_MODMEM", "2")) * 2**20),
+        left_out=tuple(os.environ.get("DARSHAN_EXCLUDE_DIRS", "/etc/,/dev/,/usr/,/proc/,/var/").split(",")),
+    )
 
 
 def _with(settings: Settings, words: list[str]) -> Settings:
