@@ -55,6 +55,13 @@ def test_a_bug_in_dlio_submit_is_no_failed_verdict_either(tmp_path: Path) -> Non
     Path(done.stderr.strip().rpartition(" ")[2]).unlink()
 
 
+def test_a_broken_pipe_to_another_program_is_no_failed_verdict(tmp_path: Path) -> None:
+    change = "import dlio_hpc.shipped\n\ndef names(folder): raise BrokenPipeError(32, 'Broken pipe')\n\n"
+    done = _called(tmp_path, _broken(tmp_path, f"{change}dlio_hpc.shipped.names = names\n"), "dlio-hpc", "workloads")
+    assert done.returncode == 6
+    assert "a pipe to another program was closed" in done.stderr
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize(
     ("change", "module", "says"),

@@ -96,6 +96,21 @@ def test_two_nodes_with_four_ranks_each_through_srun(on_slurm: Run, small: Path)
     assert [node["host"] for node in nodes] == ["n1", "n2"]
 
 
+def test_packages_are_imported_on_every_node(on_slurm: Run, small: Path, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    (tmp_path / "torch.py").write_text(
+        "import os\nif os.environ['SLURM_PROCID'] == '1':\n    raise ImportError('no libtorch.so here')\n"
+    )
+    options = ("-N", 2, "--ppn", 2, "-S", "reader.loader=pytorch")
+    broken = ("-S", f"site.rank_environment.PYTHONPATH={tmp_path}")
+    (error,) = (run["error"] for run in _submit(on_slurm, small, *_SHARED, *options, *broken, code=2)["runs"])
+    assert "pytorch cannot be used on " in error["message"]
+    assert "no libtorch.so here" in error["message"]
+    assert not (tmp_path / "data").exists()
+    job = _submit(on_slurm, small, *_SHARED, *options)
+    assert "== packages\npytorch can be used on 2 of 2 node(s)\n" in Path(job["directory"], "job.out").read_text()
+
+
 def test_what_is_preloaded_reaches_the_ranks_alone(on_slurm: Run, small: Path) -> None:
     library = _library()
     setup = 'tr "\\0" "\\n" < /proc/$$/environ > script.environ; env > script.env'

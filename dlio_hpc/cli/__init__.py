@@ -34,7 +34,7 @@ def _exit_code(program: str, arguments: list[str]) -> int:
     """Run the command; what goes wrong is said in a line on stderr."""
     import click
 
-    from dlio_hpc.errors import Incomplete, Unexpected, classified
+    from dlio_hpc.errors import Incomplete, InfrastructureError, Unexpected, classified
 
     try:
         code = _called(program, arguments)
@@ -43,6 +43,9 @@ def _exit_code(program: str, arguments: list[str]) -> int:
     except click.ClickException as fault:
         fault.show()
         return fault.exit_code
+    except SystemExit:  # click leaves so, with 1, when writing to a pipe fails; stdout and stderr never fail like that
+        _complain(program, "a pipe to another program was closed at its other end")
+        return InfrastructureError.exit_code
     except (KeyboardInterrupt, click.Abort):
         _complain(program, "interrupted")
         return Incomplete.exit_code

@@ -4,6 +4,7 @@ import importlib
 import os
 from typing import TYPE_CHECKING
 
+from dlio_hpc.core import environment
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.packages import PACKAGES, advice
 
@@ -13,10 +14,9 @@ if TYPE_CHECKING:
 
 def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
     """Import the packages on each node; ConfigError on rank 0 where that fails on any of `nodes`."""
-    from mpi4py import MPI
-
-    on_node = comm.Split_type(MPI.COMM_TYPE_SHARED)
-    mine = [(name, os.uname().nodename, _fault(name)) for name in names] if on_node.rank == 0 else []
+    host = environment.host().name
+    is_first = comm.allgather(host).index(host) == comm.rank
+    mine = [(name, host, _fault(name)) for name in names] if is_first else []
     everybodys = comm.gather(mine)
     if everybodys is None:
         return
@@ -24,10 +24,10 @@ def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
     for name in names:
         bad = {host: fault for which, host, fault in looked if which == name and fault is not None}
         if bad:
-            host, fault = next(iter(bad.items()))
-            where = host if len(bad) == 1 else f"{len(bad)} nodes, such as {host}"
+            worst, fault = next(iter(bad.items()))
+            where = worst if len(bad) == 1 else f"{len(bad)} nodes, such as {worst}"
             raise ConfigError(f"{name} cannot be used on {where}: {fault}; {advice(name)}")
-    hosts = {host for _, host, _ in looked}
+    hosts = {each for _, each, _ in looked}
     print(f"{', '.join(names)} can be used on {len(hosts)} of {nodes} node(s)", flush=True)
 
 
