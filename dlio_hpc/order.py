@@ -69,9 +69,12 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """Of the share that holds each of `files`, the first file, and the first one behind it."""
-        ranks = self.turns.shares
-        bounds = np.array([share(self._files, ranks, rank)[0] for rank in range(ranks)] + [self._files], np.uint64)
+        """The first file of the share that holds each of `files` (ascending), and the first one behind that share."""
+        if not len(files):
+            return files, files
+        first, last = self.turns.holder(int(files[0])), self.turns.holder(int(files[-1]))
+        begins = [share(self._files, self.turns.shares, place)[0] for place in range(first, last + 2)]
+        bounds = np.array(begins, np.uint64)
         places = np.searchsorted(bounds, files, "right")
         return bounds[places - 1], bounds[places]
 

@@ -39,7 +39,11 @@ class Turns(NamedTuple):
 
     def _share(self, file: int) -> tuple[int, int]:
         """The half-open range of files of the share that holds `file`; see plan.share()."""
-        return share(self.files, self.shares, ((file + 1) * self.shares - 1) // self.files)
+        return share(self.files, self.shares, self.holder(file))
+
+    def holder(self, file: int) -> int:
+        """The number of the share that holds `file`."""
+        return ((file + 1) * self.shares - 1) // self.files
 
 
 def of(dataset: Dataset, reader: Reader, ranks: int) -> Turns:
