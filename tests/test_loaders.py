@@ -144,7 +144,9 @@ def test_each_sample_once_in_the_same_order(
 
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
-@pytest.mark.parametrize(("kind", "per_file"), [("tfrecord", 7), ("tfrecord", 1), ("npz", 7), ("hdf5", 1)])
+@pytest.mark.parametrize(
+    ("kind", "per_file"), [("tfrecord", 35), ("tfrecord", 7), ("tfrecord", 1), ("npz", 7), ("hdf5", 1)]
+)
 def test_samples_of_different_sizes(tmp_path: Path, loader: Any, kind: Any, per_file: int) -> None:
     dataset = Dataset(kind, 35 // per_file, per_file, Sample(bytes=Size(900), stdev=Size(200)))
     keys = Reader(loader=loader, mode="framework", batch_size=4, shuffle=Shuffle(files=True))
