@@ -240,8 +240,7 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
             Path(_path(tmp_path, 2)).write_bytes(damaged)
         opened = _open(loader, made, tmp_path, 9)
         with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, sample 14 was|found . records where"):
-            for batch in opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9):
-                verification(batch)
+            list(map(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9)))
         opened.close()
 
 
