@@ -20,6 +20,7 @@ from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.core.places import Places
+from dlio_hpc.core.verification import Verification
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.order import Order
 from dlio_hpc.units import Seconds, Size
@@ -254,6 +255,7 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
     dataset = Dataset(kind, 5, 7, Sample(shape=(9, 11), dtype="float32"))
     made = Workload("w", dataset, reader=Reader(loader=loader, mode=mode, batch_size=4))
     _write(tmp_path, dataset)
+    verification = Verification(made, partial(_path, tmp_path))
     whole = Path(_path(tmp_path, 2)).read_bytes()
     for damaged in (None, whole[: len(whole) // 2], bytes(reversed(whole))):
         Path(_path(tmp_path, 2)).unlink(missing_ok=True)
@@ -261,7 +263,7 @@ def test_damage_ends_the_epoch_with_the_files_name(tmp_path: Path, loader: Any, 
             Path(_path(tmp_path, 2)).write_bytes(damaged)
         opened = _open(loader, made, tmp_path, 9)
         with pytest.raises(InvalidRun, match=f"{tmp_path}/2|no more records, sample 14 was|found . records where"):
-            list(opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9))
+            list(map(verification, opened.epoch(Order(dataset, made.reader, 0), 0, 35, 9)))
         opened.close()
 
 

@@ -72,7 +72,9 @@ def test_every_step_can_be_read_back(tmp_path: Path) -> None:
     made = scaling.planned(tmp_path, "slurm", 2)
     (run,) = made.runs
     found = recordings.merged(made)._replace(
-        arrivals=np.zeros((8, 3, arrival.COLUMNS)), disturbances=np.zeros((8, 4, disturbance.COLUMNS))
+        arrivals=np.zeros((8, 3, arrival.COLUMNS)),
+        disturbances=np.zeros((8, 4, disturbance.COLUMNS)),
+        verified=np.zeros((8, 3, 2)),
     )
     cut = found._replace(steps=found.steps[:, :950])
     path = tmp_path / rundir.TIMELINE
