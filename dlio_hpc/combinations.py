@@ -49,7 +49,7 @@ def check_dataset(dataset: "Dataset") -> None:
         ),
         (
             dataset.compression_ratio is not None and kind in {"csv", "null"},
-            f"compression_ratio: format: {kind} holds no bytes of its own choice; leave it null",
+            f"compression_ratio: the contents of format: {kind} cannot be chosen; leave it null",
         ),
         (
             (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
@@ -162,12 +162,12 @@ def check_workload(workload: "Workload") -> None:
         ),
         (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
-            f"reader.read_threads: a thread reads a TFRecord file, and {reader.interleave} at a time are read in turn; "
-            "raise reader.interleave with it, or leave it null",
+            "reader.read_threads: each thread reads a TFRecord file of its own, and reader.interleave: "
+            f"{reader.interleave} allows fewer files at a time than threads; raise reader.interleave, or leave it null",
         ),
         (
             kind == "null" and reader.verify_content == "all",
-            "reader.verify_content: the null format brings nothing that could be compared; leave it at first",
+            "reader.verify_content: the null format brings nothing to compare; leave it at first",
         ),
         (
             reads_records(dataset, reader) and reader.shuffle.ascending,
@@ -209,8 +209,8 @@ def check_workload(workload: "Workload") -> None:
 
 
 def reads_streams(dataset: "Dataset", reader: "Reader") -> bool:
-    """Is each file a stream of records, read from its front on as TFRecordDataset does? It cannot be one where any
-    sample of any file may come next. The order of samples is that of streams through every loader.
+    """Return whether each file is a stream of records, read from its front as TFRecordDataset does. It is none where
+    any sample of any file may come next. Every loader uses the order of streams.
     """
     return (
         reader.mode == "framework"
@@ -220,15 +220,15 @@ def reads_streams(dataset: "Dataset", reader: "Reader") -> bool:
 
 
 def by_streams(dataset: "Dataset", reader: "Reader") -> bool:
-    """Does the loader read such streams? PyTorch's workers ask for whole batches, and read records at their offsets."""
+    """Return whether the loader reads such streams. PyTorch's workers read whole batches, by the offsets of records."""
     return reader.loader != "pytorch" and reads_streams(dataset, reader)
 
 
 def reads_records(dataset: "Dataset", reader: "Reader") -> bool:
-    """Does TensorFlow read the files itself?"""
+    """Return whether TensorFlow reads the files itself."""
     return reader.loader == "tensorflow" and reads_streams(dataset, reader)
 
 
 def shares_files(dataset: "Dataset", reader: "Reader", ranks: int) -> bool:
-    """Are files divided among the ranks as wholes? A stream that two ranks share is read by both."""
+    """Return whether whole files are divided among the ranks. Two ranks that share a stream would both read it."""
     return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader)

@@ -167,7 +167,7 @@ def is_unwritten(run: Run) -> bool:
 
 
 def writes(run: Run) -> bool:
-    """Does the run write anything into the folder that its dataset's folder lies in?"""
+    """Return whether the run writes into the folder that contains its dataset's folder."""
     if run.kind == "generate":
         return is_unwritten(run)
     sides_written = any(side.access == "write" for side in run.workload.dataset.side_files)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 # Letters up to which a text cannot nest deep enough to do harm, and levels that nobody needs.
 _PLAIN, _DEEPEST = 8000, 100
-# Keys that a message offers.
+# Keys that a message suggests.
 _MOST_MEANT = 3
 _UNIONS = (typing.Union, types.UnionType)
 # Letters of an override that a message repeats.
@@ -191,21 +191,21 @@ def _explain(message: str, data: object, kind: Any) -> str:
 
 
 def _meant(name: str, known: list[str], kind: Any) -> str:
-    """A question which key was meant: one of that name in any section, one that is near among those `known` in the same
-    section, or one that is near anywhere.
+    """A suggestion for an unknown key: a key of that name in any section, else the nearest of the keys `known` in the
+    same section, else the nearest key of any section; empty where none is near.
     """
     everywhere = list(_keys(kind))
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
-    if words := near.hint(name, known):
-        return words
+    if hint := near.hint(name, known):
+        return hint
     leaf = near.nearest(name, [key.rpartition(".")[2] for key in everywhere])
     return "" if leaf is None else _meant(leaf, known, kind)
 
 
 def _keys(kind: Any, section: str = "") -> Iterator[str]:
-    """All keys of a struct and of the structs in it, with their sections: reader.read_threads."""
+    """Keys of a struct and of the structs in it, with their sections, such as reader.read_threads."""
     for field in msgspec.structs.fields(kind):
         yield section + field.encode_name
         parts = typing.get_args(field.type) if typing.get_origin(field.type) in _UNIONS else (field.type,)

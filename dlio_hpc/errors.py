@@ -47,13 +47,13 @@ def kind_of(exit_code: int) -> type[DlioError]:
     return next((kind for kind in kinds if kind.exit_code == exit_code), InfrastructureError)
 
 
-# Packages whose own exceptions tell of the machine, or of the storage, not of a bug in dlio-hpc.
+# Packages whose exceptions report a fault of the machine or the storage, not a bug in dlio-hpc.
 _LIBRARIES = {"mpi4py", "tensorflow", "torch"}
 
 
 def classified(fault: Exception) -> DlioError:
-    """The fault as one of this tree: InfrastructureError for what the system, MPI or a framework reports, Unexpected
-    for anything else.
+    """The fault as a DlioError: InfrastructureError for faults that the system, MPI or a framework reports, Unexpected
+    for all others.
     """
     if isinstance(fault, DlioError):
         return fault
@@ -67,7 +67,7 @@ def told() -> Iterator[None]:
     """Around a program that runs in the job: what goes wrong is said on stderr, and is its exit code."""
     try:
         yield
-    except Exception as fault:  # noqa: BLE001 - said, then the program ends
+    except Exception as fault:  # noqa: BLE001 - reported, then the program ends
         known = classified(fault)
         if isinstance(known, Unexpected):
             import traceback

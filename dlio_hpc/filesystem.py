@@ -54,7 +54,9 @@ def of(path: Path) -> FileSystem:
 
 
 def unwritable(folder: str) -> str | None:
-    """Why no file can be made in a folder, or in the nearest one above it that exists; None where one can."""
+    """The reason why no file can be created in a folder, or in the nearest one above it that exists; None where one
+    can.
+    """
     import tempfile
 
     there = existing(Path(folder))

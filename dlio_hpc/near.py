@@ -1,11 +1,11 @@
-"""Names that somebody may have meant."""
+"""Suggestions for misspelt names."""
 
 from collections.abc import Iterable
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The one that is written most alike; None where none is."""
-    import difflib  # only where a name is wrong: it takes long to import
+    """The most similar of the names; None where no name is similar."""
+    import difflib  # imported only where a name is wrong: the import takes long
 
     lower = {known.lower(): known for known in names}
     close = difflib.get_close_matches(name.lower(), lower, n=1)
@@ -13,6 +13,6 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
 
 
 def hint(name: str, names: Iterable[str]) -> str:
-    """A question, with a blank behind it, to put into a message; empty where no name is near."""
+    """The question "did you mean ...? " for a message, with a trailing blank; empty where no name is near."""
     meant = nearest(name, names)
     return "" if meant is None else f"did you mean {meant!r}? "

@@ -1,5 +1,5 @@
-"""What a person should know of a job: one list, made with the plan and kept in it. Whoever shows a plan, what it would
-cost or what came of it shows the list.
+"""Notes on a job, for example on limits of its site. The list is made with the plan and kept in it. Every display of a
+plan, its cost or its results shows the list.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _NAMED = 3
 
 
 def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
-    """Of the study, and of these of its points; those that a note concerns are named where it does not concern all."""
+    """Notes on the study and on these points. A note that does not concern all points of the study names its points."""
     yield from study.notes
     concerned: dict[str, list[Point]] = {}
     for point in points:
@@ -25,15 +25,15 @@ def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
 
 
 def _titles(study: Study, points: Sequence[Point]) -> str:
-    told = "; ".join(study.title(point) for point in points[:_NAMED])
-    return f"{told}; and {len(points) - _NAMED} more" if len(points) > _NAMED else told
+    titles = "; ".join(study.title(point) for point in points[:_NAMED])
+    return f"{titles}; and {len(points) - _NAMED} more" if len(points) > _NAMED else titles
 
 
 def of_plan(plan: Plan) -> Iterator[str]:
-    """Of limits, options without effect, and traces that will be cut."""
+    """Notes on limits, on options without effect, and on traces that will be cut."""
     yield from limits.notes(plan)
     yield from _without_effect(plan)
-    yield from (words for run in plan.runs if run.darshan and (words := preload.note(plan, run)) is not None)
+    yield from (note for run in plan.runs if run.darshan and (note := preload.note(plan, run)) is not None)
 
 
 def _without_effect(plan: Plan) -> Iterator[str]:

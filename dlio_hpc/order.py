@@ -20,8 +20,8 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of one epoch's samples. `rank`: whose, where every rank reads all of them in an order of its own.
-    `ranks`: that share them. `turns`: which files are read in turn.
+    """The order of one epoch's samples. rank: the rank that reads them, where every rank reads all samples in an order
+    of its own. ranks: number of ranks that share the samples. turns: the files that are read in turn.
     """
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
@@ -60,7 +60,9 @@ class Order:
         return permute(places, count, self._keys(3)) if shuffled and count else places
 
     def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
-        """Groups of files, a sample of each in turn; the last group of a share may be smaller."""
+        """Files and places of samples that are read in turn from groups of files. The last group of a share may be
+        smaller.
+        """
         files, most = positions // size, np.uint64(self.turns.at_once)
         begins, ends = self._shares(files)
         groups: Indices = begins + (files - begins) // most * most
@@ -69,7 +71,9 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """The first file of the share that holds each of `files` (ascending), and the first one behind that share."""
+        """For each of `files` (ascending): the first file of the share that holds it, and the first file after that
+        share.
+        """
         if not len(files):
             return files, files
         first, last = self.turns.holder(int(files[0])), self.turns.holder(int(files[-1]))

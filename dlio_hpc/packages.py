@@ -1,4 +1,4 @@
-"""Python packages that a workload's readers need beyond those that dlio-hpc always brings along."""
+"""Python packages that some readers need in addition to the dependencies of dlio-hpc."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from dlio_hpc.workload import Workload
 
 
 class Package(NamedTuple):
-    """module: as it is imported. needed_by: the keys of a workload that need it. remedy: how to get it."""
+    """A package. module: name to import. needed_by: keys of a workload that need it. remedy: how to install it."""
 
     module: str
     needed_by: str
@@ -19,7 +19,7 @@ def _extra(module: str, needed_by: str, extra: str) -> Package:
     return Package(module, needed_by, f"pip install 'dlio-hpc[{extra}]'")
 
 
-# By their names in plan.json.
+# Packages by their names in plan.json.
 PACKAGES = {
     "tensorflow": _extra("tensorflow", "reader.loader: tensorflow", "tensorflow"),
     "pytorch": _extra("torch", "reader.loader: pytorch", "pytorch"),
@@ -33,13 +33,13 @@ PACKAGES = {
 
 
 def needed(workloads: Iterable[Workload]) -> tuple[str, ...]:
-    """Names of the packages without which some of these workloads cannot be read."""
+    """Names of the packages that reading any of these workloads requires."""
     names = {name for workload in workloads for name in _of(workload)}
     return tuple(name for name in PACKAGES if name in names)
 
 
 def measured(plans: Iterable[Plan]) -> tuple[str, ...]:
-    """Names of the packages that the runs of these jobs need for what they measure."""
+    """Names of the packages that the warm-up and measured runs of these jobs need."""
     return needed(run.workload for plan in plans for run in plan.runs if run.kind != "generate")
 
 
@@ -54,6 +54,6 @@ def _of(workload: Workload) -> Iterator[str]:
 
 
 def advice(name: str) -> str:
-    """Who needs the package, and how to get it."""
+    """The keys that need the package, and how to install it."""
     package = PACKAGES[name]
     return f"{package.needed_by} needs it: {package.remedy}"

@@ -237,7 +237,9 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
 
 
 def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
-    """What ranks import before the job generates anything; what generates data for somewhere else needs no reader."""
+    """Packages that ranks import before the job generates data; none for a job that generates nothing or only
+    generates.
+    """
     if study.generate == "only" or all(run.kind != "generate" for run in listed):
         return ()
     return packages.needed(point.workload for point in study.points)

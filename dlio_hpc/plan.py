@@ -48,8 +48,8 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     """One batch job. titles: of the points of its study that it measures, in words, by their numbers; empty where there
-    is nothing to compare. is_link: of a chain of jobs, the next of which runs whatever comes of this one.
-    packages: that ranks import before anything is generated, by their names in packages.PACKAGES.
+    is nothing to compare. is_link: of a chain of jobs, the next of which runs whatever comes of this one. packages:
+    imported by ranks before anything is generated; names of packages.PACKAGES.
     """
 
     version: str
@@ -150,7 +150,7 @@ def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
 
 
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """How many things the ranks divide among themselves, and the samples of each: files, or single samples."""
+    """Number of units that are divided among the ranks, and samples in a unit. Units are files or single samples."""
     dataset = workload.dataset
     if combinations.shares_files(dataset, workload.reader, ranks):
         return dataset.files, dataset.samples_per_file
@@ -158,7 +158,7 @@ def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
 
 
 def largest_share(workload: Workload, ranks: int) -> int:
-    """Samples of the rank that has the most of them in an epoch."""
+    """The largest number of samples that a rank has in an epoch."""
     if not workload.reader.shard:
         return workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -166,7 +166,7 @@ def largest_share(workload: Workload, ranks: int) -> int:
 
 
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Steps of every rank in every epoch; a rank whose share ends sooner has a short batch then, and empty ones."""
+    """Steps of every rank in every epoch. A rank with a smaller share ends with a short batch and empty batches."""
     batch = workload.reader.batch_size
     whole = -(-largest_share(workload, ranks) // batch)
     if workload.reader.drop_last:
@@ -190,7 +190,9 @@ def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
     side_files = [(side.name, side.file_size) for side in dataset.side_files if side.access == "read"]
     stored = document.plain(structs.replace(dataset, side_files=()))
     if dataset.compression_ratio is None:
-        del stored["compression_ratio"]  # datasets that were generated before there was this key stay what they are
+        del stored[
+            "compression_ratio"
+        ]  # keeps the fingerprints of datasets that were generated before this key existed
     parts = (_CONTENT, stored, side_files) if layout is None else (_CONTENT, stored, side_files, layout)
     return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
 

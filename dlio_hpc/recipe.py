@@ -45,8 +45,8 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A study as its YAML file says it; what stands beside the parts is said for all of them. source: for who reads the
-    file. warmup_set: keys of the workload that have other values in warm-ups. verdict: how it is judged at its end,
-    which makes it a suite.
+    file. warmup_set: keys of the workload with other values in warm-ups. verdict: criteria at its end; a study with a
+    verdict is a suite.
     """
 
     name: str
@@ -65,7 +65,9 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
             raise ValueError("parts: a study has at least one")
         for key in self.warmup_set:
             if key.startswith(("dataset", "site.")):
-                raise ValueError(f"warmup_set: {key} is the same in warm-ups, which read what is measured afterwards")
+                raise ValueError(
+                    f"warmup_set: {key} is the same in warm-ups and measurements, which read the same dataset"
+                )
         for name, part in self.parts.items():
             if part.workload is None and self.workload is None:
                 raise ValueError(f"parts.{name} has no workload")

@@ -50,7 +50,7 @@ class SideFilesSummary(Struct, frozen=True):
 
 
 class Level(Struct, frozen=True):
-    """Of a figure over the nodes that tell it: mean, largest, and on which host."""
+    """A figure over the nodes that report it: mean, maximum, and the host with the maximum."""
 
     mean: float
     max: float
@@ -58,11 +58,10 @@ class Level(Struct, frozen=True):
 
 
 class Disturbance(Struct, frozen=True):
-    """What else went on on the nodes. seconds: how long that was looked at. cores: CPUs of a node. others: CPUs that
-    processes other than the job's ranks and their children kept busy. load: average of the last minute, at the end.
-    steal: share of all CPUs' time that a hypervisor kept for others. cpu_pressure, io_pressure, memory_pressure: share
-    of the time in which some task of the node, the ranks' own too, stood still for want of it. None where no kernel
-    tells.
+    """Other activity on the nodes. seconds: length of the interval. cores: CPUs of a node. others: CPUs that processes
+    other than the job's ranks and their children kept busy. load: load average of the last minute at the end. steal:
+    share of CPU time that a hypervisor gave to other guests. cpu_pressure, io_pressure, memory_pressure: share of the
+    time in which some task of the node, including the ranks, waited for that resource. None where no kernel reports it.
     """
 
     seconds: float
@@ -77,11 +76,11 @@ class Disturbance(Struct, frozen=True):
 
 class Epoch(Struct, frozen=True):
     """wait_s, compute_s, sync_s, checkpoint_s and verify_s (comparing contents) are means over ranks of the epoch's
-    total; they add up to wall_s, but for what is compared after the last step.
-    storage_bytes_read is what the kernel fetched from storage for the ranks; None where it does not tell.
-    client_bytes_asked, client_bytes_read: what was read through the file system's clients on all nodes, by whomever,
-    and what servers sent for it (Lustre, NFS). resident: share of the pages looked at that lay in the nodes' memory
-    before the epoch. None where nobody can tell. disturbance: None where it was not recorded.
+    total; they add up to wall_s, except for comparing after the last step. storage_bytes_read is what the kernel
+    fetched from storage for the ranks; None where it does not tell. client_bytes_asked, client_bytes_read: what was
+    read through the file system's clients on all nodes, by whomever, and what servers sent for it (Lustre, NFS).
+    resident: share of the pages looked at that lay in the nodes' memory before the epoch. None where nobody can tell.
+    disturbance: None where it was not recorded.
     """
 
     epoch: int
@@ -114,13 +113,13 @@ class Summary(Struct, frozen=True):
     """All epochs and ranks of a warm-up or measured run; the first step is in every figure but au_mlperf.
 
     samples_left_out: of the dataset, in all epochs: dropped by drop_last or beyond train.steps. steps: done, fewer than
-    steps_planned when the job's time was over.
-    bytes_read: sample bytes where they arrived. overhead_bytes_read: what formats read beside them (headers).
-    compute_asked_s: mean asked of a step. read_latency_s, io_time_s: None when no read was timed (TensorFlow's own).
-    reads: requests to the system. preprocess_s: of threads, in all, mean over ranks.
-    au = compute / (compute + wait). au_mlperf = asked compute / running time, without each epoch's first step;
-    None when an epoch has one step only. verify_s: comparing `samples_verified` samples with what was generated (of the
-    first of a batch only its beginning), between steps, mean over ranks; in wall_s, and in no other figure.
+    steps_planned when the job's time was over. bytes_read: sample bytes where they arrived. overhead_bytes_read: what
+    formats read beside them (headers). compute_asked_s: mean asked of a step. read_latency_s, io_time_s: None when no
+    read was timed (TensorFlow's own). reads: requests to the system. preprocess_s: of threads, in all, mean over ranks.
+    au = compute / (compute + wait). au_mlperf = asked compute / running time, without each epoch's first step; None
+    when an epoch has one step only. verify_s: seconds of comparing `samples_verified` samples with the generated
+    contents, between steps, mean over ranks; with verify_content: first only the beginning of a sample is compared. The
+    time is part of wall_s and of no other time.
     """
 
     samples: int
@@ -177,8 +176,8 @@ class Generated(Struct, frozen=True):
 class Result(Struct, frozen=True):
     """One run. hints: what MPI-IO worked with. gap_s: from the end of the job's run before; None for its first.
     file_system: kind of the dataset's, by its magic number. memory_bytes: of all nodes together, as far as the job may
-    use it; None where it was not asked for. disturbance: from the first epoch's begin to the last one's end, with what
-    lies between epochs; None where it was not recorded.
+    use it; None where it was not asked for. disturbance: from the begin of the first epoch to the end of the last one,
+    including the time between epochs; None where it was not recorded.
     """
 
     run: str

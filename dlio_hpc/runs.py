@@ -41,7 +41,7 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
 
 
 def _workload(study: Study, point: Point, kind: Kind) -> Workload:
-    """The point's, in a warm-up with what the study sets for those."""
+    """The workload of the point; in a warm-up with the values of the study's warmup_set."""
     if kind != "warmup" or not study.warmup_set:
         return point.workload
     return Draft(document.plain(point.workload), "warmup_set").with_settings(study.warmup_set)
@@ -78,8 +78,8 @@ def notes(study: Study, point: Point) -> Iterator[str]:
     yield from _shares_notes(workload, point.ranks)
     if reader.verify_content == "all":
         yield (
-            "reader.verify_content: all: comparing takes time between steps, in which reading ahead goes on; wall "
-            "time, samples/s and waits are not those of training"
+            "reader.verify_content: all: comparing takes time between steps, while reading ahead continues; wall time, "
+            "samples/s and waits are not those of training"
         )
     if reader.shift and point.nodes == 1:
         yield "reader.shift: on one node there is nothing that another one wrote"
@@ -88,26 +88,26 @@ def notes(study: Study, point: Point) -> Iterator[str]:
 
 
 def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
-    """Where ranks have shares of different size, or more is read than the samples."""
+    """Notes on shares of different size, and on reads that bring more than the samples."""
     dataset, reader = workload.dataset, workload.reader
     fewer, rest = divmod(dataset.files, ranks)
     is_uneven = rest and (fewer + 1) * ranks > volume.SPARE * dataset.files
     if is_uneven and combinations.shares_files(dataset, reader, ranks):
         yield (
-            f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, others {fewer}, "
-            "and these wait at the end of an epoch; let files be a multiple of the ranks"
+            f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, others {fewer}; "
+            "ranks with fewer files wait at the end of an epoch; use a multiple of the number of ranks"
         )
     times = volume.factor(workload, ranks)
     if times > volume.SPARE and reader.shuffle.samples:
         yield (
-            f"{times:.3g} x the samples' bytes are read: shuffled samples take whole files, and ranks want a part of "
-            f"them; use at least {ranks} files (now {dataset.files}) and whole epochs (train.steps: null)"
+            f"{times:.3g} x the samples' bytes are read: shuffled samples take whole files, of which ranks need a part "
+            f"only; use at least {ranks} files (now {dataset.files}) and whole epochs (train.steps: null)"
         )
     elif times > volume.SPARE:
         request = units.format_size(workload.request_size or 0)
         yield (
-            f"{times:.3g} x the samples' bytes are read: requests of {request} go beyond the last record that a rank "
-            "wants; lower reader.transfer_size, or let ranks read more"
+            f"{times:.3g} x the samples' bytes are read: requests of {request} reach beyond the last record that a "
+            "rank needs; lower reader.transfer_size, or use more samples for each rank"
         )
 
 

@@ -45,9 +45,9 @@ def find(folder: Path, name: str) -> Path:
 
 
 def _hint(folder: Path, name: str) -> str:
-    """What may have been meant: of the same kind, or else of another."""
-    if words := near.hint(name, names(folder)):
-        return words
+    """A suggestion for an unknown name, of the same kind or else of another; empty where no name is near."""
+    if hint := near.hint(name, names(folder)):
+        return hint
     kinds = {kind: near.nearest(name, names(other)) for other, kind in _KINDS.items() if other != folder}
     return next((f"did you mean the {kind} {meant!r}? " for kind, meant in kinds.items() if meant), "")
 

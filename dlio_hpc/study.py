@@ -54,7 +54,7 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """What a study file says beside its parts. warmup_set: keys of the workload that have other values in warm-ups."""
+    """Contents of a study file besides its parts. warmup_set: keys of the workload with other values in warm-ups."""
 
     description: str = ""
     verdict: Judging | None = None
@@ -84,7 +84,7 @@ class Part(Struct, frozen=True):
 
     @property
     def settings(self) -> tuple[Axis, ...]:
-        """What varies of workload and layout, without two file systems that are compared."""
+        """Axes of the workload and the layout, without the axis of two file systems that are compared."""
         return tuple(axis for axis in self.axes if not axis.is_data)
 
 
@@ -267,7 +267,7 @@ def _part(asked: Asked, points: list[Point]) -> Part:
 
 
 def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
-    """Is it the workload as it was before keys were varied? Its dataset may have another size since."""
+    """Return whether the point has the workload before keys were varied. Its dataset may have another size."""
     same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
     varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
     dataset = point.workload.dataset if varied else structs.replace(point.workload.dataset, **same)
@@ -375,12 +375,12 @@ def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
 
 
 def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str]:
-    """Of a dataset that grew: from what to what, and how much of it is not read."""
+    """Notes on a dataset that grew: its old and new size, and samples that are not read."""
     before, after = workload.dataset, sized.dataset
     if after.samples <= before.samples:
         return
     what = "dataset.samples_per_file" if after.layout == "shared" else "dataset.files"
-    old, new = (each.samples_per_file if after.layout == "shared" else each.files for each in (before, after))
+    old, new = (dataset.samples_per_file if after.layout == "shared" else dataset.files for dataset in (before, after))
     yield (
         f"--dataset-size: {workload.name} grows from {units.format_size(before.size)} to "
         f"{units.format_size(after.size)}, {what} from {old} to {new}"
@@ -388,6 +388,6 @@ def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str
     read = plan.samples_per_epoch(sized, ranks)
     if sized.train.steps is not None and read < after.samples:
         yield (
-            f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples an epoch; for "
-            "all of them, -S train.steps=null"
+            f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples an epoch; use "
+            "-S train.steps=null to read all of them"
         )

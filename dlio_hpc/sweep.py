@@ -152,7 +152,7 @@ def _label(value: object, unit: Unit) -> str:
 
 
 def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> None:
-    """ConfigError for a range as other programs write it, 1:4 or 1-4, where the key wants numbers."""
+    """Raise ConfigError for a range in the notation of other programs, 1:4 or 1-4, where the key takes numbers."""
     import re
 
     kind = document.kind_at(Workload, key.split("."))

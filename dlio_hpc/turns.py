@@ -1,4 +1,4 @@
-"""Which files are read in turn: arithmetic on the positions of an epoch, the same for every rank."""
+"""Files that are read in turn: arithmetic on the positions of an epoch, the same on every rank."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -10,8 +10,8 @@ from dlio_hpc.workload import Dataset, Reader
 
 
 class Turns(NamedTuple):
-    """Groups of files, a sample of each file in turn. at_once: files in a group. shares: that the files are divided
-    into as wholes, each with groups of its own, whose last one may be smaller.
+    """Groups of files from which one sample of each file is read in turn. at_once: files in a group. shares: number of
+    shares into which whole files are divided. Each share has groups of its own; its last group may be smaller.
     """
 
     files: int
@@ -27,7 +27,9 @@ class Turns(NamedTuple):
         return begin * self.samples_per_file, min(begin + self.at_once, last) * self.samples_per_file
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """The positions `first` to `last` of one share in ranges, each a part of one group, or whole groups."""
+        """Divide the positions `first` to `last` of one share into ranges, each a part of one group or several whole
+        groups.
+        """
         if first >= last:
             return
         (opening, after), (closing, end) = self.group(first), self.group(last - 1)
@@ -47,7 +49,7 @@ class Turns(NamedTuple):
 
 
 def of(dataset: Dataset, reader: Reader, ranks: int) -> Turns:
-    """Those of an epoch that so many ranks read."""
+    """The turns of an epoch that `ranks` ranks read."""
     return Turns(
         dataset.files,
         dataset.samples_per_file,

@@ -1,4 +1,4 @@
-"""URLs where a path is asked for: Python would take s3://bucket/x for a folder named s3: here."""
+"""Refusal of URLs where a path is expected. Python would take s3://bucket/x for a local folder named s3:."""
 
 import re
 
@@ -6,13 +6,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def refuse(text: str) -> None:
-    """ValueError for a URL, with what to give instead: files are reached through mounted file systems alone."""
-    found = _SCHEME.match(text)
-    if found is None:
+    """Raise ValueError for a URL. The message says what to give instead: a path on a mounted file system."""
+    scheme = _SCHEME.match(text)
+    if scheme is None:
         return
-    if found[1].lower() == "file":
-        raise ValueError(f"{text} is a URL; give the path alone: /{text[found.end() :].partition('/')[2]}")
+    if scheme[1].lower() == "file":
+        raise ValueError(f"{text} is a URL; give the path alone: /{text[scheme.end() :].partition('/')[2]}")
     raise ValueError(
-        f"{text} is a URL, and {found[0]} is not supported: give a folder or file of a mounted file system; mount that "
-        "storage, and give the path where it is mounted"
+        f"{text} is a URL, and {scheme[0]} is not supported; mount that storage, and give the path where it is mounted"
     )

@@ -1,22 +1,22 @@
-"""How many bytes a run brings from storage, by arithmetic.
+"""Number of bytes that a run reads from storage, calculated before the run.
 
-Readers bring the samples that they are asked for. A stream of records (TFRecord in framework mode) may bring more:
-requests reach beyond the last record that a rank wants, and where samples are shuffled within their files, all of a
-file is read although a rank wants a part of it.
+Readers read the samples that they are asked for. A stream of records (TFRecord in framework mode) may read more: its
+requests reach beyond the last record that a rank needs, and where samples are shuffled within their files, a rank that
+needs a part of a file reads all of it.
 """
 
 from dlio_hpc import combinations, plan, turns
 from dlio_hpc.turns import Turns
 from dlio_hpc.workload import TENSORFLOW_BUFFER, TFRECORD_FRAME, Workload
 
-# What may be read beyond what is planned: of it, and bytes of a rank's process where TensorFlow reads by itself and the
-# kernel counts for the whole process.
+# Tolerance of the bytes read over those planned: a ratio, and bytes for each rank's process where TensorFlow reads by
+# itself and the kernel counts the reads of the whole process.
 SPARE = 1.02
 _SPARE_OF_A_PROCESS = 1 << 20
 
 
 def payload(workload: Workload, ranks: int, samples: int) -> int:
-    """Bytes of `samples` in all steps, before compression; on the way to memory everything once."""
+    """Bytes of `samples` in all steps, before compression. With reader.load: memory, bytes of all samples once."""
     if workload.dataset.format == "null":
         return 0
     if workload.reader.load == "memory":
@@ -25,21 +25,21 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def planned(workload: Workload, ranks: int, samples: int) -> int:
-    """What `samples` in all steps bring from storage, before compression and without the frames of records."""
+    """Bytes that `samples` in all steps read from storage, before compression and without the frames of records."""
     if not combinations.by_streams(workload.dataset, workload.reader):
         return payload(workload, ranks, samples)
     return _streamed(workload, ranks) * (1 if workload.reader.load == "memory" else workload.train.epochs)
 
 
 def factor(workload: Workload, ranks: int) -> float:
-    """What is brought over what the samples hold; 1 for a format that brings nothing."""
+    """Ratio of the bytes read to the bytes of the samples; 1 for a format that reads nothing."""
     samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
 
 
 def most(workload: Workload, ranks: int, planned: int) -> int | None:
-    """The bytes beyond which a run has read more than `planned`, which may be a little beside it; None where libraries
-    read what they like.
+    """The largest number of bytes that a run with `planned` bytes may read, with a tolerance; None where there is no
+    limit, because libraries choose their own reads.
     """
     dataset, reader = workload.dataset, workload.reader
     if dataset.format != "tfrecord" or reader.mode == "floor":
@@ -50,7 +50,7 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
 
 
 def _streamed(workload: Workload, ranks: int) -> int:
-    """Bytes of samples that streams bring to all ranks in an epoch, or on the way to memory."""
+    """Bytes of samples that streams read for all ranks in an epoch, or once with reader.load: memory."""
     reader, samples = workload.reader, workload.dataset.samples
     order = turns.of(workload.dataset, reader, ranks)
     most = samples if reader.load == "memory" else plan.steps_per_epoch(workload, ranks) * reader.batch_size
@@ -61,7 +61,7 @@ def _streamed(workload: Workload, ranks: int) -> int:
         first, last = plan.positions(workload, ranks, rank, 0)
         opening, _ = order.group(first)
         end = last if order.shares > 1 else samples
-        # What lies alike in its groups takes the same; the last group before `end` may be a smaller one.
+        # Shares at the same place in their groups read the same; the last group before `end` may be smaller.
         alike = (first - opening, last - first, min(end, last + full) - opening)
         if alike not in known:
             known[alike] = _of_share(workload, order, first, min(last, first + most))
@@ -70,7 +70,7 @@ def _streamed(workload: Workload, ranks: int) -> int:
 
 
 def _of_share(workload: Workload, order: Turns, first: int, last: int) -> int:
-    """Bytes of samples that streams bring for these positions."""
+    """Bytes of samples that streams read for these positions."""
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME
     brought = 0
@@ -85,13 +85,13 @@ def _of_share(workload: Workload, order: Turns, first: int, last: int) -> int:
 
 
 def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
-    """Which records of file `number` of a group the positions `begin` to `end` of that group take."""
+    """The half-open range of records of file `number` that the positions `begin` to `end` of its group take."""
     return -(-max(0, begin - number) // files), -(-max(0, end - number) // files)
 
 
 def _of_file(workload: Workload, first: int, last: int) -> int:
-    """Bytes that are read for the records `first` to `last` of a file: whole requests, as far as the file goes; all of
-    it for records in any order.
+    """Bytes that are read for the records `first` to `last` of a file: whole requests, up to the end of the file.
+    Shuffled records take the whole file.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME

@@ -119,8 +119,8 @@ class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """What lies on the storage. `chunk` is HDF5's; `compression` HDF5's or (gzip) NumPy's; `level` null: 4.
 
-    `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do. `compression_ratio` instead:
-    bytes before over bytes after gzip of this level.
+    `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do. `compression_ratio` replaces
+    it: bytes before over bytes after gzip of this level.
     """
 
     format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
@@ -214,16 +214,14 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     """How each rank reads.
 
     `interleave`: so many files in turn, a sample of each, as tf.data's interleave does. null: as many as read_threads
-    where TFRecord files are streams (num_parallel_reads of TFRecordDataset is both), else 1.
-    `transfer_size` null: a request a sample (TFRecord in framework mode: 256 KiB, TensorFlow's default).
-    `prefetch` null: twice the read threads; 0: the training loop reads its batch itself.
-    `preprocess_time`: seconds a sample, on `preprocess_threads`, before the batch is ready.
-    `shard` false: every rank reads the whole dataset. `verify`: check TFRecord's checksums; null: in framework mode,
-    as TensorFlow does. `verify_content`: what is compared with the contents that were generated, between steps: the
-    beginning of each batch's first sample, all of all samples, nothing. `direct`: O_DIRECT. `drop_cache`: let the
-    kernel forget what was generated, and before every epoch what it will read. `shift`: read the share of the next
-    node, as IOR -C does. `hints`: MPI-IO's.
-    `worker_start`: how PyTorch's workers come to be.
+    where TFRecord files are streams (num_parallel_reads of TFRecordDataset is both), else 1. `transfer_size` null: a
+    request a sample (TFRecord in framework mode: 256 KiB, TensorFlow's default). `prefetch` null: twice the read
+    threads; 0: the training loop reads its batch itself. `preprocess_time`: seconds a sample, on `preprocess_threads`,
+    before the batch is ready. `shard` false: every rank reads the whole dataset. `verify`: check TFRecord's checksums;
+    null: in framework mode, as TensorFlow does. `verify_content`: extent of the comparison with the generated contents,
+    between steps: the beginning of each batch's first sample, every byte of every sample, none. `direct`: O_DIRECT.
+    `drop_cache`: let the kernel forget what was generated, and before every epoch what it will read. `shift`: read the
+    share of the next node, as IOR -C does. `hints`: MPI-IO's. `worker_start`: how PyTorch's workers come to be.
     """
 
     loader: Literal["native", "tensorflow", "pytorch"] = "native"
@@ -303,7 +301,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     `every_steps` null: after each epoch. `files`: their sizes, or `model_bytes` for one file of that size; null: the
     five files of the DLIO paper. `transfer_size`: bytes a write; null: a file in one. `by` all: every rank writes them.
-    `read_back`: read what was written again, and compare it.
+    `read_back`: read the files again, and compare them with what was written.
     """
 
     every_steps: Positive | None = None
@@ -318,7 +316,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
         if self.files is not None and self.model_bytes is not None:
             raise ValueError("give either files or model_bytes")
         if self.transfer_size is not None and not 1 <= self.transfer_size <= combinations.LARGEST_REQUEST:
-            raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for a write a file")
+            raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for one write a file")
         if min(self.sizes, default=0) < 1:
             raise ValueError("a checkpoint has at least one file, and no empty one")
 
@@ -438,11 +436,11 @@ def _spell_out(data: dict[str, Any]) -> None:
 
 
 def resized(workload: Workload, size: int, ranks: int) -> Workload:
-    """The workload on a dataset of `size` bytes, less than one file below it: more files or fewer, and only where
-    files would be fewer than `ranks` also fewer samples in each. A shared file has more samples or fewer, and misses
-    `size` by less than one of them. Samples keep their size and shape.
+    """The workload on a dataset of at most `size` bytes, short of it by less than one file. The number of files
+    changes; the number of samples in a file decreases only where there would be fewer files than `ranks`. A shared file
+    changes its number of samples and is short of `size` by less than one sample. Samples keep their size and shape.
 
-    ConfigError where `size` holds no sample, or no format can hold what comes of it.
+    ConfigError where `size` holds no sample, or where the format cannot hold the resulting dataset.
     """
     dataset = workload.dataset
     wanted = size // dataset.sample_bytes
@@ -460,7 +458,7 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
 
 
 def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:
-    """Files, and samples in each, of a dataset with `wanted` samples."""
+    """Number of files, and of samples in each, of a dataset with `wanted` samples."""
     if dataset.layout == "shared":
         return 1, wanted
     if wanted >= dataset.samples:

@@ -34,7 +34,7 @@ Run = Callable[..., Outcome]
 
 
 def ahead(folder: Path) -> dict[str, str]:
-    """The variable with which Python looks for modules in a folder before it looks anywhere else."""
+    """The environment variable that puts `folder` first in the search path of Python."""
     return {"PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")]))}
 
 

@@ -53,20 +53,24 @@ def core(job: Path, ranks: int, run: int, log: Path | None = None) -> None:
 
 
 def requests(job: Path, ranks: int, folder: str) -> list[int]:
-    """What each read of the files of samples in `folder` brought, as core() saw it: bytes."""
-    traces = [each for rank in range(ranks) for each in _traces(job, rank)]
-    of_samples = [each for each in traces if each.path.startswith(folder) and _SAMPLES.fullmatch(Path(each.path).name)]
-    return [row[1] for each in of_samples for row in each.reads]
+    """Bytes of each read of the files of samples in `folder`, in the run traced by core()."""
+    traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
+    of_samples = [
+        trace for trace in traces if trace.path.startswith(folder) and _SAMPLES.fullmatch(Path(trace.path).name)
+    ]
+    return [row[1] for trace in of_samples for row in trace.reads]
 
 
 def writes(job: Path, ranks: int, folder: str) -> dict[str, list[int]]:
-    """What each write to the files in `folder` took, as core() saw it: bytes."""
-    traces = [each for rank in range(ranks) for each in _traces(job, rank)]
-    return {Path(each.path).name: [row[1] for row in each.writes] for each in traces if each.path.startswith(folder)}
+    """Bytes of each write to the files in `folder`, by file name, in the run traced by core()."""
+    traces = [trace for rank in range(ranks) for trace in _traces(job, rank)]
+    return {
+        Path(trace.path).name: [row[1] for row in trace.writes] for trace in traces if trace.path.startswith(folder)
+    }
 
 
 def seeds(job: Path) -> int:
-    """Random numbers that threads asked the system for."""
+    """Number of reads of /dev/urandom by threads."""
     lines = [line for part in job.glob("trace.*") for line in _LINE.findall(part.read_text(errors="replace"))]
     return sum(line[1] == "read" and line[2] == "/dev/urandom" for line in lines)
 
@@ -108,11 +112,11 @@ def _counted(each: Traced) -> tuple[str, int, dict[str, float]]:
 
 
 def bytes_read(job: Path, ranks: int, folder: str) -> int:
-    """That ranks read of files in `folder`, in the run of the job that was traced last."""
+    """Bytes that ranks read from files in `folder`, in the run of the job that was traced last."""
     return sum(
         length
         for rank in range(ranks)
-        for each in _traces(job, rank)
-        if os.path.dirname(each.path) == folder
-        for _, length, _, _ in each.reads
+        for trace in _traces(job, rank)
+        if os.path.dirname(trace.path) == folder
+        for _, length, _, _ in trace.reads
     )

@@ -25,7 +25,7 @@ from dlio_hpc.study import Asked, Request, Study
 
 # Of a point and a repeat: samples/s; None: not measured.
 Values = Callable[[int, int], float | None]
-# Of a point and a repeat: what else went on.
+# Other activity, by point and repeat.
 Disturbed = Callable[[int, int], Disturbance | None] | None
 
 
@@ -63,14 +63,14 @@ def measured(made: Study, values: Values, **figures: Any) -> list[Measured]:
 
 
 def disturbance(others: float = 0.0, io: float | None = 0.0, host: str = "n1") -> Disturbance:
-    """Of nodes with two cores: how many of them other processes used; and the pressure of I/O, None: not told."""
+    """Disturbance of nodes with two cores. others: cores that other processes use; io: I/O pressure; None: unknown."""
     pressure = None if io is None else Level(io, io, host)
     level = Level(0.0, 0.0, host)
     return Disturbance(60.0, 2, Level(others, others, host), level, level, level, pressure, level)
 
 
 def write(made: Study, values: Values, state: State = "completed", disturbed: Disturbed = None, **figures: Any) -> Path:
-    """The study's folder with its jobs beside it, or its only job; every run that has a value has a result."""
+    """Write the study's folder with its jobs beside it, or its only job. Every run that has a value has a result."""
     folder = Path(made.runs, made.study)
     if not made.is_plain:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Every page and every summary opens with its true state; what limited a run is said in one sentence."""
+"""Every page and every summary opens with its true state and one sentence on what limited the run."""
 
 import io
 import json
@@ -142,7 +142,7 @@ def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
 
 
 def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) -> None:
-    """On the terminal, and on the page, whose pictures beside the answer are not shown twice."""
+    """The terminal and the page open with the state, and the page shows the pictures beside the answer once."""
     done = run("dlio-submit", small, "-s", "local", "--repeat", "2", "--wait", "--quiet", "-d", tmp_path / "data")
     assert done.code == 0, done.err
     assert done.out.startswith("Not measured: 01-measure-1: CACHED: ")
@@ -218,7 +218,7 @@ def test_a_history_opens_with_its_state_on_terminal_and_page() -> None:
 
 
 def _of_study(made: Study, values: Values, origin: Origin = "storage") -> Banner:
-    measured = [each._replace(origin=origin) for each in studies.measured(made, values)]
+    measured = [measurement._replace(origin=origin) for measurement in studies.measured(made, values)]
     return _opening(made, measured)
 
 
@@ -314,7 +314,7 @@ _MEASURE = """
   document.documentElement.setAttribute("data-measured", JSON.stringify(told));
 </script>
 """
-# A window is never narrower than 500 pixels, a frame is.
+# A window cannot be narrower than 500 pixels; a frame can.
 _FRAME = """<!DOCTYPE html>
 <html><body><iframe width="WIDTH" height="900" style="border: 0" srcdoc="PAGE"></iframe><script>
   addEventListener("load", () => {
@@ -327,7 +327,7 @@ _POLICY = '<meta http-equiv="Content-Security-Policy"'
 
 
 def _measured(file: Path, html: str, width: int, is_dark: bool) -> Any:
-    """What a browser of this width makes of the page: words that are broken, whether it is too wide, colours."""
+    """Measure the page in a browser of this width: words that are broken, whether it is too wide, colours."""
     assert html.count(_POLICY) == 1
     inner = html.replace(_POLICY, "<meta name='policy'").replace("</body>", _MEASURE + "</body>")
     file.write_text(_FRAME.replace("WIDTH", str(width)).replace("PAGE", escape(inner)))
@@ -349,7 +349,7 @@ def _contrast(colours: list[str]) -> float:
 
 
 def _pages(folder: Path) -> dict[str, page.Page]:
-    """A page of each subject, with names as long as they get."""
+    """A page of each subject, with names of the greatest length."""
     job = _job(folder, [100.0, 140.0], "cached")
     made = studies.make(
         folder / "more", studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=1,2,4,8")
@@ -406,4 +406,7 @@ def test_two_sides_report_pairs(tmp_path: Path) -> None:
     made = two_sides(tmp_path)
     measured = studies.measured(made, _noisy(made, [100, 80], 0.01))
     (effect,) = paired.effects(made, measured)
-    assert f"{effect.ratio:.3g}" in _opening(made, [each._replace(origin="storage") for each in measured]).text
+    assert (
+        f"{effect.ratio:.3g}"
+        in _opening(made, [measurement._replace(origin="storage") for measurement in measured]).text
+    )

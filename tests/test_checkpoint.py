@@ -162,7 +162,7 @@ def test_a_wrong_bit_is_found_when_a_checkpoint_is_read_back(
     (path,) = folder.iterdir()
 
     def damage(*_: object) -> None:
-        """Just before the file is read again."""
+        """Damage the file just before it is read again."""
         with path.open("r+b") as file:
             file.seek(at)
             byte = file.read(1)[0]

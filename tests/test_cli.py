@@ -288,7 +288,7 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
 
 
 def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
-    """Of a dataset that was shrunk, too: before, in the cost, in the job's report, and as JSON."""
+    """Notes on a shrunk dataset stand in the dry run, the cost, the check, the job's report, and in JSON."""
     wanted = (small, "-s", "local", "--dataset-size", "240KiB", "-S", "train.steps=99", "-A", "me")
     ends = "train.steps: the dataset ends after 2 of 99 steps an epoch"
     notes = [ends, "site local has no accounts and queues; --account recorded, without effect"]
@@ -304,8 +304,8 @@ def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
     assert set(notes) <= {finding["text"] for finding in checked.json["findings"]}
     done = run("dlio-submit", *wanted, "--wait", "--json")
     assert done.job["notes"] == notes
-    told = " ".join(run("dlio-hpc", "report", done.job["directory"]).out.split())
-    assert all(f"Note: {note}" in told for note in notes)
+    report = " ".join(run("dlio-hpc", "report", done.job["directory"]).out.split())
+    assert all(f"Note: {note}" in report for note in notes)
 
 
 def test_a_note_on_some_points_of_a_study_names_them(run: Run, small: Path, tmp_path: Path) -> None:

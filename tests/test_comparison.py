@@ -26,12 +26,12 @@ def _drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
     def once(name: str) -> Callable[..., Any]:
         original = getattr(replicates, name)
 
-        def call(found: Any, *more: Any) -> Any:
-            fits = found if isinstance(found, list) else [found]
-            designs = tuple((each.counts.tobytes(), each.weights.tobytes(), each.df) for each in fits)
+        def call(designed: Any, *more: Any) -> Any:
+            fits = designed if isinstance(designed, list) else [designed]
+            designs = tuple((fit.counts.tobytes(), fit.weights.tobytes(), fit.df) for fit in fits)
             key = (name, designs, str(more))
             if key not in _CACHED:
-                made = original(found, *more)
+                made = original(designed, *more)
                 _CACHED[key] = list(made) if name == "estimates" else made
             return _CACHED[key]
 
@@ -113,7 +113,7 @@ def test_false_alarms_are_one_in_twenty_however_many_points(tmp_path: Path, poin
 
 
 def test_intervals_hold_the_truth(tmp_path: Path) -> None:
-    """All ratios of a part that are shown, jointly, in 95 of 100: to the best, to the reference, of the gain."""
+    """All ratios of a part hold jointly in 95 of 100 draws: to the best, to the reference, and the gain."""
     truth = np.array([0.0, -0.1, -0.02, 0.05, 0.0])
     found = _often(_threads(tmp_path, 5, 3), 0.05, truth, seed=9, draws=400)
 
@@ -132,7 +132,9 @@ def test_intervals_hold_the_truth(tmp_path: Path) -> None:
 
 
 def _scalings(made: Study, logs: Array, seed: int, draws: int = 300, shifts: float = 0.0) -> Iterator[Finding]:
-    """logs: of each point. shifts: sd of what a job's round adds to all points of the job."""
+    """Draw findings of a scaling study. logs: true value of each point. shifts: sd of a round's shift of all points of
+    a job.
+    """
     random = np.random.default_rng(seed)
     jobs = np.array([point.nodes for point in made.points])
     for _ in range(draws):
@@ -146,7 +148,7 @@ def _scalings(made: Study, logs: Array, seed: int, draws: int = 300, shifts: flo
 def test_intervals_of_a_part_with_scales_hold_the_truth(
     tmp_path: Path, settings: str, repeat: int, shifts: float
 ) -> None:
-    """Of speed-ups and of settings on each scale, all together; also where a job's rounds have much in common."""
+    """Speed-ups and settings on each scale hold jointly, also where rounds shift all points of a job."""
     axes = [f"reader.read_threads={settings}"] if "," in settings else []
     made = studies.make(tmp_path, studies.asked("demo", *axes, nodes=(1, 2, 4), ranks_per_node=(2,)), repeat=repeat)
     truth = np.array([np.log(point.ranks**0.9) + 0.02 * sum(point.places.values()) for point in made.points])
@@ -158,9 +160,9 @@ def test_intervals_of_a_part_with_scales_hold_the_truth(
             for step in scaling.steps
         ]
         ratios += [
-            (truth[point.point] - truth[each.reference or 0], point.reference_low, point.reference_high)
-            for each in finding.comparisons
-            for point in each.points
+            (truth[point.point] - truth[compared.reference or 0], point.reference_low, point.reference_high)
+            for compared in finding.comparisons
+            for point in compared.points
         ]
         held += all(low is None or high is None or low <= np.exp(true) <= high for true, low, high in ratios)
         linear += not any(step.is_above for scaling in finding.scalings for step in scaling.steps)
@@ -181,20 +183,28 @@ def test_a_ratio_has_one_interval_wherever_it_stands(tmp_path: Path) -> None:
 
         def note(one: int, other: int, low: float | None, high: float | None) -> None:
             if low is not None and high is not None:
-                told = (one, other, low, high) if one < other else (other, one, 1 / high, 1 / low)
-                known.setdefault(told[:2], set()).add((round(told[2], 9), round(told[3], 9)))  # noqa: B023
+                ratio = (one, other, low, high) if one < other else (other, one, 1 / high, 1 / low)
+                known.setdefault(ratio[:2], set()).add((round(ratio[2], 9), round(ratio[3], 9)))  # noqa: B023
 
         for scaling in finding.scalings:
             for step in scaling.steps:
                 note(step.point, scaling.steps[0].point, step.low, step.high)
-        for each in finding.comparisons:
-            assert each.reference is not None
-            assert each.gain is not None
-            second = max((point for point in each.points if point.point != each.best), key=lambda point: point.to_best)
-            note(each.best, each.reference, each.gain.low, each.gain.high)
-            for point in each.points:
-                note(point.point, second.point if point.point == each.best else each.best, point.low, point.high)
-                note(point.point, each.reference, point.reference_low, point.reference_high)
+        for compared in finding.comparisons:
+            assert compared.reference is not None
+            assert compared.gain is not None
+            second = max(
+                (point for point in compared.points if point.point != compared.best),
+                key=lambda point: point.to_best,
+            )
+            note(compared.best, compared.reference, compared.gain.low, compared.gain.high)
+            for point in compared.points:
+                note(
+                    point.point,
+                    second.point if point.point == compared.best else compared.best,
+                    point.low,
+                    point.high,
+                )
+                note(point.point, compared.reference, point.reference_low, point.reference_high)
         assert known
         assert all(len(intervals) == 1 for intervals in known.values()), known
         assert bool(finding.comparisons) == bool(axes), "numbers of ranks are no settings"
@@ -390,7 +400,7 @@ def test_where_only_nodes_and_ranks_vary_nothing_is_best(tmp_path: Path) -> None
 
 
 def test_settings_are_compared_on_each_of_two_file_systems_by_itself(tmp_path: Path) -> None:
-    """What one file system is to the other, pairs tell."""
+    """Settings are compared within each file system; the file systems are compared by pairs elsewhere."""
     folders = (str(tmp_path / "a"), str(tmp_path / "b"))
     alone = studies.make(tmp_path, studies.asked("demo", folders=folders))
     random = np.random.default_rng(1)
@@ -401,10 +411,10 @@ def test_settings_are_compared_on_each_of_two_file_systems_by_itself(tmp_path: P
     )
     a, b = _found(both, logs[:, None] + random.normal(0, 0.02, (6, 3))).comparisons
     assert (a.data, b.data) == folders
-    for each in (a, b):
-        assert {both.points[point.point].data for point in each.points} == {each.data}
-        assert each.gain is not None
-        assert each.gain.ratio == pytest.approx(np.exp(0.3), rel=0.1)
+    for compared in (a, b):
+        assert {both.points[point.point].data for point in compared.points} == {compared.data}
+        assert compared.gain is not None
+        assert compared.gain.ratio == pytest.approx(np.exp(0.3), rel=0.1)
 
 
 @settings(deadline=None, max_examples=60)
@@ -453,7 +463,7 @@ def test_draws_have_the_spread_of_the_design() -> None:
     there[0, 2] = there[1, 0] = False
     place, of_round = np.nonzero(there)
     found = replicates.fit(place, of_round, np.random.default_rng(1).normal(0, 1, len(place)))
-    noise = np.concatenate([each for (each,), _ in replicates.estimates(found)])
+    noise = np.concatenate([draws for (draws,), _ in replicates.estimates(found)])
     for i, j in itertools.combinations(range(4), 2):
         assert np.std(noise[:, i] - noise[:, j]) == pytest.approx(found.difference_sd(i, j), rel=0.03)
     assert (replicates.ranges([found]) == replicates.ranges([found])).all(), "seeded"

@@ -1,4 +1,4 @@
-"""Data compress as far as they are asked to, by gzip in the files that are generated."""
+"""Generated files reach the requested compression ratio under gzip."""
 
 import tempfile
 import zipfile
@@ -25,7 +25,7 @@ _LEVELS = st.integers(1, 9)
 
 
 def _ratio(dataset: Dataset, number: int) -> float:
-    """Bytes of samples in file `number` over what they take up there."""
+    """Bytes of samples in file `number` over the bytes that they take up in it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "file")
         FORMATS[dataset.format].write(str(path), dataset, number)
@@ -60,7 +60,7 @@ def test_an_archive_compresses_as_asked(ratio: float, level: int, size: int, num
 @settings(max_examples=25, deadline=None)
 @given(_RATIOS, _LEVELS, st.integers(1000, 300_000), st.integers(8 << 10, 1 << 20), st.integers(0, 1 << 29))
 def test_chunks_compress_as_asked(ratio: float, level: int, size: int, chunk: int, number: int) -> None:
-    sample = Sample(bytes=Size(size), stdev=Size(1))  # end to end in the file's array, and so in its chunks
+    sample = Sample(bytes=Size(size), stdev=Size(1))  # samples lie end to end in the file's array and in its chunks
     count = -(-(1 << 20) // chunk) * chunk // size + 1
     whole = Dataset("hdf5", files=1 << 30, samples_per_file=count, sample=sample)
     chunk = min(chunk, whole.array_shape[0])

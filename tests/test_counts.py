@@ -1,4 +1,4 @@
-"""Bytes and requests of the result are those of the dataset's files, to the last one: strace sees no others."""
+"""Bytes and requests of the result are exactly those of the dataset's files that strace records."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ def _strace() -> None:
 
 
 def _measured(folder: Path, workload: Path | str, *keys: str) -> tuple[Run, Summary]:
-    """A run under strace, after what it needs was generated."""
+    """Trace a run with strace after its dataset is generated."""
     request = planning.Request(folder, data=folder / "data", walltime=units.walltime("1h"), ranks_per_node=RANKS)
     plan = planning.make(workloads.load(str(workload), keys), site.load("local"), request)
     (folder / rundir.PLAN).write_bytes(document.encode(plan))
@@ -59,9 +59,9 @@ def test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path: Path, small: 
     if "reader.loader=tensorflow" in keys:
         pytest.importorskip("tensorflow")
     run, summary = _measured(tmp_path, small, *keys)
-    seen = straced.requests(tmp_path, RANKS, run.dataset)
-    assert summary.reads == len(seen)
-    assert summary.bytes_read + summary.overhead_bytes_read == sum(seen)
+    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    assert summary.reads == len(requests)
+    assert summary.bytes_read + summary.overhead_bytes_read == sum(requests)
 
 
 @pytest.mark.parametrize(
@@ -76,12 +76,12 @@ def test_reads_and_bytes_are_those_of_the_datasets_files(tmp_path: Path, small: 
 def test_tensorflows_count_has_nothing_more_than_its_threads_seeds(
     tmp_path: Path, small: Path, keys: tuple[str, ...]
 ) -> None:
-    """Each of its threads draws four random bytes, once, which the kernel counts for the process."""
+    """Each of its threads draws four random bytes once; the kernel counts them for the process."""
     pytest.importorskip("tensorflow")
     run, summary = _measured(tmp_path, small, *_RECORDS, *keys)
-    seen = straced.requests(tmp_path, RANKS, run.dataset)
-    more = summary.reads - len(seen)
-    assert summary.bytes_read + summary.overhead_bytes_read == sum(seen) + 4 * more
+    requests = straced.requests(tmp_path, RANKS, run.dataset)
+    more = summary.reads - len(requests)
+    assert summary.bytes_read + summary.overhead_bytes_read == sum(requests) + 4 * more
     assert 0 <= more <= straced.seeds(tmp_path)
 
 

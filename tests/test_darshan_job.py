@@ -692,11 +692,11 @@ def test_the_traces_of_all_ranks_together_fit_into_memory(nodes: int, kib: int) 
 
 @pytest.fixture(scope="module")
 def early(tmp_path_factory: pytest.TempPathFactory) -> Darshan:
-    """Under a library before 3.4, which knows variables alone."""
+    """Jobs under a library before 3.4, which has environment variables only."""
     folder = tmp_path_factory.mktemp("early")
-    found = Darshan(libdarshan.install(folder / "lib", early=True), False, folder, runner(folder))
-    found.generate()
-    return found
+    darshan = Darshan(libdarshan.install(folder / "lib", early=True), False, folder, runner(folder))
+    darshan.generate()
+    return darshan
 
 
 def test_a_darshan_without_a_configuration_file_is_set_up_by_its_variables(early: Darshan) -> None:

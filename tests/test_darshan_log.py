@@ -410,7 +410,7 @@ def test_impossible_counters_are_told_and_give_no_figures(
 
 @pytest.mark.parametrize("module", ["POSIX", "MPI-IO"])
 def test_a_shared_file_whose_ranks_differ_by_gigabytes_is_no_fault(tmp_path: Path, module: str) -> None:
-    """Its variance is of squares of bytes."""
+    """The variance of bytes between ranks is in squared bytes."""
     path = tmp_path / "a.darshan"
     values = {"BYTES_READ": 8e12, "F_VARIANCE_RANK_BYTES": 2.25550275e19, "F_VARIANCE_RANK_TIME": 1e5}
     darshanlog.write(path, 4, [], module=module, counted=[("/d/a", -1, values)])
@@ -437,9 +437,9 @@ def test_what_stands_in_a_slot_that_counts_nothing_is_no_fault_and_no_figure(
     if module == "POSIX":
         values |= {f"STRIDE{number}_STRIDE": -4.57613152e18, f"STRIDE{number}_COUNT": 0.0, "MAX_BYTE_READ": 2.0**62}
     darshanlog.write(path, 1, [], module=module, counted=[("/d/a", 0, values)])
-    found = reader.load(path)
-    assert [fault.name for fault in trust.judge(found)] == ["DXT missing"]
-    assert log.common_sizes(found.counted[module]) == {4096: 5}
+    loaded = reader.load(path)
+    assert [fault.name for fault in trust.judge(loaded)] == ["DXT missing"]
+    assert log.common_sizes(loaded.counted[module]) == {4096: 5}
     if module == "POSIX":
         analysis = examine.log_file(path).analysis
         assert analysis is not None

@@ -1,5 +1,5 @@
-"""What else goes on on the nodes: recorded around runs and epochs, unknown where the kernel does not tell, named where
-repeats differ.
+"""Other activity on the nodes is recorded around runs and epochs, is unknown where the kernel does not report it, and
+is named where repeats differ.
 """
 
 import contextlib
@@ -33,14 +33,14 @@ BUSY_LOOP = "while True: pass"
 
 @contextlib.contextmanager
 def busy(count: int = 1) -> Iterator[None]:
-    """So many processes that do nothing but compute."""
+    """Run `count` processes that only compute."""
     some = [subprocess.Popen([sys.executable, "-c", BUSY_LOOP]) for _ in range(count)]
     try:
         yield
     finally:
-        for each in some:
-            each.kill()
-            each.wait()
+        for process in some:
+            process.kill()
+            process.wait()
 
 
 def _span(**columns: float) -> Any:
@@ -51,7 +51,7 @@ def _span(**columns: float) -> Any:
 
 
 def test_nodes_are_told_apart_and_the_worst_is_named() -> None:
-    """Two nodes of two ranks each; what a node counts only its first rank tells."""
+    """Two nodes have two ranks each; only the first rank of a node reports the node's counters."""
     spans = np.array(
         [
             _span(SECONDS=10, OWN=4, CORES=8, BUSY=9, STEAL=0.8, LOAD=3, CPU=1, IO=5),
@@ -60,17 +60,17 @@ def test_nodes_are_told_apart_and_the_worst_is_named() -> None:
             _span(SECONDS=10, OWN=4),
         ]
     )
-    found = disturbance.merged(["n1", "n1", "n2", "n2"], ["a", "a", "b", "b"], spans)
-    assert found.others is not None
-    assert (found.others.mean, found.others.max) == pytest.approx((1.1, 2.0))
-    assert found.others.host == "n2"
-    assert found.cores == 8
-    assert found.steal is not None
-    assert found.steal.max == pytest.approx(0.1)
-    assert found.io_pressure is not None
-    assert (found.io_pressure.max, found.io_pressure.host) == (0.5, "n1")
-    assert found.load is not None
-    assert found.load.mean == 6
+    merged = disturbance.merged(["n1", "n1", "n2", "n2"], ["a", "a", "b", "b"], spans)
+    assert merged.others is not None
+    assert (merged.others.mean, merged.others.max) == pytest.approx((1.1, 2.0))
+    assert merged.others.host == "n2"
+    assert merged.cores == 8
+    assert merged.steal is not None
+    assert merged.steal.max == pytest.approx(0.1)
+    assert merged.io_pressure is not None
+    assert (merged.io_pressure.max, merged.io_pressure.host) == (0.5, "n1")
+    assert merged.load is not None
+    assert merged.load.mean == 6
 
 
 def test_what_the_kernel_does_not_tell_is_null(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -82,9 +82,9 @@ def test_what_the_kernel_does_not_tell_is_null(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(kernel, "text", without_pressure)
     meter = Meter(speaks=True)
     span = disturbance.between(meter.read(), meter.read())
-    found = disturbance.merged(["n1"], ["a"], span[np.newaxis])
-    assert (found.cpu_pressure, found.io_pressure, found.memory_pressure) == (None, None, None)
-    assert found.others is not None
+    merged = disturbance.merged(["n1"], ["a"], span[np.newaxis])
+    assert (merged.cpu_pressure, merged.io_pressure, merged.memory_pressure) == (None, None, None)
+    assert merged.others is not None
     monkeypatch.setattr(kernel, "text", lambda _: "")
     span = disturbance.between(meter.read(), meter.read())
     none = disturbance.merged(["n1", "n1"], ["a", "a"], np.array([span, _span(SECONDS=1, OWN=1)]))
@@ -125,20 +125,20 @@ def test_a_busy_process_beside_a_run_is_recorded(run: Run) -> None:
             "dlio-submit", "null", "-s", "local", "--ppn", 1, "-S", "train.steps=10", "-S", "train.epochs=2", "-S",
             "compute.time=100ms", "--wait", "--json",
         )  # fmt: skip
-    found = done.job["runs"][-1]["result"]
-    assert len(found["epochs"]) == 2
-    for told in (found["disturbance"], *(epoch["disturbance"] for epoch in found["epochs"])):
-        assert told["seconds"] > 0.9
-        assert 0.3 < told["others"]["max"] <= 1.1 * told["cores"]
-        assert told["others"]["host"] == found["hosts"][0]
-        assert told["load"]["max"] > 0
-        pressure = told["io_pressure"]
+    result = done.job["runs"][-1]["result"]
+    assert len(result["epochs"]) == 2
+    for recorded in (result["disturbance"], *(epoch["disturbance"] for epoch in result["epochs"])):
+        assert recorded["seconds"] > 0.9
+        assert 0.3 < recorded["others"]["max"] <= 1.1 * recorded["cores"]
+        assert recorded["others"]["host"] == result["hosts"][0]
+        assert recorded["load"]["max"] > 0
+        pressure = recorded["io_pressure"]
         assert (pressure is not None) == Path("/proc/pressure/io").exists()
         assert pressure is None or 0 <= pressure["max"] <= 1.01
 
 
 def _repeats(*rates: float, loud: int = 1, others: float = 1.3, io: float | None = 0.45) -> list[Repeat]:
-    """One of which something disturbed."""
+    """Repeats with these rates; number `loud` was disturbed."""
     return [
         Repeat(f"{place:02}-measure", rate, studies.disturbance(others, io) if place == loud else studies.disturbance())
         for place, rate in enumerate(rates)
@@ -146,16 +146,16 @@ def _repeats(*rates: float, loud: int = 1, others: float = 1.3, io: float | None
 
 
 def test_what_differs_between_repeats_is_named() -> None:
-    (told,) = disturbances.explained(_repeats(100, 60, 102))
-    assert told == (
+    (line,) = disturbances.explained(_repeats(100, 60, 102))
+    assert line == (
         "01-measure (-40 %): other processes used 1.3 of 2 cores on n1 (else 0.0), io pressure 45 % on n1 (else 0 %)"
     )
     assert disturbances.explained(_repeats(100, 60, 102, io=None))[0].endswith("on n1 (else 0.0)")
     assert disturbances.explained(_repeats(100, 60, 102, others=0.1, io=0.05)) == [disturbances.UNEXPLAINED]
     assert disturbances.explained(_repeats(60, 100, 102)) == [disturbances.UNEXPLAINED], "the disturbed one is fast"
-    none = [each._replace(disturbance=None) for each in _repeats(100, 60, 102)]
+    none = [repeat._replace(disturbance=None) for repeat in _repeats(100, 60, 102)]
     assert disturbances.explained(none) == [disturbances.UNRECORDED]
-    always = [each._replace(disturbance=studies.disturbance(others=0.9)) for each in _repeats(100, 60, 102)]
+    always = [repeat._replace(disturbance=studies.disturbance(others=0.9)) for repeat in _repeats(100, 60, 102)]
     assert disturbances.explained(always) == ["in all of them: other processes used 0.9 of 2 cores on n1"]
 
 
@@ -179,7 +179,7 @@ NAMED = "(-40 %): other processes used 1.3 of 2 cores on n1 (else 0.0), io press
     ],
 )
 def test_reports_say_why_repeats_differ(run: Run, tmp_path: Path, disturbed: studies.Disturbed, named: str) -> None:
-    """Of a job, of a study, of a history; where repeats are alike they say nothing."""
+    """Reports of a job, a study and a history give reasons."""
     plain = studies.make(tmp_path / "dlio-runs", repeat=3, name="alone")
     studies.write(plain, _slow, disturbed=disturbed)
     study = studies.make(tmp_path / "dlio-runs", studies.asked("demo", "reader.read_threads=1,2"), repeat=3)
@@ -201,10 +201,10 @@ def test_reports_say_why_repeats_differ(run: Run, tmp_path: Path, disturbed: stu
 def test_alike_repeats_need_no_reason(run: Run, tmp_path: Path) -> None:
     plain = studies.make(tmp_path / "dlio-runs", repeat=3, name="alone")
     studies.write(plain, lambda _, repeat: 100.0 + repeat, disturbed=_loud)
-    told = run("dlio-hpc", "report", "alone").out
-    assert "between repeats" not in told
-    assert "meanwhile other processes 1.3 of 2 cores" in " ".join(told.split()), "the figures stand with each run"
-    assert told.count("pressure  cpu 0 %, io") == 3
+    report = run("dlio-hpc", "report", "alone").out
+    assert "between repeats" not in report
+    assert "meanwhile other processes 1.3 of 2 cores" in " ".join(report.split()), "the figures stand with each run"
+    assert report.count("pressure  cpu 0 %, io") == 3
     studies.write(
         studies.make(tmp_path / "dlio-runs", name="other"),
         lambda *_: 100.0,
@@ -217,8 +217,8 @@ def test_alike_repeats_need_no_reason(run: Run, tmp_path: Path) -> None:
 def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
     def night(number: int, values: list[float], *loud: int) -> Entry:
         made = nights.entry(number, values)
-        seen = [studies.disturbance(1.3 if place in loud else 0.0) for place in range(len(values))]
-        runs = [structs.replace(each, disturbance=found) for each, found in zip(made.measurements, seen, strict=True)]
+        levels = [studies.disturbance(1.3 if place in loud else 0.0) for place in range(len(values))]
+        runs = [structs.replace(run, disturbance=level) for run, level in zip(made.measurements, levels, strict=True)]
         return structs.replace(made, measurements=tuple(runs)) if recorded else made
 
     quiet = night(0, [100.0, 101.0, 99.0])
@@ -241,11 +241,11 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
 
 
 def test_an_older_history_is_what_its_archives_would_make_of_it(tmp_path: Path) -> None:
-    """Entries of before disturbances were known have them as null, as a rebuild would."""
+    """Entries from before disturbances were recorded have null, as after a rebuild."""
     made = nights.entry(0, [100.0])
     old = json.loads(database.canonical(made))
-    for each in old["measurements"]:
-        del each["disturbance"]
+    for measurement in old["measurements"]:
+        del measurement["disturbance"]
     history.enter(tmp_path, made)
     wanted = history.export(tmp_path)
     with contextlib.closing(sqlite3.connect(tmp_path / rundir.HISTORY)) as file, file:

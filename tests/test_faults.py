@@ -1,4 +1,4 @@
-"""What goes wrong without anybody's intent: bugs, readers that go away, and the codes with which commands end then."""
+"""Exit codes of commands after bugs and closed pipes."""
 
 import json
 import os
@@ -119,7 +119,7 @@ def test_what_the_system_and_frameworks_report_is_no_bug() -> None:
 
 
 def _piped(folder: Path, command: str, into: str) -> tuple[int, str]:
-    """The code of a command whose reader goes away, and what it said to stderr."""
+    """Exit code and stderr of a command whose output pipe is closed."""
     script = f"{{ {command}; echo $? > code; }} | {into}"
     done = subprocess.run(["bash", "-c", script], cwd=folder, capture_output=True, text=True, check=False)
     return int((folder / "code").read_text()), done.stderr
@@ -157,8 +157,8 @@ def test_a_run_without_a_result_shows_the_last_lines_of_job_err(tmp_path: Path, 
         assert "libfabric:  [31mno provider [0m <found>" in text
         assert all(line in text for line in last)
     for path in (job, archive):
-        told = run("dlio-hpc", "report", path, "--json", "--html", tmp_path / "page.html")
-        assert told.job["stderr"] == [*last, "libfabric:  [31mno provider [0m <found>"]
+        reported = run("dlio-hpc", "report", path, "--json", "--html", tmp_path / "page.html")
+        assert reported.job["stderr"] == [*last, "libfabric:  [31mno provider [0m <found>"]
         page = (tmp_path / "page.html").read_text()
         assert "no provider [0m &lt;found&gt;" in page
         assert "the last lines of job.err" in page

@@ -63,7 +63,7 @@ def _read(reader: Reader, dataset: Dataset, samples: list[int]) -> tuple[list[by
 
 
 def _verified(folder: Path, dataset: Dataset, mode: Any, samples: list[int]) -> list[bytes]:
-    """What the training loop gets of samples, the first of which it compares."""
+    """Samples as the training loop gets them, after the first one is compared."""
     reader, tally = _reader(folder, dataset, mode), Tally()
     numbers, rows = np.array(samples, np.uint64), np.zeros((len(samples), dataset.sample.largest), np.uint8)
     reader.read(numbers, rows, tally)

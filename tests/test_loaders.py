@@ -182,7 +182,7 @@ def test_interleaved_files(
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_null_format_goes_through_every_loader(loader: Any, threads: int) -> None:
-    """As many samples as from storage, in the same steps; no bytes, and no file."""
+    """The null format gives the same samples in the same steps as storage, with no bytes and no file."""
     dataset = Dataset("null", 5, 7, Sample(bytes=Size(100)))
     keys = Reader(loader=loader, batch_size=4, read_threads=threads, shuffle=Shuffle(True, True, 1))
     made = Workload("w", dataset, reader=keys)

@@ -1,4 +1,4 @@
-"""What a history calls its groups: by names and words, and by digests only where these would be alike."""
+"""Titles of a history's groups: names and settings in words, and digests only where these are alike."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tests import nights
 def _entry(night: int, workload: dict[str, Any], settings: str, title: str = "", study: str = "") -> Entry:
     key = structs.replace(nights.KEY, settings=settings)
     made = nights.entry(night, [100.0, 101.0], key)
-    runs = tuple(structs.replace(each, title=title) for each in made.measurements)
+    runs = tuple(structs.replace(measurement, title=title) for measurement in made.measurements)
     return structs.replace(made, measurements=runs, workloads={settings: workload}, study=study or made.study)
 
 
@@ -25,8 +25,8 @@ REST = "cosmoflow on theta, 2 x 4 ranks; lustre /scratch, 8 stripes of 1 MiB; dl
 
 def test_a_suites_parts_go_by_their_names() -> None:
     study = "nightly-20261121-013031-ec32ce"
-    told = _titles(_entry(0, {}, "a" * 12, "records", study), _entry(1, {}, "b" * 12, "images", study))
-    assert told == [f"nightly records: {REST}", f"nightly images: {REST}"]
+    titles = _titles(_entry(0, {}, "a" * 12, "records", study), _entry(1, {}, "b" * 12, "images", study))
+    assert titles == [f"nightly records: {REST}", f"nightly images: {REST}"]
     (point,) = _titles(_entry(0, {}, "a" * 12, "reader.batch_size=4", "cosmoflow-20261121-013031-ec32ce"))
     assert point == f"reader.batch_size=4: {REST}"
     assert _titles(_entry(0, {}, "a" * 12)) == [REST]
@@ -46,6 +46,6 @@ def test_what_would_look_alike_is_told_apart_in_words_else_by_digest() -> None:
     ]  # fmt: skip
     assert _titles(_entry(0, four, "a" * 12), _entry(1, four, "a" * 12)) == [REST, REST], "one key, two nights"
     many = {"reader": dict.fromkeys("abcd", 1)}
-    told = _titles(_entry(0, many, "a" * 12), _entry(1, {"reader": {}}, "b" * 12))
-    assert told[0] == f"{REST}; reader.a=1, reader.b=1, reader.c=1 and 1 more, settings aaaaaaaaaaaa"
-    assert told[1].startswith(f"{REST}; reader.a=null, ")
+    titles = _titles(_entry(0, many, "a" * 12), _entry(1, {"reader": {}}, "b" * 12))
+    assert titles[0] == f"{REST}; reader.a=1, reader.b=1, reader.c=1 and 1 more, settings aaaaaaaaaaaa"
+    assert titles[1].startswith(f"{REST}; reader.a=null, ")

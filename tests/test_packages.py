@@ -1,4 +1,4 @@
-"""Packages that only some readers need are looked for before anything is generated, and on every node."""
+"""Packages that only some readers need are imported on every node before anything is generated."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _TF = ("-S", "reader.loader=tensorflow", "-S", "reader.shuffle={files: false, sa
 
 
 def _broken(folder: Path, *modules: str) -> dict[str, str]:
-    """The environment of a Python that finds these modules and cannot import them, for lack of a library of theirs."""
+    """The environment of a Python that finds these modules and cannot import them, because a library is missing."""
     place = folder / "broken"
     place.mkdir(exist_ok=True)
     for module in modules:
@@ -99,7 +99,7 @@ def test_a_package_that_is_there_is_imported_once_a_node(run: Run, small: Path, 
 
 
 def test_the_local_site_looks_at_submission(tmp_path: Path, small: Path) -> None:
-    """Where a package is not installed at all, and jobs run with the interpreter that submits."""
+    """Submission refuses a job whose package is not installed, where the job runs with the interpreter that submits."""
     (tmp_path / "sitecustomize.py").write_text(
         "import importlib.util as util\nfind = util.find_spec\n"
         "util.find_spec = lambda name, *rest: None if name == 'torch' else find(name, *rest)\n"
@@ -114,7 +114,7 @@ def test_the_local_site_looks_at_submission(tmp_path: Path, small: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("machine", "words"),
+    ("machine", "launcher"),
     [
         ("slurm", "--nodes=4 --ntasks=4 --ntasks-per-node=1 "),
         ("polaris", "-n 4 --ppn 1 "),
@@ -122,12 +122,12 @@ def test_the_local_site_looks_at_submission(tmp_path: Path, small: Path) -> None
         ("pbs", "-n 4 -ppn 1 "),
     ],
 )
-def test_a_rank_of_each_node_is_launched_for_it(tmp_path: Path, machine: str, words: str) -> None:
+def test_a_rank_of_each_node_is_launched_for_it(tmp_path: Path, machine: str, launcher: str) -> None:
     request = planning.Request(runs=tmp_path, data=tmp_path, nodes=4)
     made = planning.make(workload.load("demo", ("reader.loader=tensorflow",)), site.load(machine), request)
     assert made.packages == ("tensorflow",)
     (line,) = (line for line in jobscript.render(made).splitlines() if line.startswith("run packages "))
-    assert words in line
+    assert launcher in line
     assert line.endswith("--run 0 --packages || exit $?   # nothing could be measured")
     native = planning.make(workload.load("demo"), site.load(machine), request)
     assert "packages" not in jobscript.render(native)

@@ -431,7 +431,7 @@ except ConfigError as fault:
 
 
 def dumped(file: Path, *options: str) -> str:
-    """The document that a browser makes of a file, its scripts run."""
+    """The document of a file in a browser, after its scripts ran."""
     command = [
         str(BROWSER), "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
         "--disable-background-networking", "--host-resolver-rules=MAP * ~NOTFOUND", "--dump-dom",

@@ -71,12 +71,12 @@ def test_every_step_can_be_read_back(tmp_path: Path) -> None:
     """Also where the last epoch was cut short; what was computed is the same for all ranks at once and one by one."""
     made = scaling.planned(tmp_path, "slurm", 2)
     (run,) = made.runs
-    found = recordings.merged(made)._replace(
+    merged = recordings.merged(made)._replace(
         arrivals=np.zeros((8, 3, arrival.COLUMNS)),
         disturbances=np.zeros((8, 4, disturbance.COLUMNS)),
         verified=np.zeros((8, 3, 2)),
     )
-    cut = found._replace(steps=found.steps[:, :950])
+    cut = merged._replace(steps=merged.steps[:, :950])
     path = tmp_path / rundir.TIMELINE
     timeline.write(tmp_path, cut, replace(run, steps_per_epoch=400), [], "")
     assert [epoch.steps for epoch in merge.epochs(cut, replace(run, steps_per_epoch=400))] == [400, 400, 150]

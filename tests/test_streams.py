@@ -1,5 +1,5 @@
-"""TFRecord in framework mode: files are streams, which ranks share whole and threads read one by one. How much is read,
-and in which order, is strace's word.
+"""TFRecord in framework mode: files are streams that are divided among ranks as wholes and read by one thread each.
+Bytes and their order are checked with strace.
 """
 
 import os
@@ -34,7 +34,7 @@ _WAYS = list(product((1, 2, 4, 8), (1, 2, 8), (8, 16, 64), _SHUFFLES))
 _MOST = 1.02
 _READ = re.compile(r"(?:pread64|preadv2?)\(\d+<([^>]*)>, .*?, (?:\d+, )?(\d+)(?:, 0)?\) += (\d+)$")
 
-# Of strace's account: which thread, what it called.
+# A line of strace: the thread and its call.
 Calls = list[tuple[str, str]]
 
 
@@ -58,7 +58,7 @@ def _way(loader: Any, threads: int, files: int, shuffle: Shuffle, **keys: Any) -
 
 
 def read_ways(folder: Path, loader: str, begin: int, step: int) -> None:
-    """An epoch of every way, with all of its ranks one after the other; each way begins with a look at its name."""
+    """Read an epoch in each way, all ranks one after the other. A stat() of its name marks the begin of each way."""
     for number, (ranks, threads, files, shuffle) in list(enumerate(_WAYS))[begin::step]:
         _epoch(folder, _way(loader, threads, files, shuffle), ranks, number)
 
@@ -81,7 +81,7 @@ def _epoch(folder: Path, made: Workload, ranks: int, number: int) -> None:
     assert samples == plan.samples_per_epoch(made, ranks)
 
 
-# Ranks, and ways of them to read what has fewer files than ranks, or to stop amid the files.
+# Ranks, and ways to read fewer files than ranks, or to stop within files.
 _PARTS = [
     (ranks, threads, files, shuffle, steps)
     for ranks, threads, files, shuffle, steps in product((1, 3), (1, 2), (2, 8), _SHUFFLES[:3], (None, 1))
@@ -90,7 +90,7 @@ _PARTS = [
 
 
 def read_parts(folder: Path, loader: str) -> None:
-    """As read_ways()."""
+    """Read parts of files in each way, as in read_ways()."""
     for number, (ranks, threads, files, shuffle, steps) in enumerate(_PARTS):
         _epoch(folder, _part(loader, threads, files, shuffle, steps), ranks, number)
 
@@ -100,7 +100,7 @@ def _part(loader: str, threads: int, files: int, shuffle: Shuffle, steps: int | 
 
 
 def read_in_threads(folder: Path) -> None:
-    """All of 16 files, with as many threads as there are ways."""
+    """Read all of 16 files with different numbers of threads."""
     for number, threads in enumerate(_THREADS):
         os.path.exists(folder / "way" / str(number))
         made = _large(threads)
@@ -120,7 +120,7 @@ def _large(threads: int) -> Workload:
 
 
 def _traced(folder: Path, name: str, call: str) -> Calls:
-    """Strace's account of a call of this module's, in the order of what happened."""
+    """Lines of strace for a call of a function of this module, in order of time."""
     straced.needed()
     command = ["strace", "-f", "-qq", "--seccomp-bpf", "-y", "-s", "0", "-e", "signal=none", "-o", str(folder / name)]
     calls = "trace=read,pread64,preadv,preadv2,?newfstatat,?stat,?statx"
@@ -137,7 +137,7 @@ def _traced(folder: Path, name: str, call: str) -> Calls:
 
 
 def _whole(lines: list[str]) -> Calls:
-    """Threads and their calls; one that ends behind another thread's is put together where it begins."""
+    """Threads and their calls. A call that strace splits is joined at the place where it begins."""
     places: dict[str, int] = {}
     calls: Calls = []
     for line in lines:
@@ -162,15 +162,15 @@ class Request(NamedTuple):
 
 
 def _by_way(folder: Path, calls: Calls) -> dict[int, list[Request]]:
-    """What each way read of the dataset's files."""
+    """Reads of the dataset's files, by way."""
     read: dict[int, list[Request]] = {}
     way = -1
     for thread, call in calls:
         if f'"{folder}/way/' in call:
             way = int(call.partition(f'"{folder}/way/')[2].partition('"')[0])
             read[way] = []
-        elif (found := _READ.match(call)) and found[1].startswith(f"{folder}/"):
-            read[way].append(Request(thread, found[1], int(found[2]), int(found[3])))
+        elif (read_call := _READ.match(call)) and read_call[1].startswith(f"{folder}/"):
+            read[way].append(Request(thread, read_call[1], int(read_call[2]), int(read_call[3])))
     return read
 
 
@@ -193,7 +193,7 @@ def _needs(loader: str) -> None:
         pytest.importorskip("tensorflow")
 
 
-@pytest.mark.timeout(900)  # half a minute, of a computer with nothing else to do
+@pytest.mark.timeout(900)  # half a minute on an idle computer
 @pytest.mark.parametrize("loader", ["native", "tensorflow"])
 def test_ranks_together_read_the_dataset_once(stored: Path, loader: str) -> None:
     """1, 2, 4, 8 ranks x 1, 2, 8 threads x 8, 16, 64 files x files shuffled or not, samples shuffled or not."""
@@ -211,14 +211,14 @@ def test_ranks_together_read_the_dataset_once(stored: Path, loader: str) -> None
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("loader", ["native", "tensorflow"])
 def test_what_is_read_beyond_the_samples_is_known_before(stored: Path, loader: str) -> None:
-    """By ranks that share files, and of files amid which an epoch ends."""
+    """The planned volume holds for ranks that share files, and for epochs that end within files."""
     _needs(loader)
     read = _by_way(stored, _traced(stored, "trace", f"read_parts(Path({str(stored)!r}), {loader!r})"))
     factors = []
     for number, (ranks, threads, files, shuffle, steps) in enumerate(_PARTS):
         made = _part(loader, threads, files, shuffle, steps)
         planned = volume.planned(made, ranks, plan.samples_per_epoch(made, ranks))
-        # TensorFlow looks whether the byte is there before which it begins.
+        # TensorFlow reads the byte before its first offset to check that it exists.
         requests = [request for request in read[number] if request.length > 1]
         assert _bytes(requests) == pytest.approx(planned * 2016 / 2000, abs=ranks * 2), _PARTS[number]
         factors.append(volume.factor(made, ranks))
@@ -227,7 +227,7 @@ def test_what_is_read_beyond_the_samples_is_known_before(stored: Path, loader: s
 
 
 def test_threads_read_streams_of_their_own(tmp_path: Path) -> None:
-    """Each file by one thread from its front to its end, however many threads there are."""
+    """One thread reads each file from its front to its end, for any number of threads."""
     _write(tmp_path, _large(1).dataset)
     read = _by_way(tmp_path, _traced(tmp_path, "trace", f"read_in_threads(Path({str(tmp_path)!r}))"))
     for number, threads in enumerate(_THREADS):
@@ -235,12 +235,14 @@ def test_threads_read_streams_of_their_own(tmp_path: Path) -> None:
         for request in read[number]:
             of_file[request.path].append(request)
         follows = [
-            other.offset == one.offset + one.length for each in of_file.values() for one, other in pairwise(each)
+            other.offset == one.offset + one.length
+            for requests in of_file.values()
+            for one, other in pairwise(requests)
         ]
         assert len(of_file) == 16
         assert len(follows) > 16 * 2000
         assert sum(follows) / len(read[number]) >= 0.999
-        assert all(len({request.thread for request in each}) == 1 for each in of_file.values())
+        assert all(len({request.thread for request in requests}) == 1 for requests in of_file.values())
         assert len({request.thread for request in read[number]}) == threads
 
 

@@ -214,7 +214,7 @@ def test_scaling_has_a_table_and_a_picture(tmp_path: Path, weak: bool) -> None:
     assert lower.get_ylabel() == "efficiency (%)"
 
 
-# Samples/s of three repeats on one, two and four ranks, as FFN of fig. 15 was seen to scale on a busy laptop.
+# Samples/s of three repeats on one, two and four ranks, of FFN of fig. 15 on a busy laptop.
 _FFN = {
     "Less than linear, beyond noise, on 4 ranks.": [(100, 131, 76), (173, 136, 154), (300, 212, 173)],
     "No difference from linear beyond noise.": [(100, 139, 72), (190, 133, 154), (330, 212, 163)],
@@ -235,12 +235,12 @@ def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, co
     html = "".join(_text(page.render(studypages.of_study(report))))
     caption = _pictures(report)["scaling"].caption
     for text in (_shown(report), html, caption):
-        words = " ".join(text.split())
-        assert f"speed-up is {last.speed_up:.2f} (95 % interval {interval})" in words
-        intervals = set(re.findall(r"95 % interval (\d+\.\d+ to \d+\.\d+)", words))
+        joined = " ".join(text.split())
+        assert f"speed-up is {last.speed_up:.2f} (95 % interval {interval})" in joined
+        intervals = set(re.findall(r"95 % interval (\d+\.\d+ to \d+\.\d+)", joined))
         assert intervals == {interval}
-        assert [told for told in _FFN if told in words] == [conclusion]
-        assert not re.search(r"\b([Bb]est|same(?! amount)|worse|x ref|reference)\b|[Kk]eep", words), words
+        assert [sentence for sentence in _FFN if sentence in joined] == [conclusion]
+        assert not re.search(r"\b([Bb]est|same(?! amount)|worse|x ref|reference)\b|[Kk]eep", joined), joined
     document = studyreport.as_document(report)
     assert document["advice"] == []
     assert document["findings"][0]["comparisons"] == ()
@@ -252,7 +252,7 @@ def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, co
 
 
 def _text(html: str) -> list[str]:
-    """Without styles and drawings, which have captions."""
+    """The text of a page without styles and drawings; captions stay."""
     return re.findall(r">([^<]+)<", re.sub(r"(?s)<(style|svg).*?</\1>", "", html))
 
 

@@ -1,4 +1,4 @@
-"""Every value of a Literal has an entry in every table that is keyed by it, so that a new one is no KeyError."""
+"""Every value of a Literal has an entry in every table that is keyed by it, so that a new value raises no KeyError."""
 
 import ast
 import importlib
@@ -15,7 +15,7 @@ from dlio_hpc.verdict import check, metrics, performance
 
 _ROOT = Path(dlio_hpc.__file__).parent
 
-# Tables that leave values out on purpose, by module and keys; each is asked with get(), or looked through, or guarded.
+# Tables that omit values on purpose, by module and keys. Their users call get(), iterate, or check the key.
 _PARTIAL = {
     ("analysis/comparison.py", "io_time_s read_MBps"): "why a metric may be unknown; the others never are",
     ("batch/detect.py", "pbs slurm"): "options that only these need",
@@ -47,17 +47,17 @@ class _Table(NamedTuple):
 
 
 def _modules() -> Iterator[typing.Any]:
-    for found in pkgutil.walk_packages(dlio_hpc.__path__, "dlio_hpc."):
-        if not found.name.endswith((".__main__", ".successor")):
-            yield importlib.import_module(found.name)
+    for module in pkgutil.walk_packages(dlio_hpc.__path__, "dlio_hpc."):
+        if not module.name.endswith((".__main__", ".successor")):
+            yield importlib.import_module(module.name)
 
 
 def _values(kind: typing.Any) -> Iterator[frozenset[str]]:
-    """Of each Literal of several words in a type."""
+    """The values of each Literal with several strings in a type."""
     if typing.get_origin(kind) is typing.Literal:
-        words = [word for word in typing.get_args(kind) if isinstance(word, str)]
-        if len(words) > 1:
-            yield frozenset(words)
+        values = [word for word in typing.get_args(kind) if isinstance(word, str)]
+        if len(values) > 1:
+            yield frozenset(values)
         return
     for part in typing.get_args(kind):
         yield from _values(part)
@@ -76,14 +76,14 @@ def _literals() -> set[frozenset[str]]:
 
 
 def _tables() -> Iterator[_Table]:
-    """All dictionaries that the package's source spells out with words as their keys."""
+    """All dictionary displays in the package's source with strings as keys."""
     for path in sorted(_ROOT.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Dict) and node.keys:
                 keys = [key.value if isinstance(key, ast.Constant) else None for key in node.keys]
-                words = frozenset(key for key in keys if isinstance(key, str))
-                if len(words) == len(keys):
-                    yield _Table(path.relative_to(_ROOT).as_posix(), node.lineno, words)
+                names = frozenset(key for key in keys if isinstance(key, str))
+                if len(names) == len(keys):
+                    yield _Table(path.relative_to(_ROOT).as_posix(), node.lineno, names)
 
 
 def test_every_table_has_an_entry_for_every_value_of_its_literal() -> None:

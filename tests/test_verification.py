@@ -1,4 +1,4 @@
-"""Samples are compared with what was generated: a single wrong bit is found, wherever it is, through every loader."""
+"""Samples are compared with the generated contents: any single wrong bit is found, through every loader."""
 
 import json
 import os
@@ -28,14 +28,14 @@ from dlio_hpc.workload import Chunk, Dataset, Reader, Sample, Workload
 from tests.conftest import Run
 
 pytestmark = pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning",  # of the frameworks themselves
+    "ignore::DeprecationWarning",  # warnings of the frameworks themselves
     "ignore::UserWarning",
 )
 
 _SAMPLE = Sample(shape=(9, 11), dtype="float32")
 _BYTES = 9 * 11 * 4
 _BATCH = 4
-# Third of its batch, in the second file.
+# The third sample of its batch, in the second file.
 _WRONG = 10
 
 
@@ -48,7 +48,7 @@ def _path(folder: Path, number: int) -> str:
 
 
 def _write(folder: Path, dataset: Dataset, bit: int | None = None) -> None:
-    """The dataset, as it is generated but for one bit of its contents: sound files, with the right checksums."""
+    """Write the dataset with one wrong bit in its contents; the files are sound and have the right checksums."""
     pieces = content.pieces
 
     def with_fault(first: int, count: int, *texture: content.Texture) -> Iterator[memoryview]:
@@ -79,7 +79,7 @@ def _open(workload: Workload, folder: Path, steps: int) -> Loader:
 
 
 def _compared(folder: Path, dataset: Dataset, **keys: Any) -> int:
-    """Samples of an epoch that were compared, by one rank."""
+    """Number of samples that one rank compared in an epoch."""
     in_memory = keys.pop("load", None) == "memory"
     workload = Workload("w", dataset, reader=Reader(batch_size=_BATCH, **keys))
     steps = plan.steps_per_epoch(workload, 1)
@@ -130,7 +130,7 @@ def test_a_wrong_bit_of_any_sample_is_found(tmp_path: Path, dataset: Dataset, mo
 @given(st.sampled_from(_PLAIN), st.integers(0, 8 * 16 * _BYTES - 1))
 def test_no_bit_is_passed_over(tmp_path: Path, dataset: Dataset, bit: int) -> None:
     for left in tmp_path.iterdir():
-        left.unlink()  # HDF5 keeps a file open that it could not read to the end
+        left.unlink()  # HDF5 keeps a file open that it cannot read to its end
     _write(tmp_path, dataset, bit)
     sample = bit // 8 // _BYTES
     with pytest.raises(InvalidRun, match=f"{tmp_path}/{sample // 8}: sample {sample} has"):

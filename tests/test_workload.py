@@ -117,7 +117,7 @@ def test_a_resized_dataset_keeps_the_sample_and_misses_the_size_by_less_than_a_f
     assert made.size <= size
     if made.files != files or size >= whole.dataset.size:
         assert size - made.size < made.samples_per_file * sample
-    else:  # it keeps its files, with fewer samples in each
+    else:  # the dataset keeps its files, with fewer samples in each
         assert size - made.size < max(made.samples_per_file, files) * sample
     assert made.samples_per_file <= samples
     if size >= whole.dataset.size:

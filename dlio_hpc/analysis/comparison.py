@@ -1,7 +1,7 @@
 """Which setting of a study's part is best, by how much, and whether the difference is more than noise.
 
-Everything is judged on logarithms, and by the intervals of analysis.ratios alone: what an interval leaves out, the
-verdict does, too. Numbers of ranks are no settings (see analysis.scaling), nor are two file systems (analysis.paired).
+Figures are compared on logarithms. Verdicts follow from the intervals of analysis.ratios alone. Numbers of ranks
+(analysis.scaling) and two file systems (analysis.paired) are not settings and are not compared here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -52,9 +52,9 @@ class PointFigures(Struct, frozen=True):
 
 class Judged(Struct, frozen=True):
     """A point among others. to_best: how good it is, as a share of the best of the others (1.1: better by a tenth;
-    times are turned round). to_reference: the same against the reference; None where that was not measured. low, high
-    of each: its interval of 95 %, for all ratios of the part together; None where noise is unknown, and of the
-    reference to itself.
+    times are turned round). to_reference: the same against the reference; None where that was not measured. low, high,
+    reference_low, reference_high: 95 % intervals, for all ratios of the part together; None where noise is unknown, and
+    for the reference against itself.
     """
 
     point: int
@@ -68,8 +68,8 @@ class Judged(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """Of the best over the reference, as a ratio, with the interval that it has among the points. confidence: share of
-    draws in which noise alone does less to any two points. None: noise is unknown.
+    """Ratio of the best point to the reference, with its interval. confidence: share of draws in which noise alone
+    makes a smaller difference between any two points. None: noise is unknown.
     """
 
     ratio: float
@@ -80,9 +80,10 @@ class Gain(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Points that differ in their settings only. nodes, ranks_per_node: that all of them have. data: where their
-    datasets lie, of two file systems that are compared; else None. recommended: the simplest of those that cannot be
-    told from the best; None where nothing can be told. reference, gain: None where the reference was not measured.
+    """Points that differ in their settings only. nodes, ranks_per_node: the same for all of them. data: the folder of
+    their datasets where two file systems are compared, else None. recommended: the simplest point that cannot be
+    distinguished from the best; None where noise is unknown. reference, gain: None where the reference was not
+    measured.
     """
 
     nodes: int
@@ -101,7 +102,7 @@ class Comparison(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """Of a part. points: all of its that were measured. comparisons: none where its points differ in their ranks alone.
+    """Results of a part. points: its measured points. comparisons: empty where its points differ in their ranks alone.
     unusable: why its metric cannot be compared.
     """
 
@@ -156,8 +157,8 @@ def _unusable(metric: Metric, count: int) -> str | None:
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
-    """Points to be compared: those of a part that varies settings, on the same nodes, ranks and file system; the most
-    ranks last.
+    """Groups of points to compare, each on the same nodes, ranks and file system; the most ranks last. A part that
+    varies no settings has none.
     """
     if not part.settings:
         return []
@@ -208,46 +209,48 @@ def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: Metric) -
     return list(places), replicates.fit(points, rounds, logs)
 
 
-def _compare(study: Study, part: Part, group: Sequence[Point], numbers: Sequence[int], found: Estimates) -> Comparison:
+def _compare(
+    study: Study, part: Part, group: Sequence[Point], numbers: Sequence[int], estimates: Estimates
+) -> Comparison:
     wanted = _reference(study, part, group)
     reference = numbers.index(wanted) if wanted in numbers else None
-    best = int(np.argmax(found.fit.values))
-    points = _judged(numbers, found, best, reference)
+    best = int(np.argmax(estimates.fit.values))
+    points = _judged(numbers, estimates, best, reference)
     return Comparison(
         nodes=group[0].nodes,
         ranks_per_node=group[0].ranks_per_node,
         data=group[0].data,
         points=points,
-        noise=found.noise,
+        noise=estimates.noise,
         best=numbers[best],
         reference=None if reference is None else numbers[reference],
-        gain=None if reference is None else _gain(found, best, reference),
+        gain=None if reference is None else _gain(estimates, best, reference),
         recommended=_recommended(study, points, numbers[best], wanted),
-        ranking=effects.ranking(part, [study.points[number] for number in numbers], found.fit),
+        ranking=effects.ranking(part, [study.points[number] for number in numbers], estimates.fit),
     )
 
 
-def _judged(numbers: Sequence[int], found: Estimates, best: int, reference: int | None) -> tuple[Judged, ...]:
-    values = found.fit.values
+def _judged(numbers: Sequence[int], estimates: Estimates, best: int, reference: int | None) -> tuple[Judged, ...]:
+    values = estimates.fit.values
     second = int(np.argmax(np.where(np.arange(len(values)) == best, -np.inf, values)))
     judged = []
     for place, number in enumerate(numbers):
-        to_best = found.ratio(place, second if place == best else best)
+        to_best = estimates.ratio(place, second if place == best else best)
         verdict: Verdict = "unknown"
-        if found.critical is not None:
+        if estimates.critical is not None:
             verdict = "best" if place == best else "slower" if to_best.is_apart() else "same as best"
-        value, low, high = (None, None, None) if reference is None else found.ratio(place, reference)
+        value, low, high = (None, None, None) if reference is None else estimates.ratio(place, reference)
         judged.append(Judged(number, *to_best, value, low, high, verdict))
     return tuple(judged)
 
 
-def _gain(found: Estimates, best: int, reference: int) -> Gain:
-    ratio = found.ratio(best, reference)
-    return Gain(*ratio, found.confidence(best, reference), ratio.is_apart())
+def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
+    ratio = estimates.ratio(best, reference)
+    return Gain(*ratio, estimates.confidence(best, reference), ratio.is_apart())
 
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
-    """The part's, or the point with the same settings in this group."""
+    """The number of the part's reference point, or of the point with the same settings in this group."""
     usual = study.points[part.reference].places
     keys = [axis.key for axis in part.settings]
     found = [point.number for point in group if point.number == part.reference]
@@ -257,7 +260,7 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 def _recommended(study: Study, points: Sequence[Judged], best: int, reference: int | None) -> int | None:
     """Of those that may be the best: the reference, or what differs from it in the fewest keys, then in the smallest
-    steps; the better one of equals. What takes the place of the reference is better than it beyond noise.
+    steps; the better one of equals. A point that replaces the reference is better than it beyond noise.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

@@ -6,12 +6,12 @@ from dlio_hpc.analysis.view import Cost
 
 
 def of_log(analysis: Analysis) -> tuple[Cost, ...]:
-    """The costs by Darshan's counters. A call of MPI-IO contains the POSIX calls that it makes."""
+    """Costs by Darshan's counters. A call of MPI-IO contains the POSIX calls that it makes."""
     return tuple(Cost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items())
 
 
 def of_recorded(recorded: Recorded) -> tuple[Cost, ...]:
-    """The costs by the core's own record, which times reads of samples and checkpoints, and no metadata calls."""
+    """Costs by the core's own record, which times reads of samples and writes of checkpoints but no metadata calls."""
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None
     write_s = float(group["checkpoint_time"][:].mean()) if "checkpoint_time" in group else None

@@ -22,13 +22,13 @@ def records_of(log: Log, files: list[Seen]) -> Records:
 
 def transfer(records: Records, files: list[Seen]) -> Estimate:
     """Of the four most frequent sizes that Darshan keeps of each file, the one by which most bytes came."""
-    found = common_sizes(records)
+    counts = common_sizes(records)
     total = sum(file.bytes_read for file in files)
-    best = max(found, key=lambda size: size * found[size], default=0)
-    share = best * found[best] / total if best and total else 0.0
+    best = max(counts, key=lambda size: size * counts[size], default=0)
+    share = best * counts[best] / total if best and total else 0.0
     if _SEEN < share <= 1.05:
         level: Confidence = "medium" if share > 0.6 else "low"
-        return Estimate(best, level, f"counters: {found[best]:,} requests of {best:,} B, {share:.0%} of bytes")
+        return Estimate(best, level, f"counters: {counts[best]:,} requests of {best:,} B, {share:.0%} of bytes")
     reads = sum(file.reads for file in files)
     mean = max(1, round(total / reads)) if reads else 1
     words = f"counters: {reads:,} reads of {format_size(mean)} in the mean"

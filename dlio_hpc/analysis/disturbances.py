@@ -1,5 +1,6 @@
-"""Why repeats differ: what else went on on the nodes during those that were slower than their likes, and not during
-the others. What is named need not be the cause; what was not recorded is said to be unknown.
+"""Reasons why repeats differ: other activity on the nodes during the slower repeats that was absent during the others.
+
+A named activity need not be the cause. Activity that was not recorded is reported as unknown.
 """
 
 import statistics
@@ -8,14 +9,14 @@ from typing import Literal, NamedTuple
 
 from dlio_hpc.results import Disturbance, Level
 
-# Of repeats, (most - least) / median, from which on they differ so much that a reader should know why.
+# Spread of repeats, (most - least) / median, above which reports give reasons.
 LARGE = 0.10
-UNRECORDED = "what else went on on the nodes was not recorded"
-UNEXPLAINED = "nothing was recorded that explains it"
+UNRECORDED = "other activity on the nodes was not recorded"
+UNEXPLAINED = "no recorded activity explains it"
 
 
 class Repeat(NamedTuple):
-    """One of several runs that should be alike. value: more is better. disturbance: None where none was recorded."""
+    """One run of a repeated measurement. value: more is better. disturbance: None where it was not recorded."""
 
     name: str
     value: float
@@ -23,9 +24,9 @@ class Repeat(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A figure of Disturbance. label: as short as can be; text: of what was found. least: by how much more of it there
-    must be for it to count, and which share of a node's cores if that is more. is_foreign: none of it is the ranks' own
-    doing.
+    """A figure of Disturbance. label: its short name; text: its name in sentences. least, of_cores: the smallest
+    increase that counts, absolute and as a share of a node's cores; the larger of the two applies. is_foreign: the
+    ranks themselves cause none of it.
     """
 
     name: str
@@ -47,80 +48,80 @@ _KINDS = (
 )
 
 
-def facts(found: Disturbance | None) -> list[tuple[str, str]]:
-    """Label and text of all of it, each on the node that has most of it."""
-    if found is None:
+def facts(disturbance: Disturbance | None) -> list[tuple[str, str]]:
+    """Label and text of every figure, each on the node with the highest value."""
+    if disturbance is None:
         return [("meanwhile", UNRECORDED)]
-    told = {kind.name: f"{kind.label} {_told(kind, found)}" for kind in _KINDS}
-    pressures = [told.pop(kind.name) for kind in _KINDS if kind.name.endswith("_pressure")]
-    return [("meanwhile", ", ".join(told.values())), ("pressure", ", ".join(pressures))]
+    figures = {kind.name: f"{kind.label} {_level_text(kind, disturbance)}" for kind in _KINDS}
+    pressures = [figures.pop(kind.name) for kind in _KINDS if kind.name.endswith("_pressure")]
+    return [("meanwhile", ", ".join(figures.values())), ("pressure", ", ".join(pressures))]
 
 
-def _told(kind: _Kind, found: Disturbance) -> str:
-    level = getattr(found, kind.name)
-    return "unknown" if level is None else _number(kind, level.max, found.cores or 0)
+def _level_text(kind: _Kind, disturbance: Disturbance) -> str:
+    level = getattr(disturbance, kind.name)
+    return "unknown" if level is None else _number(kind, level.max, disturbance.cores or 0)
 
 
 def spread(values: Sequence[float]) -> float:
-    """(most - least) / median; 0 of fewer than two."""
+    """(most - least) / median of the values; 0 for fewer than two values."""
     middle = statistics.median(values) if values else 0.0
     return (max(values) - min(values)) / middle if len(values) > 1 and middle > 0 else 0.0
 
 
 def explained(repeats: Sequence[Repeat]) -> list[str]:
-    """A line for each of the slower repeats during which more went on than during the others, one for what went on all
-    the time, else one that nothing tells.
+    """Lines that explain the slower repeats: one for each repeat with more activity than the others had, and one for
+    activity during all repeats. UNEXPLAINED or UNRECORDED where there is no such line.
     """
-    if not any(each.disturbance for each in repeats):
+    if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]
-    middle = statistics.median(each.value for each in repeats)
-    calm = [each.disturbance for each in repeats if each.value >= middle]
-    told = []
-    for each in (each for each in repeats if each.value < middle):
-        if more := differing([each.disturbance], calm):
-            told.append(f"{each.name} ({100 * (each.value / middle - 1):+.0f} %): {', '.join(more)}")
-        elif each.disturbance is None:
-            told.append(f"{each.name} ({100 * (each.value / middle - 1):+.0f} %): {UNRECORDED}")
-    if always := _always([each.disturbance for each in repeats if each.disturbance is not None]):
-        told.append(f"in all of them: {', '.join(always)}")
-    return told or [UNEXPLAINED]
+    middle = statistics.median(repeat.value for repeat in repeats)
+    calm = [repeat.disturbance for repeat in repeats if repeat.value >= middle]
+    lines = []
+    for repeat in (repeat for repeat in repeats if repeat.value < middle):
+        if more := differing([repeat.disturbance], calm):
+            lines.append(f"{repeat.name} ({100 * (repeat.value / middle - 1):+.0f} %): {', '.join(more)}")
+        elif repeat.disturbance is None:
+            lines.append(f"{repeat.name} ({100 * (repeat.value / middle - 1):+.0f} %): {UNRECORDED}")
+    if always := _always([repeat.disturbance for repeat in repeats if repeat.disturbance is not None]):
+        lines.append(f"in all of them: {', '.join(always)}")
+    return lines or [UNEXPLAINED]
 
 
 def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance | None]) -> list[str]:
-    """What there was more of during `some` than during `others`, by their medians."""
-    told = []
+    """Phrases for activity that was higher during `some` than during `others`, by their medians."""
+    phrases = []
     for kind in _KINDS:
         mine, theirs = _levels(kind, some), _levels(kind, others)
         cores = _cores(some)
         if mine and theirs:
             here, there = (statistics.median(level.max for level in levels) for levels in (mine, theirs))
             if here - there >= _least(kind, cores):
-                told.append(f"{_found(kind, here, cores)} on {_worst(mine)} (else {_number(kind, there)})")
-    return told
+                phrases.append(f"{_text(kind, here, cores)} on {_worst(mine)} (else {_number(kind, there)})")
+    return phrases
 
 
 def _always(some: Sequence[Disturbance]) -> list[str]:
-    """What is not the ranks' own, and was never absent."""
-    told = []
+    """Phrases for foreign activity that was present during all of `some`."""
+    phrases = []
     for kind in (kind for kind in _KINDS if kind.is_foreign):
         levels, cores = _levels(kind, some), _cores(some)
         if len(levels) == len(some) and min(level.max for level in levels) >= _least(kind, cores):
             middle = statistics.median(level.max for level in levels)
-            told.append(f"{_found(kind, middle, cores)} on {_worst(levels)}")
-    return told
+            phrases.append(f"{_text(kind, middle, cores)} on {_worst(levels)}")
+    return phrases
 
 
 def _levels(kind: _Kind, some: Sequence[Disturbance | None]) -> list[Level]:
-    found = [getattr(each, kind.name) for each in some if each is not None]
-    return [level for level in found if level is not None]
+    levels = [getattr(disturbance, kind.name) for disturbance in some if disturbance is not None]
+    return [level for level in levels if level is not None]
 
 
 def _cores(some: Sequence[Disturbance | None]) -> int:
-    return max((each.cores or 0 for each in some if each is not None), default=0)
+    return max((disturbance.cores or 0 for disturbance in some if disturbance is not None), default=0)
 
 
 def _worst(levels: Sequence[Level]) -> str:
-    """The host that has most."""
+    """The host with the highest level."""
     return max(levels, key=lambda level: level.max).host
 
 
@@ -128,7 +129,7 @@ def _least(kind: _Kind, cores: int) -> float:
     return max(kind.least, kind.of_cores * cores)
 
 
-def _found(kind: _Kind, value: float, cores: int) -> str:
+def _text(kind: _Kind, value: float, cores: int) -> str:
     return f"{kind.text} {_number(kind, value, cores)}"
 
 

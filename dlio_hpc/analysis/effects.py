@@ -77,11 +77,11 @@ def ranking(part: Part, points: Sequence[Point], found: Fit) -> Ranking | None:
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
     """Keys and the level that each point has; what does not vary among these points is none."""
-    told = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
-    if part.zipped and len(told) > 1:
-        joined = [", ".join(row) for row in zip(*told.values(), strict=True)]
-        return [(tuple(told), joined)] if len(set(joined)) > 1 else []
-    return [((key,), levels) for key, levels in told.items() if len(set(levels)) > 1]
+    levels_by_key = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
+    if part.zipped and len(levels_by_key) > 1:
+        joined = [", ".join(row) for row in zip(*levels_by_key.values(), strict=True)]
+        return [(tuple(levels_by_key), joined)] if len(set(joined)) > 1 else []
+    return [((key,), levels) for key, levels in levels_by_key.items() if len(set(levels)) > 1]
 
 
 def _columns(levels: Sequence[str]) -> Floats:

@@ -90,7 +90,7 @@ class Metadata(Struct, frozen=True):
 
 
 class Interface(Struct, frozen=True):
-    """One module's own count. read_s, write_s, metadata_s: seconds in its calls, mean over ranks."""
+    """Counts of one Darshan module. read_s, write_s, metadata_s: seconds in its calls, mean over ranks."""
 
     bytes_read: int
     bytes_written: int

@@ -10,12 +10,12 @@ from dlio_hpc.analysis.requests import Requests
 from dlio_hpc.analysis.view import Floats, HeatMap
 from dlio_hpc.darshan.log import Heat
 
-# A picture shows so many rows and columns; more ranks share a row.
+# Largest numbers of rows and columns of a picture; with more ranks, several share a row.
 MOST_ROWS, BINS = 64, 200
 
 
 def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
-    """The heat map of a trace until `end` seconds; None where it has no request."""
+    """Heat map of a trace until `end` seconds; None where the trace has no request."""
     if not len(requests.start):
         return None
     begin = min(0.0, float(requests.start.min()))
@@ -29,7 +29,7 @@ def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
 
 
 def of_recorded(recorded: Recorded) -> HeatMap | None:
-    """The heat map of what the core recorded; None where single reads were not timed."""
+    """Heat map of the core's record; None where single reads were not timed."""
     if not recorded.is_timed:
         return None
     group = recorded.file["activity"]
@@ -39,7 +39,7 @@ def of_recorded(recorded: Recorded) -> HeatMap | None:
 
 
 def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
-    """The heat map of all interfaces of a log together; None where the log has no heat map of each rank."""
+    """Heat map of all interfaces of a log together; None where the log has no heat map for each rank."""
     if not heat or not ranks:
         return None
     moved = np.zeros((ranks, max(one.read.shape[1] for one in heat)))
@@ -51,14 +51,14 @@ def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
 
 
 def _grouped(moved: Any, edges: Floats, ranks: int) -> HeatMap:
-    """moved: (ranks, bins), an array or an HDF5 dataset, of which one group of ranks is in memory at a time."""
+    """Group ranks into rows. moved: (ranks, bins), an array or an HDF5 dataset; read one group of ranks at a time."""
     per_row = _ranks_per_row(ranks)
     starts = np.arange(0, len(edges) - 1, max(1, -(-(len(edges) - 1) // BINS)))
     rows = [
         np.add.reduceat(np.asarray(moved[first : first + per_row], np.float64).sum(axis=0), starts)
         for first in range(0, ranks, per_row)
     ]
-    # Less than a byte in a cell is what rounding left of a request that spans several cells.
+    # Less than a byte in a cell is a rounding error of a request that spans several cells.
     whole = [np.where(row < 1, 0.0, row) for row in rows]
     return HeatMap(np.append(edges[:-1][starts], edges[-1]), np.stack(whole), ranks, per_row)
 

@@ -10,7 +10,7 @@ from dlio_hpc.units import seconds_between
 class Measured(NamedTuple):
     """point: its number. repeat: how often it was measured before, which is the round that it belongs to. job, run:
     where it was made, and when (UTC, as results have it). cached, origin: share of bytes from memory, and where bytes
-    came from, as Storage has them. disturbance: of the run.
+    came from, as in Storage. disturbance: other activity during the run.
     """
 
     point: int

@@ -1,7 +1,8 @@
-"""The ratio of two points with its interval. Every ratio that a study's report shows comes from here.
+"""Ratios of two points with their intervals. Every ratio in a study's report comes from this module.
 
-Intervals hold for all ratios of a part together. Settings on the same ranks are compared pair by pair (Tukey, Kramer);
-numbers of ranks with the fewest (Dunnett). Critical values are drawn from the design as it is (see replicates).
+Intervals hold for all ratios of a part together. Settings on the same ranks are compared pair by pair (Tukey, Kramer).
+Numbers of ranks are compared with the fewest ranks (Dunnett). Critical values are drawn from the study's own design
+(see replicates).
 """
 
 from collections.abc import Sequence
@@ -13,13 +14,15 @@ from msgspec import Struct
 from dlio_hpc.analysis import replicates
 from dlio_hpc.analysis.replicates import SURE, Fit, Floats
 
-# That any two settings differ at all must be surer, so that 2 % under 5 % of noise are noise in 19 studies of 20.
+# Confidence required that any two settings differ at all. It keeps a 2 % difference under 5 % of noise from being
+# reported in 19 studies of 20.
 SURER = 0.975
 
 
 class Noise(Struct, frozen=True):
-    """sd: of a single measurement, relative; None where it is unknown. df: its degrees of freedom. are_rounds_apart:
-    was what a round's measurements have in common told from it? drift: between the best round and the worst.
+    """Noise of measurements. sd: relative standard deviation of a single measurement; None where it is unknown. df: its
+    degrees of freedom. are_rounds_apart: differences between rounds were separated from it. drift: relative difference
+    between the best round and the worst.
     """
 
     sd: float | None
@@ -29,8 +32,8 @@ class Noise(Struct, frozen=True):
 
 
 class Ratio(NamedTuple):
-    """value: how many times as good one point is as the other. low, high: its interval; None where noise is unknown,
-    and of a point to itself.
+    """Ratio of one point to another; above 1 is better. low, high: its interval; None where noise is unknown, and for a
+    point against itself.
     """
 
     value: float
@@ -38,13 +41,13 @@ class Ratio(NamedTuple):
     high: float | None
 
     def is_apart(self, expected: float = 1.0) -> bool:
-        """Does the interval leave out `expected`?"""
+        """Return whether the interval excludes `expected`."""
         return self.low is not None and self.high is not None and not self.low <= expected <= self.high
 
 
 class Estimates(NamedTuple):
-    """Points whose ratios are looked at together. critical: standard errors by which an interval reaches to either
-    side; widest: (draws) the most by which noise alone sets any of these pairs apart, in standard errors. None: noise
+    """Estimates of points whose ratios share one error level. critical: half-width of an interval in standard errors.
+    widest: (draws) the largest difference that noise alone makes in any of the pairs, in standard errors. None: noise
     is unknown.
     """
 
@@ -53,7 +56,7 @@ class Estimates(NamedTuple):
     widest: Floats | None
 
     def ratio(self, one: int, other: int) -> Ratio:
-        """Of the points at these places; above 1 where `one` is better."""
+        """Ratio of the points at these places; above 1 where `one` is better."""
         difference = float(self.fit.values[one] - self.fit.values[other])
         if self.critical is None or one == other:
             return Ratio(_exp(difference), None, None)
@@ -61,7 +64,7 @@ class Estimates(NamedTuple):
         return Ratio(_exp(difference), _exp(difference - room), _exp(difference + room))
 
     def confidence(self, one: int, other: int) -> float | None:
-        """Share of draws in which noise alone does less to any pair; None where noise is unknown."""
+        """Share of draws in which noise alone makes a smaller difference in any pair; None where noise is unknown."""
         if self.widest is None or one == other:
             return None
         difference = abs(float(self.fit.values[one] - self.fit.values[other]))
@@ -69,13 +72,15 @@ class Estimates(NamedTuple):
 
     @property
     def noise(self) -> Noise:
-        found = self.fit
-        sd = float(np.expm1(found.sd)) if found.is_noise_known else None
-        return Noise(sd, found.df, bool(found.spread.size), float(np.expm1(found.drift)))
+        fit = self.fit
+        sd = float(np.expm1(fit.sd)) if fit.is_noise_known else None
+        return Noise(sd, fit.df, bool(fit.spread.size), float(np.expm1(fit.drift)))
 
 
 def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
-    """Any two points of each fit, of all fits together. families: that share the part's 5 % of error."""
+    """Estimates for all pairs of points of each fit, with one critical value for all fits. families: number of families
+    of ratios that share the part's error level of 5 %.
+    """
     known = replicates.pooled(fits)
     if not known or not known[0].is_noise_known:
         return [Estimates(fit, None, None) for fit in known]
@@ -87,7 +92,9 @@ def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
 
 
 def of_steps(fit: Fit, steps: Sequence[tuple[int, int]], families: int) -> Estimates:
-    """These pairs of points, of which the second is what the first is measured by. families: as of_pairs()."""
+    """Estimates for pairs of points; the second point of each pair is the base of the ratio. families: as in
+    of_pairs().
+    """
     if not fit.is_noise_known:
         return Estimates(fit, None, None)
     widest = replicates.differences(fit, steps)

@@ -106,10 +106,10 @@ def patterns(found: Fit) -> Ints:
 
 
 def ranges(fits: Sequence[Fit]) -> Floats:
-    """(draws): the most by which any two points of a fit seem to differ, in standard errors, if noise alone is at work;
-    of all these fits together, which share one noise. The same for the same designs. Each has two points at least.
+    """(draws): the largest difference of any two points of a fit that noise alone makes, in standard errors, over all
+    fits together. The fits share one noise, and each has at least two points. The same designs give the same draws.
     """
-    designs = [_design(found) for found in fits]
+    designs = [_design(fit) for fit in fits]
     drawn = [
         np.max([_widest(noise, design) for noise, design in zip(noises, designs, strict=True)], axis=0) / sd
         for noises, sd in estimates(*fits)
@@ -117,23 +117,23 @@ def ranges(fits: Sequence[Fit]) -> Floats:
     return np.concatenate(drawn)
 
 
-def apart(found: Fit) -> float:
-    """The most by which any two points differ, in standard errors."""
-    return float(_widest(found.values[np.newaxis], _design(found))[0] / found.sd)
+def apart(fit: Fit) -> float:
+    """The largest difference of any two points, in standard errors."""
+    return float(_widest(fit.values[np.newaxis], _design(fit))[0] / fit.sd)
 
 
-def differences(found: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """(draws): the most by which the points of any of these pairs seem to differ; as ranges()."""
+def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
+    """(draws): the largest difference that noise alone makes in any of these pairs, in standard errors."""
     ones, others = np.array(pairs).T
-    errors = np.array([found.difference_sd(one, other) for one, other in pairs])
+    errors = np.array([fit.difference_sd(one, other) for one, other in pairs])
     return np.concatenate(
-        [(np.abs(noise[:, ones] - noise[:, others]) / errors).max(axis=1) / sd for (noise,), sd in estimates(found)]
+        [(np.abs(noise[:, ones] - noise[:, others]) / errors).max(axis=1) / sd for (noise,), sd in estimates(fit)]
     )
 
 
 class _Design(NamedTuple):
-    """order: (P) points pattern by pattern; starts: where among them each pattern begins. errors: (patterns, patterns)
-    of the difference of a point each, in units of the noise.
+    """Design of a fit. order: (P) points sorted by pattern. starts: index of the first point of each pattern in
+    `order`. errors: (patterns, patterns) standard error of the difference of two points, in units of the noise.
     """
 
     order: Ints
@@ -141,15 +141,15 @@ class _Design(NamedTuple):
     errors: Floats
 
 
-def _design(found: Fit) -> _Design:
-    order, starts = _by_pattern(patterns(found))
-    return _Design(order, starts, _errors(found, order, starts))
+def _design(fit: Fit) -> _Design:
+    order, starts = _by_pattern(patterns(fit))
+    return _Design(order, starts, _errors(fit, order, starts))
 
 
 def _widest(values: Floats, design: _Design) -> Floats:
     """(k): the largest difference of any two points, in standard errors for a noise of 1. values: (k, P)."""
     some = values[:, design.order]
-    tops, bottoms = (each.reduceat(some, design.starts, axis=1) for each in (np.maximum, np.minimum))
+    tops, bottoms = (extreme.reduceat(some, design.starts, axis=1) for extreme in (np.maximum, np.minimum))
     widest = np.zeros(len(some))
     for mine, errors in enumerate(design.errors):
         widest = np.maximum(widest, ((tops - bottoms[:, [mine]]) / errors).max(axis=1))
@@ -173,22 +173,22 @@ def _errors(found: Fit, order: Ints, starts: Ints) -> Floats:
 
 
 def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
-    """Portions of draws: of each fit (k, P) what its estimates would be of points that are all the same, in units of
-    the noise, and (k) what the noise, which they share, would be estimated as.
+    """Draws in portions of k: for each fit (k, P) the estimates of points that do not differ, in units of the noise,
+    and (k) the estimates of the noise, which all fits share.
     """
     random: Any = np.random.default_rng(_SEED)
-    count = sum(len(found.values) for found in fits)
+    count = sum(len(fit.values) for fit in fits)
     left = int(np.clip(_NUMBERS // count, _FEWEST, _DRAWS))
     while left > 0:
         some = min(left, max(1, _AT_ONCE // count))
         left -= some
-        noises = [_noise(random, found, some) for found in fits]
+        noises = [_noise(random, fit, some) for fit in fits]
         yield noises, np.sqrt(random.chisquare(fits[0].df, some) / fits[0].df)
 
 
-def _noise(random: Any, found: Fit, draws: int) -> Floats:
-    """(draws, P)."""
-    noise: Floats = random.standard_normal((draws, len(found.values))) / np.sqrt(found.counts)
-    if found.spread.size:
-        noise -= random.standard_normal((draws, len(found.spread))) @ (found.weights @ found.spread).T
+def _noise(random: Any, fit: Fit, draws: int) -> Floats:
+    """(draws, P): estimates of points that do not differ, in units of the noise."""
+    noise: Floats = random.standard_normal((draws, len(fit.values))) / np.sqrt(fit.counts)
+    if fit.spread.size:
+        noise -= random.standard_normal((draws, len(fit.spread))) @ (fit.weights @ fit.spread).T
     return noise

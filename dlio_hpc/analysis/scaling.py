@@ -14,9 +14,9 @@ from dlio_hpc.study import Part, Point, Study
 
 
 class Step(Struct, frozen=True):
-    """A point. speed_up: of samples/s over the fewest ranks; ideal: times as many ranks. efficiency: one over
-    the other. low, high: of the speed-up, 95 % for all ratios of the part together; None where noise is unknown, and of
-    the first.
+    """A point. speed_up: of samples/s over the fewest ranks; ideal: times as many ranks. efficiency: one over the
+    other. low, high: 95 % interval of the speed-up, for all ratios of the part together; None where noise is unknown,
+    and for the first point.
     """
 
     point: int
@@ -33,18 +33,19 @@ class Step(Struct, frozen=True):
 
     @property
     def is_below(self) -> bool:
-        """Is it less than linear, beyond noise?"""
+        """Whether the speed-up is less than linear beyond noise."""
         return self.high is not None and self.high < self.ideal
 
     @property
     def is_above(self) -> bool:
-        """Is it more than linear, beyond noise?"""
+        """Whether the speed-up is more than linear beyond noise."""
         return self.low is not None and self.low > self.ideal
 
 
 class Scaling(Struct, frozen=True):
-    """Of one setting. strong: all ranks together read the same amount; weak: each of them does. noise: of a single
-    measurement, with what the measurements of a round have in common, since numbers of ranks have jobs of their own.
+    """Scaling of one setting. strong: all ranks together read the same amount; weak: each rank reads the same amount.
+    noise: noise of a single measurement, including differences between rounds, because each number of ranks is measured
+    in jobs of its own.
     """
 
     kind: Literal["strong", "weak"]
@@ -54,58 +55,63 @@ class Scaling(Struct, frozen=True):
 
 
 def scalings(study: Study, part: Part, measured: Sequence[Measured], families: int) -> tuple[Scaling, ...]:
-    """One for each setting of which at least two sizes were measured. families: as ratios.of_pairs()."""
+    """A scaling for each setting with at least two measured numbers of ranks. families: as in ratios.of_pairs()."""
     good = [each for each in measured if each.summary.samples_per_s > 0]
     settings = [points for points in _settings(study, good) if len(points) > 1]
     if not settings:
         return ()
-    numbers = sorted({each.point for each in good})
+    numbers = sorted({measurement.point for measurement in good})
     places = {number: place for place, number in enumerate(numbers)}
-    steps = [(places[each.number], places[first.number]) for first, *rest in settings for each in rest]
-    found = ratios.of_steps(_fit(study, good, places), steps, families)
+    steps = [(places[point.number], places[first.number]) for first, *rest in settings for point in rest]
+    estimates = ratios.of_steps(_fit(study, good, places), steps, families)
     return tuple(
         Scaling(
             "weak" if part.weak else "strong",
             {axis.key: axis.labels[points[0].places[axis.key]] for axis in part.axes},
-            tuple(_step(point, points[0], places, found, good) for point in points),
-            found.noise,
+            tuple(_step(point, points[0], places, estimates, good) for point in points),
+            estimates.noise,
         )
         for points in settings
     )
 
 
 def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
-    """Points of each setting, those on the fewest ranks first."""
+    """Measured points of each setting, sorted by their ranks."""
     settings: dict[tuple[int, ...], list[Point]] = {}
-    for number in sorted({each.point for each in measured}):
+    for number in sorted({measurement.point for measurement in measured}):
         point = study.points[number]
         settings.setdefault(tuple(point.places.values()), []).append(point)
     return [sorted(points, key=lambda point: (point.ranks, point.nodes)) for points in settings.values()]
 
 
 def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> Fit:
-    """Without rounds, which only points of one job share. A job's rounds shift all its points alike, so that these tell
-    no more of the noise than one of them would.
+    """Fit the points without rounds, because only points of one job share rounds. A round shifts all points of its job
+    alike, so several points of a job add no degrees of freedom for the noise between jobs.
     """
-    found = replicates.fit(
-        np.array([places[each.point] for each in measured]),
+    fit = replicates.fit(
+        np.array([places[measurement.point] for measurement in measured]),
         np.zeros(len(measured), np.int64),
-        np.log([each.summary.samples_per_s for each in measured]),
+        np.log([measurement.summary.samples_per_s for measurement in measured]),
     )
     rounds: dict[tuple[int, int], list[Measured]] = {}
-    for each in measured:
-        point = study.points[each.point]
-        rounds.setdefault((point.nodes, point.ranks_per_node), []).append(each)
+    for measurement in measured:
+        point = study.points[measurement.point]
+        rounds.setdefault((point.nodes, point.ranks_per_node), []).append(measurement)
     df = sum(
-        min(len({each.repeat for each in mine}) - 1, len(mine) - len({each.point for each in mine}))
+        min(
+            len({measurement.repeat for measurement in mine}) - 1,
+            len(mine) - len({measurement.point for measurement in mine}),
+        )
         for mine in rounds.values()
     )
-    return found._replace(df=df)
+    return fit._replace(df=df)
 
 
-def _step(point: Point, first: Point, places: dict[int, int], found: Estimates, measured: Sequence[Measured]) -> Step:
-    mine = [each.summary for each in measured if each.point == point.number]
-    gain = found.ratio(places[point.number], places[first.number])
+def _step(
+    point: Point, first: Point, places: dict[int, int], estimates: Estimates, measured: Sequence[Measured]
+) -> Step:
+    mine = [measurement.summary for measurement in measured if measurement.point == point.number]
+    gain = estimates.ratio(places[point.number], places[first.number])
     ideal = point.ranks / first.ranks
     return Step(
         point=point.number,

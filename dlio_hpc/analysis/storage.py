@@ -155,7 +155,7 @@ def _advice(run: Run, result: Result) -> Iterator[str]:
     memory = result.memory_bytes
     if memory and result.dataset.bytes < ENOUGH * memory:
         unit = dataset.sample_bytes * (1 if dataset.layout == "shared" else dataset.samples_per_file)
-        mebibytes = -(-(ENOUGH * memory + unit) // 2**20)  # what comes of it may be one file smaller
+        mebibytes = -(-(ENOUGH * memory + unit) // 2**20)  # the resized dataset may be one file smaller
         yield (
             f"--dataset-size {mebibytes}MiB: {ENOUGH} times the nodes' {format_size(memory)} of memory, now "
             f"{format_size(result.dataset.bytes)}"

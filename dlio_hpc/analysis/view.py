@@ -69,8 +69,8 @@ class Steps(NamedTuple):
 
 
 class HeatMap(NamedTuple):
-    """Bytes that ranks moved over time. edges: (n + 1) seconds. moved: (rows, n) bytes read and written, a row for
-    each group of `ranks_per_row` neighbouring ranks; the last group may be smaller.
+    """Bytes that ranks moved over time. edges: (n + 1) seconds. moved: (rows, n) bytes read and written. Each row is a
+    group of `ranks_per_row` neighbouring ranks; the last group may be smaller.
     """
 
     edges: Floats
@@ -90,8 +90,8 @@ class Cost(NamedTuple):
 
 class View(NamedTuple):
     """One run. source: whose record it is, in words. notes: what a reader must know before believing a picture.
-    latency: durations of requests, None where single ones were not timed. lanes: a few ranks. heat: None where nobody
-    recorded which rank moved bytes when. elapsed_s: run time that costs are shares of.
+    latency: durations of requests, None where single ones were not timed. lanes: a few ranks. heat: None where no
+    record has the bytes of each rank over time. elapsed_s: run time, the base of the shares of costs.
     """
 
     title: str

@@ -85,8 +85,8 @@ def content(directory: Path, name: str) -> bytes:
 
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:
-    """A name of a job or of a study that is nobody's, as every command says it. archive: a folder that was looked
-    through as well; remembered: the names that its history knows.
+    """Build the error for a name that no job or study has. archive: a further folder that was searched. remembered:
+    names that its history knows.
     """
     folder = path.parent
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]

@@ -65,7 +65,7 @@ _GO_ON = Shell("status=$?")
 
 
 def _packages(plan: Plan) -> Step:
-    """A rank on each node imports what the runs will need."""
+    """The step in which one rank on each node imports the packages that the runs need."""
     launch = launchers.command(plan, one_a_node=True)
     command = [*launch, *core_command(plan, plan.runs[0].number), "--packages"]
     return Step("packages", join(command), Shell("exit $?   # nothing could be measured"))
@@ -84,8 +84,9 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[Step]:
 
 
 class Darshan(NamedTuple):
-    """How the script sets Darshan up: words of the ranks while it watches and while it does not, more of them for one
-    before 3.4, the command that says whether it is, and the one that tries it with two ranks in the folder named.
+    """Parts of the script that set up Darshan. on, off: launcher arguments with and without Darshan. early: further
+    arguments for a libdarshan before 3.4. excluded: command that prints the folders such a library leaves out, nothing
+    for later ones. probe: command that tries Darshan with two ranks in `folder`.
     """
 
     on: Shell
@@ -99,7 +100,7 @@ class Darshan(NamedTuple):
 def _darshan(plan: Plan) -> Darshan | None:
     if not any(run.darshan for run in plan.runs):
         return None
-    on, off, early = (join(words) for words in launchers.darshan_words(plan))
+    on, off, early = (join(arguments) for arguments in launchers.darshan_words(plan))
     excluded = join([*_darshan_command(plan), "excluded", rundir.PLAN])
     ranks = [str(plan.site.python), "-m", "mpi4py", "-c", "from mpi4py import MPI"]
     probe = [*_darshan_command(plan), "probe", rundir.PLAN, Shell('"$log"'), "--"]

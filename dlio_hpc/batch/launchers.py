@@ -99,9 +99,9 @@ LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
 
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
-    """The launcher with its options, ready for the program that the ranks run. `few`: of two ranks, or as many as there
-    are, on one node where that has two. `one_a_node`: of one rank on each node; of all ranks where the launcher cannot
-    be told how many a node has.
+    """The launcher with its options, ready for the program that the ranks run. `few`: two ranks, or as many as there
+    are, on one node where that has two. `one_a_node`: one rank on each node; all ranks where the launcher has no option
+    for the number of ranks on a node.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
@@ -123,8 +123,8 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
 
 
 def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
-    """What the script's array holds while Darshan watches, and while it does not; and more for a Darshan before 3.4.
-    libdarshan comes before the libraries whose functions it wraps.
+    """Launcher arguments with Darshan and without it, and further ones for a libdarshan before 3.4. libdarshan comes
+    before the libraries whose functions it wraps.
     """
     site = plan.site
     option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])
@@ -134,8 +134,8 @@ def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
     )
     watching = variables({}, (*filter(None, [site.darshan]), *site.preload)) | settings
     return tuple(  # type: ignore[return-value]
-        [Shell(word) for assignment in _assignments(words) for word in (*option, assignment)]
-        for words in (watching, variables({}, site.preload), early)
+        [Shell(word) for assignment in _assignments(environment) for word in (*option, assignment)]
+        for environment in (watching, variables({}, site.preload), early)
     )
 
 

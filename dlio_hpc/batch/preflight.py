@@ -101,7 +101,7 @@ def _limits(plans: Sequence[Plan]) -> Iterator[Finding]:
     faults |= {str(fault): fault for fault in limits.of_cost(made.site, cost.of_jobs(plans))}
     for words, fault in faults.items():
         yield Finding("fault", "limits", words, fault.exit_code)
-    for note in dict.fromkeys(note for each in plans for note in each.notes):
+    for note in dict.fromkeys(note for one in plans for note in one.notes):
         yield Finding("note", "limits", note)
     if not faults:
         yield Finding(
@@ -250,7 +250,7 @@ def _unfit(library: str) -> str | None:
 
 
 def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:
-    """Two ranks on one node, with the site's launcher in a job of their own, which import the packages needed."""
+    """Start two ranks on one node with the site's launcher, in a job of their own; they import the packages needed."""
     smallest = _smallest(made, needed)
     if smallest is None:
         yield Finding("note", "launch", f"not tried: queue {made.queue} takes no job of one node")
@@ -309,7 +309,7 @@ def _last_words(directory: Path) -> str:
 
 
 def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
-    """A plan of two ranks that import what is needed and read nothing; None where the queue wants more than a node."""
+    """A plan for two ranks that import the packages and read nothing; None where the queue requires more nodes."""
     queue = made.site.queues.get(made.queue or "")
     if queue is not None and queue.fewest_nodes > 1:
         return None

@@ -26,7 +26,7 @@ _AFTER_NONE = After()
 
 
 class Submitted(NamedTuple):
-    """`notes`: what a person should know about the submission, beside the plan's own."""
+    """A submitted job. notes: notes on the submission, in addition to those in the plan."""
 
     job: job.Job
     notes: list[str]
@@ -109,7 +109,7 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _unused(plan: Plan) -> list[str]:
-    """What this shell says to the batch system in vain; the plan's own notes lie in it."""
+    """Notes on environment variables of this shell that do not take effect."""
     if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
         return [
             f"{', '.join(stray)} of this shell are not used; say it with options (--account, --queue, --job-option)"
@@ -174,7 +174,7 @@ def _write_darshan(directory: Path, plan: Plan) -> None:
 
 
 def _check_packages(plans: Sequence[Plan]) -> None:
-    """ConfigError where ranks that run with this very interpreter would lack what they read with."""
+    """Raise ConfigError where ranks would run with this interpreter and it lacks a package that they need."""
     site = plans[0].site
     if site.python != sys.executable or site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
         return
@@ -184,8 +184,8 @@ def _check_packages(plans: Sequence[Plan]) -> None:
 
 
 def _check_folders(plans: Sequence[Plan]) -> None:
-    """InfrastructureError where files that the jobs are to write could not be made; data that are there may belong to
-    somebody else.
+    """Raise InfrastructureError where a folder that the jobs write to is not writable. Folders that they only read may
+    belong to another user.
     """
     runs = [run for plan in plans for run in plan.runs]
     folders = dict.fromkeys(os.path.dirname(run.dataset) for run in runs if dataset.writes(run))

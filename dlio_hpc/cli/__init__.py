@@ -31,7 +31,7 @@ def _run(program: str, arguments: list[str]) -> None:
 
 
 def _exit_code(program: str, arguments: list[str]) -> int:
-    """Run the command; what goes wrong is said in a line on stderr."""
+    """Run the command and return its exit code. A failure is reported in one line on stderr."""
     import click
 
     from dlio_hpc.errors import Incomplete, InfrastructureError, Unexpected, classified
@@ -43,13 +43,15 @@ def _exit_code(program: str, arguments: list[str]) -> int:
     except click.ClickException as fault:
         fault.show()
         return fault.exit_code
-    except SystemExit:  # click leaves so, with 1, when writing to a pipe fails; stdout and stderr never fail like that
+    except (
+        SystemExit
+    ):  # click exits with 1 when writing to a pipe fails; _Output keeps stdout and stderr from failing like that
         _complain(program, "a pipe to another program was closed at its other end")
         return InfrastructureError.exit_code
     except (KeyboardInterrupt, click.Abort):
         _complain(program, "interrupted")
         return Incomplete.exit_code
-    except Exception as fault:  # noqa: BLE001 - said, with its exit code
+    except Exception as fault:  # noqa: BLE001 - reported, with its exit code
         known = classified(fault)
         if isinstance(known, Unexpected) and known is not fault:
             from dlio_hpc.cli import bug
@@ -72,8 +74,8 @@ def _called(program: str, arguments: list[str]) -> object:
 
 
 class _Output(io.FileIO):
-    """A stream whose reader may go away early, as head(1) does: what comes after that is dropped, and the command goes
-    on to its end and its own exit code.
+    """A stream whose reader may close it early, as head(1) does. Later output is dropped, and the command runs to its
+    end with its own exit code.
     """
 
     def write(self, data: bytes, /) -> int:  # type: ignore[override]
@@ -87,7 +89,7 @@ class _Output(io.FileIO):
 
 
 def _open_outputs() -> None:
-    """As nobody closed stdout, and whatever names files have that are no text."""
+    """Make stdout and stderr robust against closed pipes, a closed stdout, and file names that are not UTF-8."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = _outlasting(sys.stdout)
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -98,7 +100,7 @@ def _open_outputs() -> None:
 
 
 def _outlasting(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """The stream as an _Output; itself where it is none of the operating system's."""
+    """The stream as an _Output; unchanged where it has no file descriptor of its own."""
     if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):
         return stream
     raw = _Output(stream.fileno(), "wb", closefd=False)

@@ -1,4 +1,4 @@
-"""A bug of dlio-hpc: one line for the person, and a file with what it takes to find the cause."""
+"""Reports of bugs in dlio-hpc: one line on stderr, and a file with the traceback and the command."""
 
 import os
 import platform
@@ -14,8 +14,8 @@ from dlio_hpc.errors import Unexpected, classified
 
 
 def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected:
-    """The fault as it is said, in a line. The traceback and the command go to a file in the folder of jobs, or else in
-    the temporary one, whose path the line has; to stderr where neither can be written.
+    """Report the fault. The traceback and the command go to a file in the folder of jobs, else in the temporary folder,
+    else to stderr. The one-line message of the error returned names the file.
     """
     command = shlex.join([program, *arguments])
     said = "".join(traceback.format_exception(fault))
@@ -34,7 +34,9 @@ def reported(program: str, arguments: list[str], fault: Exception) -> Unexpected
 
 
 def _kept(text: str) -> Path | None:
-    """A new file that only its owner can read: commands may hold what is nobody's business."""
+    """Write the text to a new file and return its path; None where no folder is writable. Only its owner can read it,
+    because a command may contain private data.
+    """
     for folder in _folders():
         path = folder.absolute() / f"dlio-hpc-bug-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.txt"
         try:

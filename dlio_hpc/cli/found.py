@@ -113,7 +113,7 @@ def _remembered(name: str, archive: Path | None, runs: Path) -> list[Found]:
         mine = [each for each in every if each.job == name] or [each for each in every if each.study == name]
         if mine:
             return [Found(each, where) for each in mine]
-    raise unknown(runs / name, where, [names for each in every for names in (each.job, each.study)])
+    raise unknown(runs / name, where, [names for entry in every for names in (entry.job, entry.study)])
 
 
 def entries(where: Path, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:

@@ -43,11 +43,11 @@ def show(found: Planned, manner: Manner) -> None:
         _say(found)
 
 
-def _say(found: Planned) -> None:
-    """On stderr, so that a script on stdout stays one."""
-    if not found.study.is_plain:
-        print(_told(found), file=sys.stderr)
-    for note in found.notes:
+def _say(planned: Planned) -> None:
+    """Print the summary and the notes to stderr, so that stdout holds the script alone."""
+    if not planned.study.is_plain:
+        print(_told(planned), file=sys.stderr)
+    for note in planned.notes:
         print(f"note: {note}", file=sys.stderr)
 
 

@@ -8,8 +8,8 @@ from dlio_hpc.report.studyfiles import StudyOutcome
 
 
 def place(name: str, runs: Path) -> Path:
-    """A path, or what has that name below `runs`, its archive where its directory is gone; where its directory would be
-    if there is nothing of that name.
+    """The path that `name` stands for: `name` itself where it is a path, else the directory of that name below `runs`,
+    or its archive where the directory is gone. A name that does not exist gives the path of its directory.
     """
     if "/" in name or Path(name).exists():
         return Path(name)

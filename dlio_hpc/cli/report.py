@@ -115,7 +115,7 @@ def _report_study(
 
 
 def _opening(made: "StudyReport") -> "Banner":
-    """The banner of a suite by its verdict, of any other study by its own conclusions."""
+    """The banner of a study: by the verdict for a suite, by the conclusions for any other study."""
     from dlio_hpc.report import studybanner
 
     study = made.outcome.study

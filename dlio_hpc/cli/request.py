@@ -120,7 +120,7 @@ _REQUEST = (
         "--dataset-size",
         metavar="SIZE",
         callback=parsed(units.size),
-        help="Make the dataset this large, to within one file: fewer files or more; samples in a shared file.",
+        help="Size of the dataset, to within one file. Changes the number of files, or of samples in a shared file.",
     ),
     option(
         "--generate",
@@ -158,7 +158,7 @@ class Planned(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """Of all jobs, each once."""
+        """Notes of all jobs, without duplicates."""
         return list(dict.fromkeys(note for job in self.jobs for note in job.notes))
 
 

@@ -35,7 +35,7 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
 class Group(click.Group):
-    """Commands, of which one that there is not is told with the one that may have been meant."""
+    """A group of commands that suggests the nearest name for an unknown command."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

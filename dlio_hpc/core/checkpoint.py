@@ -17,7 +17,7 @@ from dlio_hpc.workload import Checkpoint
 
 # Bytes that are made up before any of them is written.
 _READY = 8 * content.BLOCK
-# Of a request that reads them back.
+# Bytes of a request that reads them back.
 _AGAIN = 4 * content.BLOCK
 
 
@@ -77,7 +77,7 @@ class Checkpoints:
 
     @property
     def _position(self) -> int:
-        """Where in the stream of contents each file of this checkpoint begins."""
+        """Position in the stream of contents at which each file of this checkpoint begins."""
         return self._count * content.BLOCK
 
     def _fill(self, descriptor: int, size: int) -> float:
@@ -95,8 +95,8 @@ class Checkpoints:
         return spent
 
     def _read_back(self, path: str, size: int) -> float:
-        """Seconds of reading the file again, from storage as far as the page cache lets go of it, without those of
-        comparing; InvalidRun where it does not hold what was written.
+        """Read the file again and return the seconds of reading, without comparing. The page cache is asked to drop the
+        file first. InvalidRun where the contents differ from what was written.
         """
         buffer = np.empty(min(size, _AGAIN), np.uint8)
         done, spent = 0, 0.0
@@ -115,14 +115,14 @@ class Checkpoints:
             raise InfrastructureError(f"cannot read {path}: {fault.strerror}") from fault
         return spent
 
-    def _compare(self, path: str, found: content.Rows, offset: int) -> None:
+    def _compare(self, path: str, data: content.Rows, offset: int) -> None:
         begin = 0
-        for piece in content.pieces(self._position + offset, len(found)):
+        for piece in content.pieces(self._position + offset, len(data)):
             expected = np.frombuffer(piece, np.uint8)
-            at = difference(found[begin : begin + len(expected)], expected)
+            at = difference(data[begin : begin + len(expected)], expected)
             if at is not None:
                 raise InvalidRun(
-                    f"{path}: byte {offset + begin + at} is {found[begin + at]:#04x} when it is read back, "
+                    f"{path}: byte {offset + begin + at} is {data[begin + at]:#04x} when it is read back, "
                     f"{expected[at]:#04x} was written"
                 )
             begin += len(expected)

@@ -1,4 +1,4 @@
-"""Compressible content: how much of it has to be random for gzip to reach a ratio."""
+"""Compressible content: the share that must be random for gzip to reach a compression ratio."""
 
 import math
 from bisect import bisect_right
@@ -7,8 +7,8 @@ from itertools import pairwise
 from dlio_hpc.core.content import BLOCK, WORD, Texture
 from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset
 
-# What deflate needs beyond the random share of the data, in 1/10000 of their size: its codes, and the repeated words.
-# Measured with zlib 1.2.13; its levels 1 to 3 and 4 to 9 are alike. Rows: bytes that are compressed at once.
+# Overhead of deflate beyond the random share of the data, in 1/10000 of their size: codes and repeated words. Measured
+# with zlib 1.2.13; levels 1 to 3 are alike, and levels 4 to 9. Rows: bytes that are compressed at once.
 _SHARES = (1, 0.98, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 _AT_ONCE = (4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20)
 _FAST = (
@@ -31,7 +31,7 @@ _FASTEST_THOROUGH = 4
 
 
 def texture(dataset: Dataset) -> Texture:
-    """Of the dataset's contents: as many random bits as it asks for, or what its compression_ratio takes."""
+    """Texture of the dataset's contents, by its random_bits or its compression_ratio."""
     if dataset.compression_ratio is None:
         return Texture(dataset.random_bits)
     level = LEVEL if dataset.level is None else dataset.level
@@ -40,14 +40,14 @@ def texture(dataset: Dataset) -> Texture:
 
 
 def _at_once(dataset: Dataset) -> int:
-    """Bytes that are compressed on their own."""
+    """Bytes of the unit that is compressed on its own: a chunk, or a file."""
     if dataset.is_chunked:
         return math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
     return dataset.samples_per_file * dataset.sample_bytes
 
 
 def random_share(ratio: float, level: int, at_once: int) -> float:
-    """Of the data, for gzip of this level to make 1 / `ratio` of them where it is given `at_once` bytes."""
+    """Share of the data that must be random for gzip of this level to reach `ratio` on units of `at_once` bytes."""
     extra = _extra(_THOROUGH if level >= _FASTEST_THOROUGH else _FAST, at_once)
     sizes = [share + more for share, more in zip(_SHARES, extra, strict=True)]
     wanted = 1 / ratio
@@ -58,7 +58,7 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """A row of the table, between two of its rows by the logarithm of their bytes; as parts of 1."""
+    """A row of the table for `at_once` bytes, interpolated by the logarithm of the bytes; as shares of 1."""
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)
     low, high = _AT_ONCE[upper - 1], _AT_ONCE[upper]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.uint8]
 
 BLOCK = 1 << 20
-# Where data compress, each page has its share of random words, and is unlike every other.
+# Compressible data have the same share of random words in each page, and no two pages are alike.
 PAGE = 4096
 WORD = 8
 _SHIFT = 0x9E3779B97F4A7C15
@@ -23,8 +23,8 @@ _SEED = 2021
 
 
 class Texture(NamedTuple):
-    """How far the stream can be compressed. `bits`: of each byte are random, the higher ones zero. `words`: so many of
-    each block are random, in equal shares at the front of its pages; the rest of a page repeats the last of them.
+    """Compressibility of the stream. bits: random bits of each byte; the higher bits are zero. words: random words of
+    each block, in equal shares at the front of its pages; the rest of a page repeats its last random word.
     """
 
     bits: int = 8
@@ -71,12 +71,12 @@ def _mask(bits: int) -> int:
 
 
 @functools.lru_cache(8)
-def _base(words: int) -> npt.NDArray[np.uint64]:
-    """Block 0, of which so many words are random, one of each page at least."""
+def _base(random_words: int) -> npt.NDArray[np.uint64]:
+    """Block 0 with this number of random words, at least one in each page."""
     base = np.random.PCG64(_SEED).random_raw(BLOCK // WORD)
-    if words == len(base):
+    if random_words == len(base):
         return base
-    pages, each = BLOCK // PAGE, PAGE // WORD
-    random = np.maximum(np.diff(np.arange(pages + 1) * words // pages), 1)
-    kept = np.minimum(np.arange(each), random[:, np.newaxis] - 1)
-    return np.take_along_axis(base.reshape(pages, each), kept, axis=1).reshape(-1)
+    pages, per_page = BLOCK // PAGE, PAGE // WORD
+    random = np.maximum(np.diff(np.arange(pages + 1) * random_words // pages), 1)
+    kept = np.minimum(np.arange(per_page), random[:, np.newaxis] - 1)
+    return np.take_along_axis(base.reshape(pages, per_page), kept, axis=1).reshape(-1)

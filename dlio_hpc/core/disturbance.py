@@ -1,6 +1,6 @@
-"""What else keeps a node busy: CPU time, load, time in which tasks stand still; by the kernel's counts (proc(5)).
+"""Other activity on a node: CPU time, load, and time in which tasks are stalled, by the kernel's counters (proc(5)).
 
-They are of the node, containers and all, and are asked for between epochs, never while a step is timed.
+The counters cover the whole node, with all containers. They are read between epochs, never while a step is timed.
 """
 
 import os
@@ -13,46 +13,49 @@ from dlio_hpc.core import clock, kernel
 from dlio_hpc.core.measures import Floats
 from dlio_hpc.results import Disturbance, Level
 
-# Columns of a span. OWN: CPU seconds of the rank and of its children that have ended. The others are of the node, told
-# by its first rank, 0 by others; nan where the kernel does not tell. BUSY, STEAL: CPU seconds. LOAD: at its end.
-# CPU, IO, MEMORY: seconds in which some task stood still for want of it.
+# Columns of a span. OWN: CPU seconds of the rank and of its children that have ended. The columns after it are the
+# node's: the node's first rank reports them, other ranks report 0; nan where the kernel does not report a value. BUSY,
+# STEAL: CPU seconds. LOAD: load average at the end of the span. CPU, IO, MEMORY: seconds in which some task waited for
+# that resource.
 SECONDS, OWN, CORES, BUSY, STEAL, LOAD, CPU, IO, MEMORY = range(9)
 COLUMNS = 9
 _UNKNOWN = float("nan")
 
 
 class Meter:
-    """Of one rank. speaks: it is its node's first."""
+    """Reader of the counters on one rank. speaks: the rank is the first of its node."""
 
     def __init__(self, speaks: bool) -> None:
         self._speaks = speaks
 
     def read(self) -> Floats:
-        """(columns): counts until now."""
-        found = np.zeros(COLUMNS)
-        found[SECONDS], found[OWN] = clock.now(), _own()
+        """Read the counters: (columns)."""
+        counts = np.zeros(COLUMNS)
+        counts[SECONDS], counts[OWN] = clock.now(), _own()
         if self._speaks:
             busy, steal = kernel.cpu_seconds() or (_UNKNOWN, _UNKNOWN)
             node = os.cpu_count(), busy, steal, kernel.load(), *map(kernel.stalled, ("cpu", "io", "memory"))
-            found[CORES:] = [_UNKNOWN if value is None else value for value in node]
-        return found
+            counts[CORES:] = [_UNKNOWN if value is None else value for value in node]
+        return counts
 
 
 def _own() -> float:
-    """Seconds of CPU time."""
+    """CPU seconds of this process and of its children that have ended."""
     whose = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return sum(used.ru_utime + used.ru_stime for used in whose)
 
 
 def between(before: Floats, after: Floats) -> Floats:
-    """(columns) of the span from one reading to the other."""
+    """Differences between two readings: (columns)."""
     span = after - before
     span[[CORES, LOAD]] = after[[CORES, LOAD]]
     return span
 
 
 def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Disturbance:
-    """Of all nodes. names, kernels: of each rank's host; ranks of one kernel share a node. spans: (ranks, columns)."""
+    """Summarize the spans of all ranks. names, kernels: name of each rank's host and id of its running kernel; ranks
+    with the same kernel share a node. spans: (ranks, columns).
+    """
     _, firsts, numbers = np.unique(np.array(kernels), return_index=True, return_inverse=True)
     nodes = np.full((len(firsts), COLUMNS), -np.inf)
     np.maximum.at(nodes, numbers, spans)
@@ -73,7 +76,7 @@ def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Distu
 
 
 def _level(values: Floats, hosts: Sequence[str]) -> Level | None:
-    """Of the nodes that tell; None where none does."""
+    """The level over the nodes with a known value; None where no node has one."""
     if np.isnan(values).all():
         return None
     worst = int(np.nanargmax(values))

@@ -96,11 +96,11 @@ class Apart:
 
 
 def cpu_seconds() -> tuple[float, float] | None:
-    """Of all CPUs since the node started: in which they worked, and in which a hypervisor kept them for others. None
-    where the kernel does not tell.
+    """CPU seconds of all CPUs since the node started: busy, and stolen by a hypervisor. None where the kernel does not
+    report them.
     """
     try:
-        ticks = [int(each) for each in text("/proc/stat").splitlines()[0].split()[1:9]]
+        ticks = [int(field) for field in text("/proc/stat").splitlines()[0].split()[1:9]]
         user, nice, system, _idle, _iowait, irq, softirq, steal = ticks
     except (IndexError, ValueError):
         return None
@@ -109,7 +109,7 @@ def cpu_seconds() -> tuple[float, float] | None:
 
 
 def load() -> float | None:
-    """Tasks that ran or waited for storage, mean of the last minute; None where the kernel does not tell."""
+    """Load average of the last minute: tasks that run or wait for storage. None where the kernel does not report it."""
     try:
         return float(text("/proc/loadavg").split()[0])
     except (IndexError, ValueError):
@@ -117,8 +117,8 @@ def load() -> float | None:
 
 
 def stalled(resource: str) -> float | None:
-    """Seconds since the node started in which some task stood still for want of cpu, io or memory (pressure stall
-    information); None where the kernel does not tell.
+    """Seconds since the node started in which some task waited for cpu, io or memory (pressure stall information); None
+    where the kernel does not report them.
     """
     for line in text(f"/proc/pressure/{resource}").splitlines():
         total = line.rpartition("total=")[2]

@@ -116,7 +116,7 @@ def epochs(merged: Merged, run: Run) -> list[Epoch]:
 
 
 def disturbed(merged: Merged, place: int = -1) -> Disturbance:
-    """Of all epochs together, or of the one at that place."""
+    """Disturbance over all epochs together (place -1), or during the epoch at `place`."""
     names, kernels = zip(*merged.hosts, strict=True)
     return disturbance.merged(names, kernels, merged.disturbances[:, place])
 

@@ -1,4 +1,4 @@
-"""Can the ranks import what their runs will need? One rank of each node tries, before anything is generated."""
+"""Check that the ranks can import the packages of their runs. One rank of each node tries before data are generated."""
 
 import importlib
 import os
@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
-    """Import the packages on each node; ConfigError on rank 0 where that fails on any of `nodes`."""
+    """Import the packages on each node. ConfigError on rank 0 where an import fails on any node. nodes: nodes of the
+    job.
+    """
     host = environment.host().name
     is_first = comm.allgather(host).index(host) == comm.rank
     mine = [(name, host, _fault(name)) for name in names] if is_first else []
@@ -27,16 +29,16 @@ def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
             worst, fault = next(iter(bad.items()))
             where = worst if len(bad) == 1 else f"{len(bad)} nodes, such as {worst}"
             raise ConfigError(f"{name} cannot be used on {where}: {fault}; {advice(name)}")
-    hosts = {each for _, each, _ in looked}
+    hosts = {node for _, node, _ in looked}
     print(f"{', '.join(names)} can be used on {len(hosts)} of {nodes} node(s)", flush=True)
 
 
 def _fault(name: str) -> str | None:
-    """Why the package cannot be used here; None where it can."""
+    """The reason why the package cannot be used on this node; None where it can be used."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         module = importlib.import_module(PACKAGES[name].module)
-    except Exception as fault:  # noqa: BLE001 - whatever goes wrong in there, it cannot be used
+    except Exception as fault:  # noqa: BLE001 - with any error the package cannot be used
         return f"{type(fault).__name__}: {fault}"
     if name == "parallel h5py" and not module.get_config().mpi:
         return f"h5py {module.__version__} was built without MPI"

@@ -61,7 +61,7 @@ class Places:
         ]
 
     def one(self, sample: int) -> Place:
-        """A sample's place, sooner than of() says it."""
+        """The place of one sample, faster than of()."""
         if self._stdev:
             return self.of(np.array([sample], np.uint64))[0]
         file, within = divmod(sample, self._samples_per_file)

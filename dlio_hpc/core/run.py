@@ -160,7 +160,7 @@ def _facts(run: Run) -> DatasetFacts:
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
     """What was read against what was planned. Libraries, and chunks that are read whole, may bring more than was
-    wanted, never less; of TFRecord it is known how much more.
+    wanted, never less. For TFRecord the excess has a known limit.
     """
     if summary.steps < summary.steps_planned:
         return []  # there was no time for more
@@ -181,9 +181,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _foretells_bytes(run: Run, summary: Summary, ranks: int) -> bool:
-    """How much a compressed dataset brings nobody knows before, nor what some samples of differing sizes do, or what is
-    read beside them; those are known by number and contents alone. Nor where HDF5 reads once what several ranks want in
-    the same call.
+    """Return whether the bytes of a run are known before it. They are unknown for a compressed dataset, for samples of
+    differing sizes where some are left out or more is read than the samples, and where collective HDF5 reads once what
+    several ranks want in the same call.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 class Recording(NamedTuple):
     """What one rank saw. steps: (steps of all epochs, columns), as in measures; fewer than planned when the job's time
     was over. arrivals: (epochs begun, columns), as in arrival. checkpoints: (n, 7), epoch, steps done in it, seconds
-    that training stood still, and the fields of Saved. verified: (epochs begun, 2), seconds that comparing took, and
-    samples that were compared. counts: of all batches. disturbances: (epochs begun + 1, columns), as in disturbance;
-    the last of all epochs together.
+    that training stood still, and the fields of Saved. verified: (epochs begun, 2), seconds of comparing, and samples
+    that were compared. counts: of all batches. disturbances: (epochs begun + 1, columns), as in disturbance; the last
+    row is for all epochs together.
     """
 
     steps: Floats
@@ -147,7 +147,9 @@ class _Loop(NamedTuple):
         return False
 
     def verify(self, epoch: int, batch: Batch) -> None:
-        """Compare the batch, between two steps; where that takes long, ranks go on together, or others' sync had it."""
+        """Compare the batch, between two steps. Where whole samples are compared, a barrier follows, so that the time
+        does not count as sync of other ranks.
+        """
         started = clock.now()
         compared = self.verification(batch)
         if self.verification.is_whole:

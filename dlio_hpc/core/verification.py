@@ -1,4 +1,4 @@
-"""Samples in memory beside what was generated: does the training loop get what it asked for, byte for byte?"""
+"""Comparison of samples in memory with the contents that were generated."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _REMEDY = "this is not what was generated; remove the dataset's folder and gener
 
 
 class Verification:
-    """Compares as much of each batch as reader.verify_content asks for.
+    """Comparison of batches, to the extent of reader.verify_content.
 
     first: the beginning of the batch's first sample, which finds foreign and overwritten files and costs microseconds.
     all: every byte of every sample.
@@ -32,11 +32,13 @@ class Verification:
 
     @property
     def is_whole(self) -> bool:
-        """Is every sample compared, which takes its time?"""
+        """Whether every byte of every sample is compared."""
         return self._extent == "all"
 
     def __call__(self, batch: Batch) -> int:
-        """The number of samples that were compared; InvalidRun when one is not as it was generated."""
+        """Compare a batch and return the number of samples compared; InvalidRun where one differs from the generated
+        contents.
+        """
         if self._extent == "none" or not len(batch.rows):
             return 0
         if not self.is_whole:
@@ -48,22 +50,22 @@ class Verification:
 
     def _compare_beginning(self, place: Place, row: Rows) -> None:
         expected = self._format.head(place.position, self._texture)[: place.size]
-        found = row[: len(expected)].tobytes()
-        if found != expected:
+        beginning = row[: len(expected)].tobytes()
+        if beginning != expected:
             raise InvalidRun(
-                f"{self._paths(place.file)}: sample {place.sample} begins with {found.hex()}, expected "
+                f"{self._paths(place.file)}: sample {place.sample} begins with {beginning.hex()}, expected "
                 f"{expected.hex()}: {_REMEDY}"
             )
 
     def _compare_whole(self, place: Place, row: Rows) -> None:
         for begin in range(0, place.size, BLOCK):
-            found = row[begin : min(begin + BLOCK, place.size)]
-            expected = self._expected[: len(found)]
+            block = row[begin : min(begin + BLOCK, place.size)]
+            expected = self._expected[: len(block)]
             self._format.fill(expected, place.position + begin, self._texture)
-            at = difference(found, expected)
+            at = difference(block, expected)
             if at is not None:
                 raise InvalidRun(
-                    f"{self._paths(place.file)}: sample {place.sample} has {found[at]:#04x} at its byte {begin + at}, "
-                    f"expected {expected[at]:#04x}: {_REMEDY}, or find out with dlio-hpc datasets verify whether it is "
-                    "the file that is wrong or the way from there"
+                    f"{self._paths(place.file)}: sample {place.sample} has {block[at]:#04x} at its byte {begin + at}, "
+                    f"expected {expected[at]:#04x}: {_REMEDY}; dlio-hpc datasets verify tells whether the file itself "
+                    "is wrong"
                 )

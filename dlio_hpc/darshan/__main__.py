@@ -1,5 +1,5 @@
-"""What job.sh runs around the ranks: python -m dlio_hpc.darshan probe PLAN.json LOG -- COMMAND, judge PLAN.json, or
-excluded PLAN.json.
+"""Commands that job.sh runs around the ranks: python -m dlio_hpc.darshan probe PLAN.json LOG -- COMMAND, judge
+PLAN.json, or excluded PLAN.json.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def main() -> None:
     judging.add_argument("plan", type=Path, metavar="PLAN.json")
     judging.add_argument("--run", type=int, required=True, metavar="N")
     excluding = verbs.add_parser(
-        "excluded", help="folders that a libdarshan before 3.4 leaves out; none for later ones"
+        "excluded", help="print the folders that a libdarshan before 3.4 leaves out; nothing for later versions"
     )
     excluding.add_argument("plan", type=Path, metavar="PLAN.json")
     options = parser.parse_args()
@@ -62,18 +62,18 @@ def _judge(directory: Path, plan: Plan, number: int) -> None:
     run = plan.runs[number]
     folder = rundir.run_directory(directory, run.number, run.name) / rundir.DARSHAN
     try:
-        found = judge(directory, plan, run)
+        verdict = judge(directory, plan, run)
     except Exception as fault:
-        if isinstance(known := classified(fault), Unexpected):  # what was measured is as good as without a log
+        if isinstance(known := classified(fault), Unexpected):  # the measurement is as valid as one without a log
             rundir.write(folder / preload.VERDICT, document.encode(Verdict(None, f"it could not be judged: {known}")))
         raise
-    rundir.write(folder / preload.VERDICT, document.encode(found))
-    for reason in found.faults:
+    rundir.write(folder / preload.VERDICT, document.encode(verdict))
+    for reason in verdict.faults:
         print(f"Darshan's log of {rundir.run_name(run.number, run.name)}: {reason.name}: {reason.text}")
-    if found.why_not is not None:
-        print(f"no Darshan log: {found.why_not}")
-    if found.differences:
-        raise InvalidRun("; ".join(found.differences))
+    if verdict.why_not is not None:
+        print(f"no Darshan log: {verdict.why_not}")
+    if verdict.differences:
+        raise InvalidRun("; ".join(verdict.differences))
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ NO_RECORDS: Records = np.empty(0, [("id", "<u8"), ("rank", "<i8")])
 
 COUNTING = ("POSIX", "MPI-IO", "STDIO")
 TRACING = ("DXT_POSIX", "DXT_MPIIO")
-# For the most frequent sizes of requests to a file.
+# Slots for the most frequent sizes of requests to a file.
 _SLOTS = 4
 
 
@@ -113,8 +113,8 @@ def counter(records: Records, name: str) -> Any:
 
 
 def used(records: Records, name: str) -> Any:
-    """One value a record: 0 for a common size or stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose COUNT is 0, where
-    Darshan may leave anything (3.2.0 does).
+    """The values of a counter, one for each record. A common size or stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose
+    COUNT is 0 gives 0, because Darshan may leave any value there (3.2.0 does).
     """
     slot, _, kind = name.partition("_")
     if not slot[-1:].isdecimal() or kind == "COUNT":
@@ -123,13 +123,13 @@ def used(records: Records, name: str) -> Any:
 
 
 def common_sizes(records: Records) -> dict[int, int]:
-    """Bytes of a request -> how many there were, reads and writes together, as far as Darshan keeps them: each file's
-    four most frequent ones.
+    """Number of requests by their size in bytes, reads and writes together. Darshan keeps the four most frequent sizes
+    of each file.
     """
-    found: dict[int, int] = {}
+    requests: dict[int, int] = {}
     for number in range(1, _SLOTS + 1):
         sizes, counts = (counter(records, f"ACCESS{number}_{part}").tolist() for part in ("ACCESS", "COUNT"))
         for size, count in zip(sizes, counts, strict=True):
             if count:
-                found[size] = found.get(size, 0) + count
-    return found
+                requests[size] = requests.get(size, 0) + count
+    return requests

@@ -33,11 +33,12 @@ MOST_TRACE_MIB, _ALL_TRACES_MIB, _LEAST_TRACE_KIB = 256, 2048, 128
 # From 4096 on Darshan counts the bytes of its pool wrongly, and loses the log.
 _MOST_POOL_MIB = 2047
 _SPARE_FILES = 64
-# Before 3.4 there is no configuration file. DARSHAN_EXCLUDE_DIRS names what is not recorded then, in place of the
-# folders that Darshan leaves out by itself, which are these.
+# A libdarshan before 3.4 reads no configuration file. DARSHAN_EXCLUDE_DIRS names the folders that it does not record
+# and replaces its built-in list, which is _SYSTEM.
 _CONFIGURED_BY = b"DARSHAN_CONFIG_PATH"
 _SYSTEM = ("/etc/", "/dev/", "/usr/", "/bin/", "/boot/", "/lib/", "/opt/", "/sbin/", "/sys/", "/proc/", "/var/")
-# Fixed when it was built: MiB of trace a rank, and files of a module. Its pool has to hold both, the trace compressed.
+# Limits that are compiled in: MiB of trace a rank, and files of a module. The pool must hold both, the trace
+# compressed.
 _EARLY_TRACE_MIB, _EARLY_FILES, _EARLY_POOL_MIB = 4, 1024, 8
 
 
@@ -77,8 +78,8 @@ def most_trace_kib(plan: Plan) -> int:
 
 
 def note(plan: Plan, run: Run) -> str | None:
-    """Said at submission where the trace will be cut; the counters are whole all the same. As far as the library can be
-    seen from here, also what it cannot be told.
+    """The note of a submission whose trace will be cut while its counters stay whole, or whose libdarshan is older than
+    3.4, as far as the library can be read here; None where neither applies.
     """
     if plan.site.darshan is not None and reads_configuration(plan.site.darshan) is False:
         return EARLY
@@ -92,13 +93,15 @@ def note(plan: Plan, run: Run) -> str | None:
 
 
 EARLY = (
-    "this Darshan is older than 3.4 and reads no configuration file: it records all that lies outside of the system's "
-    f"and Python's folders, {_EARLY_FILES} files a rank at most, and its traces end after {_EARLY_TRACE_MIB} MiB a rank"
+    "this Darshan is older than 3.4 and reads no configuration file: it records all files outside of the system's and "
+    f"Python's folders, at most {_EARLY_FILES} files a rank, and at most {_EARLY_TRACE_MIB} MiB of trace a rank"
 )
 
 
 def reads_configuration(library: str) -> bool | None:
-    """Does this libdarshan look for a configuration file, as all do from 3.4 on? None where it cannot be read."""
+    """Return whether this libdarshan reads a configuration file (3.4 and later); None where the library is not
+    readable.
+    """
     try:
         with open(library, "rb") as file:
             return _CONFIGURED_BY in file.read()
@@ -107,13 +110,13 @@ def reads_configuration(library: str) -> bool | None:
 
 
 def early_variables() -> dict[str, str]:
-    """Of the ranks under a libdarshan before 3.4, as variables(); $excluded: what excluded() names."""
+    """Environment variables of ranks under a libdarshan before 3.4. $excluded: the folders of excluded()."""
     return {"DARSHAN_MODMEM": str(_EARLY_POOL_MIB), "DARSHAN_EXCLUDE_DIRS": "$excluded"}
 
 
 def excluded(plan: Plan, python: Iterable[str]) -> str:
-    """DARSHAN_EXCLUDE_DIRS: folders of the system and of `python` (where its modules lie), but those that hold what is
-    to be recorded. A comma would part a path in two.
+    """Value of DARSHAN_EXCLUDE_DIRS: folders of the system and of Python's modules (`python`), except those that
+    contain paths to be recorded. Folders with a comma are left out, because the comma separates folders.
     """
     wanted = [run_path for run in plan.runs for run_path in (run.dataset, run.outputs)] + [plan.directory]
     folders = [
@@ -125,7 +128,7 @@ def excluded(plan: Plan, python: Iterable[str]) -> str:
 
 
 def python_folders() -> list[str]:
-    """Of the running interpreter: its own, and those that it imports from."""
+    """Folders of the running interpreter, and those that it imports from."""
     return [sys.prefix, sys.base_prefix, *sys.path]
 
 

@@ -23,7 +23,7 @@ _NAMED = 3
 # Bytes, counts and seconds beyond which nothing is believed: an exbibyte.
 _MOST = 2.0**60
 _MOST_RANKS, _MOST_S = 1 << 24, 2.0**36
-# Counters whose values may be any: a file's number, and offsets, which a sparse file has anywhere.
+# Counters that may have any value: numbers of files, and offsets, which have no limit in a sparse file.
 _ANY = {"id", "RENAMED_FROM", "MAX_BYTE_READ", "MAX_BYTE_WRITTEN"}
 
 # Columns of what is compared: requests and bytes of one file and rank.
@@ -84,7 +84,7 @@ def _impossible(log: Log) -> Iterator[Fault]:
 
 
 def _most(name: str) -> float:
-    """The largest value of a counter that is believed; a variance is of squares."""
+    """The largest plausible value of a counter; a variance is in squared units."""
     return _MOST**2 if "_VARIANCE_" in name else _MOST
 
 

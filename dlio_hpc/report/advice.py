@@ -229,9 +229,7 @@ def _compression(workload: Workload) -> list[str] | None:
     return [*lines, _BITS_NOTE]
 
 
-_BITS_NOTE = (
-    "how far data can be compressed is dataset.compression_ratio (or random_bits) here: compare with a file of yours"
-)
+_BITS_NOTE = "dataset.compression_ratio or random_bits sets how far data compress here: compare with a file of your own"
 
 
 def _access(workload: Workload) -> list[str]:

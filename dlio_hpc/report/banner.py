@@ -8,14 +8,14 @@ from dlio_hpc.errors import DlioError, Incomplete
 State = Literal["good", "inconclusive", "not measured", "bad"]
 # Colours of a terminal. The page has its own in templates/report.html.j2.
 COLOURS: dict[State, str] = {"bad": "red", "not measured": "blue", "inconclusive": "yellow", "good": "green"}
-# Exit codes of verdicts (see README): fine, not comparable, cached, noisy, incomplete; every other code is bad.
+# Exit codes of verdicts (see README): fine, not comparable, cached, noisy, incomplete. Every other code is bad.
 _STATES: dict[int, State] = {
     0: "good", 2: "inconclusive", 4: "not measured", 5: "inconclusive", 7: "not measured",
 }  # fmt: skip
 
 
 class Banner(NamedTuple):
-    """text: a sentence, or two, without the state."""
+    """A banner. text: one or two sentences, without the state."""
 
     state: State
     text: str
@@ -38,7 +38,7 @@ def state_of(exit_code: int) -> State:
 def of_fault(fault: DlioError) -> Banner:
     """The banner over results that a fault makes unusable or incomplete."""
     state: State = "not measured" if isinstance(fault, Incomplete) else "bad"
-    lead = "Incomplete" if state == "not measured" else "Not to be used"
+    lead = "Incomplete" if state == "not measured" else "Do not use the figures"
     return Banner(state, f"{lead}: {fault}")
 
 

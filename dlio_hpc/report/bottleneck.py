@@ -1,4 +1,4 @@
-"""What limited a measurement: storage, compute or synchronisation, in one sentence with its figures."""
+"""Bottlenecks: one sentence on whether storage, compute or synchronisation limited a measurement, with figures."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from dlio_hpc.report.rows import title
 from dlio_hpc.results import Summary
 from dlio_hpc.units import format_seconds
 
-# Phases whose shares lie closer together limit a measurement alike.
+# Two phases whose shares differ by less than this limit a measurement together.
 _ALIKE = 0.10
 # Reads explain the wait where they are in flight for at least this share of it.
 _EXPLAINED = 0.5
@@ -21,14 +21,14 @@ _PHASES = {
 
 
 def of_job(outcome: JobOutcome) -> list[str]:
-    """A sentence for each measurement of the job, with its repeats together; none for a job that measured nothing."""
+    """One sentence for each measurement of the job, over its repeats; empty for a job that measured nothing."""
     repeats = _repeats([outcome])
     names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats]
     return [name + _of_repeats(runs) for name, runs in zip(names, repeats, strict=True)]
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """One sentence for all points: what limits how many of them, and their shares of waiting for data."""
+    """One sentence for all points: the number of points by their limit, and their shares of waiting for data."""
     limited: dict[str, list[float]] = {}
     for runs in _repeats(jobs):
         seconds = _seconds(runs)
@@ -44,7 +44,7 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
 
 
 def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
-    """The measured runs of these jobs that did any step, the repeats of each measurement together."""
+    """Measured runs of these jobs that did at least one step, grouped by measurement."""
     repeats: dict[int | None, list[RunOutcome]] = {}
     for run in (run for outcome in jobs for run in outcome.runs):
         if run.run.kind == "measure" and run.result is not None and run.result.summary and run.result.epochs:
@@ -65,7 +65,7 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
 
 
 def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
-    """The phase that takes most of the time, and the next one where it takes nearly as much."""
+    """The phase that takes the most time, and the second where it takes nearly as much."""
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
     return [_limit(phase, runs, seconds) for phase in ((first, second) if is_alike else (first,))]
@@ -94,7 +94,9 @@ def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) ->
 
 
 def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
-    """What ranks waited for: storage only where the bytes came from there, and reads were in flight meanwhile."""
+    """The cause of waiting for data. It is storage only where the bytes came from storage and reads were in flight
+    during the wait.
+    """
     origins = {run.storage.outcome() for run in runs if run.storage is not None}
     if origins == {"nothing read"}:
         return "the tool itself, since nothing was read"
@@ -112,7 +114,7 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:
-    """Seconds with a read in flight that compute does not hide, mean over ranks; None where reads were not timed."""
+    """Seconds with a read in flight and no compute, mean over ranks; None where reads were not timed."""
     total = 0.0
     for summary in summaries:
         if summary.io_time_s is None:
@@ -122,7 +124,7 @@ def _in_flight(summaries: Sequence[Summary]) -> float | None:
 
 
 def of_log(title: str, analysis: Analysis) -> str:
-    """The sentence for a Darshan log, which tells nothing of compute or synchronisation."""
+    """The sentence for a Darshan log, which holds no times of compute or synchronisation."""
     if analysis.io_share is None:
         return f"{title}: the run time is unknown, and so is what limited the program."
     took, share = f"{format_seconds(analysis.io_s)} of {format_seconds(analysis.job_s)}", 100 * analysis.io_share

@@ -1,11 +1,11 @@
-"""The banner over a characterization: how far may the derived workload be believed?"""
+"""The banner of a characterization: confidence in the derived workload."""
 
 from dlio_hpc.analysis.characterize import Character
 from dlio_hpc.report.banner import Banner
 
 
 def of_character(character: Character) -> Banner:
-    """The banner by what speaks against a workload, and by how many of its values are guesses."""
+    """The banner by signs that the program is not training, and by the number of values with low confidence."""
     keys, against = character.derived.keys, character.derived.against
     if against:
         return Banner(

@@ -22,7 +22,7 @@ except ModuleNotFoundError as fault:
 
 # What draws a view under a title: the figure, or in words why there is none; and what to say below it.
 _Painter = Callable[[View, str], tuple[Figure | str, str]]
-# Those that support the sentence at the top of a page.
+# Pictures that support the sentence at the top of a page.
 FIRST = ("heat_map", "costs")
 _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("heat_map", "Bytes of each rank over time", NARROW, iocosts.heat_map),

@@ -1,4 +1,4 @@
-"""The two pictures beside a page's answer: which rank moved bytes when, and what I/O calls cost a rank."""
+"""The two pictures at the top of a page: bytes of each rank over time, and the cost of I/O calls."""
 
 import matplotlib
 import numpy as np
@@ -11,9 +11,9 @@ from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
-# Rates further apart than this need a logarithmic scale.
+# Ratio of the highest to the lowest rate above which the scale is logarithmic.
 _LINEAR = 50.0
-# Lower rates than this share of the highest have the colour of the lowest.
+# Ratio to the highest rate below which rates have the colour of the lowest.
 _WIDEST = 1e4
 _PARTS = (("read", "read_s"), ("written", "write_s"), ("metadata", "metadata_s"))
 _NAMES = {"read": "read", "written": "write", "metadata": "metadata"}
@@ -23,7 +23,7 @@ def heat_map(view: View, title: str) -> tuple[Figure | str, str]:
     """Bytes per second of each rank over time."""
     heat = view.heat
     if heat is None:
-        return "Nothing recorded which rank moved bytes when.", ""
+        return "Bytes of each rank over time were not recorded.", ""
     if not heat.moved.any():
         return canvas.NOTHING, ""
     rates = heat.moved / np.diff(heat.edges)
@@ -65,7 +65,7 @@ def costs(view: View, title: str) -> tuple[Figure | str, str]:
     """Shares of the run time that a rank spends in read, write and metadata calls of each interface."""
     known = [cost for cost in view.costs if any(getattr(cost, field) is not None for _, field in _PARTS)]
     if not known or view.elapsed_s <= 0:
-        return "Nothing recorded how long I/O calls took.", ""
+        return "Times of I/O calls were not recorded.", ""
     figure, (axes,) = canvas.sheet(view, title, NARROW, 3.0)
     below = np.zeros(len(known))
     for part, field in _PARTS:

@@ -22,7 +22,7 @@ Figure = tuple[str, str, str, str, Any]
 
 
 def show(examined: Examined, file: Any) -> None:
-    """A log: whether to believe it first, then what it says."""
+    """Print a log: the banner first, then the figures."""
     out = console(file)
     show_banner(logbanner.of_logs([examined]), out)
     if examined.analysis is not None and examined.is_sound:
@@ -32,7 +32,7 @@ def show(examined: Examined, file: Any) -> None:
 
 
 def show_run(examined: Examined, file: Any) -> None:
-    """The log of a run, below the banner of its job."""
+    """Print the log of a run, below the banner of its job."""
     console(file).print(Group(*_parts(examined)), soft_wrap=False)
 
 

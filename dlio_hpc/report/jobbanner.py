@@ -1,4 +1,4 @@
-"""The banner over jobs: may their figures be used as measurements of the storage?"""
+"""The banner of jobs: whether their figures are measurements of the storage."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
-    """The gravest banner of these jobs; where all are good, the one of the first."""
+    """The gravest banner of these jobs; the first job's where all are good."""
     return banner.gravest(list(map(_of_job, outcomes)))
 
 
@@ -30,7 +30,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
 
 
 def _of_other(outcome: JobOutcome) -> Banner:
-    """The banner of a job that measures nothing: it generates a dataset, or warms up."""
+    """The banner of a job without measured runs, which generates a dataset or warms up."""
     if any(run.result is None for run in outcome.runs):
         return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}.")
     if all(run.run.kind == "generate" for run in outcome.runs):
@@ -39,7 +39,7 @@ def _of_other(outcome: JobOutcome) -> Banner:
 
 
 def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
-    """The banner by where the bytes of all epochs came from."""
+    """The banner by the origin of the bytes of all epochs."""
     outcomes = {run.name: run.storage.outcome() for run in measured if run.storage is not None}
     for outcome in ("cached", "unknown"):
         named = next((run for run in measured if outcomes.get(run.name) == outcome), None)
@@ -53,7 +53,7 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
-    """The banner by how far repeats of one measurement differ, with what was recorded that may explain it."""
+    """The banner by the spread of repeats, with recorded activity that may explain it."""
     repeated = [repeats for repeats in rows.by_point(measured).values() if len(repeats) > 1]
     if not repeated:
         return Banner("good", "Measured once: the noise is unknown.")

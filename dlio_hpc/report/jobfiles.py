@@ -21,7 +21,8 @@ from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureEr
 from dlio_hpc.lustre.record import Record, read
 from dlio_hpc.plan import Plan, Run, archive_folder
 
-# What is read of a job beside its runs' files. The tail of job.err: its lines, its bytes, letters of a line.
+# Files of a job that are read besides those of its runs. Limits of the tail of job.err: lines, bytes, letters of a
+# line.
 _PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR)
 _TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
 _WANTED = re.compile(
@@ -57,8 +58,8 @@ class JobOutcome(NamedTuple):
     """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone.
     `layouts`: how its datasets lie, as far as that was looked at. `environment`: what the ranks ran on, empty before
     they did. `study`: its copy of the study that it is a part of, as it was written; None where it has none.
-    `exit_status`: of the job script; None where it did not come to its end. `tail`: the last lines of job.err; None
-    where there is no such file.
+    `exit_status`: of the job script; None where it did not reach its end. `tail`: the last lines of job.err; None where
+    there is no such file.
     """
 
     plan: Plan
@@ -132,7 +133,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
 
 
 def _end_of(path: Path) -> bytes | None:
-    """The last bytes of a file, which may be large; None where it cannot be read."""
+    """The last bytes of a file, which may be large; None where the file cannot be read."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -149,7 +150,7 @@ def _exit_status(content: bytes | None) -> int | None:
 
 
 def _tail(content: bytes | None) -> tuple[str, ...] | None:
-    """The last lines that are not blank, cut to a readable length, without what would move a terminal's cursor."""
+    """The last lines that are not blank, cut to a readable length, without control characters."""
     if content is None:
         return None
     lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
@@ -237,7 +238,7 @@ def as_document(outcome: JobOutcome) -> dict[str, Any]:
 
 
 def is_cut_short(outcome: JobOutcome) -> bool:
-    """Has the job ended with a run that left no result?"""
+    """Return whether the job has ended and a run left no result."""
     return outcome.job.ended and any(run.result is None for run in outcome.runs)
 
 
@@ -287,7 +288,7 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
 
 
 def _bug(outcome: JobOutcome) -> DlioError | None:
-    """Of a job that ended with a bug in one of its programs."""
+    """The fault of a job that ended with a bug of dlio-hpc; None for any other job."""
     if outcome.exit_status != Unexpected.exit_code:
         return None
     return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; its traceback is in {rundir.STDERR}")

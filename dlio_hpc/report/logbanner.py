@@ -1,4 +1,4 @@
-"""The banner over Darshan logs: may their figures be used?"""
+"""The banner of Darshan logs: whether their figures can be used."""
 
 from collections.abc import Sequence
 

@@ -9,7 +9,7 @@ from dlio_hpc.report.banner import Banner
 
 _NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?( ?(%|x|[A-Za-z]{1,3}(/s)?))?")
 _NO_NUMBER = {"", "-", "unknown"}
-# Longer tokens may break after punctuation, so that a narrow page holds them.
+# Tokens longer than this may break after punctuation, so that they fit a narrow page.
 _LONG_TOKEN = 12
 _SPACE = re.compile(r"(\s+)")
 _PIECE = re.compile(r"[^/_.,:;=&@+-]*[/_.,:;=&@+-]+|[^/_.,:;=&@+-]+")
@@ -59,8 +59,8 @@ class Section(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A page opens with its banner. answers: sentences that say what limited the program; empty where nothing is
-    known. pictures: the pictures that support the answers and stand beside them.
+    """A page, which opens with its banner. answers: sentences on what limited the program; empty where that is unknown.
+    pictures: pictures that support the answers and stand beside them.
     """
 
     title: str
@@ -108,7 +108,7 @@ def _inline(drawing: Drawing, prefix: str) -> Any:
 
 
 def _breakable(text: str) -> Any:
-    """Text in which long tokens, such as paths and keys, break after punctuation and nowhere else."""
+    """Text whose long tokens, such as paths and keys, break after punctuation only."""
     from markupsafe import Markup, escape
 
     tokens = (

@@ -14,7 +14,7 @@ from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
 _SHOWN = 10
-# Measurements, or logs, for which the page opens with what limited them.
+# Measurements, or logs, whose limits are stated at the top of the page.
 _ANSWERS = 5
 # Nodes that the page names.
 _NAMED = 32
@@ -22,7 +22,7 @@ _ORDER = {"measure": 0, "warmup": 1, "generate": 2}
 
 
 def of_logs(examined: Sequence[Examined]) -> Page:
-    """The page of anybody's Darshan logs."""
+    """The page of Darshan logs of any program."""
     sound = [one for one in examined if one.is_sound]
     return Page(
         title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
@@ -35,7 +35,7 @@ def of_logs(examined: Sequence[Examined]) -> Page:
 
 
 def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examined]]) -> Page:
-    """The page of jobs, each with its runs: what was measured first, what was written for it last."""
+    """The page of jobs, each with its runs: measured runs first, runs that generate data last."""
     first, opening = outcomes[0], jobbanner.of_jobs(outcomes)
     sections: list[Section] = []
     answers: list[str] = []
@@ -60,14 +60,14 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examine
 
 
 def _cut_short(outcomes: Sequence[JobOutcome]) -> list[Section]:
-    """The last lines that each job said which ended with runs without a result."""
+    """A section with the last lines of job.err for each job that ended with a run without a result."""
     last = [(outcome.job.job, *lines) for outcome in outcomes if (lines := rows.cut_short(outcome)) is not None]
     return [Section(job, [], [Table(title, [""], [[line] for line in lines])], [], []) for job, title, lines in last]
 
 
 def _pictured(sections: list[Section]) -> dict[str, Any]:
-    """The sections of a page, and the pictures that support its answers, which are taken out of the first section that
-    has them.
+    """The sections of a page, and the pictures that support its answers. The pictures are taken out of the first
+    section with pictures.
     """
     first = next((place for place, section in enumerate(sections) if section.drawings), None)
     if first is None:
@@ -118,7 +118,7 @@ def _job_facts(outcome: JobOutcome) -> list[Facts]:
         ("Data", plan.runs[0].dataset),
         ("Archive", str(outcome.archive or "-")),
         *(("Note", note) for note in plan.notes),
-        *(("Repeats", words) for words in rows.repeats(outcome)),
+        *(("Repeats", line) for line in rows.repeats(outcome)),
     ]
     nodes = outcome.environment.get("nodes", [])
     on = [(name, str(version)) for name, version in sorted(versions.items())]

@@ -47,7 +47,7 @@ def _found(path: Path, run: str | None, only: str | None) -> Profile:
         return _of_job(path, run)
     if not path.exists():
         raise ConfigError(
-            f"{unknown(path)}; a Darshan log, a YAML file of profiles or one that ships will do as well: "
+            f"{unknown(path)}; a Darshan log, a YAML file of profiles or the name of a shipped one is accepted too: "
             f"{', '.join(shipped.names(shipped.REFERENCES))}"
         )
     return _of_log(path, only)

@@ -1,4 +1,4 @@
-"""The picture of a part in which nothing varies: every repeat of its point, and their median."""
+"""The picture of a part in which nothing varies: every repeat of its one point, and the median."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from dlio_hpc.report.sweeps import UNITS
 
 
 def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:
-    """A dot for each repeat, in the order of the rounds; measured: those of the part."""
+    """Draw a dot for each repeat in the order of the rounds. measured: measurements of the part."""
     figure, (axes,) = plots.sheet(title, whose, 2.6, 1)
     levels = [(one.repeat + 1, value(one.summary, finding.metric)) for one in measured]
     known = [(repeat, level) for repeat, level in levels if level is not None]

@@ -156,15 +156,15 @@ def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
 
 
 def repeats(outcome: JobOutcome) -> list[str]:
-    """Why measured runs that should be alike are not, where they differ by much; a line for each point."""
-    told = []
+    """Reasons why repeats differ: a line for each point whose repeats differ by more than disturbances.LARGE."""
+    lines = []
     for number, some in by_point(outcome.runs).items():
-        differ = disturbances.spread([each.value for each in some])
+        differ = disturbances.spread([repeat.value for repeat in some])
         if differ > disturbances.LARGE:
             of = f" of {outcome.plan.titles[number]}" if number in outcome.plan.titles else ""
             why = "; ".join(disturbances.explained(some))
-            told.append(f"samples/s{of} differ by {100 * differ:.0f} % between repeats: {why}")
-    return told
+            lines.append(f"samples/s{of} differ by {100 * differ:.0f} % between repeats: {why}")
+    return lines
 
 
 def _left_out(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
@@ -190,7 +190,7 @@ def _storage(run: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _beside(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Checkpoints, side files, comparing, preprocessing, as far as there were any."""
+    """Label and text for checkpoints, side files, comparing and preprocessing, as far as the run had them."""
     told = []
     if (saved := summary.checkpoint) is not None:
         text = (
@@ -206,8 +206,8 @@ def _beside(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         told.append(("beside", text))
     if summary.verify_s and run.run.workload.reader.verify_content == "all":
         text = (
-            f"{summary.samples_verified} samples as generated, {format_seconds(summary.verify_s)} a rank: in wall and "
-            "samples/s, in no wait"
+            f"{summary.samples_verified} samples as generated, {format_seconds(summary.verify_s)} a rank, included in "
+            "wall and samples/s, not in wait"
         )
         told.append(("compared", text))
     if summary.preprocess_s:
@@ -237,12 +237,12 @@ def invalid(run: RunOutcome) -> list[str]:
 
 
 def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
-    """Of a job that has ended: which runs left no result, and the last lines of job.err; None where each left one."""
+    """Title and last lines of job.err for a job that ended with runs without a result; None where every run has one."""
     if not is_cut_short(outcome):
         return None
     names = [run.name for run in outcome.runs if run.result is None]
-    told = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    title = f"No result of {told}; the last lines of {rundir.STDERR}"
+    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    title = f"No result of {listed}; the last lines of {rundir.STDERR}"
     if outcome.tail is None:
         return title, [f"there is no {rundir.STDERR}"]
     return title, list(outcome.tail) or [f"{rundir.STDERR} is empty"]

@@ -55,10 +55,10 @@ def setting(scaling: Scaling) -> str:
 
 
 def _words(named: list[tuple[str, Scaling]], drawn: int) -> str:
-    told = " ".join(f"{name}: {' '.join(studywords.scaling(scaling))}" for name, scaling in named[:drawn])
+    sentences = " ".join(f"{name}: {' '.join(studywords.scaling(scaling))}" for name, scaling in named[:drawn])
     kinds = {scaling.kind for _, scaling in named}
     scale = " ".join(
         f"{kind.capitalize()} scaling: {words}." for kind, words in studywords.KINDS.items() if kind in kinds
     )
     more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
-    return f"{scale} {told} Bars: 95 % intervals, for all ratios of a part together; none without repeats.{more}"
+    return f"{scale} {sentences} Bars: 95 % intervals, for all ratios of a part together; none without repeats.{more}"

@@ -1,4 +1,4 @@
-"""The banner over similarities: are two programs as alike as one application is to itself?"""
+"""The banner of similarities: whether two programs are as alike as two runs of one application."""
 
 from dlio_hpc.analysis.similarity import Matrix, Similarity, Yardsticks
 from dlio_hpc.report import similarityrows
@@ -6,7 +6,7 @@ from dlio_hpc.report.banner import Banner
 
 
 def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
-    """The banner by pattern similarity, beside what published pairs score."""
+    """The banner by pattern similarity, compared with the scores of published pairs."""
     score, figures = similarity.pattern.ratio, similarityrows.verdict(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
     if score is None or same is None or different is None:
@@ -16,7 +16,10 @@ def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
             "bad", f"Not alike: published pairs of one application score {same.least:.2f} or more ({figures})."
         )
     if score <= different.most:
-        return Banner("inconclusive", f"Pairs of one application and of different ones both score so ({figures}).")
+        return Banner(
+            "inconclusive",
+            f"Published pairs of one application and of different applications have this score ({figures}).",
+        )
     return Banner("good", f"Alike: published pairs of different applications score less ({figures}).")
 
 

@@ -1,4 +1,4 @@
-"""The banner over a study: is it complete, did it measure storage, and does it come to a conclusion?"""
+"""The banner of a study: whether it is complete, measured storage, and reached a conclusion."""
 
 from collections.abc import Iterator
 
@@ -10,12 +10,14 @@ from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.study import Study
 
-# A study that finds no difference is conclusive where a difference of this share would have been seen.
+# A study that finds no difference is conclusive where a difference of this share would have been detected.
 HIDDEN = 0.20
 
 
 def of_study(report: StudyReport) -> Banner:
-    """The first of: what is missing, what was not measured on storage, the conclusion of each part."""
+    """The banner by missing measurements, else by measurements not from storage, else by the gravest conclusion of a
+    part.
+    """
     study = report.outcome.study
     if (fault := studyreport.fault(report)) is not None:
         missing = studywords.missing(report.outcome)
@@ -27,19 +29,25 @@ def of_study(report: StudyReport) -> Banner:
 
 
 def _of_storage(report: StudyReport) -> Banner | None:
-    """The banner where bytes came from memory, or may have; None where all measurements are of the storage."""
+    """The banner of a study whose bytes came, or may have come, from memory; None where all came from storage."""
     measured = report.outcome.measured
     for origin, text in (
-        ("cached", "CACHED: this compares memory, not storage"),
+        ("cached", "CACHED: the study measured memory, not storage"),
         ("unknown", "It is unknown whether the bytes came from storage or from memory"),
     ):
-        count = sum(each.origin == origin for each in measured)
+        count = sum(measurement.origin == origin for measurement in measured)
         if count:
-            shares = [each.cached for each in measured if each.origin == origin and each.cached is not None]
+            shares = [
+                measurement.cached
+                for measurement in measured
+                if measurement.origin == origin and measurement.cached is not None
+            ]
             worst = f" (up to {100 * max(shares):.1f} % from memory)" if shares else ""
             return Banner("not measured", f"{text}: {count} of {len(measured)} measurements{worst}.")
-    if measured and all(each.origin == "nothing read" for each in measured):
-        return Banner("not measured", "No measurement read anything from storage: this compares the tool itself.")
+    if measured and all(measurement.origin == "nothing read" for measurement in measured):
+        return Banner(
+            "not measured", "No measurement read anything from storage: the figures are those of the tool itself."
+        )
     return None
 
 
@@ -82,7 +90,7 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """The banner of settings: conclusive where the recommended one is known to be at most HIDDEN below the best."""
+    """The banner of compared settings: conclusive where the recommended setting is at most HIDDEN below the best."""
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
         return Banner("inconclusive", text)
@@ -90,7 +98,7 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
-    """The banner of a number of ranks: conclusive where the interval of the last speed-up is narrow."""
+    """The banner of a scaling: conclusive where the interval of the last speed-up is narrow."""
     last = scaling.steps[-1]
     if last.low is None or last.high is None:
         return Banner("inconclusive", text)

@@ -63,7 +63,7 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
             with canvas.style():
                 yield "effects", "What each parameter does", *sweeps.effects(shown, title + "What each parameter does")
     if len(finding.points) == 1 and getattr(finding.points[0], finding.metric) is not None:
-        mine = [each for each in report.outcome.measured if each.point == finding.points[0].point]
+        mine = [measurement for measurement in report.outcome.measured if measurement.point == finding.points[0].point]
         with canvas.style():
             yield "repeats", "Repeats", *repeatsfigure.repeats(finding, mine, whose, title + "Repeats")
     if finding.scalings:

@@ -43,7 +43,7 @@ class StudyOutcome(NamedTuple):
 
     @property
     def notes(self) -> list[str]:
-        """Of all its jobs, each once."""
+        """Notes of all jobs, without duplicates."""
         return list(dict.fromkeys(note for job in self.jobs for note in job.plan.notes))
 
     @property

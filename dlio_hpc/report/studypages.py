@@ -13,7 +13,7 @@ from dlio_hpc.units import format_seconds
 
 
 def of_study(report: StudyReport, opening: Banner | None = None) -> Page:
-    """The page under the banner of the study by itself, or under `opening`."""
+    """The page of a study, under its own banner or under `opening`."""
     outcome = report.outcome
     study = outcome.study
     return Page(
@@ -33,7 +33,7 @@ def of_study(report: StudyReport, opening: Banner | None = None) -> Page:
 
 
 def _first(study: Study, finding: Finding) -> Iterator[str]:
-    """What came of it, in a paragraph; nothing where nothing was compared."""
+    """The conclusions of a part in one paragraph; empty where nothing was compared."""
     yield from filter(None, [" ".join(studywords.first(study, finding))])
 
 
@@ -90,7 +90,7 @@ def _sides(report: StudyReport) -> Section:
 
 def _part(report: StudyReport, finding: Finding) -> Section:
     study = report.outcome.study
-    sentences = [line for told in studywords.conclusions(study, finding) for line in told] + [
+    sentences = [line for conclusion in studywords.conclusions(study, finding) for line in conclusion] + [
         *studywords.noise(finding),
         *studywords.disturbances(study, finding, report.outcome.measured),
         *studywords.cached(finding),
@@ -146,7 +146,7 @@ def _intervals(study: Study, finding: Finding) -> list[Table]:
         for each in found.points
         if each.low is not None and each.high is not None
     ]
-    how = "ratio: times as good as the best of the others; from, to: 95 %, for all ratios of the part together."
+    how = "ratio: to the best of the others; from, to: 95 % interval, for all ratios of the part together."
     table = Table("Against the best", ["setting", "ratio", "from", "to"], told)
     return [table, Table("", [""], [[how]])] if told else []
 

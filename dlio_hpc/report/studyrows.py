@@ -33,8 +33,8 @@ def short(keys: Sequence[str]) -> dict[str, str]:
 
 
 def setting(study: Study, number: int, is_place_known: bool = False) -> str:
-    """A point's in words; the only one of a part has none. is_place_known: leave out on how many ranks, and on which of
-    two file systems.
+    """The setting of a point in words; "the workload as it is" for the only point of a part. is_place_known: leave out
+    the numbers of ranks and the file system.
     """
     point = study.points[number]
     labels = study.labels(point)
@@ -51,7 +51,7 @@ def joined(labels: dict[str, str]) -> str:
 
 
 def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
-    """Columns of points(): those of what varies, then figures, then verdicts where settings are compared."""
+    """Column names of points(): keys that vary, figures, then ratio and verdict where settings are compared."""
     names = short(keys)
     figures = ["n", "time", "MB/s", "samples/s", "AU", f"{METRICS[finding.metric]} from-to"]
     return [*(names[key] for key in keys), *figures, *(["x ref", "verdict"] if finding.comparisons else [])]
@@ -95,15 +95,15 @@ def _judged(judged: Judged | None, is_reference: bool) -> list[str]:
     return [ratio, "" if judged is None else _MARKS[judged.verdict]]
 
 
-def _point(found: PointFigures, metric: Metric) -> list[str]:
+def _point(point: PointFigures, metric: Metric) -> list[str]:
     return [
-        *found.labels.values(),
-        str(found.n),
-        _seconds(found.wall_s),
-        _number(found.read_MBps),
-        _number(found.samples_per_s),
-        "-" if found.au is None else share(found.au.median),
-        span(found, metric),
+        *point.labels.values(),
+        str(point.n),
+        _seconds(point.wall_s),
+        _number(point.read_MBps),
+        _number(point.samples_per_s),
+        "-" if point.au is None else share(point.au.median),
+        span(point, metric),
     ]
 
 

@@ -21,8 +21,8 @@ _COLOURS = {"best": "bold green", "same": "green", "worse": ""}
 
 
 def show(report: StudyReport, file: Any, opening: Banner | None = None) -> None:
-    """The banner, of the study by itself or `opening`, then each part; at most 100 columns wide, without colour where
-    `file` is no terminal.
+    """Print the study's own banner, or `opening`, then each part; at most 100 columns wide, without colour where `file`
+    is no terminal.
     """
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(out.width, _WIDTH) if out.is_terminal else _WIDTH

@@ -23,7 +23,7 @@ _MUCH_NOISE = 0.15
 _FETCHED = 0.9
 # Of scaling.
 KINDS = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
-# Points whose repeats differ by much; more of them are counted.
+# Points whose repeats are explained; further points are counted only.
 _DISTURBED = 5
 # Why measurements are missing; more of them are counted.
 _REASONS = 8
@@ -43,68 +43,68 @@ def heading(outcome: StudyOutcome) -> list[str]:
 
 def notes(outcome: StudyOutcome) -> list[str]:
     """What a reader must know before believing anything."""
-    return [*outcome.notes, *(f"left out, it cannot be read: {words}" for words in outcome.broken)]
+    return [*outcome.notes, *(f"left out, it cannot be read: {fault}" for fault in outcome.broken)]
 
 
 def verdict(study: Study, finding: Finding, found: Comparison) -> list[str]:
-    """Sentences: the best, whether to change anything."""
+    """Sentences on the best setting, and on whether to change anything."""
     return list(_best(study, finding, found))
 
 
 def conclusions(study: Study, finding: Finding) -> list[list[str]]:
-    """Of each comparison and each scaling its sentences; of a part that varies ranks alone those of scaling only."""
-    compared = [verdict(study, finding, found) for found in finding.comparisons]
+    """Sentences for each comparison and each scaling. A part that varies ranks alone has those of scaling only."""
+    compared = [verdict(study, finding, comparison) for comparison in finding.comparisons]
     return [*compared, *map(_named, finding.scalings)]
 
 
 def first(study: Study, finding: Finding) -> list[str]:
-    """What a reader should know first: of settings on the most ranks, else of scaling."""
+    """Sentences that open a part: on settings on the most ranks, else on scaling."""
     if finding.comparisons:
         return verdict(study, finding, finding.comparisons[-1])
-    return [words for found in finding.scalings for words in _named(found)]
+    return [sentence for curve in finding.scalings for sentence in _named(curve)]
 
 
-def scaling(found: Scaling) -> list[str]:
-    """Sentences: the speed-up on the most ranks, and where it is less than linear beyond noise."""
-    last = found.steps[-1]
-    told = f"On {_ranks(found, last)} the speed-up is {last.speed_up:.2f}"
+def scaling(curve: Scaling) -> list[str]:
+    """Sentences on the speed-up on the most ranks, and on where it differs from linear beyond noise."""
+    last = curve.steps[-1]
+    speed_up = f"On {_ranks(curve, last)} the speed-up is {last.speed_up:.2f}"
     share = f"{100 * last.efficiency:.1f} % of linear"
     if last.low is None or last.high is None:
-        why = why_unknown(found.noise)
-        return [f"{told}, {share}. Whether that is more than noise cannot be told: {why}."]
-    sentences = [f"{told} ({_interval(last.low, last.high)}), {share}.", _linear(found)]
+        why = why_unknown(curve.noise)
+        return [f"{speed_up}, {share}. Whether that is more than noise cannot be told: {why}."]
+    sentences = [f"{speed_up} ({_interval(last.low, last.high)}), {share}.", _linear(curve)]
     if last.low <= 1 <= last.high:
-        sentences.append(f"That it is faster than on {_ranks(found, found.steps[0])} at all is not beyond noise.")
+        sentences.append(f"The difference from {_ranks(curve, curve.steps[0])} is not beyond noise.")
     elif last.high < 1:
-        sentences.append(f"It is slower than {_ranks(found, found.steps[0])}, beyond noise.")
+        sentences.append(f"It is slower than {_ranks(curve, curve.steps[0])} beyond noise.")
     return sentences
 
 
-def _named(found: Scaling) -> list[str]:
-    """Likewise, with the setting where it is one of several."""
-    head, *more = scaling(found)
-    return [f"{joined(found.labels)}: {head}" if found.labels else head, *more]
+def _named(curve: Scaling) -> list[str]:
+    """The sentences of scaling(), with the setting where there are several."""
+    head, *more = scaling(curve)
+    return [f"{joined(curve.labels)}: {head}" if curve.labels else head, *more]
 
 
-def _linear(found: Scaling) -> str:
-    below, above = ([step for step in found.steps[1:] if getattr(step, name)] for name in ("is_below", "is_above"))
-    told = []
-    if len(below) > 1 and tuple(below) == found.steps[-len(below) :]:
-        told.append(f"Less than linear, beyond noise, from {_ranks(found, below[0])} on.")
+def _linear(curve: Scaling) -> str:
+    below, above = ([step for step in curve.steps[1:] if getattr(step, name)] for name in ("is_below", "is_above"))
+    sentences = []
+    if len(below) > 1 and tuple(below) == curve.steps[-len(below) :]:
+        sentences.append(f"It is less than linear beyond noise from {_ranks(curve, below[0])} on.")
     elif below:
-        told.append(f"Less than linear, beyond noise, on {_listed(found, below)}.")
+        sentences.append(f"It is less than linear beyond noise on {_listed(curve, below)}.")
     if above:
-        told.append(f"More than linear, beyond noise, on {_listed(found, above)}.")
-    return " ".join(told) or "No difference from linear beyond noise."
+        sentences.append(f"It is more than linear beyond noise on {_listed(curve, above)}.")
+    return " ".join(sentences) or "It does not differ from linear beyond noise."
 
 
-def _listed(found: Scaling, steps: Sequence[Step]) -> str:
-    return " and ".join(_ranks(found, step) for step in steps)
+def _listed(curve: Scaling, steps: Sequence[Step]) -> str:
+    return " and ".join(_ranks(curve, step) for step in steps)
 
 
-def _ranks(found: Scaling, step: Step) -> str:
-    """On how many; with the nodes where others have as many."""
-    if sum(other.ranks == step.ranks for other in found.steps) > 1:
+def _ranks(curve: Scaling, step: Step) -> str:
+    """The number of ranks of a step; with nodes where another step has as many ranks."""
+    if sum(other.ranks == step.ranks for other in curve.steps) > 1:
         return f"{step.nodes} x {step.ranks_per_node} ranks"
     return f"{step.ranks} rank{'s' if step.ranks > 1 else ''}"
 
@@ -112,42 +112,47 @@ def _ranks(found: Scaling, step: Step) -> str:
 def noise(finding: Finding) -> list[str]:
     """How much of the differences is noise, of all comparisons; nothing where that is unknown, which verdicts say."""
     noises = [each.noise for each in finding.comparisons if each.noise.sd is not None]
-    apart = [each.noise for each in finding.scalings if each.noise.sd is not None][:1]
-    told = [f"{_noise('Noise of a single measurement', each)}" for each in (noises or apart)[:1]]
-    if noises and any(each.are_rounds_apart for each in noises):
-        drift = max(each.drift for each in noises)
-        told[0] += f" Rounds differ by {100 * drift:.2g} %, which all points share and which is left out."
+    apart = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
+    sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or apart)[:1]]
+    if noises and any(estimate.are_rounds_apart for estimate in noises):
+        drift = max(estimate.drift for estimate in noises)
+        sentences[0] += f" Rounds differ by {100 * drift:.2g} %; all points share that difference, and it is left out."
     if noises and apart:
-        told.append(_noise("Between jobs, as scaling sees it", apart[0]))
-    return told
+        sentences.append(_noise("Noise between jobs, which scaling has", apart[0]))
+    return sentences
 
 
-def _noise(what: str, found: Noise) -> str:
-    sd = found.sd or 0.0
-    few = "; so few tell little: repeat more often" if found.df < 4 else ""
-    told = f"{what}: {100 * sd:.2g} % ({found.df} degrees of freedom{few})."
+def _noise(what: str, estimate: Noise) -> str:
+    sd = estimate.sd or 0.0
+    few = "; too few for a good estimate: repeat more often" if estimate.df < 4 else ""
+    sentence = f"{what}: {100 * sd:.2g} % ({estimate.df} degrees of freedom{few})."
     if sd > _MUCH_NOISE:
-        told += " So much hides differences: longer runs or a higher --repeat would show more."
-    return told
+        sentence += " Noise this large hides differences: use longer runs or a higher --repeat."
+    return sentence
 
 
 def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -> list[str]:
-    """Why repeats of points differ, where they do so by much; those that differ most."""
+    """Reasons why repeats of a point differ by more than LARGE; the points that differ most come first."""
     numbers = {point.point for point in finding.points}
     repeats: dict[int, list[Repeat]] = {}
-    for each in measured:
-        if each.point in numbers and (found := value(each.summary, finding.metric)):
-            good = 1 / found if finding.metric in COSTS else found
-            repeats.setdefault(each.point, []).append(Repeat(f"{each.job}/{each.run}", good, each.disturbance))
-    spreads = {number: spread([each.value for each in some]) for number, some in repeats.items()}
+    for measurement in measured:
+        if measurement.point in numbers and (level := value(measurement.summary, finding.metric)):
+            good = 1 / level if finding.metric in COSTS else level
+            repeats.setdefault(measurement.point, []).append(
+                Repeat(f"{measurement.job}/{measurement.run}", good, measurement.disturbance)
+            )
+    spreads = {number: spread([repeat.value for repeat in some]) for number, some in repeats.items()}
     large = sorted((number for number in spreads if spreads[number] > LARGE), key=lambda number: -spreads[number])
-    told = []
+    sentences = []
     for number in large[:_DISTURBED]:
         title = setting(study, number)
-        told.append(
+        sentences.append(
             f"Repeats of {title} differ by {100 * spreads[number]:.0f} %: {'; '.join(explained(repeats[number]))}."
         )
-    return [*told, *([f"{len(large) - _DISTURBED} more points differ as much."] if len(large) > _DISTURBED else [])]
+    return [
+        *sentences,
+        *([f"{len(large) - _DISTURBED} more points differ as much."] if len(large) > _DISTURBED else []),
+    ]
 
 
 def cached(finding: Finding) -> list[str]:
@@ -166,7 +171,7 @@ def cached(finding: Finding) -> list[str]:
 
 
 def _where(study: Study, finding: Finding, found: Comparison) -> str:
-    """On which ranks and file system, where points are compared on several of them."""
+    """The ranks and file system of a comparison, where the part has several of them."""
     on = f"On {found.nodes} node(s) x {found.ranks_per_node} ranks" if study.part(finding.part).is_scaling else ""
     below = f"{'below' if on else 'Below'} {found.data}" if found.data is not None else ""
     return ", ".join(filter(None, (on, below))) + (": " if on or below else "")
@@ -210,8 +215,8 @@ def _choice(study: Study, found: Comparison) -> Iterator[str]:
         is_usual = study.part(study.points[found.recommended].part).is_default
         yield f"{'Keep what you have.' if is_usual else 'No reason to change that.'}{others}"
     elif found.recommended != found.best:
-        told = _told(study, found.recommended)
-        yield f"Simplest of those that cannot be told from the best: {told}. {_others(len(same), len(found.points))}"
+        simplest, others = _told(study, found.recommended), _others(len(same), len(found.points))
+        yield f"Simplest of those that cannot be told from the best: {simplest}. {others}"
     elif same:
         yield _others(len(same), len(found.points))
 
@@ -232,9 +237,9 @@ def confidence(found: float | None) -> str:
     return "> 99.9 %" if found > 0.999 else f"{100 * found:.1f} %"
 
 
-def why_unknown(found: Noise) -> str:
-    """Why nothing can be said of it."""
-    if found.df == 0:
+def why_unknown(estimate: Noise) -> str:
+    """The reason why noise is unknown."""
+    if estimate.df == 0:
         return "too little was measured twice; --repeat 3 would tell"
     return "repeats agree to the last digit, as no measurement does"
 

@@ -14,7 +14,7 @@ from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.results import Summary
 
 _WIDTH, _WIDEST = 80, 1000
-# Measurements for which the summary opens with what limited them.
+# Measurements whose limits are stated at the top of the summary.
 _ANSWERS = 5
 
 
@@ -39,7 +39,7 @@ def console(file: Any) -> Console:
 
 
 def show_banner(opening: Banner, out: Console) -> None:
-    """The state and the sentence that a summary opens with."""
+    """Print the state and the sentence that a summary opens with."""
     colour = banner.COLOURS[opening.state]
     out.print(Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour)))
 
@@ -56,14 +56,14 @@ def _job(outcome: JobOutcome) -> RenderableType:
     plan = outcome.plan
     heading = Text.assemble((outcome.job.job, "bold"), f" on {plan.site.name}: ", (outcome.job.state, _colour(outcome)))
     parts: list[RenderableType] = [heading, Text(rows.workload(outcome)), *_layout(outcome)]
-    parts += [*(Text(f"Note: {words}", "yellow") for words in plan.notes), Text()]
+    parts += [*(Text(f"Note: {note}", "yellow") for note in plan.notes), Text()]
     for run in outcome.runs:
         parts += _run(outcome, run)
     if (cut_short := rows.cut_short(outcome)) is not None:
         title, lines = cut_short
         parts += [Text(f"{title}:", "bold"), *(Text(f"  {line}") for line in lines), Text()]
-    for words in rows.repeats(outcome):
-        parts += [Text(words, "yellow"), Text()]
+    for reason in rows.repeats(outcome):
+        parts += [Text(reason, "yellow"), Text()]
     return Group(*parts)
 
 

@@ -1,4 +1,4 @@
-"""Banners over verdicts: of comparisons with a baseline, of histories, of acceptances and of suites."""
+"""Banners of comparisons with a baseline, of histories, of acceptances and of suites."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ _ACCEPTANCES: dict[Verdict, str] = {
     "met": "Accepted: every criterion is met.",
     "not met": "Not accepted: some criteria are not met.",
     "noisy": "No verdict: for some criteria runs differ too much, or are too few.",
-    "CACHED": "No verdict: CACHED. The bytes came from memory, or may have come from there, not from storage.",
+    "CACHED": "No verdict: CACHED. The bytes came, or may have come, from memory instead of storage.",
     "invalid": "No verdict: some runs are INVALID; their figures must not be used.",
     "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
     "incomplete": "No verdict: measurements are missing.",
@@ -28,17 +28,17 @@ _ACCEPTANCES: dict[Verdict, str] = {
 
 
 def of_judgement(judgement: Judgement) -> Banner:
-    """The banner over jobs that are compared with baselines and histories."""
+    """The banner of jobs that are compared with baselines and histories."""
     return Banner(state_of(judgement.exit_code), f"{verdictrows.summary(judgement)}.")
 
 
 def of_acceptance(accepted: Acceptance) -> Banner:
-    """The banner over criteria."""
+    """The banner of an acceptance by its criteria."""
     return Banner(state_of(accepted.exit_code), f"{_ACCEPTANCES[accepted.verdict]} {acceptance.counted(accepted)}.")
 
 
 def of_suite(verdict: SuiteVerdict) -> Banner:
-    """The banner over a suite: the line that is the subject of its mail."""
+    """The banner of a suite: the line that is also the subject of its mail."""
     return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
 
 
@@ -50,7 +50,7 @@ def of_history(blocks: Sequence[Block], metric: str) -> Banner:
 
 
 def _of_block(block: Block, metric: str) -> Banner:
-    """The newest night of a key against its baseline or the night before, then what changed over the nights."""
+    """The banner of a key: its newest night against its baseline or the night before, then changes over the nights."""
     newest, group, name = block.newest, block.group, block.title if block.key is None else block.key.title
     if group is None:
         return Banner("bad", f"{newest.job} measured nothing: {newest.fault or newest.state}.")
@@ -65,33 +65,33 @@ def _of_block(block: Block, metric: str) -> Banner:
     return _of_nights(f"{name}: {newest.job}", block, block.trend, here, metric)
 
 
-def _of_nights(name: str, block: Block, seen: Trend, here: Night, metric: str) -> Banner:
-    changes = _changes(seen)
-    reference = _reference(block, seen, metric)
+def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: str) -> Banner:
+    changes = _changes(history)
+    reference = _reference(block, history, metric)
     if reference is None:
         return Banner("inconclusive", f"{name} has neither a baseline nor an earlier night. {changes}")
     there, against = reference
-    weighed = weighing.weigh(seen.nights, there, metric, TOLERANCE)
+    weighed = weighing.weigh(history.nights, there, metric, TOLERANCE)
     state = state_of(EXIT_CODES[weighed.outcome])
-    if state == "good" and len(seen.nights) < FEWEST:
+    if state == "good" and len(history.nights) < FEWEST:
         state = "inconclusive"
     return Banner(state, f"{name} is {weighing.words(weighed, against, here, TOLERANCE)}. {changes}")
 
 
-def _reference(block: Block, seen: Trend, metric: str) -> tuple[Night, str] | None:
-    """What the newest night is compared with, and its name; None where there is nothing."""
+def _reference(block: Block, history: Trend, metric: str) -> tuple[Night, str] | None:
+    """The night that the newest one is compared with, and its name; None where there is none."""
     baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
     if baseline is not None and block.baseline is not None:
         return baseline, f"baseline {block.baseline.id}"
-    if len(seen.nights) < 2:
+    if len(history.nights) < 2:
         return None
-    return seen.nights[-2], f"the night before ({seen.nights[-2].job}; there is no baseline)"
+    return history.nights[-2], f"the night before ({history.nights[-2].job}; there is no baseline)"
 
 
-def _changes(seen: Trend) -> str:
-    """What the nights show."""
-    if seen.shifts:
-        return f"Over {len(seen.nights)} nights: {'; '.join(map(weighing.shift_words, seen.shifts))}."
-    if len(seen.nights) < FEWEST:
-        return f"Too few nights to detect a change: {len(seen.nights)} of {FEWEST}."
-    return f"No change is detected over {len(seen.nights)} nights."
+def _changes(history: Trend) -> str:
+    """A sentence on the changes over the nights."""
+    if history.shifts:
+        return f"Over {len(history.nights)} nights: {'; '.join(map(weighing.shift_words, history.shifts))}."
+    if len(history.nights) < FEWEST:
+        return f"Too few nights to detect a change: {len(history.nights)} of {FEWEST}."
+    return f"No change is detected over {len(history.nights)} nights."

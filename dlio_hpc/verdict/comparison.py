@@ -33,8 +33,8 @@ class Verdict(Struct, frozen=True):
     """On one metric of one key of a job. why: in a sentence; advice: what to do, a line each. here, there: the job's
     repeats and the reference's. ratio: how many times as good the job is, with its interval; below 1 is worse. noise:
     between nights, relative; None: it is not known. trend: None where the key has no history. overridden: what spoke
-    against a comparison, where it was forced. disturbances: where it is noisy or a regression, what
-    else went on on the nodes, a line each.
+    against a comparison, where it was forced. disturbances: lines on other activity on the nodes, where the outcome is
+    noisy or a regression.
     """
 
     job: str
@@ -265,14 +265,14 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """What went on during the slower of its repeats, and during all of it against the reference."""
+    """Lines on activity during the job's slower repeats, and during all repeats compared with the reference."""
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
-    told = disturbances.explained(repeats)
-    more = disturbances.differing([each.disturbance for each in repeats], [each.disturbance for each in theirs])
+    lines = disturbances.explained(repeats)
+    more = disturbances.differing([repeat.disturbance for repeat in repeats], [repeat.disturbance for repeat in theirs])
     if more:
-        beside = f"against {near.name}: {', '.join(more)}"
-        told = [beside] if told == [disturbances.UNEXPLAINED] else [*told, beside]
-    return told
+        difference = f"against {near.name}: {', '.join(more)}"
+        lines = [difference] if lines == [disturbances.UNEXPLAINED] else [*lines, difference]
+    return lines
 
 
 def _overridden(case: _Case, near: Reference, unlike: list[str]) -> list[str]:

@@ -46,18 +46,18 @@ def _runs(database: sqlite3.Connection) -> None:
 
 
 def _disturbances(database: sqlite3.Connection) -> None:
-    """Schema 3: entries tell what else went on on the nodes, which jobs before it have not recorded: null."""
+    """Schema 3: entries have the other activity on the nodes; null for older jobs, which did not record it."""
     for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
 
 
 def canonical(entry: Entry) -> bytes:
-    """As the history keeps it: the same bytes for the same entry."""
+    """The entry as the history keeps it; the same bytes for the same entry."""
     return compact(document.encode(entry))
 
 
 def compact(content: bytes) -> bytes:
-    """JSON without blanks, its keys in order."""
+    """The JSON text without blanks, with sorted keys."""
     return msgspec.json.encode(msgspec.json.decode(content), order="sorted")
 
 

@@ -50,7 +50,7 @@ class Measurement(Struct, frozen=True):
     """A run, warm-ups too, generation not. title: of the study's point that it measures, else empty. data: the folder
     its dataset lies in. fault: why it is no measurement, with the exit code of its class; None and 0 for a good one.
     figures: by the names in metrics.METRICS. steps: of an epoch. gap_s: since the job's run before it ended.
-    disturbance: what else went on on its nodes; None where it was not recorded.
+    disturbance: other activity on its nodes; None where it was not recorded.
     """
 
     run: str
@@ -269,9 +269,7 @@ def changes(one: Any, other: Any, path: str = "") -> list[str]:
 
 
 def flat(workload: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys of a workload as JSON has it, such as reader.batch_size, with their values; without what is for people
-    alone.
-    """
+    """Keys of a workload in JSON, such as reader.batch_size, with their values; without keys that only describe it."""
     if not isinstance(workload, dict):
         if path:
             yield path, workload

@@ -117,7 +117,7 @@ def _around(verdict: Verdict) -> tuple[float, float]:
 
 
 class Series(NamedTuple):
-    """A key's nights, with what they are held against. name, title: as a block's."""
+    """Nights of a key, with the band of its baseline. name, title: as in Block."""
 
     key: Key
     trend: Trend

@@ -61,12 +61,12 @@ class Group(Struct, frozen=True):
         return next((each.storage.advice for each in self.good if each.storage and each.storage.advice), ())
 
     def repeats(self, metric: str) -> tuple[Repeat, ...]:
-        """The good runs that have it, so that more is better."""
+        """Repeats of the good runs that have the metric, inverted where less is better."""
         sign = 1 if METRICS[metric].higher else -1
         return tuple(
-            Repeat(each.run, each.figures[metric] ** sign, each.disturbance)
-            for each in self.good
-            if each.figures.get(metric, 0) > 0
+            Repeat(measurement.run, measurement.figures[metric] ** sign, measurement.disturbance)
+            for measurement in self.good
+            if measurement.figures.get(metric, 0) > 0
         )
 
     def values(self, metric: str) -> tuple[float, ...]:

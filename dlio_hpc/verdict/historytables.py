@@ -18,7 +18,7 @@ _OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
 
 
 def show(blocks: Sequence[Block], metric: str, file: Any) -> None:
-    """The banner, then a table for each key."""
+    """Print the banner, then a table for each key."""
     out = tables.console(file)
     tables.show_banner(banners.of_history(blocks, metric), out)
     out.print()

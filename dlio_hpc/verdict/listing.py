@@ -31,9 +31,9 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """title: all that tells it from other blocks; name: the key in a few words. bars: the medians as a word of bars.
-    trend: None where nothing was measured. shifts: in words; is_worse: the last of them is for the worse. newest: the
-    entry that ended last; group: its measurements of the key, None where it measured nothing.
+    """The nights of one key. title: the key as distinguished from other blocks; name: the key in a few words. bars: the
+    medians as text bars. trend: None where nothing was measured. shifts: sentences; is_worse: the last shift is for the
+    worse. newest: the entry that ended last; group: its measurements of the key, None where it measured nothing.
     """
 
     title: str
@@ -58,17 +58,17 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) ->
             found.setdefault(group.key, []).append((entry, group))
     newest = sorted(found, key=lambda key: (found[key][-1][0].ended, key.digest))
     titles = names.titles([_named(found[key]) for key in newest])
-    told = [_block(title, key, found[key], active, metric) for title, key in zip(titles, newest, strict=True)]
+    made = [_block(title, key, found[key], active, metric) for title, key in zip(titles, newest, strict=True)]
     rest = [entry for entry in entries if not groups.of(entry)]
     if rest:
         lines = [Line(_when(entry), entry.job, "-", "-", "-", "-", entry.fault or entry.state) for entry in rest]
         last = max(rest, key=lambda entry: entry.ended)
-        told.insert(0, Block("no measurements", None, lines, "", None, None, [], False, last, None))
-    return told
+        made.insert(0, Block("no measurements", None, lines, "", None, None, [], False, last, None))
+    return made
 
 
 def _named(mine: list[tuple[Entry, Group]]) -> Group:
-    """The newest of them that was a point of a study, else the newest: whose name the block has."""
+    """The group that names the block: the newest one that is a point of a study, else the newest one."""
     groups_ = [group for _, group in mine]
     return next((group for group in reversed(groups_) if group.title), groups_[-1])
 
@@ -113,7 +113,7 @@ def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str
     values = group.values(metric)
     found = trend.night(group, metric)
     several = not groups.alone(groups.of(entry), group)
-    told = [note, f"data {group.data}" if several else "", *_doubts(group), *_disturbances(group, metric)]
+    remarks = [note, f"data {group.data}" if several else "", *_doubts(group), *_disturbances(group, metric)]
     spread = f"{verdictrows.shown(min(values), metric)} to {verdictrows.shown(max(values), metric)}" if values else "-"
     change = "-"
     if found is not None and base:
@@ -126,14 +126,14 @@ def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str
         median="-" if found is None else verdictrows.number(found, metric),
         spread=spread if len(values) > 1 else "-",
         change=change,
-        note="; ".join(filter(None, told)),
+        note="; ".join(filter(None, remarks)),
     )
 
 
 def _disturbances(group: Group, metric: str) -> Iterator[str]:
-    """Why its repeats differ, where they do so by much."""
+    """Reasons why the repeats differ by more than disturbances.LARGE."""
     repeats = group.repeats(metric)
-    differ = disturbances.spread([each.value for each in repeats])
+    differ = disturbances.spread([repeat.value for repeat in repeats])
     if differ > disturbances.LARGE:
         yield f"repeats differ by {100 * differ:.0f} %"
         yield from disturbances.explained(repeats)

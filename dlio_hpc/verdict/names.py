@@ -1,4 +1,4 @@
-"""What groups of a history are called: parts of a suite and points of a study by their names, settings in words."""
+"""Names of the groups of a history: parts of a suite and points of a study by name, differing settings in words."""
 
 import json
 from collections import Counter
@@ -10,56 +10,56 @@ from dlio_hpc.verdict import entry as entries_
 from dlio_hpc.verdict.entry import Key
 from dlio_hpc.verdict.groups import Group
 
-# Settings that are named beside each other.
+# Settings that a title lists.
 _MOST = 3
 
 
 def name(group: Group) -> str:
-    """In a few words: "nightly images: imagenet on theta, 2 x 4 ranks"."""
+    """The group in a few words, such as "nightly images: imagenet on theta, 2 x 4 ranks"."""
     point = "" if group.title == group.key.workload else group.title
     study = workload_of(group.study) if point else ""
-    told = " ".join(filter(None, (study if study != group.key.workload else "", point)))
-    return f"{told}: {group.key.title}" if told else group.key.title
+    label = " ".join(filter(None, (study if study != group.key.workload else "", point)))
+    return f"{label}: {group.key.title}" if label else group.key.title
 
 
 def titles(groups: Sequence[Group]) -> list[str]:
-    """Of each group, all that tells it from the others: where names are alike the settings that differ, and the digest
-    of all settings where even these are alike, or too many.
+    """A title for each group; groups of different keys have different titles. Groups with the same name list the
+    settings that differ. The digest of all settings is added where these are the same too, or too many.
     """
     names = [_place(name(group), group.key) for group in groups]
-    alike = [[other for other, told in zip(groups, names, strict=True) if told == mine] for mine in names]
-    found = [_with_settings(told, *_differing(group, some)) for told, group, some in
+    alike = [[other for other, title in zip(groups, names, strict=True) if title == mine] for mine in names]
+    detailed = [_with_settings(title, *_differing(group, some)) for title, group, some in
              zip(names, groups, alike, strict=True)]  # fmt: skip
-    again = Counter(told for told, _ in {(told, group.key) for told, group in zip(found, groups, strict=True)})
+    again = Counter(title for title, _ in {(title, group.key) for title, group in zip(detailed, groups, strict=True)})
     return [
-        f"{told}; settings {group.key.settings}" if again[told] > 1 else told
-        for told, group in zip(found, groups, strict=True)
+        f"{title}; settings {group.key.settings}" if again[title] > 1 else title
+        for title, group in zip(detailed, groups, strict=True)
     ]
 
 
-def _place(told: str, key: Key) -> str:
+def _place(title: str, key: Key) -> str:
     layout = "" if key.layout in ("none", "unknown") else f", {key.layout}"
-    return f"{told}; {key.file_system}{layout}; dlio-hpc {key.version}"
+    return f"{title}; {key.file_system}{layout}; dlio-hpc {key.version}"
 
 
-def _with_settings(told: str, differing: Sequence[str], digest: str) -> str:
+def _with_settings(title: str, differing: Sequence[str], digest: str) -> str:
     if not differing:
-        return told
+        return title
     more = f" and {len(differing) - _MOST} more, settings {digest}" if len(differing) > _MOST else ""
-    return f"{told}; {', '.join(differing[:_MOST])}{more}"
+    return f"{title}; {', '.join(differing[:_MOST])}{more}"
 
 
 def _differing(group: Group, alike: Sequence[Group]) -> tuple[list[str], str]:
-    """Of the settings in which these groups differ, the group's; and the digest of all."""
+    """The group's values of the settings in which these groups differ, and the digest of all its settings."""
     settings = [dict(entries_.flat(other.workload)) for other in alike]
     mine = dict(entries_.flat(group.workload))
-    keys = dict.fromkeys(key for each in settings for key in each)
-    told = [
+    keys = dict.fromkeys(key for workload in settings for key in workload)
+    assignments = [
         f"{key}={_shown(mine.get(key))}"
         for key in keys
-        if len({json.dumps(each.get(key), sort_keys=True) for each in settings}) > 1
+        if len({json.dumps(workload.get(key), sort_keys=True) for workload in settings}) > 1
     ]
-    return told, group.key.settings
+    return assignments, group.key.settings
 
 
 def _shown(value: Any) -> str:

@@ -79,10 +79,10 @@ def _steps(rule: _Rule, least: int) -> Check:
     )  # fmt: skip
 
 
-def _larger(found: float, least: float) -> tuple[str, ...]:
-    if not 0 < found < least:
+def _larger(measured: float, least: float) -> tuple[str, ...]:
+    if not 0 < measured < least:
         return ()
-    times = f"{least / found:,.0f}" if least / found >= 100 else f"{least / found:.3g}"
+    times = f"{least / measured:,.0f}" if least / measured >= 100 else f"{least / measured:.3g}"
     return (f"a dataset {times} times as large (--dataset-size)",)
 
 

@@ -13,7 +13,7 @@ _COLOURS = {"fine": "green", "improved": "green", "noisy": "yellow", "not compar
 
 
 def show(found: Judgement, file: Any) -> None:
-    """The banner, then of each job a line for each verdict and what there is to say of it."""
+    """Print the banner, then for each job a line for each verdict with its remarks."""
     out = tables.console(file)
     tables.show_banner(banners.of_judgement(found), out)
     out.print()
@@ -49,6 +49,6 @@ def _remarks(verdict: Verdict, several: bool) -> list[str]:
     told = [f"{whose}{verdict.why}"]
     if verdict.ratio is not None and verdict.noise is None:
         told.append("  noise between nights is not known yet: the interval is of repeats alone")
-    told += [f"  meanwhile: {words}" for words in verdict.disturbances]
+    told += [f"  meanwhile: {line}" for line in verdict.disturbances]
     told += [f"  advice: {words}" for words in verdict.advice]
     return told + [f"  note: {words}" for words in verdict.overridden]

@@ -67,14 +67,14 @@ def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
 
 
 def _numbers(count: int, position: int, texture: Texture) -> npt.NDArray[np.uint32]:
-    """The digits of `count` values, out of the stream of contents from `position` on."""
-    words = np.empty(count * _FLOAT, np.uint8)
-    content.fill(words, position, texture)
-    return words.view("<u4") % np.uint32(_TEN)
+    """The digits of `count` values, from the stream of contents at `position`."""
+    data = np.empty(count * _FLOAT, np.uint8)
+    content.fill(data, position, texture)
+    return data.view("<u4") % np.uint32(_TEN)
 
 
 def fill(row: Rows, position: int, texture: Texture) -> None:
-    """The values from `position` of the stream of contents on into all of `row`, as they are in memory."""
+    """Fill `row` with the values at `position` of the stream of contents, as they are in memory."""
     row.view(np.float32)[:] = _numbers(len(row) // _FLOAT, position, texture) / _TEN
 
 

@@ -32,7 +32,7 @@ class Format(NamedTuple):
     """write: file `number` of the dataset, to a path, onto storage. reader: of the files that `Paths` names by number;
     the communicator is for collective access. fault: where the file at a path is not what write() makes of that number,
     in words, None where it is; quick: by its size and what it says of itself alone. head, fill: the first bytes and all
-    bytes of a sample as read() brings it, which begins at a position of the stream of contents.
+    bytes, as read() delivers them, of a sample at a position of the stream of contents.
     """
 
     write: Callable[[str, Dataset, int], None]

@@ -1,7 +1,7 @@
-"""Files read as streams: requests of one size, each where the one before ended, till nothing comes.
+"""Files read as streams: consecutive requests of one size until the end of the file.
 
-One thread at a time reads a stream; different threads read different ones. A block is kept until all of it was taken:
-one of each file where records come in their order, all of a file where they come in another one.
+One thread at a time reads a stream; different threads read different streams. A block is kept until all of its bytes
+are taken. That is one block of each file where records are taken in order, and all blocks of a file otherwise.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from dlio_hpc.core.tally import Tally
 
 
 class Streams:
-    """Streams of files whose length `file_size` knows by their number. whole: each is read from its file's front to the
-    end before anything is taken; else from where it is first wanted, as far as it is wanted.
+    """Streams of files. file_size: length of a file by its number. whole: read each file from its front to its end
+    before any byte is taken; else read from the first byte wanted to the last one.
     """
 
     def __init__(self, paths: Paths, file_size: Callable[[int], int], block_size: int, whole: bool) -> None:
@@ -28,7 +28,7 @@ class Streams:
         self._free: list[Rows] = []
 
     def read(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
-        """Bytes of file `number` from `offset` on into `views`. What was taken before, a new stream reads again."""
+        """Read bytes of file `number` from `offset` on into `views`. Bytes that were taken before are read again."""
         for view in views:
             done = 0
             while done < len(view):
@@ -36,14 +36,14 @@ class Streams:
             offset += len(view)
 
     def _take(self, number: int, offset: int, view: memoryview, tally: Tally) -> int:
-        """As much of `view`, which begins at `offset`, as comes from one block."""
+        """Fill the front of `view`, which begins at `offset`, from one block; return the number of bytes."""
         stream = self._open.get(number)
         if stream is None or not stream.has(offset):
             begin = 0 if self._whole else offset
             stream = self._open[number] = _Stream(begin, self._file_size(number), self._block_size)
         while stream.next <= offset or (self._whole and stream.next < stream.end):
             length = min(self._block_size, stream.end - stream.next)
-            if stream.next == offset and length <= len(view) and not self._whole:  # nobody else needs a part of it
+            if stream.next == offset and length <= len(view) and not self._whole:  # no other read needs a part of it
                 self._fetch(number, stream, view[:length], tally)
                 self._forget(number, stream)
                 return length
@@ -60,7 +60,7 @@ class Streams:
         return len(part)
 
     def _forget(self, number: int, stream: "_Stream") -> None:
-        """A stream of which everything was taken."""
+        """Forget a stream of which all bytes were taken."""
         if stream.next == stream.end and not stream.blocks:
             del self._open[number]
 
@@ -84,8 +84,8 @@ class Streams:
 
 
 class _Stream:
-    """One file from byte `begin` to its `end`, read as far as `next`. blocks: those not wholly taken, by their first
-    bytes.
+    """One file from byte `begin` to `end`, read up to byte `next`. blocks: the blocks that are not wholly taken, by the
+    offset of their first byte.
     """
 
     def __init__(self, begin: int, end: int, block_size: int) -> None:
@@ -95,16 +95,16 @@ class _Stream:
         self._block_size = block_size
 
     def block_of(self, offset: int) -> int:
-        """Where the block begins that holds byte `offset`."""
+        """Offset of the first byte of the block that holds byte `offset`."""
         return offset - (offset - self.begin) % self._block_size
 
     def has(self, offset: int) -> bool:
-        """Is byte `offset` still to come, or kept?"""
+        """Return whether byte `offset` is kept or still unread."""
         return offset >= self.next or (offset >= self.begin and self.block_of(offset) in self.blocks)
 
 
 class _Block:
-    """`left`: of its `length` bytes, those that nobody has taken."""
+    """A block of `length` bytes. left: bytes that are not taken yet."""
 
     def __init__(self, memory: Rows, length: int) -> None:
         self.memory = memory

@@ -1,9 +1,9 @@
 """TFRecord: each sample a record between its length with a checksum and a checksum of its own, as TensorFlow's
 TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
 
-*floor* reads samples at their offsets, with `verify` their frames as well. *framework* does what TFRecordDataset
-does: requests of exactly transfer_size from the file's begin on, checksums verified. Where any sample may come next,
-and for PyTorch's workers, which ask for whole batches, records are read at their offsets, as with an index.
+*floor* reads samples at their offsets, with `verify` their frames as well. *framework* does what TFRecordDataset does:
+requests of exactly transfer_size from the file's begin on, checksums verified. Records are read at their offsets, as
+with an index, where any sample may come next and by PyTorch's workers, which ask for whole batches.
 """
 
 import struct
@@ -107,7 +107,7 @@ class Floor(FlatReader):
 
 
 class Stream:
-    """Records out of streams of blocks of transfer_size. Threads that read at the same time read different files."""
+    """Records from streams of blocks of transfer_size. Threads that read at the same time read different files."""
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._places = Places(workload.dataset)

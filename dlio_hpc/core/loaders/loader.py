@@ -13,8 +13,8 @@ STRETCH = 8192
 
 
 class Batch(NamedTuple):
-    """One step's samples: their numbers, and a row each, valid until the next batch is asked for; and what reading them
-    did.
+    """Samples of one step. samples: their numbers. rows: a row for each, valid until the next batch is requested.
+    tally: counts of the reads.
     """
 
     samples: Samples

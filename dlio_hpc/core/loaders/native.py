@@ -23,8 +23,9 @@ from dlio_hpc.workload import Workload
 
 
 class NativeLoader:
-    """`read_threads` take a batch each, or the parts of each batch that lie in files of theirs; `prefetch` batches are
-    read ahead. With 0 the training loop reads when it needs a batch, alone or with all threads at once, a part each.
+    """Loader with `read_threads` threads. Each thread reads a batch, or the parts of each batch that lie in its files;
+    `prefetch` batches are read ahead. With prefetch 0 the training loop reads each batch when it needs it, alone or
+    with a part for each thread.
 
     `steps`: of an epoch; there is no reading further ahead.
     """
@@ -92,7 +93,7 @@ class NativeLoader:
 
 
 class _Read(NamedTuple):
-    """A batch, or a part of one, that was read and may still be in preprocessing."""
+    """A batch, or a part of one, that is read and may still be in preprocessing."""
 
     read: Batch
     preprocessed: "list[Future[float]]"
@@ -103,7 +104,7 @@ class _Read(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """A batch whose parts threads read."""
+    """A batch whose parts are being read by threads."""
 
     samples: Samples
     rows: Rows

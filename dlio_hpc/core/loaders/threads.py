@@ -1,4 +1,4 @@
-"""Reader threads, and what each of them reads of a batch."""
+"""Reader threads, and the division of batches among them."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,14 +20,14 @@ class Threads(Protocol):
     """Threads that read batches in the order in which they are submitted."""
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
-        """Let threads `read` parts of a batch, each some of the samples into their rows."""
+        """Start to `read` parts of a batch in threads; each part is some of the samples and their rows."""
 
     def close(self) -> None:
-        """What has not begun is dropped."""
+        """Cancel reads that have not begun."""
 
 
 def of(workload: Workload) -> Threads | None:
-    """Those that the workload asks for; None where the training loop reads by itself."""
+    """Threads for the workload; None where the training loop reads by itself."""
     keys = workload.reader
     if keys.read_threads > 1 and by_streams(workload.dataset, keys):
         return Lanes(workload)
@@ -37,7 +37,7 @@ def of(workload: Workload) -> Threads | None:
 
 
 class Pool:
-    """`count` threads, each of which reads whichever part comes next; a batch has so many `parts`."""
+    """A pool of `count` threads; each thread takes the next part. Batches are divided into `parts`."""
 
     def __init__(self, count: int, parts: int) -> None:
         self._threads = ThreadPoolExecutor(count, "reader")
@@ -52,8 +52,8 @@ class Pool:
 
 
 class Lanes:
-    """Each file is read by one thread, and the files of a turn by different ones, as TFRecordDataset with
-    num_parallel_reads does; requests of several threads to one file would not come in order.
+    """Threads with files of their own. One thread reads each file, and different threads read the files of a turn, as
+    TFRecordDataset with num_parallel_reads does. Several threads on one file would not keep its requests in order.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -62,14 +62,16 @@ class Lanes:
         self._threads = [ThreadPoolExecutor(1, f"reader-{number}") for number in range(keys.read_threads)]
         self._begun = 0
         self._lanes: OrderedDict[int, ThreadPoolExecutor] = OrderedDict()
-        # Files of the turns that one batch may have parts of; those before are read to their ends.
+        # Files that one batch may need at a time; files before them are read to their ends.
         self._most = keys.files_in_turn(dataset) + keys.batch_size
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
         files = samples // self._samples_per_file
         futures = []
         for file in dict.fromkeys(files.tolist()):
-            places = np.flatnonzero(files == file)  # evenly apart: a file's turns, or neighbours where they are sorted
+            places = np.flatnonzero(
+                files == file
+            )  # evenly spaced: the turns of a file, or neighbours where samples are sorted
             part = slice(places[0], places[-1] + 1, places[1] - places[0] if len(places) > 1 else 1)
             futures.append(self._lane(file).submit(read, samples[part], rows[part]))
         return futures

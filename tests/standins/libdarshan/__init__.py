@@ -5,9 +5,9 @@ from pathlib import Path
 
 
 def install(folder: Path, early: bool = False) -> Path:
-    """What LD_PRELOAD names; it does nothing but lie in the ranks' memory, as libdarshan does.
+    """Install the library that LD_PRELOAD names; it only lies in the ranks' memory, as libdarshan does.
 
-    early: one before 3.4.
+    early: a library before 3.4.
     """
     from tests.standins.login import library
 
@@ -15,7 +15,7 @@ def install(folder: Path, early: bool = False) -> Path:
     path = Path(shutil.copy(library(), folder / "libdarshan.so"))
     if not early:
         with path.open("ab") as file:
-            file.write(b"\0DARSHAN_CONFIG_PATH\0")  # among the real one's strings
+            file.write(b"\0DARSHAN_CONFIG_PATH\0")  # one of the strings of the real library
     return path
 
 

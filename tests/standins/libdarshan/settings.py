@@ -1,5 +1,5 @@
-"""darshan.conf as libdarshan 3.5 reads it; the expressions are regcomp(3)'s own. Where the library is one before 3.4,
-the variables that 3.1.8 has instead (darshan-core.c, darshan-dxt.c).
+"""Settings of Darshan: darshan.conf as libdarshan 3.5 reads it, with the expressions of regcomp(3). A library before
+3.4 has the environment variables of 3.1.8 instead (darshan-core.c, darshan-dxt.c).
 """
 
 import ctypes
@@ -28,7 +28,9 @@ class Expression:
 
 
 class Settings(NamedTuple):
-    """records: files of POSIX; trace_bytes: of DXT. excluded, included: by name. left_out: beginnings of paths."""
+    """Limits and filters. records: files of POSIX. trace_bytes: memory of DXT. excluded, included: expressions for
+    names. left_out: beginnings of paths.
+    """
 
     traces: bool = "DXT_ENABLE_IO_TRACE" in os.environ
     records: int = 1024

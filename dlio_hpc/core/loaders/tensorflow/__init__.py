@@ -48,9 +48,8 @@ class TensorFlowLoader:
             self._span, self._pipeline = span, self._source.pipeline(span, order.turns)
             if keys.batches_ahead:
                 self._pipeline = self._pipeline.prefetch(keys.batches_ahead)
-            for (
-                _
-            ) in self._pipeline:  # empty before the first epoch begins: TensorFlow reads its own files now, uncounted
+            # The pipeline is empty before the first epoch begins. TensorFlow reads its own files here, uncounted.
+            for _ in self._pipeline:
                 pass
         self._source.begin(order)
         batches = iter(self._pipeline)

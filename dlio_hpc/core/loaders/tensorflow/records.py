@@ -59,15 +59,17 @@ class Records:
         return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
 
     def _in_turn(self, first: int, last: int, turns: Turns) -> Any:
-        """Whole groups of files, or a part of one: where it begins amid the group, its files are read from there on."""
+        """Records of whole groups of files, or of a part of one group. A part that begins within its group reads the
+        files from that record on.
+        """
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
         files = tf.data.Dataset.from_generator(lambda: self._files(first, last, turns), output_signature=signature)
         opening, after = turns.group(first)
         if opening != first and not hasattr(tf.raw_ops, "TFRecordDatasetV2"):
             raise ConfigError(
-                "this TensorFlow cannot begin amid a TFRecord file, as ranks do that share files; use as many files as "
-                "ranks, or more, or a newer TensorFlow"
+                "this TensorFlow cannot start within a TFRecord file, which ranks that share files require; use at "
+                "least as many files as ranks, or a newer TensorFlow"
             )
         in_order = self._from_front if opening == first else self._from_midst
         records = self._shuffled if keys.shuffle.samples else in_order
@@ -80,8 +82,8 @@ class Records:
         return files.flat_map(records)
 
     def _files(self, first: int, last: int, turns: Turns) -> Iterator[tuple[str, Withins]]:
-        """Each file in the order of its turn, with the records wanted of it: their places where they are shuffled, else
-        the first one's byte and how many.
+        """The files in the order of their turns, each with its wanted records: their places where they are shuffled,
+        else the byte of the first record and the number of records.
         """
         if self._order is None:
             return  # no epoch has begun
@@ -104,7 +106,7 @@ class Records:
             begin = end
 
     def _byte(self, sample: int) -> int:
-        """Where in its file its record begins."""
+        """Offset of the sample's record in its file."""
         (place,) = self._places.of(np.array([sample], np.uint64))
         return place.offset + place.within * TFRECORD_FRAME
 
@@ -117,7 +119,7 @@ class Records:
         return self._records(path).take(wanted[1])
 
     def _from_midst(self, path: Any, wanted: Any) -> Any:
-        """From a record's byte on: TFRecordDataset's skip() would read what lies before it."""
+        """The records from a byte offset on. TFRecordDataset's skip() would read the records before it."""
         tf = self._tf
         records = tf.raw_ops.TFRecordDatasetV2(
             filenames=path[tf.newaxis],
@@ -128,7 +130,7 @@ class Records:
         return tf.data.experimental.from_variant(records, tf.TensorSpec((), tf.string)).take(wanted[1])
 
     def _shuffled(self, path: Any, wanted: Any) -> Any:
-        """All records of the file, then those that are wanted."""
+        """The wanted records of a file that is read whole."""
         whole = self._records(path).batch(self._workload.dataset.samples_per_file)
         return whole.map(lambda all_records: self._tf.gather(all_records, wanted)).unbatch()
 

@@ -31,7 +31,7 @@ class Source(Protocol):
     """Batches in the order of the epoch that began last."""
 
     def pipeline(self, span: Span, turns: Turns) -> Any:
-        """A tf.data.Dataset of batches, which serves every epoch; it is empty before the first one begins."""
+        """A tf.data.Dataset of batches that serves every epoch; it is empty before the first epoch begins."""
 
     def begin(self, order: Order) -> None:
         """A new epoch."""
