@@ -68,10 +68,15 @@ def _read(run: RunOutcome, origin: Origin, phases: dict[str, float]) -> RunOutco
 @pytest.mark.parametrize(
     ("values", "origin", "state", "text"),
     [
-        ([100.0, 101.0, 99.0], "storage", "good", "at least 100.0 % came from storage. Repeats differ by 2.0 %"),
+        (
+            [100.0, 101.0, 99.0],
+            "storage",
+            "good",
+            "100 % was read from storage. samples/s spread over 3 repeats: 2.0 % of the median",
+        ),
         ([100.0], "storage", "good", "Measured once: the noise is unknown."),
-        ([100.0, 140.0, 99.0], "storage", "inconclusive", "Repeats differ by 41.0 %"),
-        ([100.0, 101.0, 99.0], "cached", "not measured", "CACHED: 0.0 % from storage"),
+        ([100.0, 140.0, 99.0], "storage", "inconclusive", "samples/s spread over 3 repeats: 41.0 % of the median"),
+        ([100.0, 101.0, 99.0], "cached", "not measured", "3 of 3 measured runs: CACHED: 0.0 % from storage"),
         ([100.0, 101.0, 99.0], "unknown", "not measured", "UNKNOWN: nothing tells on gpfs"),
         ([100.0, 101.0, 99.0], "nothing read", "not measured", "No run read anything from storage"),
     ],
@@ -86,8 +91,8 @@ def test_a_job_opens_with_its_state(
 @pytest.mark.parametrize(
     ("job_state", "state", "text"),
     [
-        ("failed", "bad", "Not to be used: job tune ended as failed"),
-        ("node_fail", "bad", "Not to be used: job tune ended as node_fail"),
+        ("failed", "bad", "Do not use the figures: job tune ended as failed"),
+        ("node_fail", "bad", "Do not use the figures: job tune ended as node_fail"),
         ("timeout", "not measured", "Incomplete: job tune ended as timeout"),
         ("running", "not measured", "Incomplete: job tune is running; 1 of 2 measured runs have a result."),
     ],
@@ -113,13 +118,21 @@ def test_faults_outweigh_everything_and_the_gravest_job_speaks_for_all(tmp_path:
 @pytest.mark.parametrize(
     ("phases", "origin", "text"),
     [
-        ({}, "storage", "Bound by compute: of 10 s, compute 80.0 %, waiting for data 10.0 %, synchronisation 10.0 %"),
-        ({"wait_s": 8.0, "compute_s": 1.0}, "storage", "Bound by storage: of 10 s, waiting for data 80.0 %"),
-        ({"wait_s": 8.0, "compute_s": 1.0}, "cached", "Bound by reading from memory, not by storage: "),
-        ({"wait_s": 8.0, "compute_s": 1.0}, "unknown", "Bound by reading (whether from storage or from memory"),
+        (
+            {},
+            "storage",
+            "Bound by compute: of 10 s in steps, compute 80.0 %, waiting for data 10.0 %, synchronisation 10.0 %",
+        ),
+        ({"wait_s": 8.0, "compute_s": 1.0}, "storage", "Bound by storage: of 10 s in steps, waiting for data 80.0 %"),
+        ({"wait_s": 8.0, "compute_s": 1.0}, "cached", "Bound by reads from memory instead of storage: "),
+        ({"wait_s": 8.0, "compute_s": 1.0}, "unknown", "Bound by reads (whether from storage or from memory"),
         ({"sync_s": 10.0, "compute_s": 1.0}, "storage", "Bound by synchronisation (slowest: rank 0 on n1, 1.00 x"),
-        ({"wait_s": 7.5}, "storage", "Bound by compute and storage: "),
-        ({"checkpoint_s": 30.0}, "storage", "Bound by writing checkpoints: of 40 s, checkpoints 75.0 %"),
+        ({"wait_s": 7.5}, "storage", "Bound by compute and by storage: "),
+        (
+            {"checkpoint_s": 30.0},
+            "storage",
+            "Bound by writing checkpoints: of 40 s in steps and checkpoints, checkpoints 75.0 %",
+        ),
     ],
 )
 def test_what_limited_a_run_is_said_in_one_sentence(
@@ -130,6 +143,47 @@ def test_what_limited_a_run_is_said_in_one_sentence(
     assert sentence.endswith("(mean over ranks and 2 repeats).")
 
 
+def test_synchronisation_during_reads_is_waiting_for_another_ranks_reads(tmp_path: Path) -> None:
+    """Ranks without compute whose reads are in flight most of the time are not bound by the barrier."""
+    outcome = _job(tmp_path, [100.0, 101.0], wait_s=4.4, compute_s=0.1, sync_s=4.2)
+    (sentence,) = bottleneck.of_job(outcome)
+    assert sentence.startswith("Bound by storage (ranks wait for the reads of rank 0 on n1, 1.00 x the median rank)")
+
+
+def test_the_slowest_rank_is_that_of_the_median_repeat(tmp_path: Path) -> None:
+    outcome = _job(tmp_path, [100.0, 101.0, 102.0], sync_s=20.0)
+    runs = []
+    for number, (run, ratio) in enumerate(zip(outcome.runs[-3:], (1.1, 4.5, 1.3), strict=True)):
+        assert run.result is not None
+        assert run.result.summary is not None
+        slowest = structs.replace(run.result.summary.slowest_rank, rank=number, ratio=ratio)
+        summary = structs.replace(run.result.summary, slowest_rank=slowest)
+        runs.append(run._replace(result=structs.replace(run.result, summary=summary)))
+    (sentence,) = bottleneck.of_job(outcome._replace(runs=runs))
+    assert "(slowest: the slowest rank, 1.30 x the median rank and not the same in each repeat)" in sentence
+
+
+def test_reads_that_unpack_are_not_called_storage_alone(tmp_path: Path) -> None:
+    outcome = _job(tmp_path, [100.0], wait_s=20.0)
+    work = outcome.runs[-1].run.workload
+    packed = structs.replace(
+        work,
+        dataset=structs.replace(work.dataset, format="hdf5", compression="gzip"),
+        reader=structs.replace(work.reader, mode="framework"),
+    )
+    runs = [run._replace(run=structs.replace(run.run, workload=packed)) for run in outcome.runs]
+    (sentence,) = bottleneck.of_job(outcome._replace(runs=runs))
+    assert sentence.startswith("Bound by storage or decompression (one call does both): ")
+
+
+def test_a_study_names_the_few_points_that_a_limit_holds_for(tmp_path: Path) -> None:
+    outcome = _job(tmp_path, [100.0, 101.0])
+    titled = outcome._replace(plan=structs.replace(outcome.plan, titles={0: "images"}))
+    runs = [run._replace(run=structs.replace(run.run, point=0)) for run in titled.runs if run.run.kind == "measure"]
+    (sentence,) = bottleneck.of_study([titled._replace(runs=runs)])
+    assert sentence == "Bound: images by compute (waiting for data: 10 %)."
+
+
 def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
     outcome = _job(tmp_path, [100.0], wait_s=20.0)
     (run,) = (run for run in outcome.runs if run.run.kind == "measure")
@@ -138,19 +192,19 @@ def test_waiting_without_reads_in_flight_is_not_storage(tmp_path: Path) -> None:
     summary = structs.replace(run.result.summary, io_time_s=4.0, io_hidden_fraction=0.5)
     outcome = outcome._replace(runs=[run._replace(result=structs.replace(run.result, summary=summary))])
     (sentence,) = bottleneck.of_job(outcome)
-    assert sentence.startswith("Bound by preparing data, not by storage (reads were in flight for 2 s of 20 s")
+    assert sentence.startswith("Bound by preparing data, not storage (reads were in flight for 2 s of 20 s")
 
 
 def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) -> None:
     """The terminal and the page open with the state, and the page shows the pictures beside the answer once."""
     done = run("dlio-submit", small, "-s", "local", "--repeat", "2", "--wait", "--quiet", "-d", tmp_path / "data")
     assert done.code == 0, done.err
-    assert done.out.startswith("Not measured: 01-measure-1: CACHED: ")
+    assert done.out.startswith("Not measured: 2 of 2 measured runs: CACHED: ")
     assert "\nBound by " in done.out.partition(" on local: completed")[0]
     (folder,) = (tmp_path / "dlio-runs").glob("small-*")
     assert run("dlio-hpc", "report", folder, "--html", "r.html", "--figures", "f").code == 0
     html = (tmp_path / "r.html").read_text().replace("<wbr>", "")
-    assert '<p class="banner not-measured"><strong>Not measured.</strong> 01-measure-1: CACHED: ' in html
+    assert '<p class="banner not-measured"><strong>Not measured.</strong> 2 of 2 measured runs: CACHED: ' in html
     before, _, after = html.partition("<section")
     assert '<p class="answer">Bound by ' in before
     assert [
@@ -209,6 +263,16 @@ def test_a_night_that_measured_no_storage_is_not_good() -> None:
     assert (opening.state, "measured nothing: job failed" in opening.text) == ("bad", True), opening
 
 
+def test_the_banner_of_a_history_is_about_the_night_that_it_names() -> None:
+    """A job that measured several datasets of one key is compared with no other night."""
+    several = nights.entry(3, [100.0] * 5)
+    other = [structs.replace(one, data="/scratch/other") for one in several.measurements]
+    several = structs.replace(several, measurements=(*several.measurements, *other))
+    entries = [*(nights.entry(night, values) for night, values in enumerate(_alike(3))), several]
+    opening = banners.of_history(listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    assert (opening.state, "nightly-003 measured this on several datasets" in opening.text) == ("inconclusive", True)
+
+
 def test_a_history_opens_with_its_state_on_terminal_and_page() -> None:
     blocks = listing.blocks([nights.entry(0, [100.0] * 3), nights.entry(1, [1.4] * 3)], [], "samples_per_s")
     out = io.StringIO()
@@ -243,10 +307,22 @@ def test_a_noisy_study_is_inconclusive_and_a_sharp_one_is_good(tmp_path: Path) -
     assert _of_study(made, _noisy(made, [100, 150, 200], 0.01), "unknown").state == "not measured"
 
 
+def test_cached_parts_of_a_study_are_named(tmp_path: Path) -> None:
+    other = structs.replace(studies.asked("demo", "reader.read_threads=1,2"), name="two")
+    made = studies.make(tmp_path, structs.replace(studies.asked("demo", "reader.read_threads=1,2"), name="one"), other)
+    measured = studies.measured(made, _noisy(made, [100, 150] * 2, 0.01))
+    origins: list[Origin] = ["cached" if made.points[each.point].part == "two" else "storage" for each in measured]
+    told = [each._replace(origin=origin) for each, origin in zip(measured, origins, strict=True)]
+    opening = _opening(made, told)
+    assert opening.text == "CACHED, memory instead of storage: two: 6 of 6 measurements. one: from storage."
+    advice = studyreport.make(StudyOutcome(made, [], told, [], 0)).advice
+    assert advice[-1] == "No advice from two: measurements there are CACHED."
+
+
 def test_two_file_systems_that_cannot_be_told_apart_are_inconclusive(tmp_path: Path) -> None:
     made = two_sides(tmp_path)
     wide = _of_study(made, _noisy(made, [100, 100], 0.5))
-    assert (wide.state, "may hide in the noise" in wide.text) == ("inconclusive", True), wide
+    assert (wide.state, "too large to rule out a difference of 20 %" in wide.text) == ("inconclusive", True), wide
     assert _of_study(made, _noisy(made, [100, 100], 0.01)).state == "good"
     assert _of_study(made, _noisy(made, [100, 80], 0.01)).state == "good"
 
@@ -299,7 +375,7 @@ _MEASURE = """
   while (walker.nextNode()) {
     const node = walker.currentNode;
     if (node.parentElement.closest("svg, script")) continue;
-    for (const word of node.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
+    for (const word of node.data.matchAll(/(?<!\\S)-{1,2}\\p{L}[\\p{L}\\p{N}-]*|[\\p{L}\\p{N}_]+/gu)) {
       const range = document.createRange();
       range.setStart(node, word.index);
       range.setEnd(node, word.index + word[0].length);

@@ -15,4 +15,4 @@ def of_recorded(recorded: Recorded) -> tuple[Cost, ...]:
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None
     write_s = float(group["checkpoint_time"][:].mean()) if "checkpoint_time" in group else None
-    return (Cost("core", read_s, write_s, None),)
+    return (Cost("dlio-hpc", read_s, write_s, None),)

@@ -100,7 +100,10 @@ def _examined(subject: _Subject, record: recorded.Recorded | None, step_s: float
     if requests is None or (record is not None and aligned is None):
         return Examined(title, found, faults, analysis, None, subject.timeline, None)
     said = [*subject.notes, *map(str, faults), *_untraced(analysis)]
-    source = "Darshan's trace (DXT)" + (" and the core's steps" if record else "")
+    is_cut = any(fault.name == "DXT cut" for fault in faults)
+    source = f"Darshan's trace (DXT{', cut: a part of the requests' if is_cut else ''})" + (
+        " and the core's steps" if record else ""
+    )
     view = pictures.of_trace(title, source, said, analysis, requests, record)
     return Examined(title, found, faults, analysis, requests, subject.timeline, view)
 

@@ -71,7 +71,7 @@ class Storage(Struct, frozen=True):
             source += f"; Darshan saw {format_size(self.darshan_bytes)} asked for"
         if found == "cached":
             return f"CACHED: {share} in {which} ({source})"
-        return f"{share}{f', in {which} the least' if len(self.epochs) > 1 else ''} ({source})"
+        return f"{share}{f' (lowest: {which})' if len(self.epochs) > 1 else ''} ({source})"
 
 
 def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dlio_hpc.report.page import Page
     from dlio_hpc.report.studyfiles import StudyOutcome
     from dlio_hpc.report.studyreport import StudyReport
+    from dlio_hpc.verdict.suite import SuiteVerdict
 
 
 @click.command(context_settings=SETTINGS)
@@ -114,23 +115,35 @@ def _report_study(
     return console.exit_code([studyreport.fault(made)]) if is_judged else 0
 
 
-def _opening(made: "StudyReport") -> "Banner":
-    """The banner of a study: by the verdict for a suite, by the conclusions for any other study."""
-    from dlio_hpc.report import studybanner
-
+def _verdict(made: "StudyReport") -> "SuiteVerdict | None":
+    """The verdict of a suite; None of any other study."""
     study = made.outcome.study
     if study.verdict is None or study.generate == "only":
-        return studybanner.of_study(made)
+        return None
     from dlio_hpc.cli import suites
+
+    return suites.judge(made)
+
+
+def _opening(made: "StudyReport") -> "Banner | None":
+    """The banner of a suite by its verdict; None of any other study, which has a banner of its own."""
+    verdict = _verdict(made)
+    if verdict is None:
+        return None
     from dlio_hpc.verdict import banners
 
-    return banners.of_suite(suites.judge(made))
+    return banners.of_suite(verdict)
 
 
 def _study_page(made: "StudyReport") -> "Page":
     from dlio_hpc.report import studypages
 
-    return studypages.of_study(made, _opening(made))
+    verdict = _verdict(made)
+    if verdict is None:
+        return studypages.of_study(made)
+    from dlio_hpc.verdict import banners, pages
+
+    return studypages.of_study(made, banners.of_suite(verdict), pages.of_suite(verdict))
 
 
 def _study_pictures(made: "StudyReport") -> "Iterator[Picture]":

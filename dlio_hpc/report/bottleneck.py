@@ -1,5 +1,6 @@
 """Bottlenecks: one sentence on whether storage, compute or synchronisation limited a measurement, with figures."""
 
+import statistics
 from collections.abc import Sequence
 
 from dlio_hpc.analysis.findings import Analysis
@@ -10,6 +11,10 @@ from dlio_hpc.units import format_seconds
 
 # Two phases whose shares differ by less than this limit a measurement together.
 _ALIKE = 0.10
+# Sentences that a page or summary opens with.
+_ANSWERS = 5
+# Points that the sentence of a study names.
+_NAMED = 6
 # Reads explain the wait where they are in flight for at least this share of it.
 _EXPLAINED = 0.5
 _PHASES = {
@@ -28,19 +33,37 @@ def of_job(outcome: JobOutcome) -> list[str]:
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """One sentence for all points: the number of points by their limit, and their shares of waiting for data."""
-    limited: dict[str, list[float]] = {}
+    """One sentence for all points: which of them each limit holds for, and their shares of waiting for data."""
+    limited: dict[str, list[tuple[str, float]]] = {}
+    titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
     for runs in _repeats(jobs):
         seconds = _seconds(runs)
         if whole := sum(seconds.values()):
-            limit = " and ".join(text.partition(" (")[0] for text in _limits(runs, seconds))
-            limited.setdefault(limit, []).append(100 * seconds["wait_s"] / whole)
+            limit = " and by ".join(text.partition(" (")[0] for text in _limits(runs, seconds))
+            limited.setdefault(limit, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / whole))
     points = sum(map(len, limited.values()))
     parts = [
-        f"{len(waits)} of {points} points by {limit} (waiting for data: {min(waits):.0f} to {max(waits):.0f} %)"
-        for limit, waits in sorted(limited.items(), key=lambda pair: -len(pair[1]))
+        f"{_points(held, points)} by {limit} (waiting for data: {_range([wait for _, wait in held])} %)"
+        for limit, held in sorted(limited.items(), key=lambda pair: -len(pair[1]))
     ]
     return [f"Bound: {'; '.join(parts)}."] if parts else []
+
+
+def shortened(answers: list[str]) -> list[str]:
+    """The first answers, and the number of the others."""
+    more = len(answers) - _ANSWERS
+    return [*answers[:_ANSWERS], f"And {more} more; each run's section has its figures."] if more > 0 else answers
+
+
+def _points(held: Sequence[tuple[str, float]], points: int) -> str:
+    """The points by their titles where they are few, else by their number."""
+    names = [name for name, _ in held if name]
+    return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
@@ -60,15 +83,33 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
     order = sorted(seconds, key=lambda phase: -seconds[phase])
     parts = ", ".join(f"{_PHASES[phase]} {100 * seconds[phase] / whole:.1f} %" for phase in order if seconds[phase])
     mean = "mean over ranks" if len(runs) == 1 else f"mean over ranks and {len(runs)} repeats"
-    limits = " and ".join(_limits(runs, seconds))
-    return f"Bound by {limits}: of {format_seconds(whole / len(runs))}, {parts} ({mean})."
+    limits = " and by ".join(_limits(runs, seconds))
+    where = "in steps and checkpoints" if seconds["checkpoint_s"] else "in steps"
+    return f"Bound by {limits}: of {format_seconds(whole / len(runs))} {where}, {parts} ({mean})."
 
 
 def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
-    """The phase that takes the most time, and the second where it takes nearly as much."""
+    """The phase that takes the most time, and the second where it takes nearly as much. Synchronisation during which
+    reads are in flight is waiting for another rank's reads.
+    """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
-    return [_limit(phase, runs, seconds) for phase in ((first, second) if is_alike else (first,))]
+    phases = [first, second] if is_alike else [first]
+    waited = seconds["wait_s"] + seconds["sync_s"]
+    in_flight = _in_flight(_summaries(runs))
+    if "sync_s" in phases and in_flight is not None and in_flight >= _EXPLAINED * waited:
+        others = [_limit(phase, runs, seconds) for phase in phases if phase not in ("wait_s", "sync_s")]
+        return [f"{_reading(runs, waited)} (ranks wait for the reads of {_slowest(runs)})", *others]
+    return [_limit(phase, runs, seconds) for phase in phases]
+
+
+def _slowest(runs: Sequence[RunOutcome]) -> str:
+    """The slowest rank, by the median over repeats."""
+    ranks = [summary.slowest_rank for summary in _summaries(runs)]
+    ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
+    if len({rank.rank for rank in ranks}) > 1:
+        return f"the slowest rank, {ratio} and not the same in each repeat"
+    return f"rank {ranks[0].rank} on {ranks[0].host}, {ratio}"
 
 
 def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:
@@ -87,9 +128,7 @@ def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) ->
     if phase == "checkpoint_s":
         return "writing checkpoints"
     if phase == "sync_s":
-        slowest = max((summary.slowest_rank for summary in _summaries(runs)), key=lambda rank: rank.ratio)
-        who = f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.2f} x the median rank"
-        return f"synchronisation (slowest: {who})"
+        return f"synchronisation (slowest: {_slowest(runs)})"
     return _reading(runs, seconds["wait_s"])
 
 
@@ -103,14 +142,18 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
     in_flight = _in_flight(_summaries(runs))
     if in_flight is not None and in_flight < _EXPLAINED * waited:
         return (
-            f"preparing data, not by storage (reads were in flight for {format_seconds(in_flight)} of "
+            f"preparing data, not storage (reads were in flight for {format_seconds(in_flight)} of "
             f"{format_seconds(waited)} of waiting)"
         )
     if "cached" in origins:
-        return "reading from memory, not by storage"
+        return "reads from memory instead of storage"
     if "unknown" in origins:
-        return "reading (whether from storage or from memory is unknown)"
-    return "storage" if in_flight is not None else "storage or decoding (when TensorFlow reads is unknown)"
+        return "reads (whether from storage or from memory is unknown)"
+    if in_flight is None:
+        return "storage or decoding (when TensorFlow reads is unknown)"
+    work = runs[0].run.workload
+    unpacks = work.dataset.compression != "none" and work.reader.mode == "framework"
+    return "storage or decompression (one call does both)" if unpacks else "storage"
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:

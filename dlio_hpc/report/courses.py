@@ -20,7 +20,8 @@ def bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
     both = {"read": (series.bytes_read, series.reads), "written": (series.bytes_written, series.writes)}
     both = {what: pair for what, pair in both.items() if pair[0].any() or (pair[1] is not None and pair[1].any())}
     if not both:
-        return canvas.NOTHING, ""
+        is_moved = bool(view.ranks.bytes_read.sum() + view.ranks.bytes_written.sum())
+        return ("Nothing recorded when bytes were moved." if is_moved else canvas.NOTHING), ""
     moved = {what: values for what, (values, _) in both.items()}
     requests = {what: values for what, (_, values) in both.items() if values is not None}
     starts = canvas.groups(len(series.bytes_read), _BINS)

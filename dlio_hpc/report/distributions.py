@@ -169,7 +169,11 @@ def _named(ranks: npt.NDArray[np.int64], hosts: list[str]) -> str:
 
 
 def _listed(values: Floats, ranks: Ranks) -> str:
-    return ", ".join(f"rank {n} on {ranks.hosts[n]} ({format_seconds(float(values[n]))})" for n in _slowest(values))
+    return ", ".join(f"rank {n}{_on(ranks.hosts[n])} ({format_seconds(float(values[n]))})" for n in _slowest(values))
+
+
+def _on(host: str) -> str:
+    return f" on {host}" if host else ""
 
 
 def _kinds(found: Histogram) -> dict[str, Counts]:

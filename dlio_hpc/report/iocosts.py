@@ -44,13 +44,15 @@ def heat_map(view: View, title: str) -> tuple[Figure | str, str]:
     axes.grid(visible=False)
     canvas.numbers(axes, "x")
     canvas.numbers(axes, "y", whole=True)
+    if heat.ranks == 1:
+        axes.set_yticks([0])
     axes.set(xlabel="time (s)", ylabel="rank", xlim=(min(0.0, heat.edges[0]), max(view.duration_s, heat.edges[-1])))
-    plain = FuncFormatter(lambda value, _: f"{value:,.3g}")
+    plain = FuncFormatter(lambda value, _: canvas.plain(value))
     bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30, format=plain)
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
     bar.set_label(f"{name} of a {'rank' if heat.ranks_per_row == 1 else f'group of {heat.ranks_per_row} ranks'}")
-    return figure, _heat_caption(heat)
+    return figure, f"{view.title}: {_heat_caption(heat)}"
 
 
 def _heat_caption(heat: HeatMap) -> str:
@@ -58,7 +60,7 @@ def _heat_caption(heat: HeatMap) -> str:
     width = format_seconds(float(heat.edges[1] - heat.edges[0]))
     row = "rank" if heat.ranks_per_row == 1 else f"group of {heat.ranks_per_row} ranks"
     spread = f"{format_size(int(moved.min()))} to {format_size(int(moved.max()))} a {row}"
-    return f"Bytes read and written: {spread}. A cell is {width} of a {row}; white: nothing moved."
+    return f"bytes read and written, {spread}. A cell is {width} of a {row}; white: nothing moved."
 
 
 def costs(view: View, title: str) -> tuple[Figure | str, str]:
@@ -79,7 +81,10 @@ def costs(view: View, title: str) -> tuple[Figure | str, str]:
     canvas.numbers(axes, "y")
     axes.set_ylabel("% of the run time")
     canvas.legend(axes)
-    return figure, f"Seconds a rank (mean), of {format_seconds(view.elapsed_s)}: {'; '.join(map(_cost, known))}."
+    return (
+        figure,
+        f"{view.title}: seconds a rank (mean), of {format_seconds(view.elapsed_s)}: {'; '.join(map(_cost, known))}.",
+    )
 
 
 def _cost(cost: Cost) -> str:

@@ -42,14 +42,17 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
     """The banner by the origin of the bytes of all epochs."""
     outcomes = {run.name: run.storage.outcome() for run in measured if run.storage is not None}
     for outcome in ("cached", "unknown"):
-        named = next((run for run in measured if outcomes.get(run.name) == outcome), None)
-        if named is not None and named.storage is not None:
-            return Banner("not measured", f"{named.name}: {named.storage.words()}.")
+        concerned = [run for run in measured if outcomes.get(run.name) == outcome]
+        if concerned and (storage := concerned[0].storage) is not None:
+            lead = concerned[0].name if len(measured) == 1 else f"{len(concerned)} of {len(measured)} measured runs"
+            instead = f" Instead: {storage.advice[0]}." if storage.advice else ""
+            return Banner("not measured", f"{lead}: {storage.words()}.{instead}")
     if set(outcomes.values()) == {"nothing read"}:
         return Banner("not measured", "No run read anything from storage: the figures are those of the tool itself.")
     shares = [run.storage.cached for run in measured if run.storage is not None and run.storage.cached is not None]
-    least = 100 * (1 - max(shares, default=0.0))
-    return Banner("good", f"Samples and bytes are as planned, and at least {least:.1f} % came from storage.")
+    lowest = f"{100 * (1 - max(shares, default=0.0)):.1f} %"
+    share = "100 %" if lowest == "100.0 %" else f"at least {lowest}"
+    return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage.")
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
@@ -59,7 +62,7 @@ def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
         return Banner("good", "Measured once: the noise is unknown.")
     worst = max(repeated, key=_spread)
     spread = _spread(worst)
-    text = f"Repeats differ by {100 * spread:.1f} % of their median samples/s ({worst[0].name}, {len(worst)} repeats)"
+    text = f"samples/s spread over {len(worst)} repeats: {100 * spread:.1f} % of the median (from {worst[0].name} on)"
     if spread <= disturbances.LARGE:
         return Banner("good", f"{text}.")
     return Banner("inconclusive", f"{text}: {'; '.join(disturbances.explained(worst))}.")

@@ -12,7 +12,9 @@ _NO_NUMBER = {"", "-", "unknown"}
 # Tokens longer than this may break after punctuation, so that they fit a narrow page.
 _LONG_TOKEN = 12
 _SPACE = re.compile(r"(\s+)")
-_PIECE = re.compile(r"[^/_.,:;=&@+-]*[/_.,:;=&@+-]+|[^/_.,:;=&@+-]+")
+_PIECE = re.compile(r"[^/,:;=&]*[/,:;=&]+|[^/,:;=&]+")
+# Options stay whole: a browser breaks after their dashes.
+_OPTION = re.compile(r"-{1,2}[A-Za-z][A-Za-z0-9-]{0,30}")
 _TAG = re.compile(r"<[^<>]*>")
 _OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
 
@@ -109,13 +111,17 @@ def _inline(drawing: Drawing, prefix: str) -> Any:
 
 def _breakable(text: str) -> Any:
     """Text whose long tokens, such as paths and keys, break after punctuation only."""
+    from markupsafe import Markup
+
+    return Markup("").join(map(_token, _SPACE.split(_fit(text))))
+
+
+def _token(token: str) -> Any:
     from markupsafe import Markup, escape
 
-    tokens = (
-        Markup("<wbr>").join(map(escape, _PIECE.findall(token))) if len(token) > _LONG_TOKEN else escape(token)
-        for token in _SPACE.split(_fit(text))
-    )
-    return Markup("").join(tokens)
+    if _OPTION.fullmatch(token):
+        return Markup('<span class="whole">{}</span>').format(token)
+    return Markup("<wbr>").join(map(escape, _PIECE.findall(token))) if len(token) > _LONG_TOKEN else escape(token)
 
 
 def _is_number(cell: str) -> bool:

@@ -14,8 +14,6 @@ from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
 _SHOWN = 10
-# Measurements, or logs, whose limits are stated at the top of the page.
-_ANSWERS = 5
 # Nodes that the page names.
 _NAMED = 32
 _ORDER = {"measure": 0, "warmup": 1, "generate": 2}
@@ -24,13 +22,15 @@ _ORDER = {"measure": 0, "warmup": 1, "generate": 2}
 def of_logs(examined: Sequence[Examined]) -> Page:
     """The page of Darshan logs of any program."""
     sound = [one for one in examined if one.is_sound]
+    answers = [bottleneck.of_log(one.title, one.analysis) for one in sound if one.analysis is not None]
+    sections = [_section(one.title, one, []) for one in examined]
     return Page(
         title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
         subtitle=" · ".join(dict.fromkeys(one.analysis.program for one in examined if one.analysis)),
         banner=logbanner.of_logs(examined),
         facts=[_log_facts(one) for one in examined if one.log is not None],
-        answers=[bottleneck.of_log(one.title, one.analysis) for one in sound[:_ANSWERS] if one.analysis is not None],
-        **_pictured([_section(one.title, one, []) for one in examined]),
+        answers=bottleneck.shortened(answers),
+        **(_pictured(sections) if len(sound) == len(examined) else {"sections": sections}),
     )
 
 
@@ -48,7 +48,7 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examine
         subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
         banner=opening,
         facts=[facts for outcome in outcomes for facts in _job_facts(outcome)],
-        answers=answers[:_ANSWERS] if opening.state != "bad" else [],
+        answers=bottleneck.shortened(answers) if opening.state != "bad" else [],
         **_pictured(
             [
                 *_cut_short(outcomes),

@@ -201,7 +201,7 @@ def found_own(made: Matrix) -> str:
     """How many are, by all factors and by what was seen alone."""
     asked = [row for row in made.rows if row.finds_own is not None]
     if not asked:
-        return "None of them says which application it emulates that is also a column."
+        return "No row names its application among the columns, so the nearest match cannot be checked."
     first = f"{_right(asked)} are nearest to their own application."
     if "bytes_per_sample" in made.left_out:
         return first

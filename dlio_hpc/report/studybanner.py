@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from dlio_hpc.analysis import disturbances
 from dlio_hpc.analysis.comparison import Comparison, Finding, PointFigures
+from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.analysis.scaling import Scaling
 from dlio_hpc.report import banner, sidesrows, studyreport, studywords
 from dlio_hpc.report.banner import Banner
@@ -30,20 +31,24 @@ def of_study(report: StudyReport) -> Banner:
 
 def _of_storage(report: StudyReport) -> Banner | None:
     """The banner of a study whose bytes came, or may have come, from memory; None where all came from storage."""
-    measured = report.outcome.measured
+    study, measured = report.outcome.study, report.outcome.measured
+    parts: dict[str, list[Measured]] = {}
+    for measurement in measured:
+        parts.setdefault(study.points[measurement.point].part, []).append(measurement)
     for origin, text in (
-        ("cached", "CACHED: the study measured memory, not storage"),
-        ("unknown", "It is unknown whether the bytes came from storage or from memory"),
+        ("cached", "CACHED, memory instead of storage"),
+        ("unknown", "From storage or from memory, unknown"),
     ):
-        count = sum(measurement.origin == origin for measurement in measured)
-        if count:
-            shares = [
-                measurement.cached
-                for measurement in measured
-                if measurement.origin == origin and measurement.cached is not None
+        counts = {name: sum(one.origin == origin for one in made) for name, made in parts.items()}
+        if any(counts.values()):
+            named = [
+                f"{name + ': ' if len(study.parts) > 1 else ''}{count} of {len(parts[name])}"
+                for name, count in counts.items()
+                if count
             ]
-            worst = f" (up to {100 * max(shares):.1f} % from memory)" if shares else ""
-            return Banner("not measured", f"{text}: {count} of {len(measured)} measurements{worst}.")
+            sound = [name for name, count in counts.items() if not count]
+            rest = f" {', '.join(sound)}: from storage." if sound and origin == "cached" else ""
+            return Banner("not measured", f"{text}: {'; '.join(named)} measurements.{rest}")
     if measured and all(measurement.origin == "nothing read" for measurement in measured):
         return Banner(
             "not measured", "No measurement read anything from storage: the figures are those of the tool itself."
@@ -108,7 +113,7 @@ def _of_scaling(text: str, scaling: Scaling) -> Banner:
 def _conclusive(text: str, is_conclusive: bool) -> Banner:
     if is_conclusive:
         return Banner("good", text)
-    return Banner("inconclusive", f"{text} A difference of {100 * HIDDEN:.0f} % may hide in the noise.")
+    return Banner("inconclusive", f"{text} The noise is too large to rule out a difference of {100 * HIDDEN:.0f} %.")
 
 
 def _of_point(point: PointFigures) -> Banner:

@@ -1,6 +1,6 @@
 """A study's report as a page: what was found first, then each part with its pictures and tables, then its jobs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from dlio_hpc.analysis.comparison import Comparison, Finding
 from dlio_hpc.report import bottleneck, figures, rows, sidesrows, studybanner, studyfigures, studyrows, studywords
@@ -12,7 +12,7 @@ from dlio_hpc.study import Study
 from dlio_hpc.units import format_seconds
 
 
-def of_study(report: StudyReport, opening: Banner | None = None) -> Page:
+def of_study(report: StudyReport, opening: Banner | None = None, verdicts: Sequence[Section] = ()) -> Page:
     """The page of a study, under its own banner or under `opening`."""
     outcome = report.outcome
     study = outcome.study
@@ -23,6 +23,7 @@ def of_study(report: StudyReport, opening: Banner | None = None) -> Page:
         answers=bottleneck.of_study(outcome.jobs),
         facts=list(_facts(report)),
         sections=[
+            *verdicts,
             *([_sides(report)] if study.is_ab else []),
             *([_advice(report.advice)] if report.advice else []),
             *(_part(report, finding) for finding in report.findings),
@@ -40,8 +41,9 @@ def _first(study: Study, finding: Finding) -> Iterator[str]:
 def _facts(report: StudyReport) -> Iterator[Facts]:
     study = report.outcome.study
     if len(study.parts) > 1:
-        told = [(finding.part, line) for finding in report.findings for line in _first(study, finding)]
-        yield Facts("Found", told)
+        conclusions = [(finding.part, line) for finding in report.findings for line in _first(study, finding)]
+        if conclusions:
+            yield Facts("Found", conclusions)
     if missing := studywords.missing(report.outcome):
         lines = [*missing, *filter(None, [studywords.resume(report.outcome)])]
         yield Facts("Missing", [("", line) for line in lines])

@@ -36,9 +36,16 @@ def make(outcome: StudyOutcome, metric: Metric | None = None) -> StudyReport:
     study = outcome.study
     findings = comparison.findings(study, outcome.measured, metric)
     effects = paired.effects(study, outcome.measured, metric)
-    return StudyReport(
-        outcome, findings, advice.of_study(study, findings), effects, straggling.of_study(study, outcome.jobs)
-    )
+    return StudyReport(outcome, findings, _advice(outcome, findings), effects, straggling.of_study(study, outcome.jobs))
+
+
+def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
+    """Advice from the parts that measured storage; the names of the others."""
+    cached = {outcome.study.points[one.point].part for one in outcome.measured if one.origin == "cached"}
+    lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
+    if not lines or not cached:
+        return lines
+    return [*lines, f"No advice from {', '.join(sorted(cached))}: measurements there are CACHED."]
 
 
 def as_document(report: StudyReport) -> dict[str, Any]:

@@ -193,6 +193,11 @@ def _best(study: Study, finding: Finding, found: Comparison) -> Iterator[str]:
         yield f"{where}Best: {best}. The reference was not measured."
     elif found.best == found.reference:
         yield f"{where}Best: the reference, {best}."
+    elif not gain.is_beyond_noise and any(point.verdict == "slower" for point in found.points):
+        yield (
+            f"{where}Nothing is better than the reference ({_told(study, found.reference)}) beyond noise: the best is "
+            f"{best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)}."
+        )
     elif not gain.is_beyond_noise:
         yield (
             f"{where}No difference beyond noise: the reference ({_told(study, found.reference)}) cannot be told "

@@ -14,8 +14,6 @@ from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.results import Summary
 
 _WIDTH, _WIDEST = 80, 1000
-# Measurements whose limits are stated at the top of the summary.
-_ANSWERS = 5
 
 
 def show(outcome: JobOutcome, file: Any) -> None:
@@ -23,7 +21,7 @@ def show(outcome: JobOutcome, file: Any) -> None:
     out = console(file)
     opening = jobbanner.of_jobs([outcome])
     show_banner(opening, out)
-    for answer in bottleneck.of_job(outcome)[:_ANSWERS] if opening.state != "bad" else ():
+    for answer in bottleneck.shortened(bottleneck.of_job(outcome)) if opening.state != "bad" else ():
         out.print(Text(answer))
     out.print()
     out.print(_job(outcome), soft_wrap=False)

@@ -21,7 +21,7 @@ def of_acceptance(found: Acceptance) -> Page:
         subtitle=f"by {found.criteria.name} · dlio-hpc {__version__}",
         banner=banners.of_acceptance(found),
         facts=list(_facts(found)),
-        sections=[_overview(found), *(_group(found, group, _drawing(drawn, group)) for group in groups)],
+        sections=[overview(found), *(_group(found, group, _drawing(drawn, group)) for group in groups)],
     )
 
 
@@ -36,10 +36,11 @@ def _facts(found: Acceptance) -> Iterator[Facts]:
     yield Facts("Criteria", [(label, text) for label, text in told if text])
     if unmet := [check for check in found.checks if check.verdict not in _FINE]:
         told = [(check.verdict, ": ".join(filter(None, (check.group, check.title)))) for check in unmet]
-        yield Facts("Not met", told)
+        yield Facts("Not met, or without a verdict", told)
 
 
-def _overview(found: Acceptance) -> Section:
+def overview(found: Acceptance) -> Section:
+    """A table of criteria for each group."""
     grids = [
         Table(group or "All of it", list(HEADER), [row(check) for check in found.of(group)]) for group in found.groups
     ]

@@ -51,7 +51,7 @@ def of_history(blocks: Sequence[Block], metric: str) -> Banner:
 
 def _of_block(block: Block, metric: str) -> Banner:
     """The banner of a key: its newest night against its baseline or the night before, then changes over the nights."""
-    newest, group, name = block.newest, block.group, block.title if block.key is None else block.key.title
+    newest, group, name = block.newest, block.group, block.name or block.title
     if group is None:
         return Banner("bad", f"{newest.job} measured nothing: {newest.fault or newest.state}.")
     if group.faulty is not None:
@@ -66,7 +66,10 @@ def _of_block(block: Block, metric: str) -> Banner:
 
 
 def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: str) -> Banner:
-    changes = _changes(history)
+    if history.nights[-1].job != here.job:
+        text = "measured this on several datasets, which are compared with each other and not with other nights"
+        return Banner("inconclusive", f"{name} {text}.")
+    changes = f"{weighing.changes_words(history).capitalize()}."
     reference = _reference(block, history, metric)
     if reference is None:
         return Banner("inconclusive", f"{name} has neither a baseline nor an earlier night. {changes}")
@@ -86,12 +89,3 @@ def _reference(block: Block, history: Trend, metric: str) -> tuple[Night, str] |
     if len(history.nights) < 2:
         return None
     return history.nights[-2], f"the night before ({history.nights[-2].job}; there is no baseline)"
-
-
-def _changes(history: Trend) -> str:
-    """A sentence on the changes over the nights."""
-    if history.shifts:
-        return f"Over {len(history.nights)} nights: {'; '.join(map(weighing.shift_words, history.shifts))}."
-    if len(history.nights) < FEWEST:
-        return f"Too few nights to detect a change: {len(history.nights)} of {FEWEST}."
-    return f"No change is detected over {len(history.nights)} nights."

@@ -159,9 +159,8 @@ def of_history(told: Sequence[Series], metric: str) -> Iterator[Picture]:
 
 def _told(seen: Trend) -> str:
     """The changes in words."""
-    told = [weighing.shift_words(shift) for shift in seen.shifts] or ["no change is seen"]
     out = f"; by itself: {', '.join(seen.outliers)}" if seen.outliers else ""
-    words = "; ".join(told)
+    words = weighing.changes_words(seen)
     return f"{words[0].upper()}{words[1:]}{out}. Dots are repeats, the line joins the medians."
 
 

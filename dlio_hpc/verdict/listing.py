@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from msgspec import structs
+
 from dlio_hpc.analysis import disturbances
 from dlio_hpc.verdict import groups, names, trend, verdictrows, weighing
 from dlio_hpc.verdict.baselines import Accepted
@@ -68,9 +70,10 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) ->
 
 
 def _named(mine: list[tuple[Entry, Group]]) -> Group:
-    """The group that names the block: the newest one that is a point of a study, else the newest one."""
-    groups_ = [group for _, group in mine]
-    return next((group for group in reversed(groups_) if group.title), groups_[-1])
+    """The group that names the block: the newest one, with a point's title only where all that have one share it."""
+    newest = mine[-1][1]
+    titles = {group.title for _, group in mine if group.title}
+    return structs.replace(newest, title=titles.pop() if len(titles) == 1 else "")
 
 
 def _block(title: str, key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: str) -> Block:

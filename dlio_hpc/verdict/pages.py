@@ -4,11 +4,12 @@ from collections.abc import Sequence
 
 from dlio_hpc.report import figures as drawn
 from dlio_hpc.report.page import Page, Section, Table
-from dlio_hpc.verdict import banners, figures, listing, verdictrows
+from dlio_hpc.verdict import acceptancepages, banners, figures, listing, verdictrows
 from dlio_hpc.verdict.comparison import Judgement, Verdict
 from dlio_hpc.verdict.figures import Series
 from dlio_hpc.verdict.listing import Block
 from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.verdict.suite import SuiteVerdict
 
 
 def of_judgement(found: Judgement) -> Page:
@@ -25,6 +26,13 @@ def of_judgement(found: Judgement) -> Page:
             *(_section(verdict) for verdict in found.verdicts),
         ],
     )
+
+
+def of_suite(verdict: SuiteVerdict) -> list[Section]:
+    """The sections of a suite's verdict on the page of its study: baselines, then criteria."""
+    rows = [verdictrows.row(one) for one in verdict.judgement.verdicts]
+    compared = Section("Against baselines", [], [Table("", list(verdictrows.HEADER), rows)], [], [])
+    return [compared, acceptancepages.overview(verdict.acceptance)]
 
 
 def _section(verdict: Verdict) -> Section:

@@ -87,8 +87,7 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
 def _history(verdict: Verdict) -> Iterator[tuple[str, str]]:
     assert verdict.trend is not None
     seen = verdict.trend
-    told = "; ".join(weighing.shift_words(shift) for shift in seen.shifts) or "no change is seen"
-    yield "history", f"{len(seen.nights)} job(s): {told}"
+    yield "history", weighing.changes_words(seen)
     if seen.outliers:
         yield "by themselves", ", ".join(seen.outliers)
 

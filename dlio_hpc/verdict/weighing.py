@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 from dlio_hpc.analysis import robust
+from dlio_hpc.analysis.changes import FEWEST
 from dlio_hpc.analysis.robust import Difference, Noise
 from dlio_hpc.verdict import trend
 from dlio_hpc.verdict.metrics import METRICS
@@ -85,6 +86,16 @@ def percent(ratio: float) -> str:
 def signed(ratio: float) -> str:
     """Likewise: "-5.2 %"."""
     return f"{100 * (ratio - 1):+.1f} %"
+
+
+def changes_words(history: Trend) -> str:
+    """What the nights of a key show, in a clause."""
+    count = len(history.nights)
+    if history.shifts:
+        return f"over {count} nights: {'; '.join(map(shift_words, history.shifts))}"
+    if count < FEWEST:
+        return f"too few nights to detect a change: {count} of {FEWEST}"
+    return f"no change is detected over {count} nights"
 
 
 def shift_words(shift: Shift) -> str:
