@@ -14,7 +14,7 @@ _LONG_TOKEN = 12
 _SPACE = re.compile(r"(\s+)")
 _PIECE = re.compile(r"[^/,:;=&]*[/,:;=&]+|[^/,:;=&]+")
 # Options stay whole: a browser breaks after their dashes.
-_OPTION = re.compile(r"-{1,2}[A-Za-z][A-Za-z0-9-]{0,30}")
+_OPTION = re.compile(r"[(`]*-{1,2}[A-Za-z][A-Za-z0-9-]{0,30}[`).,;:]*")
 _TAG = re.compile(r"<[^<>]*>")
 _OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
 
