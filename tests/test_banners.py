@@ -126,7 +126,7 @@ def test_faults_outweigh_everything_and_the_gravest_job_speaks_for_all(tmp_path:
         ({"wait_s": 8.0, "compute_s": 1.0}, "storage", "Bound by storage: of 10 s in steps, waiting for data 80.0 %"),
         ({"wait_s": 8.0, "compute_s": 1.0}, "cached", "Bound by reads from memory instead of storage: "),
         ({"wait_s": 8.0, "compute_s": 1.0}, "unknown", "Bound by reads (whether from storage or from memory"),
-        ({"sync_s": 10.0, "compute_s": 1.0}, "storage", "Bound by synchronisation (slowest: rank 0 on n1, 1.00 x"),
+        ({"sync_s": 10.0, "compute_s": 1.0}, "storage", "Bound by synchronisation (waiting for rank 0 on n1, 1.00 x"),
         ({"wait_s": 7.5}, "storage", "Bound by compute and by storage: "),
         (
             {"checkpoint_s": 30.0},
@@ -160,7 +160,7 @@ def test_the_slowest_rank_is_that_of_the_median_repeat(tmp_path: Path) -> None:
         summary = structs.replace(run.result.summary, slowest_rank=slowest)
         runs.append(run._replace(result=structs.replace(run.result, summary=summary)))
     (sentence,) = bottleneck.of_job(outcome._replace(runs=runs))
-    assert "(slowest: the slowest rank, 1.30 x the median rank and not the same in each repeat)" in sentence
+    assert "(waiting for the slowest rank, 1.30 x the median rank and not the same in each repeat)" in sentence
 
 
 def test_reads_that_unpack_are_not_called_storage_alone(tmp_path: Path) -> None:

@@ -128,7 +128,7 @@ def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) ->
     if phase == "checkpoint_s":
         return "writing checkpoints"
     if phase == "sync_s":
-        return f"synchronisation (slowest: {_slowest(runs)})"
+        return f"synchronisation (waiting for {_slowest(runs)})"
     return _reading(runs, seconds["wait_s"])
 
 
