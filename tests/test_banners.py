@@ -86,8 +86,8 @@ def test_a_job_opens_with_its_state(
 @pytest.mark.parametrize(
     ("job_state", "state", "text"),
     [
-        ("failed", "bad", "Not to be used: job tune ended as failed"),
-        ("node_fail", "bad", "Not to be used: job tune ended as node_fail"),
+        ("failed", "bad", "Do not use the figures: job tune ended as failed"),
+        ("node_fail", "bad", "Do not use the figures: job tune ended as node_fail"),
         ("timeout", "not measured", "Incomplete: job tune ended as timeout"),
         ("running", "not measured", "Incomplete: job tune is running; 1 of 2 measured runs have a result."),
     ],
@@ -310,8 +310,8 @@ _MEASURE = """
   const wide = document.documentElement.scrollWidth > window.innerWidth;
   const strong = document.querySelector("p.banner strong");
   const colours = [getComputedStyle(strong).color, getComputedStyle(strong.parentElement).backgroundColor];
-  const told = {broken, wide, colours, width: window.innerWidth};
-  document.documentElement.setAttribute("data-measured", JSON.stringify(told));
+  const measured = {broken, wide, colours, width: window.innerWidth};
+  document.documentElement.setAttribute("data-measured", JSON.stringify(measured));
 </script>
 """
 # A window cannot be narrower than 500 pixels; a frame can.
