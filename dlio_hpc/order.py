@@ -71,7 +71,7 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """For each of `files` (ascending): the first file of the share that holds it, and the first file after that
+        """Bounds of the share that holds each of `files` (ascending): its first file, and the first file after the
         share.
         """
         if not len(files):

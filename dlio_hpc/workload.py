@@ -117,7 +117,7 @@ class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    """What lies on the storage. `chunk` is HDF5's; `compression` HDF5's or (gzip) NumPy's; `level` null: 4.
+    """Files on the storage. `chunk` is HDF5's; `compression` HDF5's or (gzip) NumPy's; `level` null: 4.
 
     `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do. `compression_ratio` replaces
     it: bytes before over bytes after gzip of this level.
@@ -211,7 +211,7 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
-    """How each rank reads.
+    """Reading on each rank.
 
     `interleave`: so many files in turn, a sample of each, as tf.data's interleave does. null: as many as read_threads
     where TFRecord files are streams (num_parallel_reads of TFRecordDataset is both), else 1. `transfer_size` null: a

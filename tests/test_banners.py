@@ -386,8 +386,8 @@ _MEASURE = """
   const wide = document.documentElement.scrollWidth > window.innerWidth;
   const strong = document.querySelector("p.banner strong");
   const colours = [getComputedStyle(strong).color, getComputedStyle(strong.parentElement).backgroundColor];
-  const told = {broken, wide, colours, width: window.innerWidth};
-  document.documentElement.setAttribute("data-measured", JSON.stringify(told));
+  const measured = {broken, wide, colours, width: window.innerWidth};
+  document.documentElement.setAttribute("data-measured", JSON.stringify(measured));
 </script>
 """
 # A window cannot be narrower than 500 pixels; a frame can.

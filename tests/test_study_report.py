@@ -216,8 +216,8 @@ def test_scaling_has_a_table_and_a_picture(tmp_path: Path, weak: bool) -> None:
 
 # Samples/s of three repeats on one, two and four ranks, of FFN of fig. 15 on a busy laptop.
 _FFN = {
-    "Less than linear, beyond noise, on 4 ranks.": [(100, 131, 76), (173, 136, 154), (300, 212, 173)],
-    "No difference from linear beyond noise.": [(100, 139, 72), (190, 133, 154), (330, 212, 163)],
+    "It is less than linear beyond noise on 4 ranks.": [(100, 131, 76), (173, 136, 154), (300, 212, 173)],
+    "It does not differ from linear beyond noise.": [(100, 139, 72), (190, 133, 154), (330, 212, 163)],
 }
 
 

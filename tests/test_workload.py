@@ -245,7 +245,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
                 "reader.shuffle.files=false",
                 "reader.interleave=1",
             ),
-            "reader.read_threads: a thread reads a TFRecord file, and 1 at a time are read in turn; raise",
+            "reader.read_threads: each thread reads a TFRecord file of its own, and reader.interleave: 1 allows fewer",
         ),
         (("reader.verify=true",), "reader.verify checks TFRecord's checksums; format: npz has none"),
         ((_H5, "dataset.compression=lzf"), "reader.mode: floor cannot unpack lzf"),

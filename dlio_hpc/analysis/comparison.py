@@ -1,4 +1,4 @@
-"""Which setting of a study's part is best, by how much, and whether the difference is more than noise.
+"""Comparison of the settings of a study's part: the best one, its lead, and whether the difference is beyond noise.
 
 Figures are compared on logarithms. Verdicts follow from the intervals of analysis.ratios alone. Numbers of ranks
 (analysis.scaling) and two file systems (analysis.paired) are not settings and are not compared here.
@@ -259,8 +259,9 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 
 def _recommended(study: Study, points: Sequence[Judged], best: int, reference: int | None) -> int | None:
-    """Of those that may be the best: the reference, or what differs from it in the fewest keys, then in the smallest
-    steps; the better one of equals. A point that replaces the reference is better than it beyond noise.
+    """The recommended point among those that may be the best: the reference, else the point that differs from it in the
+    fewest keys, then in the smallest steps; the better one of equals. A point that replaces the reference is better
+    than it beyond noise.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

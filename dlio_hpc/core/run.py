@@ -159,8 +159,8 @@ def _facts(run: Run) -> DatasetFacts:
 
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
-    """What was read against what was planned. Libraries, and chunks that are read whole, may bring more than was
-    wanted, never less. For TFRecord the excess has a known limit.
+    """Differences between what was read and what was planned. Libraries, and chunks that are read whole, may bring more
+    than was wanted, never less. For TFRecord the excess has a known limit.
     """
     if summary.steps < summary.steps_planned:
         return []  # there was no time for more

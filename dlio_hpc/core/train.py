@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Recording(NamedTuple):
-    """What one rank saw. steps: (steps of all epochs, columns), as in measures; fewer than planned when the job's time
+    """Record of one rank. steps: (steps of all epochs, columns), as in measures; fewer than planned when the job's time
     was over. arrivals: (epochs begun, columns), as in arrival. checkpoints: (n, 7), epoch, steps done in it, seconds
     that training stood still, and the fields of Saved. verified: (epochs begun, 2), seconds of comparing, and samples
     that were compared. counts: of all batches. disturbances: (epochs begun + 1, columns), as in disturbance; the last

@@ -127,7 +127,7 @@ def _noise(what: str, estimate: Noise) -> str:
     few = "; too few for a good estimate: repeat more often" if estimate.df < 4 else ""
     sentence = f"{what}: {100 * sd:.2g} % ({estimate.df} degrees of freedom{few})."
     if sd > _MUCH_NOISE:
-        sentence += " Noise this large hides differences: use longer runs or a higher --repeat."
+        sentence += " So much hides differences: longer runs or a higher --repeat would show more."
     return sentence
 
 

@@ -30,11 +30,11 @@ class Reference(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """On one metric of one key of a job. why: in a sentence; advice: what to do, a line each. here, there: the job's
-    repeats and the reference's. ratio: how many times as good the job is, with its interval; below 1 is worse. noise:
-    between nights, relative; None: it is not known. trend: None where the key has no history. overridden: what spoke
-    against a comparison, where it was forced. disturbances: lines on other activity on the nodes, where the outcome is
-    noisy or a regression.
+    """Verdict on one metric of one key of a job. why: in a sentence; advice: what to do, a line each. here, there: the
+    job's repeats and the reference's. ratio: how many times as good the job is, with its interval; below 1 is worse.
+    noise: between nights, relative; None: it is not known. trend: None where the key has no history. overridden: what
+    spoke against a comparison, where it was forced. disturbances: lines on other activity on the nodes, where the
+    outcome is noisy or a regression.
     """
 
     job: str

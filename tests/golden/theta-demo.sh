@@ -59,7 +59,7 @@ watched() {
   darshan=(-e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" -e DARSHAN_LOGFILE="$1/$2" -e DARSHAN_CONFIG_PATH="$1/darshan.conf" -e DARSHAN_MMAP_LOGPATH="$1/live" -e DARSHAN_DISABLE_SHARED_REDUCTION="1" -e DXT_ENABLE_IO_TRACE="1")
   [ -z "$excluded" ] || darshan+=(-e DARSHAN_MODMEM="8" -e DARSHAN_EXCLUDE_DIRS="$excluded")
 }
-excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # nothing where libdarshan reads its configuration file, as it does from 3.4 on
+excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # empty where libdarshan reads a configuration file (3.4 and later)
 watched darshan
 run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- aprun -n 2 -N 2 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || watched() { darshan=(); }
 
