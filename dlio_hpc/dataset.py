@@ -277,7 +277,7 @@ def read(folder: Path) -> Fingerprint | None:
     except FileNotFoundError:
         return None
     except OSError as fault:
-        raise ConfigError(f"cannot read {folder / FINGERPRINT_FILE}: {fault.strerror}") from fault
+        raise InfrastructureError(f"cannot use {folder}: {fault.strerror}; choose another --data") from fault
     return document.decode(content, Fingerprint, str(folder / FINGERPRINT_FILE))
 
 

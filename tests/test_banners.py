@@ -391,22 +391,27 @@ _MEASURE = """
 </script>
 """
 # A window cannot be narrower than 500 pixels; a frame can.
-_FRAME = """<!DOCTYPE html>
-<html><body><iframe width="WIDTH" height="900" style="border: 0" srcdoc="PAGE"></iframe><script>
+_FRAMES = """<!DOCTYPE html>
+<html><body>FRAMES<script>
   addEventListener("load", () => {
-    const inner = document.querySelector("iframe").contentDocument.documentElement;
-    document.documentElement.setAttribute("data-measured", inner.getAttribute("data-measured"));
+    const inner = [...document.querySelectorAll("iframe")].map((frame) => frame.contentDocument.documentElement);
+    const measured = inner.map((root) => JSON.parse(root.getAttribute("data-measured")));
+    document.documentElement.setAttribute("data-measured", JSON.stringify(measured));
   });
 </script></body></html>
 """
+_FRAME = '<iframe width="WIDTH" height="900" style="border: 0" srcdoc="PAGE"></iframe>'
 _POLICY = '<meta http-equiv="Content-Security-Policy"'
 
 
-def _measured(file: Path, html: str, width: int, is_dark: bool) -> Any:
-    """Measure the page in a browser of this width: words that are broken, whether it is too wide, colours."""
-    assert html.count(_POLICY) == 1
-    inner = html.replace(_POLICY, "<meta name='policy'").replace("</body>", _MEASURE + "</body>")
-    file.write_text(_FRAME.replace("WIDTH", str(width)).replace("PAGE", escape(inner)))
+def _measured(file: Path, pages: Sequence[str], width: int, is_dark: bool) -> Any:
+    """What a browser makes of each page at this width: broken words, whether it is too wide, the banner's colours."""
+    frames = []
+    for html in pages:
+        assert html.count(_POLICY) == 1
+        inner = html.replace(_POLICY, "<meta name='policy'").replace("</body>", _MEASURE + "</body>")
+        frames.append(_FRAME.replace("WIDTH", str(width)).replace("PAGE", escape(inner)))
+    file.write_text(_FRAMES.replace("FRAMES", "".join(frames)))
     dark = ["--force-dark-mode", "--blink-settings=preferredColorScheme=0"] if is_dark else []
     text = dumped(file, "--window-size=1400,900", *dark)
     return json.loads(unescape(text.partition('data-measured="')[2].partition('"')[0]))
@@ -455,8 +460,10 @@ def _pages(folder: Path) -> dict[str, page.Page]:
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_no_page_breaks_a_word_or_is_wider_than_the_window(tmp_path: Path, width: int, is_dark: bool) -> None:
-    for name, made in _pages(tmp_path).items():
-        measured = _measured(tmp_path / f"{name}.html", page.render(made), width, is_dark)
+    pages = {name: page.render(made) for name, made in _pages(tmp_path).items()}
+    for name, measured in zip(
+        pages, _measured(tmp_path / "all.html", list(pages.values()), width, is_dark), strict=True
+    ):
         assert (name, measured["width"], measured["broken"], measured["wide"]) == (name, width, [], False)
         assert _contrast(measured["colours"]) >= 4.5, (name, measured["colours"])
         bright = sum(map(int, measured["colours"][1].removeprefix("rgb(").removesuffix(")").split(",")))
@@ -466,7 +473,8 @@ def test_no_page_breaks_a_word_or_is_wider_than_the_window(tmp_path: Path, width
 @browser
 def test_the_browser_would_have_found_a_broken_word(tmp_path: Path) -> None:
     html = page.render(_pages(tmp_path)["job"]).replace("word-break: normal", "word-break: break-all")
-    assert _measured(tmp_path / "bad.html", html, 390, False)["broken"]
+    (measured,) = _measured(tmp_path / "bad.html", [html], 390, False)
+    assert measured["broken"]
 
 
 def test_states_have_a_colour_on_the_terminal_and_on_the_page() -> None:

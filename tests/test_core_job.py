@@ -119,7 +119,7 @@ def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Pat
         assert done.job["runs"][-1]["result"]["summary"]["samples"] == 60
     else:
         assert done.code == 2
-        assert "needs an h5py built with parallel HDF5" in done.err
+        assert "needs it: build it (CC=mpicc HDF5_MPI=ON" in done.err
         assert "set reader.mode: floor" in done.err
 
 

@@ -432,7 +432,7 @@ def test_what_a_study_would_cost(run: Run, tmp_path: Path) -> None:
     assert [line.split()[:3] for line in told.out.splitlines() if line[:1].isdigit()] == [
         ["1", "128", "2"], ["2", "256", "2"], ["3", "512", "2"], ["4", "1024", "2"], ["5", "2048", "2"],
     ]  # fmt: skip
-    assert "15.5 TiB" in told.out, "1/16 of 2 TiB for each doubling, four epochs each"
+    assert "15.56 TiB" in told.out, "1/16 of 2 TiB for each doubling, four epochs each, and the ends of requests"
     as_json = run("dlio-hpc", "plan-cost", "demo", "-s", "local", "-P", "dataset.files=8,16", "--json").json
     assert as_json["total"]["bytes_read"] == 2 * (8 + 16) * (4 << 20)
     assert as_json["total"]["files"] == 8 + 16 + 2

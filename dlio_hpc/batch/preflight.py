@@ -297,7 +297,9 @@ def _failure(directory: Path, record: job.Job) -> DlioError:
     """In the ranks' own words, where they came so far, or the last ones that anybody said."""
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
         error = results.decode_error(path.read_bytes(), str(path))
-        return kind_of(error.exit_code)(error.message)
+        kind = kind_of(error.exit_code)
+        ran = f"{_LAUNCH_RANKS} ranks did not run ({record.state}): " if kind is InfrastructureError else ""
+        return kind(f"{ran}{error.message}")
     return InfrastructureError(f"{_LAUNCH_RANKS} ranks did not run ({record.state}): {_last_words(directory)}")
 
 

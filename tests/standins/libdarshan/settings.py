@@ -55,7 +55,8 @@ def warn(words: str) -> None:
 def load() -> Settings:
     path = os.environ.get("DARSHAN_CONFIG_PATH")
     settings = Settings()
-    (library,) = (name for name in os.environ["LD_PRELOAD"].split(":") if name.endswith("libdarshan.so"))
+    preloaded = os.environ["LD_PRELOAD"].replace(":", " ").split()
+    library = next(name for name in preloaded if name.endswith("libdarshan.so"))
     if b"DARSHAN_CONFIG_PATH" not in Path(library).read_bytes():
         return _early()
     if path is None:
