@@ -77,7 +77,7 @@ def test_what_is_wrong_is_named(tmp_path: Path, content: dict[str, Any], told: s
 
 def test_a_name_that_is_not_shipped_lists_those_that_are() -> None:
     with pytest.raises(
-        ConfigError, match="no criteria 'mlperf'; did you mean 'mlperf_storage'.* one of: acceptance, mlperf_st"
+        ConfigError, match=r"no criteria 'mlperf'; did you mean 'mlperf_storage'.* one of: acceptance, mlperf_st"
     ):
         criteria.load("mlperf")
 
