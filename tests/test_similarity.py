@@ -541,7 +541,7 @@ def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> 
     assert done.code == 0, done.err
     assert "not known of all, left out: bytes a sample" in done.out
     assert " 8  " in done.out
-    assert "None of them says which application" in done.out
+    assert "No row names its application" in done.out
 
 
 @pytest.mark.parametrize(
