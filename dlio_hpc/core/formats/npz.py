@@ -126,14 +126,25 @@ def _load(buffer: int | None, path: str, tally: Tally) -> Array:
     """
     before = tally.bytes_read
     try:
-        with buffered(CountedFile(path, tally), buffer) as file, np.load(file) as archive:
-            array: Array = archive["x"]
-            (member,) = (one for one in archive.zip.infolist() if one.filename == _MEMBER)
+        try:
+            array, member = _loaded(buffer, path, tally)
+        except SystemError:
+            # NumPy parses an array's header with ast.literal_eval(), which Python before 3.11.8 may fail without cause
+            # while something else parses at the same time (gh-106905). What is read once more counts as overhead.
+            array, member = _loaded(buffer, path, tally)
     except _DAMAGE as fault:
         raise damaged(path, fault) from fault
     payload = array.nbytes if member.compress_type == zipfile.ZIP_STORED else member.compress_size
     tally.beside(tally.bytes_read - before - payload)
     return array
+
+
+def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
+    """The array of a file, and its member of the archive."""
+    with buffered(CountedFile(path, tally), buffer) as file, np.load(file) as archive:
+        array: Array = archive["x"]
+        (member,) = (one for one in archive.zip.infolist() if one.filename == _MEMBER)
+    return array, member
 
 
 class _Inflate:
