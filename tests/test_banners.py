@@ -255,6 +255,16 @@ def test_few_nights_detect_no_change_and_the_last_is_held_against_the_baseline()
     assert (first.state, "neither a baseline nor an earlier night" in first.text) == ("inconclusive", True)
 
 
+def test_names_of_jobs_keep_their_capitals() -> None:
+    entries = [nights.entry(night, values, job=f"Nightly-{night}") for night, values in enumerate(_alike(12))]
+    entries += [
+        nights.entry(12 + night, values, job=f"Nightly-{12 + night}") for night, values in enumerate(_alike(8, 80.0))
+    ]
+    opening = banners.of_history(listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    assert "Over 20 nights: " in opening.text
+    assert "worse since Nightly-12 " in opening.text
+
+
 def test_a_night_that_measured_no_storage_is_not_good() -> None:
     assert _nightly(_alike(12), baseline=2, storage="cached").state == "not measured"
     failed = nights.entry(12, [], fault="job failed", exit_code=6, state="failed")
@@ -312,10 +322,10 @@ def test_cached_parts_of_a_study_are_named(tmp_path: Path) -> None:
     made = studies.make(tmp_path, structs.replace(studies.asked("demo", "reader.read_threads=1,2"), name="one"), other)
     measured = studies.measured(made, _noisy(made, [100, 150] * 2, 0.01))
     origins: list[Origin] = ["cached" if made.points[each.point].part == "two" else "storage" for each in measured]
-    told = [each._replace(origin=origin) for each, origin in zip(measured, origins, strict=True)]
-    opening = _opening(made, told)
+    measured = [one._replace(origin=origin) for one, origin in zip(measured, origins, strict=True)]
+    opening = _opening(made, measured)
     assert opening.text == "CACHED, memory instead of storage: two: 6 of 6 measurements. one: from storage."
-    advice = studyreport.make(StudyOutcome(made, [], told, [], 0)).advice
+    advice = studyreport.make(StudyOutcome(made, [], measured, [], 0)).advice
     assert advice[-1] == "No advice from two: measurements there are CACHED."
 
 
@@ -405,7 +415,7 @@ _POLICY = '<meta http-equiv="Content-Security-Policy"'
 
 
 def _measured(file: Path, pages: Sequence[str], width: int, is_dark: bool) -> Any:
-    """What a browser makes of each page at this width: broken words, whether it is too wide, the banner's colours."""
+    """The broken words, the excess width and the banner's colours of each page in a browser window of this width."""
     frames = []
     for html in pages:
         assert html.count(_POLICY) == 1

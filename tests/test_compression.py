@@ -86,7 +86,7 @@ def test_usual_ratios_are_reached_at_every_level(kind: str, keys: dict[str, Any]
     assert _ratio(dataset, 5) == pytest.approx(ratio, rel=0.01)
 
 
-_TEXTURES = st.builds(content.Texture, bits=st.just(8), words=st.integers(1, content.BLOCK // content.WORD))
+_TEXTURES = st.builds(content.Texture, bits=st.just(8), random_words=st.integers(1, content.BLOCK // content.WORD))
 
 
 @settings(deadline=None)

@@ -102,6 +102,7 @@ def _report_study(
     from dlio_hpc.report import studyreport
 
     made = studyreport.make(outcome, metric)
+    verdict = _verdict(made) if wanted.html is not None or not (as_json or as_csv) else None
     if as_json:
         console.print_json(studyreport.as_document(made))
     elif as_csv:
@@ -109,9 +110,9 @@ def _report_study(
     else:
         from dlio_hpc.report import studytables
 
-        studytables.show(made, sys.stdout, _opening(made))
+        studytables.show(made, sys.stdout, _opening(verdict))
     if wanted.any:
-        wanted.write_of_study(lambda: _study_page(made), lambda: _study_pictures(made))
+        wanted.write_of_study(lambda: _study_page(made, verdict), lambda: _study_pictures(made))
     return console.exit_code([studyreport.fault(made)]) if is_judged else 0
 
 
@@ -125,9 +126,8 @@ def _verdict(made: "StudyReport") -> "SuiteVerdict | None":
     return suites.judge(made)
 
 
-def _opening(made: "StudyReport") -> "Banner | None":
+def _opening(verdict: "SuiteVerdict | None") -> "Banner | None":
     """The banner of a suite by its verdict; None of any other study, which has a banner of its own."""
-    verdict = _verdict(made)
     if verdict is None:
         return None
     from dlio_hpc.verdict import banners
@@ -135,15 +135,14 @@ def _opening(made: "StudyReport") -> "Banner | None":
     return banners.of_suite(verdict)
 
 
-def _study_page(made: "StudyReport") -> "Page":
+def _study_page(made: "StudyReport", verdict: "SuiteVerdict | None") -> "Page":
     from dlio_hpc.report import studypages
 
-    verdict = _verdict(made)
     if verdict is None:
         return studypages.of_study(made)
-    from dlio_hpc.verdict import banners, pages
+    from dlio_hpc.verdict import pages
 
-    return studypages.of_study(made, banners.of_suite(verdict), pages.of_suite(verdict))
+    return studypages.of_study(made, _opening(verdict), pages.of_suite(verdict))
 
 
 def _study_pictures(made: "StudyReport") -> "Iterator[Picture]":

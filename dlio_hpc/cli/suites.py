@@ -36,9 +36,13 @@ _NOTHING_MORE = Criteria(name="none")
 
 def show(verdict: SuiteVerdict) -> None:
     """The summary first, so that a mail can have it for its subject."""
+    from rich.text import Text
+
+    from dlio_hpc.report import banner, tables
     from dlio_hpc.verdict import acceptancetables, verdicttables
 
-    print(verdict.summary)
+    style = f"bold {banner.COLOURS[banner.state_of(verdict.exit_code)]}"
+    tables.console(sys.stdout).print(Text(verdict.summary, style), soft_wrap=True)
     print()
     if not verdict.is_first:
         verdicttables.show(verdict.judgement, sys.stdout)

@@ -36,7 +36,7 @@ def texture(dataset: Dataset) -> Texture:
         return Texture(dataset.random_bits)
     level = LEVEL if dataset.level is None else dataset.level
     share = random_share(dataset.compression_ratio, level, _at_once(dataset))
-    return Texture(words=round(share * BLOCK / WORD))
+    return Texture(random_words=round(share * BLOCK / WORD))
 
 
 def _at_once(dataset: Dataset) -> int:

@@ -23,12 +23,12 @@ _SEED = 2021
 
 
 class Texture(NamedTuple):
-    """Compressibility of the stream. bits: random bits of each byte; the higher bits are zero. words: random words of
+    """Compressibility of the stream. bits: random bits of each byte; the higher bits are zero. random_words: those of
     each block, in equal shares at the front of its pages; the rest of a page repeats its last random word.
     """
 
     bits: int = 8
-    words: int = BLOCK // WORD
+    random_words: int = BLOCK // WORD
 
 
 RANDOM = Texture()
@@ -36,7 +36,7 @@ RANDOM = Texture()
 
 def pieces(first: int, count: int, texture: Texture = RANDOM) -> Iterator[memoryview]:
     """Bytes `first` to `first + count` of the stream, block by block; a piece is valid until the next is taken."""
-    base = _base(texture.words)
+    base = _base(texture.random_words)
     memory = np.empty(min(len(base), -(-count // WORD) + 1), np.uint64)
     end = first + count
     while first < end:
@@ -62,7 +62,7 @@ def fill(row: Rows, first: int, texture: Texture = RANDOM) -> None:
 def head(first: int, texture: Texture = RANDOM) -> bytes:
     """The one to eight bytes from `first` to the end of their word: enough to know a sample by, at no cost."""
     number, begin = divmod(first, BLOCK)
-    word = (int(_base(texture.words)[begin // WORD]) + number * _SHIFT) & _mask(texture.bits)
+    word = (int(_base(texture.random_words)[begin // WORD]) + number * _SHIFT) & _mask(texture.bits)
     return word.to_bytes(WORD, sys.byteorder)[begin % WORD :]
 
 

@@ -124,6 +124,6 @@ def _of_point(point: PointFigures) -> Banner:
     text = f"{rates.median:.1f} samples/s"
     if point.n < 2:
         return Banner("inconclusive", f"{text}, measured once: the noise is unknown.")
-    spread = (rates.max - rates.min) / rates.median
+    spread = disturbances.spread([rates.min, rates.median, rates.max])
     text = f"{text}, median of {point.n} repeats that differ by {100 * spread:.1f} %."
     return Banner("inconclusive" if spread > disturbances.LARGE else "good", text)

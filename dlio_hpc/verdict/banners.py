@@ -69,7 +69,7 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: str
     if history.nights[-1].job != here.job:
         text = "measured this on several datasets, which are compared with each other and not with other nights"
         return Banner("inconclusive", f"{name} {text}.")
-    changes = f"{weighing.changes_words(history).capitalize()}."
+    changes = weighing.changes_sentence(history)
     reference = _reference(block, history, metric)
     if reference is None:
         return Banner("inconclusive", f"{name} has neither a baseline nor an earlier night. {changes}")

@@ -160,8 +160,8 @@ def of_history(told: Sequence[Series], metric: str) -> Iterator[Picture]:
 def _told(seen: Trend) -> str:
     """The changes in words."""
     out = f"; by itself: {', '.join(seen.outliers)}" if seen.outliers else ""
-    words = weighing.changes_words(seen)
-    return f"{words[0].upper()}{words[1:]}{out}. Dots are repeats, the line joins the medians."
+    sentence = weighing.changes_sentence(seen).removesuffix(".")
+    return f"{sentence}{out}. Dots are repeats, the line joins the medians."
 
 
 def _nights(axes: Axes, seen: Trend, metric: str, band: Band | None, job: str | None = None) -> None:

@@ -88,8 +88,14 @@ def signed(ratio: float) -> str:
     return f"{100 * (ratio - 1):+.1f} %"
 
 
+def changes_sentence(history: Trend) -> str:
+    """The clause of changes_words() as a sentence. Names of jobs keep their capitals."""
+    clause = changes_words(history)
+    return f"{clause[0].upper()}{clause[1:]}."
+
+
 def changes_words(history: Trend) -> str:
-    """What the nights of a key show, in a clause."""
+    """A clause on the changes over the nights of a key."""
     count = len(history.nights)
     if history.shifts:
         return f"over {count} nights: {'; '.join(map(shift_words, history.shifts))}"
