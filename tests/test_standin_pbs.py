@@ -29,7 +29,7 @@ class Site:
     def __call__(self, *words: object, **environment: str) -> Outcome:
         done = subprocess.run(
             [*map(str, words)], cwd=self.folder, env={"PATH": self.path, "SECRET": "of the submitter"} | environment,
-            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60, check=False,
+            capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=240, check=False,
         )  # fmt: skip
         assert "Traceback" not in done.stderr, done.stderr
         return Outcome(done.returncode, done.stdout, done.stderr)
