@@ -6,7 +6,8 @@ from typing import NamedTuple
 from dlio_hpc.errors import InfrastructureError
 
 # Variables by which a user's shell would change what commands do and tell: sbatch(1) lets them win over the script, and
-# hands those of an allocation that it is called from on to the job's srun.
+# hands those of an allocation that it is called from on to the job's srun; qsub(1B) takes lines that begin with
+# PBS_DPREFIX for options instead of #PBS.
 _CHANGES = (
     "SBATCH_",
     "SQUEUE_",
@@ -18,7 +19,9 @@ _CHANGES = (
     "SALLOC_",
     "PMI_",
     "PMIX_",
-    "QSTAT_",
+    "QSTAT",
+    "PBS_DPREFIX",
+    "PBS_SHELL",
 )
 _KEPT = {"SLURM_CONF", "SLURM_JWT"}
 # Busy servers take half a minute; whoever asks again has lost nothing.

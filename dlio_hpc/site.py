@@ -17,10 +17,14 @@ Positive = Annotated[int, Meta(ge=1)]
 SchedulerName = Literal["local", "slurm", "pbs", "cobalt"]
 
 
+Remote = Literal["pbs_tmrsh", "ssh"]
+
+
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     """How ranks are started: `kind` knows the option names, `command` may be a path, `options` come verbatim.
 
-    `bind`: where ranks may run, in the launcher's own words. `mpi`: srun's --mpi=.
+    `bind`: where ranks may run, in the launcher's own words. `mpi`: srun's --mpi=. `remote`: how hydra starts its
+    proxies on the job's other nodes, by pbs_tmrsh(8B) of PBS or by ssh; null: by its own choice.
     """
 
     kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun"]
@@ -28,8 +32,11 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     options: tuple[str, ...] = ()
     bind: str | None = None
     mpi: str | None = None
+    remote: Remote | None = None
 
     def __post_init__(self) -> None:
+        if self.remote is not None and self.kind != "hydra":
+            raise ValueError(f"remote is an option of hydra, not of {self.kind}")
         if self.mpi is not None and self.kind != "srun":
             raise ValueError(f"mpi is an option of srun, not of {self.kind}")
         if self.bind is not None and self.kind == "mpiexec":
@@ -141,6 +148,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("preload: libdarshan.so goes into darshan, so that its logs are set up, judged and read")
         if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
             raise ValueError("DARSHAN_ENABLE_NONMPI makes a log a process and none of the run; leave it out")
+        if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
+            raise ValueError(f"launcher.remote: pbs_tmrsh is a command of PBS; scheduler {self.scheduler} has none")
         if self.chunk and self.scheduler != "pbs":
             raise ValueError(f"chunk is for PBS's select; scheduler {self.scheduler} has none")
         check_options("job_options", self.job_options)

@@ -4,12 +4,15 @@ import json
 import os
 import stat
 import sys
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from dlio_hpc import shipped, site
+from dlio_hpc.batch.schedulers import pbs as pbs_scheduler
 from tests.conftest import BIN, Run
 from tests.standins import batch, libdarshan, pbs
 from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write
@@ -18,19 +21,27 @@ SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
 NODES = 2 if batch.may_rename() else 1
 HOSTS = ["n1", "n2"][:NODES] if NODES == 2 else [os.uname().nodename]
-# PBS's own way for launchers that know rsh; hydra starts nothing by itself, whatever it thinks of the nodes' names.
-_REMOTE = "site.launcher.options=[-launcher, rsh, -launcher-exec, pbs_tmrsh]"
+# hydra starts nothing by itself, whatever it thinks of the nodes' names.
 _NOT_HERE = "site.environment={HYDRA_LAUNCHER_AUTOFORK: '0'}"
+
+# sleep(1) of whole seconds, ten times as fast.
+_FAST = 'sleep() { case $1 in *.*) command sleep "$1";; *) command sleep "$(( $1 / 10 ))"; esac; }'
 
 
 class Pbs(Login):
     """Jobs have `folder`/home as their home, and start with a clean environment: setup names ours."""
 
     def __init__(self, run: Run, folder: Path, **policy: Any) -> None:
-        super().__init__(run, folder, ("-s", "pbs", "-d", "data", "-S", _REMOTE, "-S", _NOT_HERE, *self.setup(folder)))
+        super().__init__(run, folder, ("-s", "pbs", "-d", "data", "-S", _NOT_HERE, *self.setup(folder)))
         self.home = folder / "home"
         self.home.mkdir()
-        pbs.install(folder / "bin", self.state, **{"home": self.home, "grace": 1.0, "copy": 0.1} | policy)
+        self.profile(f"export PATH='{folder / 'bin'}':$PATH")  # a PBS of this machine's own would come first
+        pbs.install(folder / "bin", self.state, **{"home": self.home, "grace": 6.0, "copy": 0.1} | policy)
+
+    def profile(self, line: str) -> None:
+        """One more line of the login shell of jobs."""
+        with (self.home / ".bash_profile").open("a") as file:
+            file.write(f"{line}\n")
 
     @staticmethod
     def setup(folder: Path, *lines: str) -> tuple[str, str]:
@@ -126,19 +137,24 @@ def test_a_waiting_job_is_cancelled(on_pbs: Pbs, small: Path, ours: bool) -> Non
 
 
 def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
-    """PBS takes it, and says why it waits."""
+    """PBS takes it, and says why it waits; nobody waits with it."""
     directory = on_pbs.taken(small, "-N", 9)
     until(lambda: "comment" in on_pbs.job(directory))
     shown = on_pbs("dlio-hpc", "status", directory).out
     assert "queued" in shown
     assert "Can Never Run: Not enough total nodes available" in shown
+    waited = on_pbs("dlio-hpc", "wait", directory)
+    assert waited.code == 6
+    assert "still waits, and its batch system says: Can Never Run: Not enough total nodes available" in waited.err
+    assert f"dlio-hpc cancel {directory}" in waited.err
+    assert "asking again" not in waited.err
 
 
 @pytest.mark.mpi
 def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
     """Of 90 s it is told after 68; here all goes ten times as fast, sleep(1) too."""
     on_pbs = Pbs(run, tmp_path, second=0.1)
-    (on_pbs.home / ".bash_profile").write_text('sleep() { command sleep "$(( $1 / 10 ))"; }\n')
+    on_pbs.profile(_FAST)
     slow = ("-S", "compute.time=0.2", "-S", "train.epochs=100")
     job = on_pbs.waited(small, "-t", "90s", "-N", NODES, *slow, code=7)
     directory = Path(job["directory"])
@@ -151,20 +167,41 @@ def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path,
 
 @pytest.mark.mpi
 def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path) -> None:
-    """The time is over before the script's timer has run down: its exit_status says cancelled, PBS knows more."""
+    """The time is over before the script's timer has run down. The script asks PBS what ended it."""
     on_pbs = Pbs(run, tmp_path, second=1 / 15)
     job = on_pbs.waited(small, "-t", "1m", "-S", "compute.time=0.5", "-S", "train.epochs=20", code=7)
     directory = Path(job["directory"])
     assert job["state"] == "timeout"
-    assert text(directory / "exit_status") == "143\n"
-    assert words(directory) == "Exit_status -29, substate 93"
+    assert text(directory / "exit_status") == "124\n"
     assert "=>> PBS: job killed: walltime 60 exceeded limit 60" in text(directory / "job.out")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("history", [True, False])
+def test_a_limit_that_was_raised_is_the_limit(run: Run, small: Path, tmp_path: Path, history: bool) -> None:
+    """The job neither stops as its first limit comes near, nor is it over its time when it is cancelled later. All goes
+    ten times as fast.
+    """
+    on_pbs = Pbs(run, tmp_path, second=0.1)
+    on_pbs.profile(_FAST)
+    if not history:
+        (on_pbs.state / "forget").touch()
+    pause = "touch begun; for second in {1..600}; do command sleep 0.1; done"
+    directory = on_pbs.taken(small, "-t", "90s", *Pbs.setup(tmp_path, pause))
+    until((directory / "begun").exists)
+    on_pbs.tell("qalter", "-l", "walltime=0:10:00", record(directory)["batch_id"])
+    time.sleep(12)
+    assert not (directory / "stop").exists()
+    on_pbs.tell("qdel", record(directory)["batch_id"])
+    until((directory / "exit_status").exists)
+    assert text(directory / "exit_status") == "143\n"
+    until(lambda: on_pbs("dlio-hpc", "status", directory).out.split()[1] == "cancelled")
 
 
 ENDS = [
     ("exit 7", "failed", "Exit_status 7, substate 93"),
     ("kill -9 $$", "failed", "Exit_status 265, substate 93"),
-    ("sleep 77", "timeout", "Exit_status -29, substate 93"),
+    ("trap - EXIT TERM; sleep 77", "timeout", "Exit_status -29, substate 93"),
     ("trap 'exit 0' TERM; sleep 77 & wait", "completed", ""),
 ]
 
@@ -230,6 +267,100 @@ def test_the_server_cannot_be_reached(on_pbs: Pbs, small: Path) -> None:
 
 def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
     slowness(on_pbs, small)
+
+
+@pytest.mark.mpi
+def test_a_server_without_history_knows_live_jobs(on_pbs: Pbs, small: Path) -> None:
+    """As OpenPBS is set up unless somebody asks for a history: qstat -x complains, shows nothing, and ends with 0."""
+    (on_pbs.state / "forget").touch()
+    directory = on_pbs.started(small)
+    assert f"{directory.name}  running " in on_pbs("dlio-hpc", "status", directory).out
+    assert on_pbs("dlio-hpc", "collect", directory).code == 7
+    follower = on_pbs.taken(small, "--after", directory.name)
+    before = record(follower)
+    write(follower, before | {"batch_id": None, "states": before["states"][:1]})
+    assert "queued" in on_pbs("dlio-hpc", "status", follower).out
+    assert record(follower)["batch_id"] == before["batch_id"]
+    assert "cancelling" in on_pbs("dlio-hpc", "cancel", follower).out
+    assert "cancelling" in on_pbs("dlio-hpc", "cancel", directory).out
+    waited = on_pbs("dlio-hpc", "wait", directory, follower, "--json")
+    assert [job["state"] for job in waited.json["jobs"]] == ["cancelled", "cancelled"]
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(NODES == 1, reason="hosts cannot be renamed here")
+def test_no_rank_outlives_a_job_that_is_cancelled(on_pbs: Pbs, small: Path) -> None:
+    """PBS kills the proxies on the second node, whose ranks have left the session that it knows."""
+    busy = ("-S", "train.epochs=100000", "-S", "compute.time=0")
+    directory = on_pbs.taken(small, "-N", NODES, *busy)
+    until(lambda: "01-measure" in text(directory / "job.out"))
+    until(lambda: len(_ranks(directory)) > 4 * NODES)
+    on_pbs.tell("qdel", record(directory)["batch_id"])
+    until((directory / "exit_status").exists)
+    assert text(directory / "exit_status") == "143\n"
+    until(lambda: not _ranks(directory), patience_s=5)
+
+
+def _ranks(directory: Path) -> list[str]:
+    """Ranks and their launcher."""
+    there = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"dlio_hpc.core" in (process / "cmdline").read_bytes() and os.readlink(process / "cwd") == str(
+                directory
+            ):
+                there.append(process.name)
+    return there
+
+
+@pytest.mark.parametrize(("node", "why"), [("n1", "Exit_status -4"), ("n2", "Exit_status 0")])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_node_that_dies_is_no_success_and_no_cancel(
+    on_pbs: Pbs, small: Path, node: str, why: str, asked: bool
+) -> None:
+    directory = on_pbs.taken(small, "-N", 2, *Pbs.setup(on_pbs.folder, "trap - EXIT TERM; sleep 77"))
+    until(lambda: "running" in on_pbs("dlio-hpc", "status", directory).out)
+    (on_pbs.state / "dead").write_text(node)
+    if asked:
+        until(lambda: on_pbs.job(directory)["job_state"] == "F")
+    waited = on_pbs("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (6, "node_fail")
+    assert words(directory) == f"{why}, substate 93"
+
+
+STATUSES = [
+    (0, 92, "completed"), (0, 93, "node_fail"), (None, 93, "node_fail"), (0, 91, "cancelled"), (None, 92, "cancelled"),
+    (1, 93, "failed"), (265, 93, "failed"), (-4, 93, "node_fail"), (-20, 93, "node_fail"), (-10, 93, "failed"),
+    (-13, 93, "failed"), (-17, 93, "failed"), (-19, 93, "failed"), (-21, 93, "failed"), (-22, 93, "failed"),
+    (-27, 93, "out_of_memory"), (-29, 93, "timeout"), (-29, 91, "cancelled"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("status", "substate", "state"), STATUSES)
+def test_what_an_exit_status_means(status: int | None, substate: int, state: str) -> None:
+    known = {} if status is None else {"Exit_status": status}
+    assert pbs_scheduler.sight({"job_state": "F", "substate": substate} | known).state == state
+
+
+def test_a_prefix_of_directives_in_the_users_shell_does_no_harm(on_pbs: Pbs, small: Path) -> None:
+    done = on_pbs("dlio-submit", small, *on_pbs.usual, "--json", "-q", "small", "-t", "5m", PBS_DPREFIX="#NOT")
+    assert done.code == 0, done.err
+    assert on_pbs.job(Path(done.job["directory"]))["queue"] == "small"
+
+
+def test_a_profile_written_from_documentation_gets_whole_nodes(on_pbs: Pbs, small: Path) -> None:
+    """cpus and ranks_per_node are what a site documents; PBS wants ncpus, mpiprocs and place."""
+    (on_pbs.folder / "doc.yaml").write_text(
+        "name: doc\nscheduler: pbs\nlauncher: {kind: hydra, command: mpiexec}\nranks_per_node: 4\ncpus: 64\n"
+        "walltime: 0:10:00\n"
+    )
+    shown = on_pbs("dlio-submit", small, "-s", "./doc.yaml", "-d", "data", "-N", 2, "--dry-run").out
+    assert "#PBS -l select=2:ncpus=64:mpiprocs=4\n" in shown
+    assert shown.count("place=scatter") == 1
+    free = ("-J", "-l place=pack", "-S", "site.chunk={ncpus: 32}")
+    shown = on_pbs("dlio-submit", small, "-s", "./doc.yaml", "-d", "data", "-N", 2, "--dry-run", *free).out
+    assert "#PBS -l select=2:ncpus=32:mpiprocs=4\n" in shown
+    assert "place=scatter" not in shown
 
 
 FORGOTTEN = [
@@ -402,17 +533,39 @@ def test_pbs_takes_the_script_of_every_shipped_site(run: Run, small: Path, tmp_p
 
 @pytest.mark.mpi
 def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
-    options = (small, "-s", "pbs", "-d", "data", "-N", 2, "-S", _REMOTE, "-S", _NOT_HERE, *Pbs.setup(on_pbs.folder))
+    options = (small, "-s", "pbs", "-d", "data", "-N", NODES, "-S", _NOT_HERE, *Pbs.setup(on_pbs.folder))
     done = on_pbs("dlio-hpc", "check", *options, "-q", "workq")
     assert done.code == 0, done.out + done.err
     assert "queue workq is enabled and started" in done.out
-    assert "2 ranks met through hydra" in done.out
+    assert ("4 ranks on 2 nodes" if NODES == 2 else "2 ranks") + " met through hydra" in done.out
     wrong = on_pbs("dlio-hpc", "check", *options, "-q", "nope", "--no-launch", "-S", "site.preload=[/no.so]")
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
     assert len(faults) == 2
     assert "there is no queue nope" in faults[0]
     assert "preload: /no.so: No such file" in faults[1]
+
+
+@pytest.mark.mpi
+@pytest.mark.skipif(NODES == 1, reason="hosts cannot be renamed here")
+def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> None:
+    """Raw pbs_tmrsh does not do: it starts no shell. There is no sshd on n2."""
+    raw = "site.launcher.options=[-launcher, rsh, -launcher-exec, pbs_tmrsh]"
+    for wrong in ("site.launcher.remote=null",
+                  "site.launcher.remote=ssh", raw):  # fmt: skip
+        options = (small, "-s", "pbs", "-d", "data", "-N", 2, "-S", _NOT_HERE, *Pbs.setup(on_pbs.folder), "-S", wrong)
+        done = on_pbs("dlio-hpc", "check", *options, "--patience", "60s")
+        assert done.code == 6, (wrong, done.out)
+        if wrong != raw:
+            assert "with -S site.launcher.remote=pbs_tmrsh they run" in done.out
+    on_pbs.profile("export HYDRA_LAUNCHER_AUTOFORK=0")
+    slurmless = {"PATH": str(on_pbs.folder / "bin")}
+    done = on_pbs("dlio-hpc", "sites", "new", "here", "--launch", **slurmless)
+    assert done.code == 0, done.err
+    (line,) = [line for line in text(on_pbs.folder / "here.yaml").splitlines() if line.startswith("  remote: ")]
+    assert line.split()[1] == '"pbs_tmrsh"'
+    assert line.endswith("tried with two nodes")
+    assert not list(on_pbs.folder.glob(".dlio-hpc-*"))
 
 
 def test_a_profile_is_written_from_what_is_found(on_pbs: Pbs, small: Path) -> None:

@@ -240,6 +240,31 @@ def test_pbs_tmrsh_starts_on_nodes_of_the_job_only(site: Site) -> None:
     assert site("pbs_tmrsh", "n1").err.startswith("usage: pbs_tmrsh host")
 
 
+def test_pbs_tmrsh_starts_no_shell(site: Site) -> None:
+    lines = (
+        """pbs_tmrsh n1 '"/bin/echo"' hello; echo $?; pbs_tmrsh n1 /bin/sh -c '"/bin/echo" hello; exit 3'; echo $?"""
+    )
+    site.end(site.submit(lines, "-j", "oe"))
+    assert site.text("job.sh.o1").splitlines() == [
+        '"/bin/echo": No such file or directory', "254", "hello", "3"
+    ]  # fmt: skip
+
+
+def test_pbs_ends_tasks_and_not_what_has_left_their_session(site: Site) -> None:
+    """As ranks of hydra have."""
+    task = "pbs_tmrsh n2 /bin/sh -c 'setsid sleep 7.7 & echo left $!; sleep 77 & echo task $!; wait' & sleep 1; wait"
+    name = site.submit(task, "-l", "select=2:ncpus=1", "-l", "place=scatter", "-k", "doe", "-o", "out", "-j", "oe")
+    out = site.home / f"job.sh.o{name.partition('.')[0]}"
+    site.until(lambda: any(path.exists() and "task" in path.read_text() for path in (out, site.folder / "out")))
+    assert site("qdel", name).code == 0
+    site.end(name)
+    text = next(path.read_text() for path in (out, site.folder / "out") if path.exists())
+    pids = dict(line.split() for line in text.splitlines() if line.split()[0] in {"left", "task"})
+    site.until(lambda: not Path("/proc", pids["task"]).exists())
+    assert Path("/proc", pids["left"]).exists()
+    os.kill(int(pids["left"]), 9)
+
+
 def test_qstat_knows_what_has_finished_only_when_asked_for_history(site: Site) -> None:
     name = site.submit("true")
     site.end(name)
@@ -250,9 +275,41 @@ def test_qstat_knows_what_has_finished_only_when_asked_for_history(site: Site) -
     assert (done.code, list(done.json["Jobs"])) == (153, [name])
     assert done.err == "qstat: Unknown Job Id 7.pbshost\nqstat: Unknown Job Id 8.pbshost\n"
     assert "Jobs" not in site("qstat", "-f", "-F", "json").json
+
+
+def test_without_a_history_x_is_answered_with_a_complaint_and_nothing_else(site: Site) -> None:
+    """As OpenPBS does unless job_history_enable is set; the exit code is 0."""
+    name = site.submit(UNTIL_GO)
     (site.state / "forget").touch()
-    assert site("qstat", "-xf", "-F", "json", name).err == f"qstat: Unknown Job Id {name}\n"
-    assert site("qselect", "-x").out == ""
+    done = site("qstat", "-xf", "-F", "json", name)
+    assert (done.code, "Jobs" in done.json) == (0, False)
+    assert done.err == f"qstat: PBS is not configured to maintain job history {name}\n"
+    assert site("qselect", "-x") == (0, "", "qselect: PBS is not configured to maintain job history\n")
+    assert list(site("qstat", "-f", "-F", "json", name).json["Jobs"]) == [name]
+    (site.folder / "go").touch()
+    site.until(lambda: site("qstat", "-f", "-F", "json", name).err == f"qstat: Unknown Job Id {name}\n")
+
+
+@pytest.mark.parametrize(("node", "code"), [("n1", -4), ("n2", 0)])
+def test_a_node_dies(site: Site, node: str, code: int) -> None:
+    """PBS discards the job; where the first node lives it has no Exit_status of its own to tell."""
+    name = site.submit("sleep 77", "-l", "select=2:ncpus=1", "-l", "place=scatter")
+    site.until(lambda: site.job(name)["job_state"] == "R")
+    (site.state / "dead").write_text(node)
+    job = site.end(name)
+    assert (job["Exit_status"], job["substate"]) == (code, 93)
+    assert not job["comment"].endswith("failed")
+
+
+def test_the_wall_time_of_a_running_job_is_altered(site: Site) -> None:
+    name = site.submit("sleep 77", "-l", "walltime=99:00")
+    site.until(lambda: site.job(name)["job_state"] == "R")
+    assert site("qalter", "-l", "walltime=0:00:05", name).code == 0
+    shown = site("qstat", "-f", name).out
+    assert "    Resource_List.walltime = 00:00:05\n" in shown
+    assert "    stime = " in shown
+    assert site.end(name)["Exit_status"] == -29
+    assert site("qalter", "-l", "walltime=0:00:05", "77").code == 153
 
 
 def test_queues_and_nodes(site: Site) -> None:

@@ -71,6 +71,7 @@ def profile(name: str) -> str:
         command=launch.command,
         mpi=launch.mpi,
         mpis=launch.mpis,
+        remote="pbs_tmrsh" if found.scheduler == "pbs" else None,
         cpus=found.cpus,
         queue=found.queue,
         queues=found.queues,

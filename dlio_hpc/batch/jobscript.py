@@ -11,19 +11,21 @@ from dlio_hpc import rundir, shipped
 from dlio_hpc.batch import launchers
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.shell import Shell, comment, join, quote
+from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan, Run
 from dlio_hpc.site import depth
 
 
 class Step(NamedTuple):
     """One line of the script: a command that signals may interrupt, and what follows when it fails. darshan: the folder
-    of its log, where it runs under Darshan.
+    of its log, where it runs under Darshan. notes: text of comments above it.
     """
 
     name: str
     command: Shell
     otherwise: Shell
     darshan: Shell | None = None
+    notes: tuple[str, ...] = ()
 
 
 def render(plan: Plan) -> str:
@@ -45,6 +47,7 @@ def render(plan: Plan) -> str:
         depth=depth(plan.site, plan.ranks_per_node),
         python_path=_python_path(),
         darshan=_darshan(plan),
+        sweep=_sweep(plan),
         **scheduler.request(plan),
     )
 
@@ -83,6 +86,19 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[Step]:
     return [step._replace(darshan=folder), Step(f"darshan {name}", join(judged), Shell("[ $? != 3 ] || status=3"))]
 
 
+def _sweep(plan: Plan) -> Shell | None:
+    """The command that kills ranks left on the job's nodes, by the script's variables `sweep` and `job`; None where the
+    launcher starts ranks as the batch system's own processes. PBS starts nothing more for a job that it ends: where
+    pbs_tmrsh reaches the other nodes, only the first one is looked at.
+    """
+    launcher = plan.site.launcher
+    if launcher.kind in {"srun", "pals", "aprun"}:
+        return None
+    here = [Shell(word) for word in ("sh", "-c", '"$sweep"', "sh", '"$job"')]
+    everywhere = plan.nodes > 1 and launcher.remote != "pbs_tmrsh"
+    return join([*launchers.command(plan, one_a_node=True), *here] if everywhere else here)
+
+
 class Darshan(NamedTuple):
     """Parts of the script that set up Darshan. on, off: launcher arguments with and without Darshan. early: further
     arguments for a libdarshan before 3.4. excluded: command that prints the folders such a library leaves out, nothing
@@ -114,10 +130,18 @@ def _darshan_command(plan: Plan) -> list[str]:
 
 def _layout(plan: Plan, run: Run, when: str, otherwise: Shell) -> Step:
     command = [str(plan.site.python), "-m", "dlio_hpc.lustre", rundir.PLAN, when]
+    notes = _setstripe(run) if when == "before" else ()
     if len(plan.datasets) == 1:
-        return Step(f"layout {when}", join(command), Shell("exit $?"))
+        return Step(f"layout {when}", join(command), Shell("exit $?"), notes=notes)
     name = rundir.run_name(run.number, run.name)
-    return Step(f"layout {when} {name}", join([*command, "--run", str(run.number)]), otherwise)
+    return Step(f"layout {when} {name}", join([*command, "--run", str(run.number)]), otherwise, notes=notes)
+
+
+def _setstripe(run: Run) -> tuple[str, ...]:
+    """The command that the step runs where the dataset is still to be written on Lustre, as a person would type it."""
+    if run.layout is None or run.kind != "generate":
+        return ()
+    return (f"On Lustre, before the dataset is written: {lfs.command_line(run.dataset, run.layout)}",)
 
 
 def core_command(plan: Plan, number: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dlio_hpc.batch.shell import Shell, quote
 from dlio_hpc.darshan import preload
 from dlio_hpc.plan import Plan
-from dlio_hpc.site import Launcher, depth
+from dlio_hpc.site import Launcher, Remote, Site, depth
 
 Variables = dict[str, Shell]
 
@@ -44,10 +44,14 @@ def mpiexec(spec: Spec) -> list[str]:
 
 
 def hydra(spec: Spec) -> list[str]:
-    """MPICH and Intel MPI over several nodes; mpiexec.hydra(1). PBS's nodes come from its file. Bound to core or
-    hwthread, a rank gets as many as its depth comes to.
+    """MPICH and Intel MPI over several nodes; mpiexec.hydra(1). PBS's nodes come from its file; its pbs_tmrsh is
+    reached through the script's program `remote`. Bound to core or hwthread, a rank gets as many as its depth comes to.
     """
-    nodes = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
+    nodes: list[str] = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
+    if spec.launcher.remote == "pbs_tmrsh":
+        nodes += ["-launcher", "rsh", "-launcher-exec", Shell('"$job/remote"')]
+    elif spec.launcher.remote is not None:
+        nodes += ["-launcher", spec.launcher.remote]
     each = {"core": spec.cores, "hwthread": spec.depth}.get(spec.launcher.bind or "")
     bind = ["-bind-to", f"{spec.launcher.bind}:{each}" if each else spec.launcher.bind] if spec.launcher.bind else []
     return [*nodes, "-n", str(spec.ranks), "-ppn", str(spec.ranks_per_node), *bind, *spec.launcher.options,
@@ -96,6 +100,14 @@ def aprun(spec: Spec) -> list[str]:
 LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
     "mpiexec": mpiexec, "hydra": hydra, "openmpi": openmpi, "srun": srun, "pals": pals, "aprun": aprun,
 }  # fmt: skip
+
+
+def remotes(site: Site) -> tuple[Remote, ...]:
+    """Other ways than the site's in which its launcher may reach a job's other nodes."""
+    if site.launcher.kind != "hydra":
+        return ()
+    ways: tuple[Remote, ...] = ("pbs_tmrsh", "ssh") if site.scheduler == "pbs" else ("ssh",)
+    return tuple(way for way in ways if way != site.launcher.remote)
 
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:

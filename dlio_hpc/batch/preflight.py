@@ -24,7 +24,7 @@ from dlio_hpc import (
     units,
     workload,
 )
-from dlio_hpc.batch import job, jobscript
+from dlio_hpc.batch import job, jobscript, launchers
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.common import user
@@ -39,9 +39,10 @@ from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, kind_of
 from dlio_hpc.layout import Layout
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan, Run
+from dlio_hpc.site import Remote
 from dlio_hpc.study import Asked, Request
 
-_LAUNCH_WALLTIME, _LAUNCH_RANKS = units.Walltime(120), 2
+_LAUNCH_WALLTIME, _RANKS_A_NODE = units.Walltime(120), 2
 
 
 class Finding(NamedTuple):
@@ -250,10 +251,36 @@ def _unfit(library: str) -> str | None:
 
 
 def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:
-    """Start two ranks on one node with the site's launcher, in a job of their own; they import the packages needed."""
+    """Start two ranks a node on one or two nodes with the site's launcher, in a job of their own; they import the
+    packages needed. Where they do not meet on two nodes, the other ways between nodes are tried in turn.
+    """
+    try:
+        yield from launched(made, needed, patience_s)
+    except DlioError as fault:
+        way = working_remote(made, needed, patience_s) if made.nodes > 1 else None
+        if way is None:
+            raise
+        raise type(fault)(f"{fault}; with -S site.launcher.remote={way} they run") from fault
+
+
+def working_remote(made: Plan, needed: tuple[str, ...], patience_s: float) -> Remote | None:
+    """The first of the other ways between nodes by which ranks on two nodes meet; None where none is seen to work."""
+    for way in launchers.remotes(made.site):
+        tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))
+        try:
+            findings = list(launched(tried, needed, patience_s))
+        except DlioError:
+            continue
+        if any(finding.verdict == "ok" for finding in findings):
+            return way
+    return None
+
+
+def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:
+    """Findings of a small job by the site's own way between nodes; raises where its ranks do not meet."""
     smallest = _smallest(made, needed)
     if smallest is None:
-        yield Finding("note", "launch", f"not tried: queue {made.queue} takes no job of one node")
+        yield Finding("note", "launch", f"not tried: queue {made.queue} takes no job of so few nodes")
         return
     started = time.monotonic()
     record = submit(smallest).job
@@ -268,20 +295,24 @@ def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[
         yield Finding("note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}")
         return
     if record.state != "completed":
-        raise _failure(directory, record)
+        raise _failure(smallest, record)
     took = time.monotonic() - started
     await_release(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
     found = verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     shutil.rmtree(directory, ignore_errors=True)
-    yield Finding("ok", "launch", f"{_LAUNCH_RANKS} ranks met through {made.site.launcher.kind}, {took:.0f} s in all")
+    yield Finding("ok", "launch", f"{_who(smallest)} met through {made.site.launcher.kind}, {took:.0f} s in all")
     if needed:
         yield Finding("ok", "packages", f"ranks can import {', '.join(needed)}")
     if found is not None and found.why_not is None:
-        text = f"{_LAUNCH_RANKS} ranks left a log of {_LAUNCH_RANKS}; version {found.version}"
+        text = f"{_RANKS_A_NODE} ranks left a log of {_RANKS_A_NODE}; version {found.version}"
         yield Finding("ok", "Darshan", text)
     elif found is not None:
         yield Finding("note", "Darshan", f"runs will do without: {found.why_not}")
+
+
+def _who(smallest: Plan) -> str:
+    return f"{smallest.ranks} ranks" + (f" on {smallest.nodes} nodes" if smallest.nodes > 1 else "")
 
 
 def _watched(directory: Path, deadline: float) -> job.Job:
@@ -293,34 +324,45 @@ def _watched(directory: Path, deadline: float) -> job.Job:
     return record
 
 
-def _failure(directory: Path, record: job.Job) -> DlioError:
+def _failure(smallest: Plan, record: job.Job) -> DlioError:
     """In the ranks' own words, where they came so far, or the last ones that anybody said."""
+    directory = Path(smallest.directory)
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
         error = results.decode_error(path.read_bytes(), str(path))
         kind = kind_of(error.exit_code)
-        ran = f"{_LAUNCH_RANKS} ranks did not run ({record.state}): " if kind is InfrastructureError else ""
+        ran = f"{_who(smallest)} did not run ({record.state}): " if kind is InfrastructureError else ""
         return kind(f"{ran}{error.message}")
-    return InfrastructureError(f"{_LAUNCH_RANKS} ranks did not run ({record.state}): {_last_words(directory)}")
+    return InfrastructureError(f"{_who(smallest)} did not run ({record.state}): {_last_words(directory)}")
 
 
 def _last_words(directory: Path) -> str:
     errors = directory / rundir.STDERR
     said = errors.read_text(errors="replace").split("\n") if errors.exists() else []
-    last = [line for line in said if line.strip()][-1:]
+    lines = [line for line in said if line.strip()]
+    last = ([line for line in lines if not line.startswith("[mpiexec@")] or lines)[-1:]  # hydra's own trace says less
     return f"{' '.join(last)} (see {errors})" if last else f"see {directory}"
 
 
 def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
-    """A plan for two ranks that import the packages and read nothing; None where the queue requires more nodes."""
+    """A plan for two ranks a node, on two nodes where the job has several, that import the packages and read nothing;
+    None where the queue requires more nodes.
+    """
     queue = made.site.queues.get(made.queue or "")
-    if queue is not None and queue.fewest_nodes > 1:
+    nodes = min(made.nodes, 2)
+    if queue is not None and queue.fewest_nodes > nodes:
         return None
     wanted = max(_LAUNCH_WALLTIME, (queue.shortest if queue else None) or 0)
     launcher = made.site.launcher
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
     site = replace(made.site, depth=None, launcher=replace(launcher, bind=bind))
+    draft = workload.draft("null", ("train.steps=1", "name=check"))
     smallest = packing.one(
-        Asked(workload.draft("null", ("train.steps=1", "name=check")), site, ranks_per_node=(_LAUNCH_RANKS,)),
+        Asked(
+            workload.draft("null", ("train.steps=1", "name=check")),
+            site,
+            nodes=(nodes,),
+            ranks_per_node=(_RANKS_A_NODE,),
+        ),
         Request(
             runs=Path(made.directory).parent,
             data=Path(made.data),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import rundir
+from dlio_hpc import rundir, units
 from dlio_hpc.batch.job import Job, host, load, require_host, save, seen
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, Known, Scheduler, Sight
 from dlio_hpc.errors import DlioError, Unexpected
@@ -24,19 +24,24 @@ _SAYS_ALL = {0, 2, 3, 6, Unexpected.exit_code, _TIME_LIMIT}
 _STALE_S = 3600.0
 # How long a batch system may clear up after a job.
 _CLEAR_S, _LOOK_S = 60.0, 0.5
-# In job.err, of slurmstepd, srun, and PBS's cgroup hook.
-_MEMORY = re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|Cgroup mem limit exceeded")
+# In job.err, by slurmstepd (cgroups, OverMemoryKill), srun, and PBS's cgroup hook.
+_MEMORY = re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|Cgroup mem limit exceeded|xceeded (job )?memory limit")
 _TAIL_BYTES = 1 << 16
 # Before a job that the batch system has forgotten counts as lost: shared file systems show new files late.
 _LATE_S = 1.0
+# How long after its end a job may be requeued.
+_REQUEUE_S = 86400.0
 
 
 class Look(NamedTuple):
-    """A job as of now. `fault`: why its state is the last one known, not today's."""
+    """A job as of now. `fault`: why its state is the last one known, not today's. never: the batch system's reason why
+    the job, which waits, can never run.
+    """
 
     directory: Path
     job: Job
     fault: DlioError | None
+    never: str | None = None
 
 
 def refresh(directory: Path) -> Job:
@@ -76,10 +81,21 @@ def _must_ask(directory: Path, job: Job) -> bool:
     """exit_status comes first."""
     if is_handed_over(directory, job):
         return False
-    if job.ended and (job.state != "lost" or (job.scheduler == "local" and job.host != host())):
+    if job.ended and job.state != "lost" and not _may_return(directory, job):
+        return False
+    if job.ended and job.scheduler == "local" and job.host != host():
         return False
     status = exit_status(directory)
     return status is None or (status not in _SAYS_ALL and SCHEDULERS[job.scheduler].is_queue)
+
+
+def _may_return(directory: Path, job: Job) -> bool:
+    """Whether a job that has ended can be live again: a batch system requeues jobs, whose script then removes
+    exit_status.
+    """
+    if not SCHEDULERS[job.scheduler].is_queue or job.batch_id is None or exit_status(directory) is not None:
+        return False
+    return time.time() - units.timestamp(job.states[-1].time) < _REQUEUE_S
 
 
 def _ask(jobs: dict[Path, Job]) -> dict[Path, _Answer]:
@@ -115,14 +131,19 @@ def _settled(directory: Path, answer: _Answer | None) -> Look:
         if answer and answer.batch_id and job.batch_id is None:
             job = structs.replace(job, batch_id=answer.batch_id)  # whoever submitted it did not live to write it down
         sight = _from_files(directory, job, answer) or _from_answer(directory, job, answer)
-        if sight is not None and sight.state == "failed" and _ran_out_of_memory(directory):
+        if sight is not None and _is_unexplained(job, sight) and _ran_out_of_memory(directory):
             sight = Sight("out_of_memory", sight.words)
         fault = answer.fault if answer and sight is None else None
         if sight is not None and sight.state != job.state:
             job = seen(job, sight.state, sight.words)
             with suppress(OSError):  # somebody else's job, or one on read-only storage: looking is free
                 save(directory, job)
-    return Look(directory, job, fault)
+    return Look(directory, job, fault, sight.words if sight is not None and sight.never else None)
+
+
+def _is_unexplained(job: Job, sight: Sight) -> bool:
+    """Slurm says FAILED or, where its daemon killed the job's script, CANCELLED of a job that was killed for memory."""
+    return sight.state == "failed" or (sight.state == "cancelled" and job.cancel_asked is None)
 
 
 def _from_files(directory: Path, job: Job, answer: _Answer | None) -> Sight | None:
@@ -169,6 +190,8 @@ def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | N
     """What the batch system tells of a job without exit_status; None where nothing new is known."""
     if answer is None or answer.fault is not None or answer.batch_id is None:
         return None
+    if job.ended and job.state != "lost":  # its end stands, unless it was requeued
+        return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
     if answer.sight is not None:
         return answer.sight
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":

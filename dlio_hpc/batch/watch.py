@@ -6,14 +6,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import rundir
+from dlio_hpc import rundir, units
 from dlio_hpc.batch import job, state
-from dlio_hpc.errors import DlioError, Incomplete
+from dlio_hpc.errors import DlioError, Incomplete, InfrastructureError
 
 _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)
 _TAIL_BYTES = 4096
 _FIRST_S, _LONGEST_S = 0.1, 1.0
 _ASK_FIRST_S, _ASK_LONGEST_S = 1.0, 60.0
+# How long a job that its batch system has forgotten is looked for: NFS shows new files a minute late. How long one is
+# watched of which nothing at all is learned: the controller has purged it and accounting does not answer.
+_LOST_S, _SILENT_S = 60.0, 7200.0
 
 
 class Progress(NamedTuple):
@@ -27,19 +30,23 @@ class Progress(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A job as it was last seen. `fault`: why nothing new is known of it."""
+    """A job as it was last seen. `fault`: why nothing new is known of it. is_final: it is not looked at again."""
 
     directory: Path
     job: job.Job
     progress: Progress | None
     fault: DlioError | None
+    is_final: bool
 
 
 def watch(directories: Sequence[Path]) -> Iterator[Watched]:
     """Each job again and again until it has ended; the last one given of each has, or its fault says why it cannot.
 
-    Files are looked at every second, the batch system with growing pauses, longer ones where it does not answer.
+    Files are looked at every second, the batch system with growing pauses, longer ones where it does not answer. A job
+    that can never run is given with the batch system's reason. One of which nothing is learned for two hours is given
+    with the fault.
     """
+    answered = dict.fromkeys(directories, time.monotonic())
     known = {directory: job.load(directory) for directory in directories}
     live = list(known)
     pause, patience, due = _FIRST_S, _ASK_FIRST_S, 0.0
@@ -50,8 +57,11 @@ def watch(directories: Sequence[Path]) -> Iterator[Watched]:
         unanswered = any(look.fault for look in looks)
         for look in looks:
             known[look.directory] = look.job
-            yield _watched(look)
-        live = [look.directory for look in looks if not look.job.ended and not _is_stray(look)]
+            if look.fault is None:
+                answered[look.directory] = time.monotonic()
+        silent_s = {path: time.monotonic() - since for path, since in answered.items()}
+        live = [look.directory for look in looks if _is_live(look, silent_s[look.directory])]
+        yield from (_watched(look, look.directory not in live) for look in looks)
         if not live:
             return
         if asks and any(look.job.scheduler != "local" for look in looks):
@@ -66,7 +76,7 @@ def _is_there(directory: Path) -> bool:
 
 
 def _gone(directory: Path, last: job.Job) -> Watched:
-    return Watched(directory, last, None, Incomplete(f"{directory} is gone; job {last.job} was {last.state}"))
+    return Watched(directory, last, None, Incomplete(f"{directory} is gone; job {last.job} was {last.state}"), True)
 
 
 def _looks(directories: list[Path], ask: bool) -> list[state.Look]:
@@ -76,15 +86,27 @@ def _looks(directories: list[Path], ask: bool) -> list[state.Look]:
         return state.refresh_all([directory for directory in directories if _is_there(directory)], ask=ask)
 
 
-def _watched(look: state.Look) -> Watched:
+def _watched(look: state.Look, is_final: bool) -> Watched:
     record = look.job
     fault = look.fault
-    if _is_stray(look):
+    if look.never is not None:
+        fault = InfrastructureError(
+            f"job {record.job} still waits, and its batch system says: {look.never}; "
+            f"give it up with dlio-hpc cancel {look.directory}, or wait again when that has changed"
+        )
+    elif _is_stray(look):
         fault = Incomplete(
             f"job {record.job} was never handed to the batch system, its submission was interrupted; "
             f"submit it anew, or: dlio-hpc cancel {look.directory}"
         )
-    return Watched(look.directory, record, progress(look.directory), fault)
+    return Watched(look.directory, record, progress(look.directory), fault, is_final)
+
+
+def _is_live(look: state.Look, silent_s: float) -> bool:
+    """Whether there is more to be seen of the job, of which nothing has been learned for `silent_s`."""
+    if look.job.state == "lost" and look.job.scheduler != "local":
+        return time.time() - units.timestamp(look.job.states[-1].time) < _LOST_S
+    return not (look.job.ended or _is_stray(look) or look.never is not None or silent_s > _SILENT_S)
 
 
 def _is_stray(look: state.Look) -> bool:

@@ -45,11 +45,21 @@ def sites(context: click.Context, as_json: bool) -> None:
 @sites.command()
 @click.argument("name")
 @click.option("--to", type=PATH, metavar="FILE", help="Default: NAME.yaml here. -: stdout.")
-def new(name: str, to: Path | None) -> None:
+@click.option(
+    "--launch", is_flag=True,
+    help="Find out by small jobs on two nodes how the launcher reaches a job's other nodes (hydra).",
+)  # fmt: skip
+@click.option("--account", metavar="NAME", envvar="DLIO_HPC_ACCOUNT", help="Who pays for the jobs of --launch.")
+@click.option("--queue", metavar="NAME", help="Where the jobs of --launch wait. Default: the batch system's.")
+def new(name: str, to: Path | None, launch: bool, account: str | None, queue: str | None) -> None:
     """Write a commented profile NAME from what this machine tells: scheduler, queues, launcher, MPI, file systems."""
     from dlio_hpc.batch import detect
 
     text = detect.profile(name)
+    if launch:
+        from dlio_hpc.batch import trial
+
+        text = trial.profile(text, account, queue)
     if str(to) == "-":
         click.echo(text, nl=False)
         return

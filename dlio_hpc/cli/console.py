@@ -68,7 +68,8 @@ def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
     stray = [seen for seen in last.values() if not seen.job.ended]
     for seen in stray:
         say(f"dlio-hpc: {seen.fault}")
-    return [directory for directory, seen in last.items() if seen.job.ended], Incomplete.exit_code if stray else 0
+    codes = [seen.fault.exit_code for seen in stray if seen.fault is not None]
+    return [directory for directory, seen in last.items() if seen.job.ended], next(iter(codes), 0)
 
 
 def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
@@ -83,11 +84,7 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
             say(f"{name}: {_state(seen.job)}")
         if seen.progress and (before is None or not before.progress or seen.progress.run != before.progress.run):
             say(f"{name}: {seen.progress.run}, {seen.progress.total} {seen.progress.unit}")
-        if (
-            seen.fault
-            and not isinstance(seen.fault, Incomplete)
-            and (before is None or str(seen.fault) != str(before.fault))
-        ):
+        if seen.fault and not seen.is_final and (before is None or str(seen.fault) != str(before.fault)):
             say(f"{name}: {seen.fault}; asking again")
     return last
 

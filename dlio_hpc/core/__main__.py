@@ -26,9 +26,10 @@ def main(arguments: list[str] | None = None) -> None:
 
     from mpi4py import MPI
 
-    from dlio_hpc.core import packages
+    from dlio_hpc.core import orphan, packages
     from dlio_hpc.core import run as core
 
+    orphan.end_with_proxy()
     comm = MPI.COMM_WORLD
     directory = options.plan.resolve().parent
     folder: Path | None = None

@@ -3,6 +3,7 @@ its exit code alone, never by its texts, which differ from version to version.
 """
 
 import re
+import shlex
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,6 +32,7 @@ class Part(Struct, frozen=True):
 Found = tuple[Part, ...]
 # In place of flags: it does not answer.
 DOWN = "down"
+_POOL = re.compile(r"^([ -]*(?:lmm_)?pool:[ ]+)([\w.-]+)[ ]*$", re.MULTILINE)
 # ESRCH: the file system keeps no quotas of this kind.
 _OFF = 3
 
@@ -70,12 +72,20 @@ def check_version(asked: Layout, client: Version) -> None:
             raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, this one is {have}")
 
 
+def _setstripe(folder: str, asked: Layout) -> list[str]:
+    return ["lfs", "setstripe", *layout.arguments(asked), folder]
+
+
+def command_line(folder: str, asked: Layout) -> str:
+    """The command of set_layout() as a person would type it."""
+    return shlex.join(_setstripe(folder, asked))
+
+
 def set_layout(folder: Path, asked: Layout) -> None:
-    """What new files in `folder` will get; those that lie there stay as they are."""
-    arguments = layout.arguments(asked)
-    answer = command.ask("lfs", "setstripe", *arguments, str(folder))
+    """Set the layout that new files in `folder` get; files that lie there stay as they are."""
+    answer = command.ask(*_setstripe(str(folder), asked))
     if answer.code:
-        raise InfrastructureError(f"lfs setstripe {' '.join(arguments)} {folder}: {answer.words}")
+        raise InfrastructureError(f"{command_line(str(folder), asked)}: {answer.words}")
 
 
 def folder_layout(folder: Path) -> Found:
@@ -97,9 +107,9 @@ def _getstripe(*arguments: str) -> Found:
 
 def parse(text: str, source: str) -> Found:
     """YAML of lfs-getstripe(1): keys of a file begin with lmm_, those of a folder do not; components are a list since
-    2.16, before that a mapping each.
+    2.16, before that a mapping each. The name of a pool is text, though lfs writes 1e5 and null without quotes.
     """
-    data = document.parse_yaml(text, source)
+    data = document.parse_yaml(_POOL.sub(r'\1"\2"', text), source)
     if not isinstance(data, dict):
         raise InfrastructureError(f"{source}: {str(data)[:200]!r} is no layout")
     if "lcm_layout_gen" not in data:

@@ -161,28 +161,43 @@ def _send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def watch(child: subprocess.Popen[bytes], verdict: Callable[[], str | None], grace: float) -> str | None:
+def watch(
+    child: subprocess.Popen[bytes],
+    verdict: Callable[[], str | None],
+    grace: float,
+    sessions: Callable[[], set[int]] | None = None,
+) -> str | None:
     """Wait for the job; once `verdict` names a reason end it: TERM to its session, KILL to all after the grace.
 
-    Returns the reason. What is left behind by a script that ended is killed too.
+    Returns the reason. What is left behind by a script that ended is killed too: all that descends from this process
+    or, where `sessions` tells which belong to the job, what has not left them.
     """
     reason, since, pause = None, 0.0, 0.005
+    kill_rest = _kill_rest if sessions is None else lambda: _kill_sessions(sessions() | {child.pid})
     while child.poll() is None:
         if reason is None:
             reason = verdict()
             if reason is not None:
                 since = time.monotonic()
-                _signal_session(child.pid, signal.SIGTERM)
+                for session in {child.pid} | (sessions() if sessions else set()):
+                    _signal_session(session, signal.SIGTERM)
         elif time.monotonic() > since + grace:
-            _kill_rest()
+            kill_rest()
         time.sleep(pause)
         pause = min(pause * 1.5, 0.05)
-    while _kill_rest():
+    while kill_rest():
         time.sleep(0.005)
     with suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass  # so that no zombie of the job is seen once it has ended
     return reason
+
+
+def _kill_sessions(sessions: set[int]) -> bool:
+    """KILL to all that is still in one of the sessions; whether anything was."""
+    family = {pid for pid, (_, session) in _processes().items() if session in sessions}
+    _send(family, signal.SIGKILL)
+    return bool(family)
 
 
 def wait_for_turn(book: Book, name: str, next_state: NextState, settled: Settled) -> Job | None:

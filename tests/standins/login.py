@@ -19,13 +19,13 @@ class Login:
     def __init__(self, run: Run, folder: Path, usual: tuple[object, ...]) -> None:
         self.folder, self.state = folder, folder / "state"
         self.environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
-        self._run, self._usual = run, usual
+        self._run, self.usual = run, usual
 
     def __call__(self, *words: object, **environment: str) -> Outcome:
         return self._run(*words, **self.environment | environment)
 
     def submit(self, workload: Path, *options: object) -> Outcome:
-        return self("dlio-submit", workload, *self._usual, "--json", *options)
+        return self("dlio-submit", workload, *self.usual, "--json", *options)
 
     def waited(self, workload: Path, *options: object, code: int = 0) -> Any:
         done = self.submit(workload, "--wait", *options)

@@ -1,4 +1,4 @@
-"""A stand-in for OpenPBS 23.06: qsub, qstat, qselect, qdel, pbsnodes, pbs_tmrsh over a state directory, no daemon.
+"""A stand-in for OpenPBS 23.06: qsub, qstat, qselect, qalter, qdel, pbsnodes, pbs_tmrsh over a state directory.
 
 Texts, exit codes, states and variables were seen on OpenPBS 23.06.06; what was not seen there is read in its sources
 (github.com/openpbs/openpbs: src/cmds, src/lib/Libcmds, src/server, src/resmom). Refusals of a site are ALCF's. Options
@@ -51,15 +51,18 @@ _VALID = {
 _ATTRIBUTES = {"group_list", "release_nodes_on_stageout", "run_count", "sandbox", "tolerate_node_failures", "umask"}
 _KNOWN = {
     "qsub": "hVzl:W:" + "".join(f"{flag}:" for flag in _VALID), "qstat": "fxQF:", "qselect": "N:u:x", "qdel": "x",
+    "qalter": "l:",
 }  # fmt: skip
 _USAGE = {
     "qsub": "[-A|-e|-j|-k|-l|-m|-M|-N|-o|-p|-P|-q|-r|-R|-u|-v|-W value] [-hVz] script",
-    "qstat": "[-x] [-Q] -f -F json [job_identifier...|queue...]", "qselect": "[-N jobname] [-u user] [-x]",
-    "qdel": "[-x] job_identifier...", "pbsnodes": "-a",
+    "qstat": "[-x] [-Q] -f [-F json] [job_identifier...|queue...]", "qselect": "[-N jobname] [-u user] [-x]",
+    "qalter": "-l walltime=TIME job_identifier", "qdel": "[-x] job_identifier...", "pbsnodes": "-a",
 }  # fmt: skip
 # Substates (src/include/job.h)
 _QUEUED, _HELD, _DEPENDS, _RUNNING, _EXITING, _TERMINATED, _FINISHED, _FAILED = 10, 20, 22, 42, 51, 91, 92, 93
 _OVER_WALLTIME, _RETRY, _HOOK = -29, -3, 15136 % 256  # PBSE_HOOKERROR (pbs_error.h)
+_RESTARTED = -4  # JOB_EXEC_INITABT (job.h): the first node's MOM came back without the job
+_NO_HISTORY = "PBS is not configured to maintain job history"
 
 
 def install(folder: Path, state: Path, **policy: Any) -> None:
@@ -69,7 +72,7 @@ def install(folder: Path, state: Path, **policy: Any) -> None:
 
 def main(program: str, state: str) -> int:
     """One command. A file `down` in the state directory makes the server unreachable, `slow` holds seconds, `forget`
-    switches off the history of jobs.
+    switches off the history of jobs, `dead` names a node that dies.
     """
     if sys.argv[1:] == ["--version"]:
         print(f"pbs_version = {VERSION}")
@@ -389,13 +392,17 @@ def _run(book: Book, job: Job) -> None:
             shell, executable="/bin/bash", env=environment, cwd=environment["HOME"], stdin=subprocess.DEVNULL,
             stdout=out, stderr=err, start_new_session=True,
         )  # fmt: skip
-        reason = batch.watch(child, lambda: _verdict(book, job, out.fileno()), book.policy["grace"])
+        reason = batch.watch(
+            child, lambda: _verdict(book, job, out.fileno()), book.policy["grace"], lambda: _tasks(book, job["key"])
+        )
     status = child.returncode if child.returncode >= 0 else 256 - child.returncode
     substate, words = (_FINISHED, "finished") if status == 0 else (_FAILED, "failed")
     if reason == "walltime":
         status, substate, words = _OVER_WALLTIME, _FAILED, "exceeded resource walltime"
     elif reason == "user":
         status, substate, words = 0, _TERMINATED, f"terminated by {user()}@{SERVER}"
+    elif reason == "node":
+        status, substate, words = _RESTARTED if _dead(book) == job["exec"][0] else 0, _FAILED, ""
     _set(book, job, state="E", substate=_EXITING, exit=status)
     spooled = [paths for paths in streams.values() if paths[0] != paths[1]]
     time.sleep(book.policy["copy"] * bool(spooled))
@@ -403,16 +410,35 @@ def _run(book: Book, job: Job) -> None:
         with suppress(OSError):
             shutil.copyfile(written, final)
     shutil.rmtree(_folder(book, "tmp", job["key"]), ignore_errors=True)
-    _set(book, job, state="F", substate=substate, comment=f"{job['comment']} and {words}")
+    _set(book, job, state="F", substate=substate, comment=job["comment"] + (f" and {words}" if words else ""))
+
+
+def _tasks(book: Book, key: str) -> set[int]:
+    """Sessions of what pbs_tmrsh started."""
+    return set(book.read()["jobs"].get(key, {}).get("tasks", []))
+
+
+def _dead(book: Book) -> str | None:
+    with suppress(FileNotFoundError), open(os.path.join(book.state, "dead"), encoding="utf-8") as file:
+        return file.read().strip()
+    return None
+
+
+def _used(book: Book, job: Job) -> float:
+    """Seconds of wall time."""
+    used: float = (time.time() - job["stime"]) / book.policy["second"]
+    return used
 
 
 def _verdict(book: Book, job: Job, output: int) -> str | None:
-    used = (time.time() - job["stime"]) / book.policy["second"]
-    limit = _seconds(job["resources"].get("walltime", "99999:00:00"))
+    used, now = _used(book, job), book.read()["jobs"].get(job["key"], job | {"deleted": True})
+    limit = _seconds(now["resources"].get("walltime", "99999:00:00"))
+    if _dead(book) in job["exec"]:
+        return "node"
     if used > limit:
         os.write(output, f"=>> PBS: job killed: walltime {int(used)} exceeded limit {limit}\n".encode())
         return "walltime"
-    return "user" if book.read()["jobs"].get(job["key"], {"deleted": True}).get("deleted") else None
+    return "user" if now.get("deleted") else None
 
 
 def _streams(book: Book, job: Job) -> dict[str, tuple[str, str]]:
@@ -474,15 +500,35 @@ def qdel(book: Book, arguments: list[str]) -> int:
     return code
 
 
+def _has_no_history(book: Book) -> bool:
+    return os.path.exists(os.path.join(book.state, "forget"))
+
+
 def _visible(book: Book, jobs: Jobs) -> Jobs:
-    history = not os.path.exists(os.path.join(book.state, "forget"))
-    return {key: job for key, job in jobs.items() if history or job["state"] != "F"}
+    return {key: job for key, job in jobs.items() if not _has_no_history(book) or job["state"] != "F"}
+
+
+def qalter(book: Book, arguments: list[str]) -> int:
+    """qalter(1B), the wall time of a job, also of one that runs."""
+    options, names = _options("qalter", arguments)
+    asked = _equals(options, "l")
+    if len(names) != 1 or asked.keys() != {"walltime"}:
+        raise _usage("qalter")
+    with book.change() as content:
+        job = _visible(book, content["jobs"]).get(key := names[0].partition(".")[0])
+        if job is None:
+            raise Refused(f"qalter: Unknown Job Id {key}.{SERVER}", 153)
+        job["resources"]["walltime"] = _hms(_seconds(asked["walltime"]))
+    return 0
 
 
 def qselect(book: Book, arguments: list[str]) -> int:
     given, rest = _options("qselect", arguments)
     if rest:
         raise _usage("qselect")
+    if "x" in given and _has_no_history(book):
+        print(f"qselect: {_NO_HISTORY}", file=sys.stderr)
+        return 0
     for key, job in _visible(book, book.read()["jobs"]).items():
         asked = given.get("N", job["Job_Name"]) == job["Job_Name"] and given.get("u", job["owner"]) == job["owner"]
         if asked and (job["state"] != "F" or "x" in given):
@@ -491,48 +537,73 @@ def qselect(book: Book, arguments: list[str]) -> int:
 
 
 def qstat(book: Book, arguments: list[str]) -> int:
-    """In JSON, jobs or queues. What is not found is complained about while the others are shown."""
+    """In full, jobs as text or JSON, queues as JSON. What is not found is complained about while the others are shown.
+    Without a history -x gives a complaint and no job, and the exit code is 0.
+    """
     flags, names = _options("qstat", arguments)
-    if "f" not in flags or flags.get("F") != "json":
+    if "f" not in flags or flags.get("F", "json") != "json" or ("Q" in flags and "F" not in flags):
         raise _usage("qstat")
     kind, found, faults = (
         ("Queue", *_queues(book, names)) if "Q" in flags else ("Jobs", *_jobs(book, names, "x" in flags))
     )
     root: Job = {"timestamp": int(time.time()), "pbs_version": VERSION, "pbs_server": SERVER}
-    print(json.dumps(root | ({kind: found} if found else {}), indent=4, separators=(",", ":")))
+    if "F" in flags:
+        print(json.dumps(root | ({kind: found} if found else {}), indent=4, separators=(",", ":")))
+    else:
+        print("".join(map(_text, found.items())), end="")
     for text, _ in faults:
         print(f"qstat: {text}", file=sys.stderr)
     return faults[-1][1] if faults else 0
 
 
+def _text(pair: tuple[str, Job]) -> str:
+    """A job as qstat -f prints it, without the folding of long lines."""
+    name, shown = pair
+    lines = [f"Job Id: {name}"]
+    for key, value in shown.items():
+        parts = {f"{key}.{part}": one for part, one in value.items()} if key == "Resource_List" else {key: value}
+        lines += [f"    {one} = {text}" for one, text in parts.items()]
+    return "\n".join([*lines, "", ""])
+
+
 def _jobs(book: Book, names: list[str], history: bool) -> tuple[dict[str, Job], list[tuple[str, int]]]:
+    if history and _has_no_history(book):
+        return {}, [(" ".join([_NO_HISTORY, name]), 0) for name in names or [""]]
     jobs, found, faults = _visible(book, book.read()["jobs"]), {}, []
     for name in names or jobs:
         key = name.partition(".")[0]
         if key not in jobs:
             faults.append((f"Unknown Job Id {key}.{SERVER}", 153))
         elif jobs[key]["state"] != "F" or history:
-            found[f"{key}.{SERVER}"] = _attributes(jobs[key])
+            found[f"{key}.{SERVER}"] = _attributes(book, jobs[key])
         elif names:
             text = f"{key}.{SERVER} Job has finished, use -x or -H to obtain historical job information"
             faults.append((text, 35))
     return found, faults
 
 
-def _attributes(job: Job) -> Job:
-    """What qstat -f shows of a job, as far as it is known here, in its order."""
+def _ctime(moment: float) -> str:
+    return time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(moment))
+
+
+def _attributes(book: Book, job: Job) -> Job:
+    """What qstat -f shows of a job, as far as it is known here, in its order. Its start lies as far back as the wall
+    time that it has used, however long that took.
+    """
+    start = time.time() - _used(book, job) if "stime" in job else None
     options, pairs = job["options"], zip(job["exec"] or [], job["chunks"], strict=False)
     shown = {
         "Job_Name": job["Job_Name"], "Job_Owner": f"{job['owner']}@{SERVER}", "job_state": job["state"],
         "queue": job["queue"], "server": SERVER, "Account_Name": options["A"],
         "depend": ",".join(":".join([kind, *(f"{key}.{SERVER}@{SERVER}" for key in of)]) for kind, of in job["depend"]),
-        "ctime": time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(job["submittime"])),
+        "ctime": _ctime(job["submittime"]),
         "Error_Path": f"{SERVER}:{_final(job, 'e')}",
         "exec_host": "+".join(f"{host}/0" + f"*{chunk['ncpus']}" * (chunk["ncpus"] > 1) for host, chunk in pairs),
         "exec_vnode": job.get("vnodes"),
         "Hold_Types": "u" if job["held"] else "s" if job["state"] == "H" else "n", "Join_Path": options["j"] or "n",
         "Keep_Files": options["k"] or "n", "Output_Path": f"{SERVER}:{_final(job, 'o')}",
-        "Rerunable": "False" if options["r"] == "n" else "True", "substate": job["substate"],
+        "Rerunable": "False" if options["r"] == "n" else "True", "stime": start and _ctime(start),
+        "substate": job["substate"],
         # As qstat.c: what reads as a number is one in JSON.
         "Resource_List": {name: int(one) if str(one).isdigit() else one for name, one in job["resources"].items()},
         "Variable_List": job["variables"], "comment": job["comment"], "Exit_status": job.get("exit"),
@@ -562,8 +633,13 @@ def pbsnodes(book: Book, arguments: list[str]) -> int:
     return 0
 
 
-def pbs_tmrsh(_book: Book, arguments: list[str]) -> int:
-    """pbs_tmrsh(8B): a command on another node of the job, for launchers that know rsh. Here, under its name."""
+def pbs_tmrsh(book: Book, arguments: list[str]) -> int:
+    """pbs_tmrsh(8B): a program on another node of the job; here, under that node's name. No shell reads its words. It
+    is a task of PBS's own, with a session of its own, which PBS ends with the job; what has left the session stays. For
+    a job that is being ended, nothing is started and nothing answered.
+    """
+    import shutil
+
     host, *words = arguments or [""]
     while words and words[0] in {"-n", "-l"}:
         del words[: 1 if words[0] == "-n" else 2]
@@ -572,11 +648,22 @@ def pbs_tmrsh(_book: Book, arguments: list[str]) -> int:
     with open(os.environ.get("PBS_NODEFILE", os.devnull), encoding="utf-8") as file:
         if host not in file.read().split():
             raise Refused(f"pbs_tmrsh: host {host!r} is not of this job", 254)
+    key = os.environ["PBS_JOBID"].partition(".")[0]
+    while book.read()["jobs"].get(key, {"deleted": True}).get("deleted"):
+        time.sleep(0.1)
+    if shutil.which(words[0]) is None:
+        raise Refused(f"{words[0]}: No such file or directory", 254)
+    command = [*(batch.as_host(host) if batch.may_rename() else []), *words]
     sys.stdout.flush()
-    command = [*(batch.as_host(host) if batch.may_rename() else []), "/bin/sh", "-c", " ".join(words)]
-    os.execvp(command[0], command)
+    if not (task := os.fork()):
+        os.setsid()
+        os.execvp(command[0], command)
+    with book.change() as content:
+        content["jobs"][key].setdefault("tasks", []).append(task)
+    return os.waitstatus_to_exitcode(os.waitpid(task, 0)[1]) % 256
 
 
 PROGRAMS = {
-    "qsub": qsub, "qstat": qstat, "qselect": qselect, "qdel": qdel, "pbsnodes": pbsnodes, "pbs_tmrsh": pbs_tmrsh,
+    "qsub": qsub, "qstat": qstat, "qselect": qselect, "qalter": qalter, "qdel": qdel, "pbsnodes": pbsnodes,
+    "pbs_tmrsh": pbs_tmrsh,
 }  # fmt: skip

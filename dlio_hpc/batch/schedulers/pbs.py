@@ -18,11 +18,14 @@ _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
     "S": "running", "U": "running", "B": "running",
 }  # fmt: skip
-# Why PBS itself ended a job, in Exit_status (job.h); every other negative one is a fault of its own or of a node.
+# Why PBS itself ended a job, in Exit_status (job.h). Memory and time limits; a MOM that restarted (-4, -5, -6), reruns
+# (-11, -14), a first node without connection (-20) and a node that did not join (-30). The others are failures: a bad
+# user or password, hooks, security.
 _KILLED: dict[int, State] = {
-    -24: "failed", -25: "failed", -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout",
+    -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout", -4: "node_fail", -5: "node_fail",
+    -6: "node_fail", -11: "node_fail", -14: "node_fail", -20: "node_fail", -30: "node_fail",
 }  # fmt: skip
-_DELETED = 91
+_DELETED, _FAILED = 91, 93
 _NO_HISTORY = "maintain job history"
 # Held by PBS after several attempts to start it: it will never run.
 _HOPELESS = -3
@@ -32,16 +35,25 @@ def _request(plan: Plan) -> dict[str, Any]:
     return {
         "walltime": units.format_walltime(plan.walltime),
         "select": _select(plan),
-        "options": common.options(plan, "-q ", "-A "),
+        "options": _options(plan),
     }
 
 
+def _options(plan: Plan) -> list[str]:
+    """The lines of options; each chunk gets a node of its own unless the site or the user places them otherwise."""
+    lines = common.options(plan, "-q ", "-A ")
+    return lines if any("place=" in line for line in lines) else ["-l place=scatter", *lines]
+
+
 def _select(plan: Plan) -> str:
-    """Whole nodes, or chunks of them as the site says; mpiprocs lists a node in PBS_NODEFILE once a rank. PALS counts
-    by itself.
+    """Whole nodes, or chunks of them as the site says; mpiprocs lists a node in PBS_NODEFILE once a rank. A chunk has
+    the site's cpus, or one a rank, where the site does not say otherwise; PALS counts both by itself.
     """
-    chunk = {} if plan.site.launcher.kind == "pals" else {"mpiprocs": plan.ranks_per_node}
-    return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in (plan.site.chunk | chunk).items())])
+    site, ranks = plan.site, plan.ranks_per_node
+    chunk: dict[str, str | int] = dict(site.chunk)
+    if site.launcher.kind != "pals":
+        chunk = {"ncpus": site.cpus or ranks, **chunk} | {"mpiprocs": ranks}
+    return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in chunk.items())])
 
 
 def _words(after: After) -> list[str]:
@@ -61,7 +73,7 @@ def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
     for batch_id, job in found.items():
         if _is_hopeless(job):
             _cancel(batch_id)  # or it would be held for ever
-    return {batch_id: _sight(job) for batch_id, job in found.items()}
+    return {batch_id: sight(job) for batch_id, job in found.items()}
 
 
 def _all(history: str, ids: Sequence[str]) -> dict[str, Any]:
@@ -78,10 +90,10 @@ def _is_hopeless(job: dict[str, Any]) -> bool:
 
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
     """Jobs as qstat has them in full; what it does not know it leaves out, with a complaint and code 153. Servers that
-    keep no history, OpenPBS's default, refuse -x altogether.
+    keep no history, OpenPBS's default, answer -x with a complaint, no job, and code 0.
     """
     answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
-    if history and answer.code and _NO_HISTORY in answer.err:
+    if history and _NO_HISTORY in answer.err:
         return _jobs("", ids)
     if answer.code and not re.search("Unknown Job|has finished", answer.err):
         raise unexplained("qstat", answer)
@@ -101,25 +113,30 @@ def _number(value: object) -> int | None:
     return int(str(value)) if re.fullmatch(r"-?[0-9]{1,9}", str(value)) else None
 
 
-def _sight(job: dict[str, Any]) -> Sight:
-    """Exit_status can stand beside a job that waits or runs again; it counts when the job is finished. A job that was
-    deleted while it ran has substate 91, whatever its Exit_status; one deleted before it ran has no Exit_status.
-    """
+def sight(job: dict[str, Any]) -> Sight:
+    """Exit_status can stand beside a job that waits or runs again; it counts when the job is finished."""
     letter = str(job.get("job_state", ""))
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
     if _is_hopeless(job):
         return Sight("failed", str(job.get("comment", "held by PBS")))
     if letter not in {"F", "X"}:
-        return Sight(_LIVE.get(letter, "running"), str(job.get("comment", "")))
+        comment = str(job.get("comment", ""))
+        return Sight(_LIVE.get(letter, "running"), comment, comment.startswith("Can Never Run"))
     words = f"Exit_status {'absent' if status is None else status}, substate {substate}"
     return Sight(_over(status, substate), words)
 
 
 def _over(status: int | None, substate: int | None) -> State:
+    """The state of a finished job. One that was deleted while it ran has substate 91, whatever its Exit_status; one
+    deleted before it ran has no Exit_status. A job that PBS discarded because a node died has substate 93, failed, and
+    Exit_status 0 or none.
+    """
+    if not status and substate == _FAILED:
+        return "node_fail"
     if status is None or substate == _DELETED:
         return "cancelled"
     if status < 0:
-        return _KILLED.get(status, "node_fail")
+        return _KILLED.get(status, "failed")
     return "failed" if status else "completed"
 
 
@@ -131,7 +148,7 @@ def _cancel(batch_id: str) -> None:
 
 def _find(name: str) -> str | None:
     answer = common.ask("qselect", "-x", "-N", name)
-    if answer.code and _NO_HISTORY in answer.err:
+    if _NO_HISTORY in answer.err:
         answer = common.ask("qselect", "-N", name)
     if answer.code:
         raise unexplained("qselect", answer)

@@ -35,10 +35,13 @@ class After(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A job's state as the batch system tells it, and its own words for it: TIMEOUT, Exit_status -29."""
+    """A job's state as the batch system tells it, and its own words for it: TIMEOUT, Exit_status -29. never: it waits
+    for what it will not get.
+    """
 
     state: State
     words: str = ""
+    never: bool = False
 
 
 class Scheduler(NamedTuple):

@@ -10,7 +10,7 @@ from dlio_hpc import rundir, units
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
 from dlio_hpc.batch.shell import quote
-from dlio_hpc.command import unexplained
+from dlio_hpc.command import Missing, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import Plan
 
@@ -28,6 +28,8 @@ _OVER: dict[str, State] = {
     "BOOT_FAIL": "node_fail",
     "OUT_OF_MEMORY": "out_of_memory",
 }
+# Reasons for which a job waits that no end of another job removes (slurm.h, job_state_reason).
+_NEVER = {"DependencyNeverSatisfied", "BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"}
 
 
 def _request(plan: Plan) -> dict[str, Any]:
@@ -68,7 +70,10 @@ def _queued(ids: Sequence[str]) -> dict[str, Sight]:
 
 def _accounted(ids: Sequence[str]) -> dict[str, Sight]:
     """Nothing where there is no accounting; right after submission its rows may not be there yet either."""
-    answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
+    try:
+        answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
+    except Missing:
+        return {}
     if answer.code and "disabled" not in answer.err:
         raise unexplained("sacct", answer)
     return dict(_sight(line + "|") for line in answer.lines if line.count("|") == 1)
@@ -79,7 +84,8 @@ def _sight(line: str) -> tuple[str, Sight]:
     batch_id, word, reason = line.split("|")
     words = word if reason in {"", "None"} else f"{word} {reason}"
     name = (word.split() or [""])[0].rstrip("+")
-    return batch_id, Sight(_OVER.get(name) or ("queued" if name in _WAITING else "running"), words)
+    state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
+    return batch_id, Sight(state, words, state == "queued" and reason in _NEVER)
 
 
 def _cancel(batch_id: str) -> None:

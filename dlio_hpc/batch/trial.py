@@ -1,0 +1,46 @@
+"""A new site profile tried out: by which way its launcher reaches a job's other nodes."""
+
+import re
+import tempfile
+from pathlib import Path
+
+from dlio_hpc import packing, site, workload
+from dlio_hpc.batch import preflight
+from dlio_hpc.errors import DlioError
+from dlio_hpc.plan import Plan
+from dlio_hpc.study import Asked, Request
+
+_PATIENCE_S = 300.0
+_LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
+
+
+def profile(text: str, account: str | None, queue: str | None) -> str:
+    """The profile `text` with the way between nodes by which ranks on two nodes met, or the statement that they met by
+    none. A profile whose launcher has no choice stays as it is. The jobs lie in the current folder and are removed.
+    """
+    line = _LINE.search(text)
+    if line is None:
+        return text
+    with tempfile.TemporaryDirectory(prefix=".dlio-hpc-", dir=Path.cwd()) as folder:
+        path = Path(folder, "site.yaml")
+        path.write_text(text, encoding="utf-8")
+        way = _way(_plan(site.load(str(path)), Path(folder), account, queue))
+    outcome = "tried, none works" if way is None else "tried with two nodes"
+    return _LINE.sub(rf"\g<1>{way or line[2]}\g<3>{outcome}", text)
+
+
+def _plan(found: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
+    asked = Asked(workload.draft("null", ("name=trial",)), found, nodes=(2,), ranks_per_node=(2,))
+    return packing.one(asked, Request(runs=folder, data=folder, account=account, queue=queue))
+
+
+def _way(made: Plan) -> site.Remote | None:
+    """The way that works, the profile's own first."""
+    own = made.site.launcher.remote
+    try:
+        findings = list(preflight.launched(made, (), _PATIENCE_S))
+        if any(finding.verdict == "ok" for finding in findings):
+            return own
+    except DlioError:
+        pass
+    return preflight.working_remote(made, (), _PATIENCE_S)
