@@ -146,3 +146,28 @@ def test_a_template_cannot_print_what_was_not_quoted(tmp_path: Path, monkeypatch
         else:
             with pytest.raises(error):
                 jobscript.render(made)
+
+
+def test_the_layout_that_the_step_sets_is_shown(tmp_path: Path) -> None:
+    profile = site.load("slurm", ("layout={stripe_count: 8, stripe_size: 1 MiB}",))
+    request = planning.Request(runs=tmp_path, data=Path("/data"))
+    script = jobscript.render(planning.make(workload.load("demo"), profile, request)).splitlines()
+    (place,) = [number for number, line in enumerate(script) if line.startswith("run 'layout before'")]
+    assert script[place - 1].startswith(
+        "# On Lustre, before the dataset is written: lfs setstripe -c 8 -S 1048576 /data/"
+    )
+    assert not [line for line in jobscript.render(_plan(tmp_path)).splitlines() if "setstripe" in line]
+
+
+def test_results_of_an_earlier_attempt_are_kept_apart(tmp_path: Path) -> None:
+    made = _with_runner(_plan(tmp_path, shipped="null"), "true")
+    directory = Path(made.directory)
+    directory.mkdir(parents=True)
+    (directory / "job.sh").write_text(jobscript.render(made))
+    for attempt in range(3):
+        subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True)
+        (directory / "runs/00-measure").mkdir(parents=True, exist_ok=True)
+        (directory / "runs/00-measure/result.json").write_text(str(attempt))
+    results = sorted(directory.glob("attempts/*/runs/00-measure/result.json"))
+    assert [path.read_text() for path in results] == ["0", "1"]
+    assert (directory / "attempts/2/exit_status").exists()

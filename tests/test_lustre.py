@@ -206,6 +206,15 @@ def test_what_is_not_as_asked_is_told(asked: Layout, found: tuple[Part, ...], is
     assert bool(told) == bool(words)
 
 
+@pytest.mark.parametrize("name", ["1e5", "null", "0x10", "true", "12", "no"])
+def test_a_pool_is_named_in_text(name: str) -> None:
+    """lfs writes names without quotes, of which YAML makes numbers and nothing."""
+    for prefix in ("lmm_", ""):
+        values = {"stripe_count": 1, "stripe_size": 1048576, "pattern": "raid0", "stripe_offset": 0, "pool": name}
+        text = "".join(f"{prefix}{key}:      {value}\n" for key, value in values.items())
+        assert [part.pool for part in lfs.parse(text, "test")] == [name]
+
+
 def test_targets_pools_and_quota(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     standin.install(
         tmp_path / "bin", tmp_path / "state", mount=tmp_path, osts=6, pools={"flash": [0, 1]}, degraded=[2],

@@ -330,8 +330,9 @@ def test_a_node_that_dies_is_no_success_and_no_cancel(
 
 STATUSES = [
     (0, 92, "completed"), (0, 93, "node_fail"), (None, 93, "node_fail"), (0, 91, "cancelled"), (None, 92, "cancelled"),
-    (1, 93, "failed"), (265, 93, "failed"), (-4, 93, "node_fail"), (-20, 93, "node_fail"), (-10, 93, "failed"),
-    (-13, 93, "failed"), (-17, 93, "failed"), (-19, 93, "failed"), (-21, 93, "failed"), (-22, 93, "failed"),
+    (1, 93, "failed"), (265, 93, "failed"), (-1, 93, "node_fail"), (-4, 93, "node_fail"), (-20, 93, "node_fail"),
+    (-10, 93, "failed"), (-13, 93, "failed"), (-17, 93, "failed"),
+    (-19, 93, "failed"), (-21, 93, "failed"), (-22, 93, "failed"),
     (-27, 93, "out_of_memory"), (-29, 93, "timeout"), (-29, 91, "cancelled"),
 ]  # fmt: skip
 
@@ -563,7 +564,7 @@ def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> No
     done = on_pbs("dlio-hpc", "sites", "new", "here", "--launch", **slurmless)
     assert done.code == 0, done.err
     (line,) = [line for line in text(on_pbs.folder / "here.yaml").splitlines() if line.startswith("  remote: ")]
-    assert line.split()[1] == '"pbs_tmrsh"'
+    assert line.split()[1] == "pbs_tmrsh"
     assert line.endswith("tried with two nodes")
     assert not list(on_pbs.folder.glob(".dlio-hpc-*"))
 

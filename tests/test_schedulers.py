@@ -28,7 +28,13 @@ QUEUES = ["slurm", "pbs", "cobalt"]
 def said(monkeypatch: pytest.MonkeyPatch) -> Said:
     """What commands answer, by their first word; the words that they were asked with are under theirs and `asked`."""
     answers: Said = {}
-    monkeypatch.setattr(command, "ask", lambda *words, **_: answers[words[0]])
+
+    def ask(*words: str, **_: object) -> Answer:
+        if words[0] not in answers:
+            raise command.Missing(f"{words[0]} is not on PATH")
+        return answers[words[0]]
+
+    monkeypatch.setattr(command, "ask", ask)
     return answers
 
 
@@ -165,9 +171,10 @@ def test_a_word_for_a_line_of_options_is_plain_or_refused(word: str) -> None:
 def test_lines_of_options(name: str, queue: str, account: str) -> None:
     made = _plan(name, 3600, "--mine", account="proj", queue="fast", job_options="[--site]")
     options = SCHEDULERS[name].request(made)["options"]
-    assert options == [f"{queue}fast", f"{account}proj", "--site", "--mine"]
+    always = ["-l place=scatter"] if name == "pbs" else []
+    assert options == [*always, f"{queue}fast", f"{account}proj", "--site", "--mine"]
     listed = _plan(name, 3600, queue="fast", queues="{fast: {options: [--qos=high]}}", job_options="[]")
-    assert SCHEDULERS[name].request(listed)["options"] == ["--qos=high"]
+    assert SCHEDULERS[name].request(listed)["options"] == [*always, "--qos=high"]
     with pytest.raises(ConfigError, match="cannot be told to a batch system"):
         SCHEDULERS[name].request(_plan(name, 3600, queue="'a b'"))
 
@@ -179,6 +186,8 @@ SLURM = [
     ("7|PENDING|Priority", "queued", "PENDING Priority"),
     ("7|PENDING|None", "queued", "PENDING"),
     ("7|PENDING|DependencyNeverSatisfied", "queued", "PENDING DependencyNeverSatisfied"),
+    ("7|PENDING|BadConstraints", "queued", "PENDING BadConstraints"),
+    ("7|PENDING|InvalidAccount", "queued", "PENDING InvalidAccount"),
     ("7|CONFIGURING|None", "queued", "CONFIGURING"),
     ("7|REQUEUED|None", "queued", "REQUEUED"),
     ("7|REQUEUE_FED|None", "queued", "REQUEUE_FED"),
@@ -212,7 +221,8 @@ SLURM = [
 def test_slurm_states(said: Said, line: str, state: str, words: str) -> None:
     said["squeue"] = Answer(0, line, "")
     said["sacct"] = Answer(0, "", "")
-    assert slurm.SLURM.states(_known("7")) == {"7": Sight(state, words)}  # type: ignore[arg-type]
+    never = "Never" in line or "Invalid" in line or "BadConstraints" in line
+    assert slurm.SLURM.states(_known("7")) == {"7": Sight(state, words, never)}  # type: ignore[arg-type]
 
 
 INVALID = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
@@ -233,6 +243,8 @@ def test_slurm_accounting_knows_what_the_controller_has_forgotten(said: Said) ->
 def test_slurm_without_accounting(said: Said) -> None:
     said["squeue"] = INVALID
     said["sacct"] = Answer(1, "", "Slurm accounting storage is disabled")
+    assert slurm.SLURM.states(_known("7")) == {}
+    del said["sacct"]  # it is not installed
     assert slurm.SLURM.states(_known("7")) == {}
     said["sacct"] = Answer(1, "", "sacct: fatal: something else")
     with pytest.raises(Unanswered, match="something else"):

@@ -237,9 +237,16 @@ def test_a_job_is_not_cancelled_in_the_middle_of_its_submission(on_slurm: Run, s
     assert json.loads((directory / "job.json").read_bytes())["cancel_asked"]
 
 
-def test_a_rank_that_is_killed_for_its_memory(on_slurm: Run, small: Path) -> None:
+KILLED = [
+    "slurmstepd: error: Detected 1 oom_kill event in StepId=9.0. Some of the step tasks have been OOM Killed.",
+    "slurmstepd-n2: error: StepId=9.0 exceeded memory limit (428302336 > 52428800), being killed",
+    "slurmstepd-n2: error: Exceeded job memory limit",
+]
+
+
+@pytest.mark.parametrize("words", KILLED, ids=["cgroup", "OverMemoryKill", "OverMemoryKill of a job"])
+def test_a_rank_that_is_killed_for_its_memory(on_slurm: Run, small: Path, words: str) -> None:
     """Slurm fails the step; what slurmstepd prints then is printed here, these nodes limit no memory."""
-    words = "slurmstepd: error: Detected 1 oom_kill event in StepId=9.0. Some of the step tasks have been OOM Killed."
     options = ("-S", f"site.setup={json.dumps([f'echo {words!r} >&2', 'exit 1'])}", "--wait", "--json")
     done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options)
     assert done.job["state"] == "out_of_memory"
@@ -254,6 +261,40 @@ def test_a_job_cancelled_after_its_warning_is_cancelled(on_slurm: Run, slurm: Cl
     _until((directory / "stop").exists)
     assert on_slurm("dlio-hpc", "cancel", directory).code == 0
     assert on_slurm("dlio-hpc", "wait", directory, "--json").job["state"] == "cancelled"
+
+
+def test_a_limit_that_was_raised_is_the_limit(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    """A job cancelled after its first limit is not over its time."""
+    pause = "touch begun; for second in {1..300}; do sleep 1; done"
+    options = ("-t", "1m", "-S", f"site.setup={json.dumps([pause])}", *_SHARED, "--json")
+    directory = Path(on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options).job["directory"])
+    _until((directory / "begun").exists)
+    batch_id = json.loads((directory / "job.json").read_bytes())["batch_id"]
+    slurm.tell("scontrol", "update", f"jobid={batch_id}", "timelimit=10")
+    time.sleep(62)
+    slurm.tell("scancel", batch_id)
+    _until((directory / "exit_status").exists)
+    assert _text(directory / "exit_status") == "143\n"
+    _until(lambda: on_slurm("dlio-hpc", "status", directory).out.split()[1] == "cancelled")
+
+
+def test_a_job_that_is_requeued_is_live_again(on_slurm: Run, slurm: Cluster, small: Path) -> None:
+    """Results of its first attempt are kept apart, in the directory and in the archive."""
+    job = _submit(on_slurm, small, "-J", "--requeue", *_SHARED)
+    directory = Path(job["directory"])
+    batch_id = json.loads((directory / "job.json").read_bytes())["batch_id"]
+    first = (directory / "runs/01-measure/result.json").read_bytes()
+    slurm.tell("scontrol", "requeue", batch_id)
+    slurm.tell("scontrol", "update", f"jobid={batch_id}", "starttime=now")
+    _until((directory / "attempts/1/exit_status").exists)
+    waited = on_slurm("dlio-hpc", "wait", directory, "--json")
+    assert (waited.code, waited.job["state"]) == (0, "completed")
+    assert (directory / "attempts/1/runs/01-measure/result.json").read_bytes() == first
+    assert (directory / "runs/01-measure/result.json").read_bytes() != first
+    assert "the job ran again after it was archived" in waited.err
+    listed = on_slurm("dlio-hpc", "archive", "list", job["archive"]).out
+    assert "attempts/1/runs/01-measure/result.json" in listed
+    assert _text(directory / "job.out").count("== 01-measure") == 2
 
 
 def test_a_running_job_is_cancelled_from_another_shell(on_slurm: Run, small: Path) -> None:
@@ -521,6 +562,11 @@ def test_a_job_that_slurm_has_forgotten(on_slurm: Run, slurm: Cluster, small: Pa
     assert "completed" in on_slurm("dlio-hpc", "status", directory).out
     (directory / "job.json").write_text(json.dumps(record))
     (directory / "exit_status").rename(directory / "hidden")
+    assert "lost" in on_slurm("dlio-hpc", "status", directory).out
+    record = json.loads((directory / "job.json").read_bytes())
+    assert record["states"][-1]["state"] == "lost"
+    record["states"][-1]["time"] = "2026-01-01T00:00:00Z"  # files of NFS would be here by now
+    (directory / "job.json").write_text(json.dumps(record))
     lost = on_slurm("dlio-hpc", "wait", directory, "--json")
     assert (lost.code, lost.job["state"]) == (7, "lost")
     (directory / "hidden").rename(directory / "exit_status")
@@ -589,7 +635,7 @@ def test_the_preflight_on_slurm(on_slurm: Run, small: Path) -> None:
     done = on_slurm("dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-N", 2)
     assert done.code == 0, done.out + done.err
     assert "to start at" in done.out
-    assert "2 ranks met through srun" in done.out
+    assert "4 ranks on 2 nodes met through srun" in done.out
     wrong = on_slurm(
         "dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-q", "nope", "-S", "site.preload=[/no.so]"
     )

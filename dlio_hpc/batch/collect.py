@@ -3,7 +3,7 @@
 import os
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from dlio_hpc import archive, filesystem, rundir
@@ -45,15 +45,29 @@ def collect(directory: Path) -> Collected:
 
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
     if target.exists():
-        if not archive.faults(target):
-            if not archive.is_of(target, directory):
-                notes.append(f"{directory} has changed since it was archived; remove {target} to collect it anew")
+        if archive.faults(target):
+            notes.append(f"{target} was broken and has been made anew")
+        elif archive.is_of(target, directory):
             return Collected(target, False, notes)
-        notes.append(f"{target} was broken and has been made anew")
+        elif not _ran_again(target, directory):
+            notes.append(f"{directory} has changed since it was archived; remove {target} to collect it anew")
+            return Collected(target, False, notes)
+        else:
+            notes.append(
+                f"the job ran again after it was archived: {target} has been made anew, with earlier results in "
+                f"{rundir.ATTEMPTS}"
+            )
     for left_over in target.parent.glob(f".{target.name}.*.tmp"):
         left_over.unlink()  # of a collect that was killed
     archive.create(directory, target)
     return Collected(target, True, notes)
+
+
+def _ran_again(target: Path, directory: Path) -> bool:
+    """Whether the job left results of an earlier attempt apart since it was archived."""
+    attempts = {path.name for path in (directory / rundir.ATTEMPTS).glob("*")}
+    archived = {PurePosixPath(name).parts[1:3] for name, _ in archive.entries(target)}
+    return any((rundir.ATTEMPTS, name) not in archived for name in attempts)
 
 
 def _notes(target: Path, folders: Sequence[str]) -> list[str]:

@@ -357,12 +357,7 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
     site = replace(made.site, depth=None, launcher=replace(launcher, bind=bind))
     draft = workload.draft("null", ("train.steps=1", "name=check"))
     smallest = packing.one(
-        Asked(
-            workload.draft("null", ("train.steps=1", "name=check")),
-            site,
-            nodes=(nodes,),
-            ranks_per_node=(_RANKS_A_NODE,),
-        ),
+        Asked(draft, site, nodes=(nodes,), ranks_per_node=(_RANKS_A_NODE,)),
         Request(
             runs=Path(made.directory).parent,
             data=Path(made.data),

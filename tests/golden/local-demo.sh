@@ -1,20 +1,49 @@
 #!/bin/bash
 # dlio-hpc 0: job demo-20260101-120000-abcdef on site local
 # 1 node(s) x 4 ranks. Each run is one launcher line below; plan.json holds every setting.
-# To run the job again by hand: bash job.sh (its results replace those that lie here).
+# To run the job again by hand: bash job.sh (results that lie here are copied to attempts/ first).
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
+# Results of an earlier attempt are kept apart: a batch system may requeue a job.
+if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
+  attempt=1; while [ -e attempts/$attempt ]; do attempt=$(( attempt + 1 )); done
+  mkdir -p attempts/$attempt && for kept in exit_status stop environment.json runs layout darshan; do
+    [ ! -e $kept ] || cp -a $kept attempts/$attempt/ || exit 6
+  done
+fi
 rm -f exit_status stop runs/*/result.json runs/*/error.json layout/*.yaml
 # exit_status tells how the job ended, also when the batch system has forgotten it.
 trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"' EXIT
 # USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
-# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
 SECONDS=0
 launched=
-trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
-  exit $(( SECONDS >= 3599 ? 124 : 143 ))' TERM INT HUP
+# Whether the time limit ends the job. The batch system knows best: the limit may have been changed.
+is_over() {
+  clock_says_so
+}
+clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 3599 )); }
+# Ranks end before the script does: a batch system kills what it started, which on other nodes are not the ranks.
+sweep='for process in /proc/[0-9]*; do
+  [ "$(readlink "$process/cwd")" = "$1" ] && grep -aqs "dlio_hpc\.core" "$process/cmdline" &&
+    kill -KILL "${process#/proc/}" 2> /dev/null
+done'
+stop_ranks() {
+  for _ in {1..30}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
+  kill -KILL "$launched" 2> /dev/null
+  timeout -k 1 4 sh -c "$sweep" sh "$job" < /dev/null > /dev/null 2>&1
+}
+# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
+end() {
+  trap '' TERM INT HUP USR1
+  [ -z "$launched" ] || kill "$launched" 2> /dev/null
+  local code=143
+  ! is_over || code=124
+  [ -z "$launched" ] || stop_ranks
+  exit "$code"
+}
+trap end TERM INT HUP
 
 # A run in the background, so that signals are heard while it goes on.
 run() {

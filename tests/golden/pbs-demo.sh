@@ -10,23 +10,72 @@
 #PBS -k doe
 # dlio-hpc 0: job demo-20260101-120000-abcdef on site pbs
 # 2 node(s) x 4 ranks. Each run is one launcher line below; plan.json holds every setting.
-# To run the job again by hand: bash job.sh (its results replace those that lie here).
+# To run the job again by hand: bash job.sh (results that lie here are copied to attempts/ first).
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
+# Results of an earlier attempt are kept apart: a batch system may requeue a job.
+if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
+  attempt=1; while [ -e attempts/$attempt ]; do attempt=$(( attempt + 1 )); done
+  mkdir -p attempts/$attempt && for kept in exit_status stop environment.json runs layout darshan; do
+    [ ! -e $kept ] || cp -a $kept attempts/$attempt/ || exit 6
+  done
+fi
 rm -f exit_status stop runs/*/result.json runs/*/error.json layout/*.yaml
 # exit_status tells how the job ended, also when the batch system has forgotten it.
 trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
 # USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
-# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
 SECONDS=0
 launched=
-trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
-  exit $(( SECONDS >= 1799 ? 124 : 143 ))' TERM INT HUP
+# Whether the time limit ends the job. The batch system knows best: the limit may have been changed.
+is_over() {
+  local rest
+  rest=$(left 2)
+  if [ "$rest" ]; then [ "$rest" -le 1 ]; else clock_says_so; fi
+}
+clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
+# Ranks end before the script does: a batch system kills what it started, which on other nodes are not the ranks.
+sweep='for process in /proc/[0-9]*; do
+  [ "$(readlink "$process/cwd")" = "$1" ] && grep -aqs "dlio_hpc\.core" "$process/cmdline" &&
+    kill -KILL "${process#/proc/}" 2> /dev/null
+done'
+stop_ranks() {
+  for _ in {1..30}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
+  kill -KILL "$launched" 2> /dev/null
+  timeout -k 1 4 sh -c "$sweep" sh "$job" < /dev/null > /dev/null 2>&1
+}
+# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
+end() {
+  trap '' TERM INT HUP USR1
+  [ -z "$launched" ] || kill "$launched" 2> /dev/null
+  local code=143
+  ! is_over || code=124
+  [ -z "$launched" ] || stop_ranks
+  exit "$code"
+}
+trap end TERM INT HUP
+# Seconds of the time limit that are left, by the batch system; nothing where it does not answer within $1 seconds.
+left() {
+  local facts hours minutes seconds start
+  facts=$(timeout "$1" qstat -f "$PBS_JOBID" 2> /dev/null) || return
+  start=$(sed -n 's/^ *stime = //p' <<< "$facts")
+  IFS=: read -r hours minutes seconds < <(sed -n 's/^ *Resource_List.walltime = //p' <<< "$facts")
+  [ ! "$start" ] || [ ! "$seconds" ] ||
+    echo $(( $(date -d "$start" +%s) + 10#$hours * 3600 + 10#$minutes * 60 + 10#$seconds - $(date +%s) ))
+}
 timer=
 if [ "$PBS_JOBID$COBALT_JOBID" ]; then
-  { sleep 1740 & trap 'kill $!' TERM; wait $! && kill -USR1 $$; } &
+  {
+    pause=1740
+    while [ "$pause" -gt 0 ]; do
+      sleep "$pause" & trap 'kill $!' TERM
+      wait $! || exit
+      rest=$(left 10)   # the limit may have been changed
+      pause=$(( ${rest:-0} - 60 ))
+    done
+    kill -USR1 $$
+  } &
   timer=$!
 fi
 
@@ -42,14 +91,17 @@ run() {
   return "$code"
 }
 
+# hydra quotes what it starts on other nodes for a shell, and pbs_tmrsh starts none.
+command -v pbs_tmrsh > /dev/null || PATH=$PATH:$(. /etc/pbs.conf && echo "$PBS_EXEC/bin")
+printf '%s\n' '#!/bin/sh' 'host=$1; shift' 'exec pbs_tmrsh "$host" /bin/sh -c "$*"' > remote && chmod +x remote
 cd "$job" || exit 6
 status=0
 
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
-run 00-generate mpiexec -f "$PBS_NODEFILE" -n 8 -ppn 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+run 00-generate mpiexec -f "$PBS_NODEFILE" -launcher rsh -launcher-exec "$job/remote" -n 8 -ppn 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
 run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
-run 01-measure-1 mpiexec -f "$PBS_NODEFILE" -n 8 -ppn 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
-run 02-measure-2 mpiexec -f "$PBS_NODEFILE" -n 8 -ppn 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
+run 01-measure-1 mpiexec -f "$PBS_NODEFILE" -launcher rsh -launcher-exec "$job/remote" -n 8 -ppn 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 02-measure-2 mpiexec -f "$PBS_NODEFILE" -launcher rsh -launcher-exec "$job/remote" -n 8 -ppn 4 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
 
 grep -qs "steps" stop && exit 124
 exit "$status"

@@ -10,24 +10,63 @@
 #COBALT --attrs mcdram=cache:numa=quad
 # dlio-hpc 0: job demo-20260101-120000-abcdef on site theta
 # 128 node(s) x 4 ranks. Each run is one launcher line below; plan.json holds every setting.
-# To run the job again by hand: bash job.sh (its results replace those that lie here).
+# To run the job again by hand: bash job.sh (results that lie here are copied to attempts/ first).
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
+# Results of an earlier attempt are kept apart: a batch system may requeue a job.
+if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
+  attempt=1; while [ -e attempts/$attempt ]; do attempt=$(( attempt + 1 )); done
+  mkdir -p attempts/$attempt && for kept in exit_status stop environment.json runs layout darshan; do
+    [ ! -e $kept ] || cp -a $kept attempts/$attempt/ || exit 6
+  done
+fi
 rm -f exit_status stop runs/*/result.json runs/*/error.json layout/*.yaml
 rm -rf darshan/*.darshan darshan/*.json runs/*/darshan/*.darshan runs/*/darshan/*.json {darshan,runs/*/darshan}/live
 # exit_status tells how the job ended, also when the batch system has forgotten it.
 trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
 # USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
-# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
 SECONDS=0
 launched=
-trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
-  exit $(( SECONDS >= 3599 ? 124 : 143 ))' TERM INT HUP
+# Whether the time limit ends the job. The batch system knows best: the limit may have been changed.
+is_over() {
+  local rest
+  rest=$(left 2)
+  if [ "$rest" ]; then [ "$rest" -le 1 ]; else clock_says_so; fi
+}
+clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 3599 )); }
+# Ranks end before the script does: a batch system kills what it started, which on other nodes are not the ranks.
+stop_ranks() {
+  for _ in {1..30}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
+  kill -KILL "$launched" 2> /dev/null
+}
+# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
+end() {
+  trap '' TERM INT HUP USR1
+  [ -z "$launched" ] || kill "$launched" 2> /dev/null
+  local code=143
+  ! is_over || code=124
+  [ -z "$launched" ] || stop_ranks
+  exit "$code"
+}
+trap end TERM INT HUP
+# Seconds of the time limit that are left, by the batch system; nothing where it does not answer within $1 seconds.
+left() {
+  :
+}
 timer=
 if [ "$PBS_JOBID$COBALT_JOBID" ]; then
-  { sleep 3540 & trap 'kill $!' TERM; wait $! && kill -USR1 $$; } &
+  {
+    pause=3540
+    while [ "$pause" -gt 0 ]; do
+      sleep "$pause" & trap 'kill $!' TERM
+      wait $! || exit
+      rest=$(left 10)   # the limit may have been changed
+      pause=$(( ${rest:-0} - 60 ))
+    done
+    kill -USR1 $$
+  } &
   timer=$!
 fi
 
@@ -63,6 +102,7 @@ excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # e
 watched darshan
 run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- aprun -n 2 -N 2 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || watched() { darshan=(); }
 
+# On Lustre, before the dataset is written: lfs setstripe -c 48 -S 1048576 /data/npz-64x4x1MiB-9bc10fe4ebd8
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
 watched runs/00-generate/darshan
 run 00-generate aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement

@@ -18,12 +18,11 @@ _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
     "S": "running", "U": "running", "B": "running",
 }  # fmt: skip
-# Why PBS itself ended a job, in Exit_status (job.h). Memory and time limits; a MOM that restarted (-4, -5, -6), reruns
-# (-11, -14), a first node without connection (-20) and a node that did not join (-30). The others are failures: a bad
-# user or password, hooks, security.
+# Why PBS itself ended a job, in Exit_status (job.h): limits; a bad user, password or Kerberos ticket (-10, -13, -23),
+# hooks (-16 to -19, -22), security (-21). Every other negative one is a fault of its own or of a node.
 _KILLED: dict[int, State] = {
-    -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout", -4: "node_fail", -5: "node_fail",
-    -6: "node_fail", -11: "node_fail", -14: "node_fail", -20: "node_fail", -30: "node_fail",
+    -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout",
+    **dict.fromkeys((-10, -13, -16, -17, -18, -19, -21, -22, -23, -24, -25), "failed"),
 }  # fmt: skip
 _DELETED, _FAILED = 91, 93
 _NO_HISTORY = "maintain job history"
@@ -136,7 +135,7 @@ def _over(status: int | None, substate: int | None) -> State:
     if status is None or substate == _DELETED:
         return "cancelled"
     if status < 0:
-        return _KILLED.get(status, "failed")
+        return _KILLED.get(status, "node_fail")
     return "failed" if status else "completed"
 
 
