@@ -52,7 +52,7 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
         notes.append(f"{target} was broken and has been made anew")
     for left_over in target.parent.glob(f".{target.name}.*.tmp"):
         left_over.unlink()  # of a collect that was killed
-    archive.create(directory, target)
+    notes += archive.create(directory, target)
     return Collected(target, True, notes)
 
 

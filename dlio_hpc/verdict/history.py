@@ -56,9 +56,14 @@ class _Read(NamedTuple):
 
 def _read(path: Path) -> _Read:
     try:
-        return _Read(path, entries_.of(jobfiles.load(path)), None)
+        entry = entries_.of(jobfiles.load_archive(path))
     except (DlioError, OSError) as fault:
         return _Read(path, None, f"left out: {fault}")
+    except Exception as fault:  # noqa: BLE001 - what one archive holds must not keep the others from being read
+        return _Read(path, None, f"left out: {path} cannot be understood: {type(fault).__name__}: {fault}")
+    if path.name != entry.job + archive.SUFFIX:  # it would stand for that job
+        return _Read(path, None, f"left out: {path} holds the job {entry.job!r}; give the archive its job's name")
+    return _Read(path, entry, None)
 
 
 def enter(folder: Path, entry: Entry) -> None:
