@@ -1,4 +1,4 @@
-"""Folders that others may write to as well: opened once, then used by their descriptor, whatever becomes of the name."""
+"""Folders that others may write to as well: opened once, then used by descriptor, whatever becomes of their names."""
 
 import errno
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 
 from dlio_hpc.errors import ConfigError
 
-# What says that something else than a file, or than a folder, has a name.
-_ANOTHER_KIND = {errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO}
+# What says that a folder is none, or a link.
+_NO_FOLDER = {errno.ELOOP, errno.ENOTDIR}
 
 
 @contextmanager
@@ -20,7 +20,7 @@ def opened(path: str | Path) -> Iterator[int]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as fault:
-        if fault.errno not in _ANOTHER_KIND:
+        if fault.errno not in _NO_FOLDER:
             raise
         raise ConfigError(f"{path} is a link, or no folder; remove it, or choose another --data") from fault
     try:
@@ -42,7 +42,7 @@ def created(folder: int, name: str) -> int:
     try:
         descriptor = os.open(name, flags, 0o666, dir_fd=folder)
     except OSError as fault:
-        if fault.errno not in _ANOTHER_KIND:
+        if not _is_foreign(folder, name):
             raise
         raise _foreign(folder, name) from fault
     status = os.fstat(descriptor)
@@ -50,6 +50,13 @@ def created(folder: int, name: str) -> int:
         os.close(descriptor)
         raise _foreign(folder, name)
     return descriptor
+
+
+def _is_foreign(folder: int, name: str) -> bool:
+    try:
+        return not stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _foreign(folder: int, name: str) -> ConfigError:

@@ -38,8 +38,8 @@ class Outputs:
             with folders.opened(self._path) as folder:
                 if not folders.is_mine(folder):
                     raise ConfigError(
-                        f"{self._path} belongs to user {folders.owner(folder)}, nothing is written there; choose another "
-                        "--data"
+                        f"{self._path} belongs to user {folders.owner(folder)}, nothing is written there; choose "
+                        "another --data"
                     )
                 self._folder = os.dup(folder)
         return self._folder

@@ -124,12 +124,12 @@ def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
     """Of the jobs in these directories and archives. One that cannot be read spoils none of the others."""
     try:
         return of_jobs(study, jobfiles.load_all(paths))
-    except DlioError:
+    except (DlioError, OSError):
         outcomes, broken = [], []
         for path in paths:
             try:
                 outcomes.append(_either(study, path))
-            except DlioError as fault:
+            except (DlioError, OSError) as fault:
                 broken.append(f"{path.name}: {fault}")
         return of_jobs(study, outcomes)._replace(broken=tuple(broken))
 

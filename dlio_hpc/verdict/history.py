@@ -112,7 +112,7 @@ def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
         with database.told(temporary), closing(database.opened(temporary)) as db, database.transaction(db):
             database.migrate(db, temporary)
             taken = _take_in(db, folder, read)
-        for suffix in ("-wal", "-shm", "-journal"):
+        for suffix in database.SUFFIXES:
             with suppress(FileNotFoundError):
                 os.unlink(f"{target}{suffix}")  # of the file that is replaced
     return taken
