@@ -64,8 +64,8 @@ def verify(folder: Path, quick: bool) -> Findings:
     """Everything that is wrong with the dataset in `folder`; ConfigError when there is none. How far it is goes to
     stderr.
     """
-    known = dataset.existing(folder)
-    if not known.complete:
+    known = dataset.begun(folder)
+    if known is None or not known.complete:
         why = (
             "its generation did not end; the next job that wants it makes it anew, dlio-hpc datasets remove deletes it"
         )
