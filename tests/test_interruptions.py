@@ -132,10 +132,8 @@ def _ended(run: Run, directory: Path) -> str:
 @pytest.mark.mpi
 @pytest.mark.parametrize("verb", ["wait", "cancel", "collect"])
 def test_a_submission_killed_before_it_noted_the_id_is_found(tmp_path: Path, run: Run, small: Path, verb: str) -> None:
-    steps = "compute.time=1 ms" if verb != "cancel" else "compute.time=100"
-    done = _called(
-        tmp_path, _at_save(_HANDED_OVER, _KILL), "dlio-submit", small, "-s", "local", "--ppn", 1, "-S", steps
-    )
+    asked = (small, "-s", "local", "--ppn", 1, "-S", f"compute.time={100 if verb == 'cancel' else 0.001}")
+    done = _called(tmp_path, _at_save(_HANDED_OVER, _KILL), "dlio-submit", *asked)
     assert done.returncode == -signal.SIGKILL
     (directory,) = (tmp_path / "dlio-runs").glob("small-*")
     if verb == "cancel":
@@ -160,7 +158,7 @@ def test_a_job_whose_processes_are_gone_as_well_is_lost(tmp_path: Path, run: Run
     os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     assert _ended(run, directory) == "lost"
     told = run("dlio-hpc", "wait", directory)
-    assert (told.code, "was lost" in told.err) == (7, True), told
+    assert (told.code, "ended as lost" in told.err) == (7, True), told
     assert "had ended, lost" in run("dlio-hpc", "cancel", directory).out
 
 

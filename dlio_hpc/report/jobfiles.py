@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import archive, document, results, rundir
+from dlio_hpc import archive, document, folders, results, rundir
 from dlio_hpc.analysis.storage import Storage, judge
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.schedulers import State
@@ -89,7 +89,7 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
         others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS)
         for file in (file for pattern in (*others, *small) for file in path.glob(pattern)):
-            content[file.relative_to(path).as_posix()] = file.read_bytes()
+            content[file.relative_to(path).as_posix()] = folders.content(file, archive.LARGEST_DOCUMENT)
         if (errors := _end_of(path / rundir.STDERR)) is not None:
             content[rundir.STDERR] = errors
         outcome = _outcome(content, str(path))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import archive, rundir
+from dlio_hpc import archive, folders, rundir
 from dlio_hpc.errors import DlioError
 from dlio_hpc.report import jobfiles
 from dlio_hpc.verdict import database
@@ -158,8 +158,8 @@ def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Tak
     notes = [each.fault for each in read if each.fault is not None]
     for path in _decisions(folder):
         try:
-            content = database.compact(path.read_bytes())
-        except (OSError, msgspec.DecodeError) as fault:
+            content = database.compact(folders.content(path, archive.LARGEST_DOCUMENT))
+        except (DlioError, OSError, msgspec.DecodeError) as fault:
             notes.append(f"left out: {path} is no decision: {fault}")
             continue
         db.execute("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (path.name, content))
