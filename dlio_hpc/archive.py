@@ -8,24 +8,28 @@ before it, so that no flipped bit goes unseen, one that decodes to the same file
 import hashlib
 import io
 import os
-import shutil
 import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from pathlib import Path
+from typing import IO, NamedTuple
 
 import zstandard
 from msgspec import Struct
 
-from dlio_hpc import document, rundir
+from dlio_hpc import document, members, rundir, units
 from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
+from dlio_hpc.members import Member, Members, Packed
 
 SUFFIX = ".tar.zst"
 _LEVEL = 3
-_CHUNK = 1 << 20
+# Bytes of a file of a job that is read into memory: a plan, a result, or the manifest of as many files as an archive
+# takes have fewer. A recording (timeline, Darshan log) has what a login node can spare.
+LARGEST_DOCUMENT, LARGEST_RECORDING = 64 << 20, 4 << 30
+_FILLING = (0x184D2A5C).to_bytes(4, "little")
+_UNSEALED = "its checksum is wrong or gone: the file was changed, cut short or repacked"
 _SEAL_HEAD = (0x184D2A5D).to_bytes(4, "little") + (32).to_bytes(4, "little")
 _SEAL_BYTES = len(_SEAL_HEAD) + 32
 
@@ -48,54 +52,67 @@ class Manifest(Struct, frozen=True):
     schema: int = 1
 
 
-def create(directory: Path, target: Path) -> None:
-    """Archive the job in `directory` as `target`: manifest written, archive whole and verified, or nothing there.
+def create(directory: Path, target: Path) -> list[str]:
+    """Archive the job in `directory` as `target`: archive whole and verified, or nothing there. Notes on what is amiss
+    beside it.
 
     InvalidRun when what was written does not verify.
     """
     manifest = _manifest(directory)
-    rundir.write(directory / rundir.MANIFEST, document.encode(manifest))
     target.parent.mkdir(parents=True, exist_ok=True)
     with rundir.replacing(target) as temporary:
-        _pack(directory, [rundir.MANIFEST, *manifest.files], temporary)
+        _pack(directory, manifest, temporary)
         if found := faults(temporary):
             if _manifest(directory) != manifest:
                 raise Incomplete(
                     f"files in {directory} changed while they were archived; collect again when nothing writes there"
                 )
             raise InvalidRun(f"the archive did not verify after writing ({found[0]}); is the disk failing?")
+    try:
+        rundir.write(directory / rundir.MANIFEST, document.encode(manifest))
+    except OSError as fault:  # such as a full disk, of which archives are to relieve it
+        return [f"the archive is whole, but {directory / rundir.MANIFEST} cannot be written: {fault.strerror}"]
+    return []
 
 
 def is_of(path: Path, directory: Path) -> bool:
     """Does a sound archive hold what lies in `directory` now?"""
-    content = read(path, lambda name: name == rundir.MANIFEST)[rundir.MANIFEST]
-    return document.decode(content, Manifest, str(path), InvalidRun) == _manifest(directory)
+    with _opened(path) as held:
+        return held.manifest == _manifest(directory)
 
 
 def faults(path: Path) -> list[str]:
-    """What is wrong with an archive, a line each; empty: every byte is as it was written."""
-    found = [] if _is_sealed(path) else ["its checksum is wrong or gone: the file was changed, cut short or repacked"]
-    try:
-        return found + _member_faults(path)
-    except (zstandard.ZstdError, tarfile.TarError, EOFError) as fault:
-        return [*found, f"it cannot be read to its end: {fault}"]
+    """What is wrong with an archive, a line each; empty: every byte is as it was written. Whatever would be unsafe to
+    read ends the list.
+    """
+    return _passed(path, lambda _: False)[0]
+
+
+def sound(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    """As read(), with every byte of the archive verified in the same pass; InvalidRun where one is not as written."""
+    found, content = _passed(path, wanted)
+    if found:
+        raise _broken(path, found[0])
+    return content
 
 
 def entries(path: Path) -> list[tuple[str, int]]:
     """Members with their sizes in bytes; InvalidRun when the archive cannot be read."""
-    with _reading(path) as tar:
-        return [(member.name, member.size) for member in tar]
+    with _opened(path) as held:
+        own = (f"{held.manifest.job}/{rundir.MANIFEST}", len(held.listing))
+        return [own, *((member.name, member.size) for _, member in held.members())]
 
 
-def read(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """The files, named from the job's folder down, whose names are `wanted`; InvalidRun when it cannot be read."""
-    content: dict[str, bytes] = {}
-    with _reading(path) as tar:
-        for member in tar:
-            name = member.name.partition("/")[2]
-            if member.isreg() and wanted(name):
-                content[name] = _file(tar, member).read()
-    return content
+def read(path: Path, wanted: Callable[[str], bool], largest: int = LARGEST_DOCUMENT) -> dict[str, bytes]:
+    """The files, named from the job's folder down, whose names are `wanted`; of the job's outputs the last `largest`
+    bytes. InvalidRun when the archive cannot be read, or another file is larger.
+    """
+    with _opened(path) as held:
+        content = {rundir.MANIFEST: held.listing} if wanted(rundir.MANIFEST) else {}
+        for name, _ in held.members():
+            if wanted(name):
+                content[name] = _kept(name, held.tar.pieces(), largest)
+        return content
 
 
 def extract(path: Path, target: Path) -> Path:
@@ -104,21 +121,43 @@ def extract(path: Path, target: Path) -> Path:
     InvalidRun or ConfigError, and nothing written.
     """
     if found := faults(path):
-        raise InvalidRun(f"{path} is broken: {found[0]}; see dlio-hpc archive verify")
-    job = entries(path)[0][0].partition("/")[0]
-    folder = target / job
-    if folder.exists():
-        raise ConfigError(f"{folder} is there already; choose another --to or move it away")
-    target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{job}.", dir=target) as temporary, _reading(path) as tar:
-        for member in tar:
-            file = Path(temporary, member.name)
-            file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("wb") as copy:
-                shutil.copyfileobj(_file(tar, member), copy, _CHUNK)
-            file.chmod(member.mode & 0o755)
-        Path(temporary, job).rename(folder)
+        raise _broken(path, found[0])
+    with _opened(path) as held:
+        job = held.manifest.job
+        folder = target / job
+        if folder.exists():
+            raise ConfigError(f"{folder} is there already; choose another --to or move it away")
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{job}.", dir=target) as temporary:
+            _made(Path(temporary, job, rundir.MANIFEST)).write_bytes(held.listing)
+            for name, _ in held.members():
+                file = _made(Path(temporary, job, name))
+                with file.open("xb") as copy:
+                    copy.writelines(held.tar.pieces())
+                file.chmod(0o755 if name == rundir.SCRIPT else 0o644)
+            Path(temporary, job).rename(folder)
     return folder
+
+
+def _made(file: Path) -> Path:
+    """The file's path, with the folder that it goes to."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    return file
+
+
+def _broken(path: Path, why: object) -> InvalidRun:
+    return InvalidRun(f"{path} is broken: {why}; see dlio-hpc archive verify")
+
+
+def _kept(name: str, pieces: Iterator[bytes], largest: int) -> bytes:
+    content = bytearray()
+    for piece in pieces:
+        content += piece
+        if len(content) > largest:
+            if name not in {rundir.STDOUT, rundir.STDERR}:
+                raise InvalidRun(f"{name} has more than {units.format_size(largest)}")
+            del content[:-largest]
+    return bytes(content)
 
 
 def _manifest(directory: Path) -> Manifest:
@@ -143,7 +182,7 @@ def _is_utf8(name: str) -> bool:
 
 def _entry(file: IO[bytes]) -> Entry:
     digest, count = hashlib.sha256(), 0
-    while chunk := file.read(_CHUNK):
+    while chunk := file.read(members.CHUNK):
         digest.update(chunk)
         count += len(chunk)
     return Entry(count, digest.hexdigest())
@@ -155,22 +194,46 @@ def _walk(directory: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in folders if os.path.islink(os.path.join(folder, name)))
 
 
-def _pack(directory: Path, names: list[str], target: Path) -> None:
+def _pack(directory: Path, manifest: Manifest, target: Path) -> None:
     with target.open("wb") as file:
         hashing = _Hashing(file)
         compressor = zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True)
         with (
             compressor.stream_writer(hashing, closefd=False) as stream,  # type: ignore[arg-type]
-            tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=_CHUNK) as tar,
+            tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT, bufsize=members.CHUNK) as tar,
         ):
-            for name in names:
-                path = directory / name
-                member = tarfile.TarInfo(f"{directory.name}/{name}")
-                member.size = path.stat().st_size
-                member.mode = 0o755 if os.access(path, os.X_OK) and name == rundir.SCRIPT else 0o644
-                with path.open("rb") as content:
-                    tar.addfile(member, content)
+            _add(tar, f"{manifest.job}/{rundir.MANIFEST}", io.BytesIO(_encoded(directory, manifest)))
+            for name in manifest.files:
+                with (directory / name).open("rb") as content:
+                    _add(tar, f"{manifest.job}/{name}", content)
+        _fill_up(hashing, tar.offset + members.CHUNK)
         file.write(_SEAL_HEAD + hashing.digest())
+
+
+def _encoded(directory: Path, manifest: Manifest) -> bytes:
+    """ConfigError where the job has more files than an archive may have."""
+    content = document.encode(manifest)
+    if len(manifest.files) >= members.MOST_MEMBERS or len(content) > LARGEST_DOCUMENT:
+        raise ConfigError(
+            f"{directory} has {len(manifest.files)} files, an archive takes {members.MOST_MEMBERS}; remove those that "
+            "dlio-hpc did not write"
+        )
+    return content
+
+
+def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
+    member = tarfile.TarInfo(name)
+    member.size = content.seek(0, os.SEEK_END)
+    content.seek(0)
+    member.mode = 0o755 if name.partition("/")[2] == rundir.SCRIPT else 0o644
+    tar.addfile(member, content)
+
+
+def _fill_up(file: "_Hashing", size: int) -> None:
+    """Frames that decompressors pass over, until an archive of `size` bytes of files is large enough to be read."""
+    while (lacking := -(-(size - members.ALLOWANCE) // members.RATIO) - file.count) > 0:
+        length = min(lacking, members.CHUNK)
+        file.write(_FILLING + length.to_bytes(4, "little") + bytes(length))
 
 
 class _Hashing:
@@ -179,90 +242,122 @@ class _Hashing:
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
         self._hash = hashlib.sha256()
+        self.count = 0
 
     def write(self, data: bytes) -> int:
         self._hash.update(data)
+        self.count += len(data)
         return self._file.write(data)
 
     def digest(self) -> bytes:
         return self._hash.digest()
 
 
-def _is_sealed(path: Path) -> bool:
-    with _opening(path) as file:
-        left = os.fstat(file.fileno()).st_size - _SEAL_BYTES
-        digest = hashlib.sha256()
-        while left > 0 and (chunk := file.read(min(left, _CHUNK))):
-            digest.update(chunk)
-            left -= len(chunk)
-        return left == 0 and file.read() == _SEAL_HEAD + digest.digest()
+class _Held(NamedTuple):
+    """An archive open at its second member. listing: the bytes of the first one, the manifest."""
 
+    packed: Packed
+    tar: Members
+    iterator: Iterator[Member]
+    manifest: Manifest
+    listing: bytes
 
-def _member_faults(path: Path) -> list[str]:
-    found: list[str] = []
-    present: dict[str, Entry] = {}
-    manifest: Manifest | None = None
-    folder = ""
-    with _opening(path) as file, _tar(file) as tar:
-        for member in tar:
+    def members(self) -> Iterator[tuple[str, Member]]:
+        """Each member with its name below the job's folder; InvalidRun at one that the manifest does not list."""
+        left = dict.fromkeys(self.manifest.files)
+        for member in self.iterator:
             job, _, name = member.name.partition("/")
-            folder = folder or job
-            if not _is_safe(member.name) or not name or job != folder:
-                found.append(f"member {member.name!r} would be written outside the job's folder")
-            elif not member.isreg():
-                found.append(f"member {member.name!r} is no regular file")
-            elif name in present or (name == rundir.MANIFEST and manifest):
-                found.append(f"member {member.name!r} is there twice")
-            elif name == rundir.MANIFEST:
-                manifest = document.decode(_file(tar, member).read(), Manifest, member.name, InvalidRun)
-            else:
-                present[name] = _entry(_file(tar, member))
-    if manifest is None:
-        return [*found, f"it holds no {rundir.MANIFEST}"]
-    return found + _against(manifest, present)
+            if not _is_safe(member.name) or not name or job != self.manifest.job:
+                raise InvalidRun(f"member {member.name!r} would be written outside the job's folder")
+            if name not in left:
+                is_twice = name in self.manifest.files or name == rundir.MANIFEST
+                raise InvalidRun(f"member {member.name!r} is there twice" if is_twice else _unlisted(name))
+            del left[name]
+            yield name, member
 
 
-def _against(manifest: Manifest, present: dict[str, Entry]) -> list[str]:
-    found = [f"{name} is missing" for name in manifest.files if name not in present]
-    found += [f"{name} is not in the manifest" for name in present if name not in manifest.files]
-    changed = [name for name, entry in present.items() if manifest.files.get(name, entry) != entry]
-    return found + [f"{name} is not what the manifest says" for name in changed]
-
-
-def _is_safe(name: str) -> bool:
-    parts = PurePosixPath(name).parts
-    return not name.startswith("/") and ".." not in parts and "\0" not in name
+def _unlisted(name: str) -> str:
+    return f"{name} is not in the manifest"
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[tarfile.TarFile]:
-    """The members of a sound archive; InvalidRun where it turns out not to be one."""
-    try:
-        with _opening(path) as file, _tar(file) as tar:
-            yield tar
-    except (zstandard.ZstdError, tarfile.TarError, EOFError) as fault:
-        raise InvalidRun(f"{path} is broken: {fault}; see dlio-hpc archive verify") from fault
+def _opened(path: Path) -> Iterator[_Held]:
+    """The archive with its manifest read; InvalidRun with the archive's name where it turns out not to be one."""
+    with _opening(path) as file:
+        try:
+            yield _begun(Packed(file, os.fstat(file.fileno()).st_size, _SEAL_BYTES))
+        except InvalidRun as fault:
+            raise _broken(path, fault) from fault
+
+
+def _begun(packed: Packed) -> _Held:
+    tar = Members(packed)
+    iterator = iter(tar)
+    first = next(iterator, None)
+    if first is None or first.name.partition("/")[2] != rundir.MANIFEST:
+        raise InvalidRun(f"it holds no {rundir.MANIFEST} at its beginning")
+    content = _kept(rundir.MANIFEST, tar.pieces(), LARGEST_DOCUMENT)
+    manifest = document.decode(content, Manifest, first.name, InvalidRun)
+    if manifest.job != first.name.partition("/")[0] or not _is_safe(first.name):
+        raise InvalidRun(f"its {rundir.MANIFEST} is of another job")
+    return _Held(packed, tar, iterator, manifest, content)
+
+
+def _passed(path: Path, wanted: Callable[[str], bool]) -> tuple[list[str], dict[str, bytes]]:
+    """One pass over an archive: what is wrong with it, and the files that are wanted. A fault after which nothing is
+    safe to read stands alone.
+    """
+    content: dict[str, bytes] = {}
+    with _opening(path) as file:
+        packed = Packed(file, os.fstat(file.fileno()).st_size, _SEAL_BYTES)
+        try:
+            held = _begun(packed)
+            left = dict(held.manifest.files)
+            changed = []
+            for name, member in held.members():
+                listed = left.pop(name)
+                if member.size != listed.bytes:
+                    raise InvalidRun(_changed(name))
+                digest = hashlib.sha256()
+                pieces = _hashed(held.tar.pieces(), digest.update)
+                if wanted(name):
+                    content[name] = _kept(name, pieces, LARGEST_DOCUMENT)
+                for _ in pieces:
+                    pass
+                if digest.hexdigest() != listed.sha256:
+                    changed.append(_changed(name))
+            while packed.read(members.CHUNK):
+                pass
+        except InvalidRun as fault:
+            return [str(fault)], {}
+    seal = [] if packed.seal == _SEAL_HEAD + packed.digest() else [_UNSEALED]
+    return [*seal, *(f"{name} is missing" for name in left), *changed], content
+
+
+def _hashed(pieces: Iterator[bytes], update: Callable[[bytes], None]) -> Iterator[bytes]:
+    for piece in pieces:
+        update(piece)
+        yield piece
+
+
+def _changed(name: str) -> str:
+    return f"{name} is not what the manifest says"
+
+
+def _is_safe(name: str) -> bool:
+    parts = name.split("/")
+    return not {"", ".", ".."} & set(parts) and "\0" not in name
 
 
 @contextmanager
 def _opening(path: Path) -> Iterator[io.BufferedReader]:
+    """The file, which does not have to be one: a pipe of that name would be waited for."""
     try:
-        file = path.open("rb")
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
-    with file:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise InvalidRun(f"{path} is no archive: it is no regular file")
+    with os.fdopen(descriptor, "rb") as file:
         yield file
-
-
-@contextmanager
-def _tar(file: IO[bytes]) -> Iterator[tarfile.TarFile]:
-    stream = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    with stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as tar:
-        yield tar
-
-
-def _file(tar: tarfile.TarFile, member: tarfile.TarInfo) -> IO[Any]:
-    file = tar.extractfile(member)
-    if file is None:
-        raise InvalidRun(f"member {member.name!r} is no regular file")
-    return file

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dlio_hpc import document, rundir, units
+from dlio_hpc import document, folders, rundir, units
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Dataset, SideFile
@@ -18,6 +18,8 @@ from dlio_hpc.workload import Dataset, SideFile
 FINGERPRINT_FILE = "dlio-dataset.json"
 # Headers and directories of the formats, and the file system's own: room beyond the payload.
 _SPARE = 1.02
+# Bytes of a fingerprint file, which has some lines for each side file.
+_LONGEST_FINGERPRINT = 1 << 20
 # Of the number in a file's name.
 _MOST_DIGITS = 16
 
@@ -71,21 +73,26 @@ def names(dataset: Dataset) -> Iterator[str]:
         yield file_name(dataset, number)
 
 
-def strangers(folder: Path, dataset: Dataset) -> Iterator[str]:
-    """Names in the folder that nobody gave who generates this dataset, and what is no file at all."""
-    named = {FINGERPRINT_FILE, *map(side_name, sides(dataset))}
+def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
+    """Names in the folder that nobody gave who generates this dataset, and what is no file at all. None: a dataset of
+    which nothing is written.
+    """
+    named = {FINGERPRINT_FILE, *map(side_name, sides(dataset) if dataset else ())}
     with os.scandir(folder) as entries:
         for entry in entries:
-            known = entry.name in named or is_note(entry.name) or _is_file_name(dataset, entry.name)
+            of_dataset = dataset is not None and _is_file_name(dataset, entry.name)
+            known = entry.name in named or is_note(entry.name) or of_dataset
             if not known or not entry.is_file(follow_symlinks=False):
                 yield entry.name
 
 
 def is_note(name: str) -> bool:
     """The fingerprint file, or what is left of writing it when that was interrupted."""
-    return (
-        re.fullmatch(rf"{re.escape(FINGERPRINT_FILE)}|[.]{re.escape(FINGERPRINT_FILE)}[.]\d+[.]tmp", name) is not None
-    )
+    return name == FINGERPRINT_FILE or _is_rest(name)
+
+
+def _is_rest(name: str) -> bool:
+    return re.fullmatch(rf"[.]{re.escape(FINGERPRINT_FILE)}[.].+[.]tmp", name) is not None
 
 
 def _is_file_name(dataset: Dataset, name: str) -> bool:
@@ -97,7 +104,29 @@ def _is_file_name(dataset: Dataset, name: str) -> bool:
 
 def mark(run: Run, complete: bool) -> None:
     """Write the fingerprint file."""
-    write(Path(run.dataset), Fingerprint(run.fingerprint, run.workload.dataset, complete))
+    with filled(run) as folder:
+        write(folders.held(folder), Fingerprint(run.fingerprint, run.workload.dataset, complete))
+
+
+@contextmanager
+def filled(run: Run) -> Iterator[int]:
+    """A descriptor of the dataset's folder, for this user to fill. ConfigError where it is a link, or another user's
+    and not shared: who made it could have put anything into it.
+    """
+    with folders.opened(run.dataset) as folder:
+        if not folders.is_mine(folder) and not folders.is_shared(folder, Path(run.dataset).parent):
+            raise ConfigError(
+                f"{run.dataset} is unfinished and belongs to user {folders.owner(folder)}, nothing is written there: "
+                "choose another --data, have that user finish or remove it, or share the data directory with your "
+                "group (chmod g+ws, umask 002; see README)"
+            )
+        yield folder
+
+
+def check_mine(run: Run) -> None:
+    """ConfigError where this user must not fill the dataset's folder."""
+    with filled(run):
+        pass
 
 
 def write(folder: Path, found: Fingerprint) -> None:
@@ -128,11 +157,16 @@ def owned(run: Run) -> Iterator[None]:
 def _touch(lock: Path, run: Run) -> None:
     """Made, if need be; another user's dataset that is whole can be read by who may not write there."""
     try:
-        lock.touch()
+        make_lock(lock)
     except PermissionError:
-        found = read(Path(run.dataset))
-        if found is None or not found.complete:
+        if not is_complete(run):
             raise
+
+
+def make_lock(lock: Path) -> None:
+    """The file, where it is not there yet; ConfigError where a link or a pipe lies in its place."""
+    with folders.opened(lock.parent.resolve()) as folder:
+        os.close(folders.created(folder, lock.name))
 
 
 def is_owned(folder: Path) -> bool:
@@ -177,7 +211,8 @@ def writes(run: Run) -> bool:
 def is_complete(run: Run) -> bool:
     """Does the dataset that `run` needs lie there whole? False: it may be generated.
 
-    ConfigError when something else lies in its place, InvalidRun when files of a whole dataset are gone.
+    ConfigError when something else lies in its place, or another user's that is not whole; InvalidRun when files of a
+    whole dataset are gone.
     """
     folder = Path(run.dataset)
     found = read(folder)
@@ -186,6 +221,8 @@ def is_complete(run: Run) -> bool:
             raise ConfigError(
                 f"{folder} holds files but no {FINGERPRINT_FILE}; choose another --data or move them away"
             )
+        if os.path.lexists(folder):
+            check_mine(run)
         return False
     if found.fingerprint != run.fingerprint:
         differences = "; ".join(_differences(found.dataset, run.workload.dataset)) or "made by another version"
@@ -196,12 +233,14 @@ def is_complete(run: Run) -> bool:
         for path in _known_paths(run):
             if not os.path.exists(path):
                 raise InvalidRun(f"{path} is missing; remove the folder {folder} to have it made anew")
+    else:
+        check_mine(run)
     return found.complete
 
 
 def _holds_anything(folder: Path) -> bool:
     try:
-        return folder.exists() and any(folder.iterdir())
+        return folder.exists() and not all(_is_rest(path.name) for path in folder.iterdir())
     except OSError as fault:
         raise ConfigError(f"cannot look into {folder}: {fault.strerror}; choose another --data") from fault
 
@@ -260,25 +299,46 @@ def check_space(runs: Sequence[Run], folder: Path) -> str:
     return f"{told}, {files} files of {there.f_favail} inodes"
 
 
-def existing(folder: Path) -> Fingerprint:
-    """What lies in a dataset's folder; ConfigError where it is none."""
-    known = read(folder)
+def existing(folder: Path, called: Path | None = None) -> Fingerprint:
+    """What lies in a dataset's folder; ConfigError where it is none. called: the folder in messages."""
+    known = read(folder, called)
     if known is None:
         raise ConfigError(
-            f"{folder} holds no {FINGERPRINT_FILE}: it is no dataset's folder; see dlio-hpc datasets list"
+            f"{called or folder} holds no {FINGERPRINT_FILE}: it is no dataset's folder; see dlio-hpc datasets list"
         )
     return known
 
 
-def read(folder: Path) -> Fingerprint | None:
-    """What the fingerprint file of a folder says, None where there is none; ConfigError when it says nothing to us."""
+def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
+    """What lies in a dataset's folder; None where its generation was killed before it said so, and nothing but that
+    attempt lies there. ConfigError where it is none. inside: the same folder by its descriptor, where it is open.
+    """
+    if is_debris(inside or folder):
+        return None
+    return existing(inside or folder, folder)
+
+
+def is_debris(folder: Path) -> bool:
+    """Does nothing lie in the folder but an attempt to write the fingerprint file?"""
     try:
-        content = (folder / FINGERPRINT_FILE).read_bytes()
+        names = os.listdir(folder)
+    except OSError:
+        return False
+    return bool(names) and all(map(_is_rest, names))
+
+
+def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
+    """What the fingerprint file of a folder says, None where there is none; ConfigError when it says nothing to us.
+    called: the folder in messages.
+    """
+    called = called or folder
+    try:
+        content = folders.content(folder / FINGERPRINT_FILE, _LONGEST_FINGERPRINT)
     except FileNotFoundError:
         return None
     except OSError as fault:
-        raise InfrastructureError(f"cannot use {folder}: {fault.strerror}; choose another --data") from fault
-    return document.decode(content, Fingerprint, str(folder / FINGERPRINT_FILE))
+        raise InfrastructureError(f"cannot use {called}: {fault.strerror}; choose another --data") from fault
+    return document.decode(content, Fingerprint, str(called / FINGERPRINT_FILE))
 
 
 def _differences(found: Dataset, wanted: Dataset) -> list[str]:

@@ -4,7 +4,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from dlio_hpc import dataset, rundir
+from dlio_hpc import dataset, folders, rundir
 from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
@@ -12,15 +12,14 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 _SHOWN = 5
 
 
-def check(folder: Path) -> Fingerprint:
-    """What lies there; ConfigError where anything would be lost that was not generated, or a job writes."""
+def check(folder: Path) -> None:
+    """ConfigError where anything would be lost that was not generated, or a job writes."""
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a link to {os.readlink(folder)}; remove the dataset there by its path")
-    known = dataset.existing(folder)
+    known = dataset.begun(folder)
     if dataset.is_owned(folder):
         raise _owned(folder)
     _check_strangers(folder, known)
-    return known
 
 
 def content(folder: Path) -> tuple[int, int]:
@@ -35,14 +34,12 @@ def remove(folder: Path) -> tuple[int, int]:
     check(folder)
     lock = dataset.lock_file(folder)
     with suppress(OSError):
-        lock.touch()
-    with rundir.locked_now(lock) as is_mine:
+        dataset.make_lock(lock)
+    with rundir.locked_now(lock) as is_mine, folders.opened(folder) as descriptor:
         if not is_mine:
             raise _owned(folder)
-        known = dataset.existing(folder)
-        _check_strangers(folder, known)
         try:
-            removed = _emptied(folder, known)
+            removed = _emptied(folder, descriptor)
             folder.rmdir()
             lock.unlink(missing_ok=True)
         except OSError as fault:
@@ -55,9 +52,10 @@ def _owned(folder: Path) -> ConfigError:
     return ConfigError(f"{folder}: a job generates it just now; cancel that, or wait for its end")
 
 
-def _check_strangers(folder: Path, known: Fingerprint) -> None:
+def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | None = None) -> None:
+    """inside: the same folder by its descriptor, where it is open."""
     try:
-        others = sorted(dataset.strangers(folder, known.dataset))
+        others = sorted(dataset.strangers(inside or folder, known.dataset if known else None))
     except OSError as fault:
         raise ConfigError(f"cannot look into {folder}: {fault.strerror}") from fault
     if others:
@@ -65,18 +63,18 @@ def _check_strangers(folder: Path, known: Fingerprint) -> None:
         raise ConfigError(f"{folder} holds what is no file of the dataset: {named}; move it away; nothing was removed")
 
 
-def _emptied(folder: Path, known: Fingerprint) -> tuple[int, int]:
-    """Marked as unfinished before the first file goes; the mark itself goes last."""
+def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
+    """Marked as unfinished before the first file goes; the mark itself goes last. All of it by the folder's descriptor:
+    its name may come to mean another one. Names are those that lie there, as many as a mark may speak of.
+    """
+    inside = folders.held(descriptor)
+    known = dataset.begun(folder, inside)
+    _check_strangers(folder, known, inside)
     sizes: list[int | None] = []
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    try:
-        if known.complete:
-            sizes.append(_marked_unfinished(folder, known, descriptor))
-        sizes.extend(_unlinked(name, descriptor) for name in dataset.names(known.dataset))
-        notes = [name for name in os.listdir(descriptor) if dataset.is_note(name)]
-        sizes.extend(_unlinked(name, descriptor) for name in sorted(notes, key=FINGERPRINT_FILE.__eq__))
-    finally:
-        os.close(descriptor)
+    if known is not None and known.complete:
+        sizes.append(_marked_unfinished(inside, known, descriptor))
+    names = sorted(os.listdir(descriptor), key=lambda name: (name == FINGERPRINT_FILE, dataset.is_note(name), name))
+    sizes.extend(_unlinked(name, descriptor) for name in names)
     gone = [size for size in sizes if size is not None]
     return len(gone), sum(gone)
 

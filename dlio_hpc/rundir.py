@@ -4,6 +4,8 @@ get there safely.
 
 import fcntl
 import os
+import re
+import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -32,6 +34,8 @@ ERROR = "error.json"
 TF_PROFILE = "tf-profile"
 # Beside the archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
+# A link or a pipe in the place of a file that is locked is neither followed nor waited for.
+_LOCKED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def layout_name(when: str, place: int) -> str:
@@ -53,27 +57,56 @@ def xplane_name(rank: int) -> str:
     return f"rank-{rank}.xplane.pb"
 
 
+# A file that is being written, or the rest of it: its name, the process and the host that write it.
+_TEMPORARY = re.compile(r"[.](?P<name>.+)[.](?P<pid>\d+)-[0-9a-f]{8}@(?P<host>.+)[.]tmp")
+
+
+def temporary_name(name: str) -> str:
+    """A hidden name for what becomes `name`, which nobody else can foretell."""
+    return f".{name}.{os.getpid()}-{secrets.token_hex(4)}@{os.uname().nodename}.tmp"
+
+
+def rest_of(name: str) -> str | None:
+    """The name of the file for which a temporary one of this name was made; None for any other name."""
+    match = _TEMPORARY.fullmatch(name)
+    return match["name"] if match else None
+
+
+def is_being_written(name: str) -> bool:
+    """May the process that made a temporary file still write to it? Those of other hosts may."""
+    match = _TEMPORARY.fullmatch(name)
+    return match is not None and (match["host"] != os.uname().nodename or Path(f"/proc/{match['pid']}").exists())
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name to write to, which becomes `path` whole, on disk, or not at all; `path` itself where that is a
+    """A temporary file to write to, which becomes `path` whole, on disk, or not at all; `path` itself where that is a
     device or a pipe.
+
+    The file is new, and is given by its descriptor: in a folder that others write to as well, a link that they put in
+    the place of its name leads nowhere.
     """
     if path.exists() and not path.is_file():
         yield path
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        name = temporary_name(path.name)
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        descriptor = os.open(name, flags, 0o666, dir_fd=folder)
+        try:
+            yield Path(f"/proc/self/fd/{descriptor}")
+            os.fsync(descriptor)
+            os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(name, dir_fd=folder)
+            raise
+        finally:
+            os.close(descriptor)
+        os.fsync(folder)
     finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+        os.close(folder)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -141,7 +174,7 @@ def _lockable(path: Path) -> Iterator[int]:
     reading where it is another user's; the folder, where it is missing or may not even be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDWR)
+        descriptor = os.open(path, os.O_RDWR | _LOCKED)
     except OSError:
         descriptor = _readable(path)
     try:
@@ -152,6 +185,6 @@ def _lockable(path: Path) -> Iterator[int]:
 
 def _readable(path: Path) -> int:
     try:
-        return os.open(path, os.O_RDONLY)
+        return os.open(path, os.O_RDONLY | _LOCKED)
     except OSError:
         return os.open(path.parent, os.O_RDONLY)

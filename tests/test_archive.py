@@ -188,9 +188,9 @@ def test_files_that_change_meanwhile_are_no_broken_disk(
 ) -> None:
     pack = archive._pack
 
-    def late(directory: Path, names: list[str], target: Path) -> None:
+    def late(directory: Path, manifest: archive.Manifest, target: Path) -> None:
         (directory / "plan.json").write_text("[]\n")
-        pack(directory, names, target)
+        pack(directory, manifest, target)
 
     monkeypatch.setattr(archive, "_pack", late)
     with pytest.raises(Incomplete, match="changed while they were archived; collect again"):

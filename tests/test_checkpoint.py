@@ -100,13 +100,17 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     checkpoints, folder = _checkpoints(tmp_path, 0, "checkpoint.read_back=true")
     folder.parent.mkdir(exist_ok=True)
     folder.write_text("in the way")
-    with pytest.raises(InfrastructureError, match=f"cannot write {folder}/rank00000-0.ckpt: "):
+    with pytest.raises(ConfigError, match=f"{folder} is a link, or no folder"):
         checkpoints.save()
     folder.unlink()
+    folder.mkdir()
+    (folder / "rank00000-0.ckpt").mkdir()
+    with pytest.raises(InfrastructureError, match=f"cannot write {folder}/rank00000-0.ckpt: "):
+        checkpoints.save()
+    (folder / "rank00000-0.ckpt").rmdir()
 
     def cut_short(self: Checkpoints, path: str, size: int) -> tuple[float, float]:
-        folder.mkdir()
-        Path(path).touch()
+        (folder / path).touch()
         return 0.0, 0.0
 
     monkeypatch.setattr(Checkpoints, "_write", cut_short)

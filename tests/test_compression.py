@@ -15,10 +15,10 @@ from dlio_hpc import plan
 from dlio_hpc import workload as workloads
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import texture
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.units import Size
 from dlio_hpc.workload import Chunk, Dataset, Sample
+from tests import written
 
 _RATIOS = st.floats(1, 6)
 _LEVELS = st.integers(1, 9)
@@ -28,7 +28,7 @@ def _ratio(dataset: Dataset, number: int) -> float:
     """Bytes of samples in file `number` over the bytes that they take up in it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "file")
-        FORMATS[dataset.format].write(str(path), dataset, number)
+        written.write(str(path), dataset, number)
         if dataset.format == "npz":
             with zipfile.ZipFile(path) as archive:
                 return dataset.samples_per_file * dataset.sample_bytes / archive.getinfo("x.npy").compress_size

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from dlio_hpc import dataset, plan, removal, rundir, site, workload
 from dlio_hpc.core import sidefiles
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.verify import verify
 from dlio_hpc.errors import ConfigError, InfrastructureError
-from tests import planning
+from tests import planning, written
 from tests.conftest import Run
 
 _SPREAD = ("dataset.sample={bytes: 1000, stdev: 200, seed: 3}",)
@@ -52,11 +51,10 @@ def _generated(folder: Path, *overrides: str, complete: bool = True) -> Path:
     with dataset.owned(run):
         dataset.begin(run)
         for side in dataset.sides(run.workload.dataset):
-            sidefiles.write(run, side)
+            with open(dataset.side_path(run, side), "wb") as file:
+                sidefiles.write(file.fileno(), side)
         for number in range(dataset.file_count(run.workload.dataset)):
-            FORMATS[run.workload.dataset.format].write(
-                dataset.file_path(run, number), run.workload.dataset, number
-            )  # fmt: skip
+            written.write(dataset.file_path(run, number), run.workload.dataset, number)
         if complete:
             dataset.mark(run, complete=True)
     return Path(run.dataset)
@@ -394,7 +392,7 @@ def test_a_whole_dataset_of_another_user_is_found(tmp_path: Path, monkeypatch: p
     def forbidden(path: Path, *_: object) -> None:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(Path, "touch", forbidden)
+    monkeypatch.setattr(dataset, "make_lock", forbidden)
     with dataset.owned(run):
         assert dataset.is_complete(run)
     dataset.write(folder, dataset.Fingerprint(run.fingerprint, run.workload.dataset, complete=False))

@@ -29,6 +29,7 @@ from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.units import Size
 from dlio_hpc.workload import Chunk, Dataset, Sample, Workload
 from dlio_hpc.workload import Reader as ReaderKeys
+from tests import written
 
 FILES, PER_FILE = 3, 5
 _FIXED = Sample(shape=(30, 7), dtype="int16")
@@ -43,7 +44,7 @@ def _dataset(kind: str, sample: Sample | None = None, **keys: Any) -> Dataset:
 
 def _write(folder: Path, dataset: Dataset) -> None:
     for number in range(dataset.files):
-        FORMATS[dataset.format].write(str(folder / str(number)), dataset, number)
+        written.write(str(folder / str(number)), dataset, number)
 
 
 def _reader(folder: Path, dataset: Dataset, mode: str, transfer_size: int | None = None, **keys: Any) -> Reader:
@@ -482,7 +483,7 @@ def test_foreign_files_are_named(tmp_path: Path, way: tuple[Dataset, str]) -> No
 
 
 def test_files_of_other_contents_are_found(tmp_path: Path, way: tuple[Dataset, str]) -> None:
-    FORMATS[way[0].format].write(str(tmp_path / "1"), way[0], 2)
+    written.write(str(tmp_path / "1"), way[0], 2)
     assert _verified(tmp_path, *way, [0]) == _expected(way[0], [0])
     with pytest.raises(InvalidRun, match=f"{tmp_path}/1: sample 5 begins with .* this is not what was generated"):
         _verified(tmp_path, *way, [5])

@@ -25,6 +25,7 @@ from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.order import Order
 from dlio_hpc.units import Seconds, Size
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
+from tests import written
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::DeprecationWarning",  # of the frameworks themselves
@@ -70,7 +71,7 @@ def _open(loader: str, made: Workload, folder: Path, steps: int) -> Loader:
 
 def _write(folder: Path, dataset: Dataset) -> None:
     for number in range(dataset.files):
-        FORMATS[dataset.format].write(_path(folder, number), dataset, number)
+        written.write(_path(folder, number), dataset, number)
 
 
 def _contents(dataset: Dataset) -> dict[bytes, int]:

@@ -631,12 +631,14 @@ def test_a_submission_that_was_interrupted_can_be_cancelled(run: Run, small: Pat
     record["batch_id"], record["states"] = None, record["states"][:1]
     (directory / "job.json").write_text(json.dumps(record))
     (directory / "exit_status").unlink()
+    begun = (directory / "job.out").read_bytes()
+    (directory / "job.out").unlink()
     waited = run("dlio-hpc", "wait", directory)
     assert waited.code == 7
     assert "was never handed to the batch system" in waited.err
-    unsure = run("dlio-hpc", "cancel", directory)
-    assert unsure.code == 6
-    assert "may be running, though its submission was interrupted" in unsure.err
+    (directory / "job.out").write_bytes(begun)
+    assert "lost" in run("dlio-hpc", "status", directory).out, "it was begun, and there is no process of it"
+    (directory / "job.json").write_text(json.dumps(record))
     (directory / "job.out").unlink()
     assert "cancelled before it was submitted" in run("dlio-hpc", "cancel", directory).out
     assert "cancelled" in run("dlio-hpc", "status", directory).out

@@ -19,9 +19,8 @@ from msgspec.structs import replace
 from dlio_hpc import dataset, document, plan, results, rundir, site, workload
 from dlio_hpc.analysis import recorded
 from dlio_hpc.core import arrival, cache, disturbance, measures, merge, timeline
-from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.order import Order
-from tests import planning, recordings, straced
+from tests import planning, recordings, straced, written
 from tests.bench import scaling
 from tests.conftest import BIN
 
@@ -132,7 +131,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (run,) = _planned(folder, files).runs
             Path(run.dataset).mkdir(parents=True)
             for number in range(files):
-                FORMATS["npz"].write(dataset.file_path(run, number), run.workload.dataset, number)
+                written.write(dataset.file_path(run, number), run.workload.dataset, number)
             dataset.mark(run, complete=True)
     return folder
 

@@ -26,7 +26,7 @@ from dlio_hpc.plan import Plan
 from dlio_hpc.results import Result
 from dlio_hpc.units import Size
 from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Train, Workload
-from tests import planning, straced
+from tests import planning, straced, written
 from tests.conftest import BIN, Run
 
 _SHUFFLES = [Shuffle(files, samples, 3) for files in (False, True) for samples in (False, True)]
@@ -45,7 +45,7 @@ def _made(files: int, per_file: int, size: int, **keys: Any) -> Workload:
 def _write(folder: Path, dataset: Dataset) -> None:
     folder.mkdir(exist_ok=True)
     for number in range(dataset.files):
-        FORMATS["tfrecord"].write(str(folder / str(number)), dataset, number)
+        written.write(str(folder / str(number)), dataset, number)
 
 
 def _path(folder: Path, number: int) -> str:

@@ -25,6 +25,7 @@ from dlio_hpc.order import Order
 from dlio_hpc.study import Study
 from dlio_hpc.units import Size
 from dlio_hpc.workload import Chunk, Dataset, Reader, Sample, Workload
+from tests import written
 from tests.conftest import Run
 
 pytestmark = pytest.mark.filterwarnings(
@@ -62,7 +63,7 @@ def _write(folder: Path, dataset: Dataset, bit: int | None = None) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(content, "pieces", with_fault)
         for number in range(dataset.files):
-            FORMATS[dataset.format].write(_path(folder, number), dataset, number)
+            written.write(_path(folder, number), dataset, number)
 
 
 def _open(workload: Workload, folder: Path, steps: int) -> Loader:

@@ -8,7 +8,6 @@ from dlio_hpc import rundir, units
 from dlio_hpc.batch.job import Job, load, require_host, save, seen
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.state import refresh
-from dlio_hpc.errors import InfrastructureError
 
 
 def cancel(directory: Path) -> Job:
@@ -16,10 +15,6 @@ def cancel(directory: Path) -> Job:
     job = refresh(directory)
     if job.ended:
         return job
-    if job.batch_id is None and (directory / rundir.STDOUT).exists() and not rundir.is_locked(directory):
-        raise InfrastructureError(
-            f"job {job.job} may be running, though its submission was interrupted; look for its processes by hand"
-        )
     with rundir.locked(directory):  # a submission under way comes first
         job = load(directory)
         if job.batch_id is None:

@@ -39,8 +39,18 @@ def collect(directory: Path) -> Collected:
         try:
             return _archived(directory, target, notes)
         except OSError as fault:
-            reason = fault.strerror or fault
-            raise InfrastructureError(f"cannot write {target}: {reason}; the job's directory is untouched") from fault
+            raise InfrastructureError(_trouble(fault, directory, target)) from fault
+
+
+def _trouble(fault: OSError, directory: Path, target: Path) -> str:
+    """Which of the two it is about; a descriptor's fault has no file name, or that of the archive's."""
+    reason, name = fault.strerror or fault, fault.filename
+    if isinstance(name, str) and Path(name).is_relative_to(directory):
+        return f"cannot read {name}: {reason}; nothing was archived. Once it can be read: dlio-hpc collect {directory}"
+    return (
+        f"cannot write {target}: {reason}; the job's directory is untouched. Once it can be written: "
+        f"dlio-hpc collect {directory}"
+    )
 
 
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
@@ -59,7 +69,7 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
             )
     for left_over in target.parent.glob(f".{target.name}.*.tmp"):
         left_over.unlink()  # of a collect that was killed
-    archive.create(directory, target)
+    notes += archive.create(directory, target)
     return Collected(target, True, notes)
 
 

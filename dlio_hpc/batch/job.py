@@ -7,11 +7,14 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, near, rundir, units
+from dlio_hpc import document, folders, near, rundir, units
 from dlio_hpc.batch.schedulers import ENDED, State
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.plan import Plan
 from dlio_hpc.site import SchedulerName
+
+# Bytes of a file that every job's directory has; the plan of a study with 10,000 points has less.
+_LONGEST = 64 << 20
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
@@ -77,7 +80,7 @@ def load_plan(directory: Path) -> Plan:
 def content(directory: Path, name: str) -> bytes:
     """A file that every job's directory has; ConfigError when this one has not."""
     try:
-        return (directory / name).read_bytes()
+        return folders.content(directory / name, _LONGEST)
     except OSError as fault:
         if not os.path.lexists(directory):
             raise unknown(directory) from None

@@ -188,8 +188,10 @@ def _is_stale(directory: Path) -> bool:
 
 def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | None:
     """What the batch system tells of a job without exit_status; None where nothing new is known."""
-    if answer is None or answer.fault is not None or answer.batch_id is None:
+    if answer is None or answer.fault is not None:
         return None
+    if answer.batch_id is None:
+        return Sight("lost", "its submission was interrupted") if _has_begun(directory) and not job.ended else None
     if job.ended and job.state != "lost":  # its end stands, unless it was requeued
         return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
     if answer.sight is not None:
@@ -202,6 +204,11 @@ def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | N
     if job.cancel_asked:
         return Sight("cancelled", "forgotten")
     return Sight("timeout" if (directory / rundir.STOP).exists() else "lost", "forgotten")
+
+
+def _has_begun(directory: Path) -> bool:
+    """Has the job's script begun, whether or not its id was noted?"""
+    return (directory / rundir.STDOUT).exists()
 
 
 def await_release(directory: Path) -> None:

@@ -75,11 +75,23 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
                 f"dlio-hpc cancel {directory} gives it up"
             ) from fault
         except DlioError as fault:
-            job.save(directory, job.seen(record, "failed", str(fault)))
+            _noted(directory, job.seen(record, "failed", str(fault)))
             raise
         record = job.seen(record, "submitted")
+        notes = _noted(directory, record)
+    return Submitted(record, _unused(plan) + notes)
+
+
+def _noted(directory: Path, record: job.Job) -> list[str]:
+    """Write the job's record, and return a note where that cannot be: what was handed over goes on."""
+    try:
         job.save(directory, record)
-    return Submitted(record, _unused(plan))
+    except OSError as fault:
+        return [
+            f"cannot note in {directory} that {record.job} is {record.batch_id} there: {fault.strerror}; the job goes "
+            f"on. dlio-hpc status {directory} finds it by its name"
+        ]
+    return []
 
 
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
@@ -145,17 +157,22 @@ def _keep_copy(study: Study, path: Path) -> None:
 
 
 def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) -> None:
+    """The job's directory, whole or not at all: it has another name until all files are in it."""
     script = jobscript.render(plan).encode()
+    hidden = directory.with_name(rundir.temporary_name(directory.name))
     try:
-        directory.mkdir(parents=True)
-        rundir.write(directory / rundir.PLAN, document.encode(plan))
+        hidden.mkdir(parents=True)
+        rundir.write(hidden / rundir.PLAN, document.encode(plan))
         if study is not None:
-            _keep_copy(study, directory / rundir.STUDY)
-        rundir.write(directory / rundir.SCRIPT, script)
-        (directory / rundir.SCRIPT).chmod(0o755)
-        _write_darshan(directory, plan)
-        job.save(directory, record)
+            _keep_copy(study, hidden / rundir.STUDY)
+        rundir.write(hidden / rundir.SCRIPT, script)
+        (hidden / rundir.SCRIPT).chmod(0o755)
+        _write_darshan(hidden, plan)
+        job.save(hidden, record)
+        directory.mkdir()  # of two submissions of one name the second one ends here
+        hidden.rename(directory)
     except OSError as fault:
+        shutil.rmtree(hidden, ignore_errors=True)
         raise InfrastructureError(
             f"cannot write the job's directory {directory}: {fault.strerror}; choose another --runs"
         ) from fault

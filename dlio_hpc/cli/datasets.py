@@ -27,10 +27,12 @@ _WIDTH = 100
 
 
 class _Found(NamedTuple):
-    """made: when the fingerprint file was written, as utc_now() writes it."""
+    """known: None where its generation was killed before it said what it is. made: when the fingerprint file was
+    written, as utc_now() writes it.
+    """
 
     folder: Path
-    known: Fingerprint
+    known: Fingerprint | None
     state: State
     made: str
 
@@ -138,9 +140,11 @@ def _directory(data: Path | None, site_name: str | None) -> Path:
 
 
 def _folders(where: Path) -> list[Path]:
-    """Those that hold a fingerprint file."""
+    """Those that hold a fingerprint file, or an attempt to write one."""
     try:
-        return sorted(path for path in where.iterdir() if os.path.lexists(path / FINGERPRINT_FILE))
+        return sorted(
+            path for path in where.iterdir() if os.path.lexists(path / FINGERPRINT_FILE) or dataset.is_debris(path)
+        )
     except FileNotFoundError:
         return []
     except OSError as fault:
@@ -156,22 +160,24 @@ def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> 
 
 def _look(folder: Path) -> _Found:
     """ConfigError where no dataset lies, or one that is not ours to read."""
-    known = dataset.existing(folder)
-    state: State = "complete" if known.complete else "unfinished"
-    if not known.complete and dataset.is_owned(folder):
+    known = dataset.begun(folder)
+    state: State = "complete" if known is not None and known.complete else "unfinished"
+    if state == "unfinished" and dataset.is_owned(folder):
         state = "generating"
     try:
-        made = units.utc((folder / FINGERPRINT_FILE).stat().st_mtime)
+        made = units.utc((folder if known is None else folder / FINGERPRINT_FILE).stat().st_mtime)
     except OSError as fault:
         raise ConfigError(f"{folder} went away: {fault.strerror}") from fault
     return _Found(folder, known, state, made)
 
 
 def _as_document(found: _Found) -> dict[str, Any]:
+    place = {"name": found.folder.name, "path": str(found.folder)}
+    if found.known is None:
+        return {**place, "state": found.state, "made": found.made}
     layout = found.known.dataset
     return {
-        "name": found.folder.name,
-        "path": str(found.folder),
+        **place,
         "format": layout.format,
         "compression": layout.compression,
         "files": dataset.file_count(layout),
@@ -204,8 +210,10 @@ def _table(where: Path, found: list[_Found]) -> str:
 
 
 def _cells(found: _Found) -> tuple[str, ...]:
+    made = found.made[:16].replace("T", " ")
+    if found.known is None:
+        return "-", "-", "-", found.state, made
     layout = found.known.dataset
     files = f"{layout.files} x {layout.samples_per_file}" if layout.format != "null" else "-"
-    made = found.made[:16].replace("T", " ")
     packed = "" if layout.compression == "none" else f" {layout.compression}"
     return layout.format + packed, files, units.format_size(dataset.payload(found.known.dataset)), found.state, made

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from dlio_hpc import rundir
-from dlio_hpc.batch import job, state
+from dlio_hpc.batch import debris, job, state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
@@ -42,6 +42,8 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
         click.echo(
             f"{look.job.job}  {newest.state}  since {newest.time}{f'  ({newest.words})' if newest.words else ''}"
         )
+    if left := list(debris.rests(runs)):
+        console.say(f"note: {len(left)} left by killed submissions; dlio-hpc clean -o {shlex.quote(str(runs))}")
     return code
 
 
@@ -150,7 +152,8 @@ def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
     if not jobs:
         found = sorted(path.parent for path in runs.glob(f"*/{rundir.JOB}"))
         if not found:
-            raise ConfigError(f"no jobs in {runs}; say with --runs where they lie")
+            left = ", only what killed submissions left (dlio-hpc clean)" if any(debris.rests(runs)) else ""
+            raise ConfigError(f"no jobs in {runs}{left}; say with --runs where they lie")
         return found
     found = list(dict.fromkeys(directory for name in jobs for directory in named(name, runs)))
     if not found:

@@ -14,6 +14,7 @@ _VERBS = {
     "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
     "similarity": "similarity", "characterize": "characterize", "darshan": "darshan", "archive": "archive",
     "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",
+    "clean": "clean",
 }  # fmt: skip
 
 _Value = TypeVar("_Value")

@@ -9,8 +9,8 @@ from dlio_hpc.combinations import LARGEST_REQUEST
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.comparison import difference
-from dlio_hpc.core.descriptors import opened
 from dlio_hpc.core.files import write_all
+from dlio_hpc.core.outputs import Outputs
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Checkpoint
@@ -35,7 +35,7 @@ class Checkpoints:
 
     def __init__(self, run: Run, keys: Checkpoint, rank: int) -> None:
         self._keys = keys
-        self._folder = run.outputs
+        self._outputs = Outputs(run.outputs)
         self._rank = rank
         self._every = keys.every_steps or run.steps_per_epoch
         self._writes = keys.by == "all" or rank == 0
@@ -52,27 +52,30 @@ class Checkpoints:
         self._count += 1
         saved = Saved()
         for number, size in enumerate(self._keys.sizes):
-            path = os.path.join(self._folder, f"rank{self._rank:05}-{number}.ckpt")
-            write_s, fsync_s = self._write(path, size)
-            read_s = self._read_back(path, size) if self._keys.read_back else 0.0
+            name = f"rank{self._rank:05}-{number}.ckpt"
+            write_s, fsync_s = self._write(name, size)
+            read_s = self._read_back(name, size) if self._keys.read_back else 0.0
             saved = Saved(
                 saved.write_s + write_s, saved.fsync_s + fsync_s, saved.read_s + read_s, saved.bytes + size
             )  # fmt: skip
         return saved
 
-    def _write(self, path: str, size: int) -> tuple[float, float]:
+    def close(self) -> None:
+        """After the last checkpoint."""
+        self._outputs.close()
+
+    def _write(self, name: str, size: int) -> tuple[float, float]:
         """Seconds of writing and of fsync; contents differ from one checkpoint to the next."""
         started = now()
         try:
-            os.makedirs(self._folder, exist_ok=True)
-            with opened(path, "wb", buffering=0) as file:
+            with self._outputs.opened(name, "wb") as file:
                 write_s = now() - started + self._fill(file.fileno(), size)
                 written = now()
                 if self._keys.fsync:
                     os.fsync(file.fileno())
                 synced = now()
         except OSError as fault:
-            raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
+            raise InfrastructureError(f"cannot write {self._outputs.path(name)}: {fault.strerror}") from fault
         return write_s, synced - written
 
     @property
@@ -94,14 +97,14 @@ class Checkpoints:
             spent += now() - started
         return spent
 
-    def _read_back(self, path: str, size: int) -> float:
+    def _read_back(self, name: str, size: int) -> float:
         """Read the file again and return the seconds of reading, without comparing. The page cache is asked to drop the
         file first. InvalidRun where the contents differ from what was written.
         """
-        buffer = np.empty(min(size, _AGAIN), np.uint8)
+        path, buffer = self._outputs.path(name), np.empty(min(size, _AGAIN), np.uint8)
         done, spent = 0, 0.0
         try:
-            with opened(path, "rb", buffering=0) as file:
+            with self._outputs.opened(name, "rb") as file:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 while done < size:
                     started = now()

@@ -6,7 +6,7 @@ between has the same number, and is lost sight of. Without Darshan nobody waits 
 
 import functools
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -65,10 +65,10 @@ def closing() -> AbstractContextManager[None]:
 
 
 @contextmanager
-def opened(path: str, mode: str, buffering: int = -1) -> Iterator[Any]:
+def opened(path: str, mode: str, buffering: int = -1, opener: Callable[[str, int], int] | None = None) -> Iterator[Any]:
     """open() within a block."""
     with opening():
-        file = open(path, mode, buffering=buffering)  # noqa: SIM115 - closed below
+        file = open(path, mode, buffering=buffering, opener=opener)  # noqa: SIM115 - closed below
     try:
         yield file
     finally:

@@ -110,12 +110,13 @@ def write_all(descriptor: int, data: memoryview) -> None:
         done += os.write(descriptor, data[done:])
 
 
-def write_file(path: str, pieces: Iterable[memoryview]) -> None:
-    """A file of these pieces, one after the other, onto storage."""
-    with open(path, "wb", buffering=0) as file:
-        for piece in pieces:
-            write_all(file.fileno(), piece)
-        os.fsync(file.fileno())
+def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
+    """Fill an open file with these pieces, one after the other, and nothing else."""
+    size = 0
+    for piece in pieces:
+        write_all(descriptor, memoryview(piece))
+        size += len(piece)
+    os.ftruncate(descriptor, size)
 
 
 class OpenFiles:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from dlio_hpc import dataset
+from dlio_hpc import dataset, folders
 from dlio_hpc.core import cache, clock, sidefiles
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
@@ -53,31 +53,36 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
     layout = run.workload.dataset
     write = FORMATS[layout.format].write
     first, last = share(layout.files, ranks, rank) if layout.format != "null" else (0, 0)
-    written = _write_side_files(run) if rank == 0 else 0
-    for number in range(first, last):
-        stop.check(f"{number} of rank 0's {last} files are written; the next job that wants the dataset makes it anew")
-        path = dataset.file_path(run, number)
-        with _failures(path):
-            write(path, layout, number)
-            written += os.path.getsize(path)
-        if run.workload.reader.drop_cache:
-            cache.drop(path)
-        progress.show(number + 1 - first, last - first, "files", f"{written / 1e6:.0f} MB written by rank 0")
-    return written
-
-
-def _write_side_files(run: Run) -> int:
     written = 0
-    for side in run.workload.dataset.side_files:
-        if side.access == "read":
-            with _failures(dataset.side_path(run, side)):
-                written += sidefiles.write(run, side)
+    with dataset.filled(run) as folder:
+        for side in dataset.sides(layout) if rank == 0 else ():
+            with _created(folder, dataset.side_path(run, side)) as file:
+                sidefiles.write(file, side)
+            written += side.file_size
+        for number in range(first, last):
+            stop.check(f"{number} of rank 0's {last} files are written; the next job that wants them makes them anew")
+            path = dataset.file_path(run, number)
+            with _created(folder, path) as file:
+                write(file, layout, number)
+                written += os.fstat(file).st_size
+            if run.workload.reader.drop_cache:
+                cache.drop(path)
+            progress.show(number + 1 - first, last - first, "files", f"{written / 1e6:.0f} MB written by rank 0")
     return written
 
 
 @contextmanager
-def _failures(path: str) -> Iterator[None]:
+def _created(folder: int, path: str) -> Iterator[int]:
+    """A file to write in the block, onto storage; by its name in the open folder, where no link is followed.
+
+    InfrastructureError where it cannot be written, ConfigError where something else lies in its place.
+    """
     try:
-        yield
+        descriptor = folders.created(folder, os.path.basename(path))
+        try:
+            yield descriptor
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError as fault:
         raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault

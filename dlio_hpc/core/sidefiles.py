@@ -1,14 +1,13 @@
 """Small requests beside the samples: metadata that is read, summaries that are written; counted and timed apart."""
 
-import os
 from typing import NamedTuple
 
 from dlio_hpc import dataset
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.descriptors import opened
-from dlio_hpc.core.files import File, open_file, write_all
+from dlio_hpc.core.files import File, open_file, write_all, write_file
 from dlio_hpc.core.kernel import Apart
+from dlio_hpc.core.outputs import Outputs
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.order import mix
@@ -38,6 +37,7 @@ class SideFiles:
         self._mine = [side for side in sides if side.by == "all" or rank == 0]
         self._apart = apart
         self._run = run
+        self._outputs = Outputs(run.outputs)
         self._rank = rank
         self._requests: dict[str, int] = {}
         self._open: dict[str, File] = {}
@@ -73,15 +73,14 @@ class SideFiles:
             file.find_end(side.file_size, self._tally)
 
     def _write(self, side: SideFile) -> None:
-        path = os.path.join(self._run.outputs, f"rank{self._rank:05}-{side.name}")
+        name = f"rank{self._rank:05}-{side.name}"
         try:
-            os.makedirs(self._run.outputs, exist_ok=True)
-            with opened(path, "wb", buffering=0) as file:
+            with self._outputs.opened(name, "wb") as file:
                 for number in range(side.count):
                     piece = b"".join(map(bytes, content.pieces(number * side.bytes, side.bytes)))
                     write_all(file.fileno(), memoryview(piece))
         except OSError as fault:
-            raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
+            raise InfrastructureError(f"cannot write {self._outputs.path(name)}: {fault.strerror}") from fault
         self._tally.opens += 1
         self._writes += side.count
         self._written += side.count * side.bytes
@@ -97,6 +96,7 @@ class SideFiles:
         for file in self._open.values():
             file.close()
         self._open.clear()
+        self._outputs.close()
 
 
 def offsets(side: SideFile, first: int, rank: int) -> list[int]:
@@ -112,11 +112,6 @@ def offsets(side: SideFile, first: int, rank: int) -> list[int]:
     return [place + each * side.bytes for place in places for each in range(run)]
 
 
-def write(run: Run, side: SideFile) -> int:
-    """The file that is read later, onto storage; its bytes."""
-    path = dataset.side_path(run, side)
-    with open(path, "wb") as file:
-        file.writelines(content.pieces(0, side.file_size))
-        file.flush()
-        os.fsync(file.fileno())
-    return side.file_size
+def write(descriptor: int, side: SideFile) -> None:
+    """The file that is read later, into an open one."""
+    write_file(descriptor, content.pieces(0, side.file_size))

@@ -105,6 +105,8 @@ def train(
             clock.barrier(comm)
     finally:
         loop.side_files.close()
+        if loop.checkpoints:
+            loop.checkpoints.close()
         loader.close()
         if comm.rank == 0:
             shutil.rmtree(run.outputs, ignore_errors=True)

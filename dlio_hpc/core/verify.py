@@ -17,6 +17,9 @@ from dlio_hpc.core.progress import Progress
 from dlio_hpc.errors import Incomplete, InvalidRun, told
 from dlio_hpc.workload import Dataset, SideFile
 
+# Faults of a dataset that are listed; a mark may speak of more files than anybody can look for.
+_MOST_FAULTS = 1000
+
 
 class Fault(Struct, frozen=True):
     """file: its name in the folder; the folder's own where the dataset as a whole is meant."""
@@ -61,8 +64,8 @@ def verify(folder: Path, quick: bool) -> Findings:
     """Everything that is wrong with the dataset in `folder`; ConfigError when there is none. How far it is goes to
     stderr.
     """
-    known = dataset.existing(folder)
-    if not known.complete:
+    known = dataset.begun(folder)
+    if known is None or not known.complete:
         why = (
             "its generation did not end; the next job that wants it makes it anew, dlio-hpc datasets remove deletes it"
         )
@@ -76,6 +79,9 @@ def verify(folder: Path, quick: bool) -> Findings:
         size += found
         if fault is not None:
             faults.append(Fault(name, fault))
+        if len(faults) >= _MOST_FAULTS:
+            faults.append(Fault(folder.name, f"has {_MOST_FAULTS} faults or more: the rest was not looked at"))
+            break
         progress.show(number, total, "files", f"{size / 1e6:.0f} MB")
     return Findings(number, size, tuple(faults))
 
@@ -103,7 +109,7 @@ def _side_fault(side: SideFile, quick: bool, path: str) -> str | None:
 def _looked_at(path: str, check: _Check) -> tuple[int, str | None]:
     """Bytes of a file, and what is wrong with it."""
     try:
-        found = os.stat(path)
+        found = os.lstat(path)
         if not stat.S_ISREG(found.st_mode):
             return 0, "is no file"
         return found.st_size, check(path)

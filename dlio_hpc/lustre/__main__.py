@@ -41,7 +41,7 @@ def before(directory: Path, plan: Plan, run: Run) -> None:
     if seen.asked is None:
         print(f"layout: left alone on {run.dataset}")
     elif run.kind == "generate" and dataset.is_unwritten(run):
-        if faults := _set(seen, Path(run.dataset), seen.asked):
+        if faults := _set(seen, run, seen.asked):
             _refuse(directory, _name(plan, run, rundir.AFTER), replace(seen, faults=faults))
         print(f"layout: {layout.describe(seen.asked)} on {run.dataset}")
 
@@ -74,14 +74,16 @@ def _with_folder(seen: Record, run: Run) -> Record:
     return replace(seen, lfs=".".join(map(str, client)), directory=folder)
 
 
-def _set(seen: Record, folder: Path, asked: layout.Layout) -> tuple[str, ...]:
-    """What is not as asked once it is set."""
+def _set(seen: Record, run: Run, asked: layout.Layout) -> tuple[str, ...]:
+    """What is not as asked once it is set; ConfigError where the folder is another user's."""
+    folder = Path(run.dataset)
     lfs.check_version(asked, lfs.version())
     _check_pools(seen, asked)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         raise InfrastructureError(f"cannot use {folder}: {fault.strerror}; choose another --data") from fault
+    dataset.check_mine(run)
     lfs.set_layout(folder, asked)
     there = lfs.folder_layout(folder)
     return tuple(

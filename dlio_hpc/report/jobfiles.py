@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import archive, document, results, rundir
+from dlio_hpc import archive, document, folders, results, rundir
 from dlio_hpc.analysis.storage import Storage, judge
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.schedulers import State
@@ -89,7 +89,7 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
         others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS)
         for file in (file for pattern in (*others, *small) for file in path.glob(pattern)):
-            content[file.relative_to(path).as_posix()] = file.read_bytes()
+            content[file.relative_to(path).as_posix()] = folders.content(file, archive.LARGEST_DOCUMENT)
         if (errors := _end_of(path / rundir.STDERR)) is not None:
             content[rundir.STDERR] = errors
         outcome = _outcome(content, str(path))
@@ -97,9 +97,12 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         return outcome._replace(job=look.job, directory=path.resolve(), archive=target if target.exists() else None)
     if not path.exists():
         raise job.unknown(path)
-    if broken := archive.faults(path):
-        raise InvalidRun(f"{path} is broken: {broken[0]}; see dlio-hpc archive verify")
-    content = archive.read(path, lambda name: bool(_WANTED.fullmatch(name)))
+    return load_archive(path)
+
+
+def load_archive(path: Path) -> JobOutcome:
+    """The job in an archive, every byte of which is verified; InvalidRun where it is none."""
+    content = archive.sound(path, lambda name: bool(_WANTED.fullmatch(name)))
     if rundir.PLAN not in content or rundir.JOB not in content:
         raise InvalidRun(f"{path} holds no {rundir.PLAN} and {rundir.JOB}; it is no job's archive")
     return _outcome(content, str(path))._replace(archive=path.resolve())
@@ -175,7 +178,7 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
         yield [Evidence(run, _bytes(folder / rundir.TIMELINE), _log(run, folder)) for run, folder in folders]
         return
     with tempfile.TemporaryDirectory(prefix="dlio-hpc-") as folder:
-        content = archive.read(path, lambda name: bool(_LONG.fullmatch(name)))
+        content = archive.read(path, lambda name: bool(_LONG.fullmatch(name)), archive.LARGEST_RECORDING)
         found = []
         for run in runs:
             mine = f"{rundir.RUNS}/{run.name}"

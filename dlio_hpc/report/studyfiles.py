@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
-from dlio_hpc import archive, document, packing, plan, rundir
+from dlio_hpc import archive, document, folders, packing, plan, rundir
 from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.batch.job import unknown
 from dlio_hpc.errors import ConfigError, DlioError
@@ -74,7 +74,7 @@ def load(path: Path) -> Study:
     if record is None:
         raise ConfigError(f"{path} is no study's folder: there is no {rundir.STUDY}")
     try:
-        content = record.read_bytes()
+        content = folders.content(record, archive.LARGEST_DOCUMENT)
     except OSError as fault:
         raise ConfigError(f"cannot read {record}: {fault.strerror}") from fault
     found = document.decode(content, Study, str(record))
@@ -124,12 +124,12 @@ def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
     """Of the jobs in these directories and archives. One that cannot be read spoils none of the others."""
     try:
         return of_jobs(study, jobfiles.load_all(paths))
-    except DlioError:
+    except (DlioError, OSError):
         outcomes, broken = [], []
         for path in paths:
             try:
                 outcomes.append(_either(study, path))
-            except DlioError as fault:
+            except (DlioError, OSError) as fault:
                 broken.append(f"{path.name}: {fault}")
         return of_jobs(study, outcomes)._replace(broken=tuple(broken))
 

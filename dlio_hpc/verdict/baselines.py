@@ -12,13 +12,15 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document, rundir, units
+from dlio_hpc import document, folders, rundir, units
 from dlio_hpc.batch import job
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.verdict import groups
 from dlio_hpc.verdict.entry import Entry
 from dlio_hpc.verdict.groups import Group
 
+# Bytes of a decision, which has the key and the figures of a job's runs.
+_LONGEST = 16 << 20
 _RETIRED = ".retired.json"
 _ACCEPTED = ".json"
 State = Literal["active", "replaced", "retired"]
@@ -82,7 +84,7 @@ def read(folder: Path) -> Decisions:
 
 def _content(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return folders.content(path, _LONGEST)
     except OSError as fault:
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
 

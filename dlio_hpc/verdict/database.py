@@ -20,6 +20,8 @@ from dlio_hpc.verdict.entry import Entry
 
 _LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "zfs", "overlay"})
 _PATIENCE_S = 60
+# Of the files that SQLite keeps beside its own.
+SUFFIXES = ("-wal", "-shm", "-journal")
 
 
 def _jobs(database: sqlite3.Connection) -> None:
@@ -120,7 +122,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 def locked(folder: Path) -> Iterator[None]:
     path = folder / rundir.HISTORY_LOCK
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o666))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666))
     except OSError as fault:
         raise InfrastructureError(f"cannot write {path}: {fault.strerror}") from fault
     with rundir.locked_file(path):
@@ -167,6 +169,9 @@ def copy(path: Path, memory: sqlite3.Connection) -> None:
 def check_folder(folder: Path) -> None:
     if not folder.is_dir():
         raise ConfigError(f"{folder} is no folder of archives; say with --archive where they lie")
+    for name in (rundir.HISTORY, rundir.HISTORY_LOCK, *(rundir.HISTORY + suffix for suffix in SUFFIXES)):
+        if (folder / name).is_symlink():  # others may write to the folder
+            raise ConfigError(f"{folder / name} is a link, nothing is written through it; remove it")
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import archive, rundir
+from dlio_hpc import archive, folders, rundir
 from dlio_hpc.errors import DlioError
 from dlio_hpc.report import jobfiles
 from dlio_hpc.verdict import database
@@ -56,9 +56,14 @@ class _Read(NamedTuple):
 
 def _read(path: Path) -> _Read:
     try:
-        return _Read(path, entries_.of(jobfiles.load(path)), None)
+        entry = entries_.of(jobfiles.load_archive(path))
     except (DlioError, OSError) as fault:
         return _Read(path, None, f"left out: {fault}")
+    except Exception as fault:  # noqa: BLE001 - what one archive holds must not keep the others from being read
+        return _Read(path, None, f"left out: {path} cannot be understood: {type(fault).__name__}: {fault}")
+    if path.name != entry.job + archive.SUFFIX:  # it would stand for that job
+        return _Read(path, None, f"left out: {path} holds the job {entry.job!r}; give the archive its job's name")
+    return _Read(path, entry, None)
 
 
 def enter(folder: Path, entry: Entry) -> None:
@@ -107,7 +112,7 @@ def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
         with database.told(temporary), closing(database.opened(temporary)) as db, database.transaction(db):
             database.migrate(db, temporary)
             taken = _take_in(db, folder, read)
-        for suffix in ("-wal", "-shm", "-journal"):
+        for suffix in database.SUFFIXES:
             with suppress(FileNotFoundError):
                 os.unlink(f"{target}{suffix}")  # of the file that is replaced
     return taken
@@ -153,8 +158,8 @@ def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Tak
     notes = [each.fault for each in read if each.fault is not None]
     for path in _decisions(folder):
         try:
-            content = database.compact(path.read_bytes())
-        except (OSError, msgspec.DecodeError) as fault:
+            content = database.compact(folders.content(path, archive.LARGEST_DOCUMENT))
+        except (DlioError, OSError, msgspec.DecodeError) as fault:
             notes.append(f"left out: {path} is no decision: {fault}")
             continue
         db.execute("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (path.name, content))

@@ -16,6 +16,7 @@ from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.order import Order
 from dlio_hpc.units import Size
 from dlio_hpc.workload import Dataset, Reader, Sample, Workload
+from tests import written
 from tests.bench.table import compare
 
 FILES, PER_FILE, BATCH = 16, 16, 4
@@ -41,7 +42,7 @@ def bench(folder: Path) -> None:
 def _framework(folder: Path) -> None:
     npz_set, hdf5_set, records = (Dataset(kind, FILES, PER_FILE, BYTES) for kind in ("npz", "hdf5", "tfrecord"))
     for number in range(CSV.files):
-        FORMATS["csv"].write(_path(folder / "csv", number), CSV, number)
+        written.write(_path(folder / "csv", number), CSV, number)
     rows: tuple[tuple[str, Dataset, str, str, Callable[[Path], Callable[[], None]], str], ...] = (
         ("framework / numpy.load", npz_set, "framework", "native", _load, GOAL),
         ("framework / h5py", hdf5_set, "framework", "native", _h5py, GOAL),
@@ -64,7 +65,7 @@ def _generation(folder: Path, dataset: Dataset) -> None:
 
     def ours() -> None:
         for number in range(FILES):
-            FORMATS[dataset.format].write(_path(folder, number), dataset, number)
+            written.write(_path(folder, number), dataset, number)
 
     def bare() -> None:
         for number in range(FILES):

@@ -115,6 +115,26 @@ def _parse(batch_id: str) -> tuple[int, int]:
     return int(pid), int(start)
 
 
+def _find(name: str) -> str | None:
+    """The batch id of the session whose leader runs the script of the job `name`, as _submit() starts it."""
+    script = os.fsencode(f"/{name}/{rundir.SCRIPT}")
+    for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
+        process = _process(pid)
+        if process.session == pid and process.state not in "ZX" and _is_of(pid, script):
+            return f"{pid}.{process.start}"
+    return None
+
+
+def _is_of(pid: int, script: bytes) -> bool:
+    """Does a process of this user have the script as its last argument?"""
+    try:
+        folder = Path(f"/proc/{pid}")
+        words = (folder / "cmdline").read_bytes().split(b"\0")
+        return folder.stat().st_uid == os.geteuid() and any(word.endswith(script) for word in words[-2:])
+    except OSError:
+        return False
+
+
 class _Process(NamedTuple):
     state: str
     session: int
@@ -142,7 +162,7 @@ LOCAL = Scheduler(
     submit=_submit,
     states=_states,
     cancel=_cancel,
-    find=lambda _name: None,
+    find=_find,
     queues=list,
     probe=lambda _plan, _script: "no batch system: jobs start at once",
     is_queue=False,

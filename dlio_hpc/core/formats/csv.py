@@ -34,8 +34,8 @@ _FLOAT = 4
 _VALUES_AT_ONCE = 1 << 18
 
 
-def write(path: str, dataset: Dataset, number: int) -> None:
-    write_file(path, _pieces(dataset, number))
+def write(descriptor: int, dataset: Dataset, number: int) -> None:
+    write_file(descriptor, _pieces(dataset, number))
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:

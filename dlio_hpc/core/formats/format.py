@@ -29,13 +29,14 @@ class Reader(Protocol):
 
 
 class Format(NamedTuple):
-    """write: file `number` of the dataset, to a path, onto storage. reader: of the files that `Paths` names by number;
+    """write: file `number` of the dataset into an open file, which may have
+    older contents. reader: of the files that `Paths` names by number;
     the communicator is for collective access. fault: where the file at a path is not what write() makes of that number,
     in words, None where it is; quick: by its size and what it says of itself alone. head, fill: the first bytes and all
     bytes, as read() delivers them, of a sample at a position of the stream of contents.
     """
 
-    write: Callable[[str, Dataset, int], None]
+    write: Callable[[int, Dataset, int], None]
     reader: "Callable[[Workload, Paths, Intracomm | None], Reader]"
     fault: Callable[[str, Dataset, int, bool], str | None]
     head: Callable[[int, Texture], bytes] = content.head

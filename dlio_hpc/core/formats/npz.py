@@ -42,11 +42,10 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-def write(path: str, dataset: Dataset, number: int) -> None:
+def write(descriptor: int, dataset: Dataset, number: int) -> None:
     """Over an older file of the same geometry the bytes stay the same all the while, so that readers are not harmed."""
     places = Places(dataset)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    with os.fdopen(descriptor, "r+b") as file:
+    with os.fdopen(descriptor, "r+b", closefd=False) as file:
         member = zipfile.ZipInfo(_MEMBER)
         if dataset.compression == "gzip":
             member.compress_type = zipfile.ZIP_DEFLATED
@@ -57,8 +56,6 @@ def write(path: str, dataset: Dataset, number: int) -> None:
                 for piece in _member(dataset, places, number):
                     target.write(piece)
         file.truncate()
-        file.flush()
-        os.fsync(descriptor)
 
 
 def _member(dataset: Dataset, places: Places, number: int) -> Iterator[bytes | memoryview]:

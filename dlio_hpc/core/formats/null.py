@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
-def write(path: str, dataset: Dataset, number: int) -> None:
+def write(descriptor: int, dataset: Dataset, number: int) -> None:
     """There is nothing to write."""
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
-def write(path: str, dataset: Dataset, number: int) -> None:
-    write_file(path, _pieces(Places(dataset), dataset, number))
+def write(descriptor: int, dataset: Dataset, number: int) -> None:
+    write_file(descriptor, _pieces(Places(dataset), dataset, number))
 
 
 def _pieces(places: Places, dataset: Dataset, number: int) -> Iterator[memoryview]:

@@ -34,8 +34,8 @@ FRAME = TFRECORD_FRAME
 _BUFFER = 4 << 20
 
 
-def write(path: str, dataset: Dataset, number: int) -> None:
-    write_file(path, _pieces(dataset, number))
+def write(descriptor: int, dataset: Dataset, number: int) -> None:
+    write_file(descriptor, _pieces(dataset, number))
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:

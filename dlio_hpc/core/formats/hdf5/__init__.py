@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc import folders
 from dlio_hpc.core import comparison, content, descriptors
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats.flat import FlatReader
@@ -35,7 +36,8 @@ Array = npt.NDArray[Any]
 _SLAB = 4 << 20
 
 
-def write(path: str, dataset: Dataset, number: int) -> None:
+def write(descriptor: int, dataset: Dataset, number: int) -> None:
+    """HDF5 opens files by their paths: the one of the descriptor is this file and no other."""
     import h5py
 
     places = Places(dataset)
@@ -46,17 +48,12 @@ def write(path: str, dataset: Dataset, number: int) -> None:
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
     try:
-        with h5py.File(path, "w") as file:
+        with h5py.File(folders.held(descriptor), "w") as file:
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
             for first, slab in _slabs(dataset, places, number):
                 target[first : first + len(slab)] = slab
     except (OSError, RuntimeError) as fault:  # the latter where closing finds the disk full
         raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:

@@ -1,0 +1,72 @@
+"""Debris in a folder of jobs and beside archives: what submissions that never started, and killed commands, left."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc import rundir
+from dlio_hpc.batch import job, state
+from dlio_hpc.errors import DlioError, InfrastructureError
+
+# After which a file that another host was writing counts as left: no command writes one for so long.
+_LONG_S = 86400.0
+
+
+class Debris(NamedTuple):
+    """what: that it is, in words."""
+
+    path: Path
+    what: str
+
+
+def rests(folder: Path) -> Iterator[Debris]:
+    """Files and job directories that were half written when their command was killed."""
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        name = rundir.rest_of(path.name)
+        if name is None or (rundir.is_being_written(path.name) and not _is_old(path)):
+            continue
+        what = f"a submission of {name} that was killed" if path.is_dir() else f"a half-written {name}"
+        yield Debris(path, what)
+
+
+def _is_old(path: Path) -> bool:
+    try:
+        return time.time() - path.lstat().st_mtime > _LONG_S
+    except OSError:
+        return False
+
+
+def never_started(runs: Path) -> Iterator[Debris]:
+    """Directories of jobs that no batch system has taken, and of which nothing was executed."""
+    folders = [path.parent for path in sorted(runs.glob(f"*/{rundir.JOB}")) if not path.parent.is_symlink()]
+    for folder in folders:
+        try:
+            record = job.load(folder)
+            if record.batch_id is not None or _has_output(folder):
+                continue
+            record = state.refresh(folder)
+        except DlioError:  # it cannot be read, or its batch system does not answer: nothing is known of it
+            continue
+        if record.batch_id is None and not _has_output(folder) and not rundir.is_locked(folder):
+            yield Debris(folder, f"job {record.job} never started ({record.state})")
+
+
+def _has_output(folder: Path) -> bool:
+    return any((folder / name).exists() for name in (rundir.STDOUT, rundir.EXIT_STATUS, rundir.ENVIRONMENT))
+
+
+def remove(found: Debris) -> None:
+    """The file, or the directory with all that is in it; no link is followed."""
+    path = found.path
+    try:
+        if not path.is_dir() or path.is_symlink():
+            path.unlink(missing_ok=True)
+            return
+        shutil.rmtree(path)
+        name = rundir.rest_of(path.name)
+        if name is not None and (taken := path.with_name(name)).is_dir() and not any(taken.iterdir()):
+            taken.rmdir()  # the name that it was about to take
+    except OSError as fault:
+        raise InfrastructureError(f"cannot remove {fault.filename or path}: {fault.strerror}") from fault

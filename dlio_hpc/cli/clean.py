@@ -1,0 +1,33 @@
+"""dlio-hpc clean: debris of killed commands."""
+
+from pathlib import Path
+
+import click
+
+from dlio_hpc.batch import debris
+from dlio_hpc.cli import console, found
+from dlio_hpc.cli.verbs import SETTINGS, option
+from dlio_hpc.errors import ConfigError
+
+
+@click.command(context_settings=SETTINGS)
+@found.of_archives
+@option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
+def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
+    """Remove what killed commands left below RUNS and beside the archives: half-written files, and directories of jobs
+    that never started. What a job has written is never removed.
+    """
+    if not runs.is_dir():
+        raise ConfigError(f"no folder {runs}; say with --runs where jobs are")
+    left = [*debris.rests(runs), *debris.never_started(runs), *debris.rests(archive or runs / "archive")]
+
+    def removed(path: Path) -> None:
+        one = next(one for one in left if one.path == path)
+        if not dry_run:
+            debris.remove(one)
+        click.echo(f"{'would remove' if dry_run else 'removed'} {path}: {one.what}")
+
+    _, code = console.each([one.path for one in left], removed)
+    if not left:
+        click.echo("nothing to remove")
+    return code

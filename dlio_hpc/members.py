@@ -1,0 +1,192 @@
+"""Members of a job's archive, read as strictly as they are written: zstd around ustar headers and regular files.
+
+Anybody may put an archive into a shared folder, so reading one costs no more than keeping it: every bound below is
+checked before memory or time is spent, and what exceeds it is InvalidRun.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from typing import IO, NamedTuple
+
+import zstandard
+
+from dlio_hpc import units
+from dlio_hpc.errors import InvalidRun
+
+BLOCK = 512
+CHUNK = 1 << 20
+# Memory of the decompressor. Archives have a window of 2 MiB; a decoder should take 8 MiB (RFC 8878, 3.1.1.1.2).
+_WINDOW = 8 << 20
+# Bytes out of an archive for each of its own, beyond a first allowance, which decompresses in a fraction of a second. A
+# job's files have ratios of 5 to 60; zstd reaches 30,000 with zeros. packed() fills up archives that compress better.
+RATIO, ALLOWANCE = 256, 64 << 20
+# Bytes of an archive before what they decompress to. A block has at most 128 KiB; only frames that hold nothing, and
+# holes of a sparse file, put more between.
+_AHEAD = 4 << 20
+# An extended header has a path (PATH_MAX: 4096 bytes) and a size.
+_LONGEST_HEADER = 16 << 10
+# Members of one archive: eight files for each of 32,768 runs.
+MOST_MEMBERS = 1 << 18
+# Zeros behind the last member: tar fills up records, at most of 1 MiB with common settings.
+_LONGEST_END = CHUNK + 2 * BLOCK
+
+
+class Member(NamedTuple):
+    """A regular file. size: bytes."""
+
+    name: str
+    size: int
+
+
+class Packed:
+    """The bytes of an archive on their way to the decompressor. seal_bytes: at the end, which are not hashed."""
+
+    def __init__(self, file: IO[bytes], size: int, seal_bytes: int) -> None:
+        self._file = file
+        self._hashed_left = max(0, size - seal_bytes)
+        self._hash = hashlib.sha256()
+        self._seal_bytes = seal_bytes
+        self._taken = 0
+        self.size = size
+        self.seal = b""
+        self.came = 0
+
+    def read(self, size: int = -1) -> bytes:
+        """Called by the decompressor; InvalidRun where nothing comes of what it takes."""
+        data = self._file.read(size)
+        self._taken += len(data)
+        if self._taken > self.came + _AHEAD:
+            raise InvalidRun("it is longer than what it holds: it has holes, or frames that hold nothing")
+        hashed = data[: self._hashed_left]
+        self._hash.update(hashed)
+        self._hashed_left -= len(hashed)
+        self.seal = (self.seal + data[len(hashed) :])[: self._seal_bytes + 1]
+        return data
+
+    def digest(self) -> bytes:
+        """SHA-256 of all that was read before the seal."""
+        return self._hash.digest()
+
+
+class Members:
+    """The members in their order. The bytes of one are read with pieces() before the next is asked for, or skipped."""
+
+    def __init__(self, packed: Packed) -> None:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
+        self._packed = packed
+        self._stream = decompressor.stream_reader(packed, read_across_frames=True)  # type: ignore[arg-type]
+        self._left = self._padding = 0
+
+    def __iter__(self) -> Iterator[Member]:
+        for _ in range(MOST_MEMBERS + 1):
+            member = self._next()
+            if member is None:
+                self._check_end()
+                return
+            yield member
+            for _ in self.pieces():
+                pass
+            self._exactly(self._padding)
+        raise InvalidRun(f"it has more than {MOST_MEMBERS} members")
+
+    def pieces(self) -> Iterator[bytes]:
+        """The bytes of the member that came last, or what is left of them."""
+        while self._left:
+            piece = self._some(min(self._left, CHUNK))
+            self._left -= len(piece)
+            yield piece
+
+    def _next(self) -> Member | None:
+        header = self._exactly(BLOCK)
+        if not any(header):
+            return None
+        _check(header)
+        extended: dict[str, str] = {}
+        if header[156:157] == b"x":
+            size = _number(header, 124, 12)
+            if size > _LONGEST_HEADER:
+                raise InvalidRun(f"it has an extended header of {units.format_size(size)}")
+            extended = _extended(self._exactly(size))
+            self._exactly(-size % BLOCK)
+            header = self._exactly(BLOCK)
+            _check(header)
+        prefix, name = _text(header[345:500]), _text(header[:100])
+        name = extended.get("path", f"{prefix}/{name}" if prefix else name)
+        if header[156:157] not in {b"0", b"\0"} or name.endswith("/"):
+            raise InvalidRun(f"member {name!r} is no regular file")
+        size = int(extended["size"]) if "size" in extended else _number(header, 124, 12)
+        self._left, self._padding = size, -size % BLOCK
+        return Member(name, size)
+
+    def _check_end(self) -> None:
+        """Zeros alone, to the end of the file."""
+        length = 0
+        while piece := self._read(CHUNK):
+            length += len(piece)
+            if any(piece) or length > _LONGEST_END:
+                raise InvalidRun("it has bytes behind its last member")
+
+    def _exactly(self, size: int) -> bytes:
+        parts = []
+        while size:
+            parts.append(self._some(size))
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def _some(self, size: int) -> bytes:
+        data = self._read(size)
+        if not data:
+            raise InvalidRun("it cannot be read to its end: it is cut short")
+        return data
+
+    def _read(self, size: int) -> bytes:
+        try:
+            data: bytes = self._stream.read(size)
+        except zstandard.ZstdError as fault:
+            raise InvalidRun(f"it cannot be read to its end: {fault}") from fault
+        self._packed.came += len(data)
+        if self._packed.came > most_bytes(self._packed.size):
+            raise InvalidRun(
+                f"it decompresses to more than {units.format_size(most_bytes(self._packed.size))}, {RATIO} x its size"
+            )
+        return data
+
+
+def most_bytes(size: int) -> int:
+    """Bytes that an archive of `size` bytes may decompress to."""
+    return ALLOWANCE + RATIO * size
+
+
+def _check(header: bytes) -> None:
+    unsigned = sum(header[:148]) + 8 * 32 + sum(header[156:])
+    if header[257:262] != b"ustar" or _number(header, 148, 8) != unsigned:
+        raise InvalidRun("it cannot be read to its end: a member's header is damaged")
+
+
+def _number(header: bytes, offset: int, length: int) -> int:
+    text = header[offset : offset + length].strip(b"\0 ")
+    if not text or text.translate(None, b"01234567"):
+        raise InvalidRun("it cannot be read to its end: a member's header has no number where one belongs")
+    return int(text, 8)
+
+
+def _extended(content: bytes) -> dict[str, str]:
+    """Lines of LENGTH KEY=VALUE (POSIX pax); of a member of ours they have its path or its size and nothing else."""
+    records: dict[str, str] = {}
+    while content:
+        digits, _, _ = content.partition(b" ")
+        length = int(digits) if digits.isdigit() and len(digits) < 6 else 0
+        key, equals, value = content[len(digits) + 1 : length - 1].partition(b"=")
+        if not equals or length > len(content) or content[length - 1 : length] != b"\n":
+            raise InvalidRun("it cannot be read to its end: an extended header is damaged")
+        records[key.decode("utf-8", "backslashreplace")] = value.decode("utf-8", "backslashreplace")
+        content = content[length:]
+    if unknown := records.keys() - {"path", "size"}:
+        raise InvalidRun(f"it has an extended header with {', '.join(sorted(unknown))}, which no archive of ours has")
+    if not records.get("size", "0").isdecimal() or len(records.get("size", "")) > 20:
+        raise InvalidRun("it cannot be read to its end: an extended header has no number where one belongs")
+    return records
+
+
+def _text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode("utf-8", "backslashreplace")

@@ -1,0 +1,249 @@
+"""Commands that are killed, or find the disk full, at the worst moment: every verb tells the truth afterwards."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dlio_hpc import dataset, removal
+from dlio_hpc.errors import InfrastructureError
+from tests.conftest import BIN, Run
+from tests.test_datasets import _generated, _plan
+from tests.test_faults import _broken
+
+_KILL = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+
+
+def _killed(action: Callable[[], object], at: str) -> None:
+    """`action` in a process that is killed at its first call of a function of os."""
+    child = os.fork()
+    if child == 0:
+        setattr(os, at, lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
+        action()
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB."""
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "tiny", folder], check=False).returncode:
+        pytest.skip("mounting a file system takes root")
+    yield folder
+    subprocess.run(["umount", "-l", folder], check=True)
+
+
+def _fill(folder: Path) -> Path:
+    """A file that takes what is left."""
+    path = folder / "filler"
+    with path.open("wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            return path
+
+
+def test_a_kill_while_the_first_mark_is_written_blocks_nothing(tmp_path: Path, run: Run) -> None:
+    made = _plan(tmp_path)
+
+    def begin() -> None:
+        with dataset.owned(made):
+            dataset.begin(made)
+
+    folder = Path(made.dataset)
+    _killed(begin, "fsync")
+    (rest,) = os.listdir(folder)
+    assert rest.startswith(f".{dataset.FINGERPRINT_FILE}.")
+    told = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert (told.code, f"{folder.name} " in told.out, "unfinished" in told.out) == (0, True, True), told
+    (listed,) = run("dlio-hpc", "datasets", "list", "-d", "data", "--json").json["datasets"]
+    assert (listed["name"], listed["state"]) == (folder.name, "unfinished")
+    told = run("dlio-hpc", "datasets", "verify", "-d", "data")
+    assert (told.code, "its generation did not end" in told.out) == (3, True), told
+    assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished", "--dry-run").code == 0
+    told = run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished")
+    assert (told.code, folder.exists()) == (0, False), told
+    _killed(begin, "fsync")
+    assert _generated(tmp_path) == folder
+    assert dataset.is_complete(made)
+
+
+def test_a_full_disk_while_the_first_mark_is_written_blocks_nothing(tiny: Path) -> None:
+    made = _plan(tiny)
+    Path(made.dataset).mkdir(parents=True)
+    filler = _fill(tiny)
+    with pytest.raises(InfrastructureError, match=f"cannot write to {made.dataset}: No space left"):
+        _begun(made)
+    filler.unlink()
+    _generated(tiny)
+    assert dataset.is_complete(made)
+    removal.remove(Path(made.dataset))
+
+
+def _begun(made: Any) -> None:
+    """As begin(), for which the room was there when it looked."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dataset, "check_space", lambda *_: "")
+        dataset.begin(made)
+
+
+def _called(folder: Path, change: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """A command in which something goes wrong."""
+    environment = _broken(folder, change)
+    command = [str(BIN / str(arguments[0])), *map(str, arguments[1:])]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    (folder / "broken" / "sitecustomize.py").unlink()
+    (folder / "broken").rmdir()
+    return done
+
+
+def _at_save(condition: str, action: str) -> str:
+    """Something else in the place of the writing of job.json, in some states."""
+    return (
+        "import dlio_hpc.batch.job as job\n"
+        "save = job.save\n"
+        f"def odd(directory, record):\n    if {condition}:\n        {action}\n    save(directory, record)\n\n"
+        "job.save = odd\n"
+    )
+
+
+_FULL = "raise OSError(28, 'No space left on device')"
+_HANDED_OVER = "record.batch_id and record.state == 'submitted'"
+
+
+def _ended(run: Run, directory: Path) -> str:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        (job,) = run("dlio-hpc", "status", directory, "--json").json["jobs"]
+        if job["state"] not in {"planned", "submitted", "queued", "running"}:
+            return str(job["state"])
+        time.sleep(0.3)
+    raise AssertionError("it does not end")
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("verb", ["wait", "cancel", "collect"])
+def test_a_submission_killed_before_it_noted_the_id_is_found(tmp_path: Path, run: Run, small: Path, verb: str) -> None:
+    asked = (small, "-s", "local", "--ppn", 1, "-S", f"compute.time={100 if verb == 'cancel' else 0.001}")
+    done = _called(tmp_path, _at_save(_HANDED_OVER, _KILL), "dlio-submit", *asked)
+    assert done.returncode == -signal.SIGKILL
+    (directory,) = (tmp_path / "dlio-runs").glob("small-*")
+    if verb == "cancel":
+        told = run("dlio-hpc", "cancel", directory)
+        assert (told.code, "cancelling" in told.out) == (0, True), told
+        assert _ended(run, directory) == "cancelled"
+        return
+    if verb == "collect":
+        assert _ended(run, directory) == "completed"
+    told = run("dlio-hpc", verb, directory)
+    assert told.code == 0, told
+    assert len(list((tmp_path / "dlio-runs" / "archive").glob("small-*.tar.zst"))) == 1
+
+
+@pytest.mark.mpi
+def test_a_job_whose_processes_are_gone_as_well_is_lost(tmp_path: Path, run: Run, small: Path) -> None:
+    noted = f"open('pid', 'w').write(record.batch_id.partition('.')[0]); {_KILL}"
+    asked = (small, "-s", "local", "--ppn", 1, "-S", "compute.time=100")
+    done = _called(tmp_path, _at_save(_HANDED_OVER, noted), "dlio-submit", *asked)
+    assert done.returncode == -signal.SIGKILL
+    (directory,) = (tmp_path / "dlio-runs").glob("small-*")
+    os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
+    assert _ended(run, directory) == "lost"
+    told = run("dlio-hpc", "wait", directory)
+    assert (told.code, "ended as lost" in told.err) == (7, True), told
+    assert "had ended, lost" in run("dlio-hpc", "cancel", directory).out
+
+
+@pytest.mark.mpi
+def test_a_full_disk_after_the_hand_over_is_told_and_the_job_goes_on(tmp_path: Path, run: Run, small: Path) -> None:
+    done = _called(tmp_path, _at_save(_HANDED_OVER, _FULL), "dlio-submit", small, "-s", "local", "--ppn", 1)
+    assert done.returncode == 0, done.stderr
+    assert "No space left on device; the job goes on" in done.stderr
+    (directory,) = (tmp_path / "dlio-runs").glob("small-*")
+    assert run("dlio-hpc", "wait", directory).code == 0
+
+
+@pytest.mark.mpi
+def test_a_full_disk_of_runs_is_not_taken_for_the_archives(tmp_path: Path, tiny: Path, run: Run, small: Path) -> None:
+    sent = run("dlio-submit", small, "-s", "local", "--ppn", 1, "-o", tiny / "runs", "--archive", "kept", "-d", "data")
+    assert sent.code == 0, sent
+    (directory,) = (tiny / "runs").glob("small-*")
+    _ended(run, directory)
+    _fill(tiny)
+    told = run("dlio-hpc", "collect", directory)
+    assert told.code == 0, told
+    assert f"the archive is whole, but {directory}/manifest.json cannot be written: No space left" in told.err
+    (kept,) = (tmp_path / "kept").glob("*.tar.zst")
+    assert run("dlio-hpc", "archive", "verify", kept).code == 0
+
+
+@pytest.mark.mpi
+def test_a_full_disk_of_archives_is_told_with_a_command(tmp_path: Path, tiny: Path, run: Run, small: Path) -> None:
+    sent = run("dlio-submit", small, "-s", "local", "--ppn", 1, "--archive", tiny / "kept")
+    assert sent.code == 0, sent
+    (directory,) = (tmp_path / "dlio-runs").glob("small-*")
+    _ended(run, directory)
+    (tiny / "kept").mkdir(exist_ok=True)
+    filler = _fill(tiny)
+    told = run("dlio-hpc", "collect", directory)
+    assert (told.code, f"cannot write {tiny}/kept/" in told.err, f"dlio-hpc collect {directory}" in told.err) == (
+        6, True, True,
+    ), told  # fmt: skip
+    assert os.listdir(tiny / "kept") == []
+    filler.unlink()
+    assert run("dlio-hpc", "collect", directory).code == 0
+
+
+def test_what_a_killed_submission_left_is_seen_and_removed(tmp_path: Path, run: Run, small: Path) -> None:
+    done = _called(tmp_path, _at_save("True", _KILL), "dlio-submit", small, "-s", "local", "--ppn", 1)
+    assert done.returncode == -signal.SIGKILL
+    runs = tmp_path / "dlio-runs"
+    (left,) = [path for path in runs.iterdir() if path.name != "archive"]
+    told = run("dlio-hpc", "status")
+    assert "dlio-hpc clean" in told.err, told
+    told = run("dlio-hpc", "clean", "--dry-run")
+    assert (told.code, f"{left.name}: a submission of small-" in told.out) == (0, True), told
+    assert left.exists()
+    assert run("dlio-hpc", "clean").code == 0
+    assert not left.exists()
+    assert run("dlio-hpc", "clean").out == "nothing to remove\n"
+
+
+@pytest.mark.mpi
+def test_what_never_started_is_removed_and_what_has_run_stays(tmp_path: Path, run: Run, small: Path) -> None:
+    good = Path(run("dlio-submit", small, "-s", "local", "--ppn", 1, "--wait", "--json").job["directory"])
+    change = "import dlio_hpc.batch.schedulers.local as local\n" + "\n".join(
+        ["from dlio_hpc.batch.schedulers import SCHEDULERS", f"def odd(*_):\n    {_KILL}\n",
+         "SCHEDULERS['local'] = SCHEDULERS['local']._replace(submit=odd)\n"]
+    )  # fmt: skip
+    assert _called(tmp_path, change, "dlio-submit", small, "-s", "local", "--ppn", 1).returncode == -signal.SIGKILL
+    (stray,) = [path for path in (tmp_path / "dlio-runs").glob("small-*") if path != good]
+    told = run("dlio-hpc", "wait", stray)
+    assert (told.code, f"dlio-hpc cancel {stray}" in told.err) == (7, True), told
+    told = run("dlio-hpc", "clean")
+    assert (told.code, f"job {stray.name} never started (planned)" in told.out) == (0, True), told
+    assert (stray.exists(), good.exists()) == (False, True)
+
+
+@pytest.mark.mpi
+def test_what_a_killed_collect_left_is_removed_and_nothing_is_lost(tmp_path: Path, run: Run, small: Path) -> None:
+    assert run("dlio-submit", small, "-s", "local", "--ppn", 1).code == 0
+    (directory,) = (tmp_path / "dlio-runs").glob("small-*")
+    _ended(run, directory)
+    change = f"import dlio_hpc.archive as archive\ndef odd(path):\n    {_KILL}\n\narchive.faults = odd\n"
+    assert _called(tmp_path, change, "dlio-hpc", "collect", directory).returncode == -signal.SIGKILL
+    folder = tmp_path / "dlio-runs" / "archive"
+    (left,) = [name for name in os.listdir(folder) if name.endswith(".tmp")]
+    told = run("dlio-hpc", "clean")
+    assert (told.code, left in told.out) == (0, True), told
+    assert left not in os.listdir(folder)
+    assert run("dlio-hpc", "collect", directory).code == 0
+    assert run("dlio-hpc", "archive", "verify", next(folder.glob("*.tar.zst"))).code == 0

@@ -1,0 +1,16 @@
+"""Files of datasets in folders of tests."""
+
+import os
+from pathlib import Path
+
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.workload import Dataset
+
+
+def write(path: str | Path, dataset: Dataset, number: int) -> None:
+    """File `number` of a dataset at a path."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        FORMATS[dataset.format].write(descriptor, dataset, number)
+    finally:
+        os.close(descriptor)
