@@ -1,0 +1,88 @@
+"""Folders that commands work in, put back to what they were before every fault; and the commands themselves."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+BIN = Path(sys.executable).parent
+
+
+class Done(NamedTuple):
+    """A command that has ended; code None: it was ended, since it had not ended by itself in time."""
+
+    command: tuple[str, ...]
+    code: int | None
+    out: str
+
+    @property
+    def killed(self) -> bool:
+        return self.code is not None and self.code < 0
+
+
+class Ground:
+    """live: the folder whose path plans and jobs hold. Names in it: data, runs, archive."""
+
+    def __init__(self, folder: Path) -> None:
+        self.live, self._kept = folder / "live", folder / "kept"
+        self.data, self.runs, self.archive = (self.live / name for name in ("data", "runs", "archive"))
+        self.live.mkdir(parents=True)
+
+    def keep(self) -> None:
+        """What lies there now is what restore() puts back."""
+        shutil.copytree(self.live, self._kept, symlinks=True)
+
+    def restore(self) -> None:
+        shutil.rmtree(self.live, ignore_errors=True)
+        shutil.copytree(self._kept, self.live, symlinks=True)
+
+    @property
+    def job(self) -> Path:
+        """The directory of the only job."""
+        (plan,) = self.runs.glob("*/plan.json")
+        return plan.parent
+
+    @property
+    def dataset(self) -> Path:
+        """The folder of the only dataset."""
+        (folder,) = (path for path in self.data.iterdir() if path.is_dir())
+        return folder
+
+
+def run(command: Sequence[str | Path], folder: Path, variables: Mapping[str, str], patience_s: float) -> Done:
+    """A command in a session of its own, which ends with it where it takes too long."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLIO_HPC_", "FAULTS_", "PMI"))}
+    words = tuple(map(str, command))
+    log = folder / ".output"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            words, cwd=folder, env=kept | variables, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            code: int | None = process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            code = None
+        if code is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    text = log.read_text(errors="replace")
+    log.unlink()
+    return Done(words, code, text)
+
+
+def wait_for(path: Path, patience_s: float = 30) -> bool:
+    """Wait until there is something at a path; False where nothing comes."""
+    deadline = time.monotonic() + patience_s
+    while not path.exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
