@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dlio_hpc import document, rundir, units
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, of_system
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Dataset, SideFile
 
@@ -118,7 +118,7 @@ def owned(run: Run) -> Iterator[None]:
             lock = lock_file(Path(run.dataset))
             _touch(lock, run)
         except OSError as fault:
-            raise InfrastructureError(f"cannot use {run.dataset}: {fault.strerror}; choose another --data") from fault
+            raise InfrastructureError(f"cannot use {of_system(fault, run.dataset)}; choose another --data") from fault
         with rundir.locked_file(lock, say) as is_there:
             if is_there:  # else the dataset was removed while this job waited
                 yield
@@ -157,7 +157,7 @@ def begin(run: Run) -> None:
             check_space([run], Path(run.dataset))
         mark(run, complete=False)
     except OSError as fault:
-        raise InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data") from fault
+        raise InfrastructureError(f"cannot write {of_system(fault, run.dataset)}; choose another --data") from fault
 
 
 def is_unwritten(run: Run) -> bool:
@@ -200,10 +200,11 @@ def is_complete(run: Run) -> bool:
 
 
 def _holds_anything(folder: Path) -> bool:
+    """Does the folder hold more than what is left of a first note that was interrupted?"""
     try:
-        return folder.exists() and any(folder.iterdir())
+        return folder.exists() and not all(is_note(path.name) for path in folder.iterdir())
     except OSError as fault:
-        raise ConfigError(f"cannot look into {folder}: {fault.strerror}; choose another --data") from fault
+        raise InfrastructureError(f"cannot look into {of_system(fault, folder)}; choose another --data") from fault
 
 
 def _known_paths(run: Run) -> list[str]:
@@ -277,7 +278,8 @@ def read(folder: Path) -> Fingerprint | None:
     except FileNotFoundError:
         return None
     except OSError as fault:
-        raise InfrastructureError(f"cannot use {folder}: {fault.strerror}; choose another --data") from fault
+        note = folder / FINGERPRINT_FILE
+        raise InfrastructureError(f"cannot use {of_system(fault, note)}; choose another --data") from fault
     return document.decode(content, Fingerprint, str(folder / FINGERPRINT_FILE))
 
 

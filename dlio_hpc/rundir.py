@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dlio_hpc.errors import about
+
 PLAN = "plan.json"
 SCRIPT = "job.sh"
 JOB = "job.json"
@@ -61,18 +63,27 @@ def replacing(path: Path) -> Iterator[Path]:
         yield path
         return
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        with temporary.open("rb+") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    with about(path, alias=temporary):
+        try:
+            yield temporary
+            with temporary.open("rb+") as file:
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except BaseException:
+            with suppress(OSError):  # the first fault is the one to tell
+                temporary.unlink()
+            raise
+        directory = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            _close(directory)
+
+
+def _close(descriptor: int) -> None:
+    """Close a descriptor through which nothing was written: what the system says then is of no use."""
+    with suppress(OSError):
+        os.close(descriptor)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -146,7 +157,7 @@ def _lockable(path: Path) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        os.close(descriptor)
+        _close(descriptor)
 
 
 def _readable(path: Path) -> int:
