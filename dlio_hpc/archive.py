@@ -21,7 +21,7 @@ import zstandard
 from msgspec import Struct
 
 from dlio_hpc import document, rundir
-from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
+from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
 
 SUFFIX = ".tar.zst"
 _LEVEL = 3
@@ -110,11 +110,14 @@ def extract(path: Path, target: Path) -> Path:
     if folder.exists():
         raise ConfigError(f"{folder} is there already; choose another --to or move it away")
     target.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{job}.", dir=target) as temporary, _reading(path) as tar:
+    with (
+        tempfile.TemporaryDirectory(prefix=f".{job}.", dir=target, ignore_cleanup_errors=True) as temporary,
+        _reading(path) as tar,
+    ):
         for member in tar:
             file = Path(temporary, member.name)
             file.parent.mkdir(parents=True, exist_ok=True)
-            with file.open("wb") as copy:
+            with about(file), file.open("wb") as copy:
                 shutil.copyfileobj(_file(tar, member), copy, _CHUNK)
             file.chmod(member.mode & 0o755)
         Path(temporary, job).rename(folder)
@@ -129,7 +132,7 @@ def _manifest(directory: Path) -> Manifest:
         if name == rundir.MANIFEST or path.name.endswith(".tmp"):
             continue
         if stat.S_ISREG(path.lstat().st_mode) and _is_utf8(name) and path.parent.name != rundir.LIVE:
-            with path.open("rb") as file:
+            with about(path), path.open("rb") as file:
                 files[name] = _entry(file)
         else:
             skipped.append(name.encode("utf-8", "backslashreplace").decode())
@@ -168,7 +171,7 @@ def _pack(directory: Path, names: list[str], target: Path) -> None:
                 member = tarfile.TarInfo(f"{directory.name}/{name}")
                 member.size = path.stat().st_size
                 member.mode = 0o755 if os.access(path, os.X_OK) and name == rundir.SCRIPT else 0o644
-                with path.open("rb") as content:
+                with about(path), path.open("rb") as content:
                     tar.addfile(member, content)
         file.write(_SEAL_HEAD + hashing.digest())
 
@@ -249,8 +252,8 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
     try:
         file = path.open("rb")
     except OSError as fault:
-        raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
-    with file:
+        raise unreadable(fault, path) from fault
+    with about(path), file:
         yield file
 
 

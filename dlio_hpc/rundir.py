@@ -133,7 +133,9 @@ def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
             except BlockingIOError:
                 on_wait()
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield _is_still(path, descriptor)
+        with about(path):
+            is_still = _is_still(path, descriptor)
+        yield is_still
 
 
 def _is_still(path: Path, descriptor: int) -> bool:

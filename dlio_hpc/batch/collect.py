@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlio_hpc import archive, filesystem, rundir
 from dlio_hpc.batch import job, state
-from dlio_hpc.errors import Incomplete, InfrastructureError
+from dlio_hpc.errors import Incomplete, InfrastructureError, of_system
 from dlio_hpc.plan import archive_folder
 
 
@@ -39,8 +39,8 @@ def collect(directory: Path) -> Collected:
         try:
             return _archived(directory, target, notes)
         except OSError as fault:
-            reason = fault.strerror or fault
-            raise InfrastructureError(f"cannot write {target}: {reason}; the job's directory is untouched") from fault
+            why = of_system(fault, target)
+            raise InfrastructureError(f"cannot archive {directory}: {why}; the job's directory is untouched") from fault
 
 
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:

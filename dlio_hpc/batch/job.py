@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, near, rundir, units
 from dlio_hpc.batch.schedulers import ENDED, State
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError, unreadable
 from dlio_hpc.plan import Plan
 from dlio_hpc.site import SchedulerName
 
@@ -81,7 +81,7 @@ def content(directory: Path, name: str) -> bytes:
     except OSError as fault:
         if not os.path.lexists(directory):
             raise unknown(directory) from None
-        raise ConfigError(f"{directory} is no job's directory: cannot read {name}: {fault.strerror}") from fault
+        raise unreadable(fault, directory / name, advice=f"; {directory} is no job's directory") from fault
 
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:

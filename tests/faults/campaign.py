@@ -75,11 +75,15 @@ class Campaign:
 
 
 def drawn(campaign: Campaign, operations: Sequence[Operation], count: int, seed: int) -> Iterator[Case]:
-    """So many faults, each operation its share of them, kinds and calls drawn by the seed."""
+    """So many faults, each operation its share of them and all kinds in turn, calls drawn by the seed."""
     random_ = random.Random(seed)
+    kinds: dict[str, list[Kind]] = {operation.name: [] for operation in operations}
     for operation in _order(operations, count, random_):
         for _ in range(_TRIES):
-            kind = random_.choice([kind for kind in KINDS.values() if campaign.calls(operation, kind)])
+            if not (due := kinds[operation.name]):
+                due += [kind for kind in KINDS.values() if campaign.calls(operation, kind)]
+                random_.shuffle(due)
+            kind = due.pop()
             nth = random_.randint(1, campaign.calls(operation, kind))
             lasting = kind.action == "fail" and not random_.randrange(_LASTING)
             case = campaign.meet(operation, Fault(kind, nth, lasting))

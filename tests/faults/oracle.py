@@ -2,16 +2,21 @@
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from tests.faults.fault import Fault, Hit
 from tests.faults.ground import Done, Ground
 from tests.faults.operation import Operation
 
+# Of a file that never had a name in its folder.
+_NAMELESS = " (deleted)"
 COMPLETED, REFUSED, FAILED = "completed", "refused", "failed"
 _INFRASTRUCTURE = 6
-# SQLite has words of its own.
-_OF_SQLITE = re.compile("disk I/O error|database or disk is full|unable to open database file|readonly database|locked")
+# SQLite and click have words of their own.
+_OTHERWISE = re.compile(
+    "disk I/O error|database or disk is full|unable to open database file|readonly database|disk image is malformed|is not (readable|writable)"
+)
 # Behind the name of a file that is being written, locked or journalled.
 _AUXILIARY = re.compile(r"^[.]?(?P<name>.+?)([.]\d+[.]tmp|[.]lock|-wal|-shm|-journal|[.]tmp)?$")
 
@@ -25,17 +30,18 @@ class Verdict(NamedTuple):
 
 def judge(operation: Operation, ground: Ground, fault: Fault, done: Done, hits: Sequence[Hit]) -> Verdict:
     """The command met the fault, and has ended or was ended."""
-    why = _misbehaved(done) or (
-        operation.truth(ground, done) and f"it ended well, but {operation.truth(ground, done)}"
-        if done.code == 0
-        else _misled(fault, done, hits)
-    )
+    why = _misbehaved(done) or (_untrue(operation, ground, done) if done.code == 0 else _misled(fault, done, hits))
     if why:
         return Verdict(FAILED, why)
     if done.code == 0:
         return Verdict(COMPLETED)
     wrong = operation.again(operation, ground)
     return Verdict(FAILED, wrong) if wrong else Verdict(REFUSED)
+
+
+def _untrue(operation: Operation, ground: Ground, done: Done) -> str | None:
+    untrue = operation.truth(ground, done)
+    return f"it ended well, but {untrue}" if untrue else None
 
 
 def _misbehaved(done: Done) -> str | None:
@@ -53,7 +59,7 @@ def _misled(fault: Fault, done: Done, hits: Sequence[Hit]) -> str | None:
         return None if done.killed or done.code in {_INFRASTRUCTURE, 7, 9, 137} else f"exit code {done.code}"
     if done.code not in kind.codes:
         return f"exit code {done.code}"
-    if kind.cause not in done.out and not _OF_SQLITE.search(done.out):
+    if kind.cause not in done.out and not _OTHERWISE.search(done.out):
         return f"the cause is not told: {kind.cause}"
     if not any(_is_named(hit, done.out) for hit in hits):
         return f"no file is named that was hit, such as {hits[0].path}"
@@ -61,5 +67,6 @@ def _misled(fault: Fault, done: Done, hits: Sequence[Hit]) -> str | None:
 
 
 def _is_named(hit: Hit, words: str) -> bool:
-    match = _AUXILIARY.match(hit.path.rstrip("/").rpartition("/")[2])
+    path = Path(hit.path)
+    match = _AUXILIARY.match(path.parent.name if hit.path.endswith(_NAMELESS) else path.name)
     return match is not None and match["name"] in words
