@@ -13,7 +13,7 @@ import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -110,10 +110,7 @@ def extract(path: Path, target: Path) -> Path:
     if folder.exists():
         raise ConfigError(f"{folder} is there already; choose another --to or move it away")
     target.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory(prefix=f".{job}.", dir=target, ignore_cleanup_errors=True) as temporary,
-        _reading(path) as tar,
-    ):
+    with _temporary(target, job) as temporary, _reading(path) as tar:
         for member in tar:
             file = Path(temporary, member.name)
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -122,6 +119,17 @@ def extract(path: Path, target: Path) -> Path:
             file.chmod(member.mode & 0o755)
         Path(temporary, job).rename(folder)
     return folder
+
+
+@contextmanager
+def _temporary(target: Path, job: str) -> Iterator[str]:
+    """A folder for the time of the block; what cannot be removed of it at the end stays."""
+    folder = tempfile.mkdtemp(prefix=f".{job}.", dir=target)
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _manifest(directory: Path) -> Manifest:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dlio_hpc import document, rundir, units
+from dlio_hpc import document, filesystem, rundir, units
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, of_system
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Dataset, SideFile
@@ -194,7 +194,7 @@ def is_complete(run: Run) -> bool:
         )
     if found.complete:
         for path in _known_paths(run):
-            if not os.path.exists(path):
+            if not filesystem.is_there(path):
                 raise InvalidRun(f"{path} is missing; remove the folder {folder} to have it made anew")
     return found.complete
 

@@ -74,14 +74,14 @@ def of_system(fault: OSError, path: object = None) -> str:
 
 
 # What was named is not there: whoever named it can help, not the system.
-_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigError, advice: str = "") -> DlioError:
     """The error for a file that cannot be read. absent: its class, and advice: what it adds, where there is no such
     file; InfrastructureError otherwise.
     """
-    if fault.errno in _ABSENT:
+    if fault.errno in ABSENT:
         return absent(f"cannot read {of_system(fault, path)}{advice}")
     return InfrastructureError(f"cannot read {of_system(fault, path)}")
 

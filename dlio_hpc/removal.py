@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dlio_hpc import dataset, rundir
 from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 
 # Strangers that a message names.
 _SHOWN = 5
@@ -46,8 +46,8 @@ def remove(folder: Path) -> tuple[int, int]:
             folder.rmdir()
             lock.unlink(missing_ok=True)
         except OSError as fault:
-            where = fault.filename or folder
-            raise InfrastructureError(f"cannot remove {where}: {fault.strerror}; once it can be, try again") from fault
+            where = of_system(fault, folder)
+            raise InfrastructureError(f"cannot remove {where}; once it can be, try again") from fault
     return removed
 
 
@@ -59,7 +59,7 @@ def _check_strangers(folder: Path, known: Fingerprint) -> None:
     try:
         others = sorted(dataset.strangers(folder, known.dataset))
     except OSError as fault:
-        raise ConfigError(f"cannot look into {folder}: {fault.strerror}") from fault
+        raise InfrastructureError(f"cannot look into {of_system(fault, folder)}") from fault
     if others:
         named = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
         raise ConfigError(f"{folder} holds what is no file of the dataset: {named}; move it away; nothing was removed")
@@ -76,7 +76,8 @@ def _emptied(folder: Path, known: Fingerprint) -> tuple[int, int]:
         notes = [name for name in os.listdir(descriptor) if dataset.is_note(name)]
         sizes.extend(_unlinked(name, descriptor) for name in sorted(notes, key=FINGERPRINT_FILE.__eq__))
     finally:
-        os.close(descriptor)
+        with suppress(OSError):
+            os.close(descriptor)
     gone = [size for size in sizes if size is not None]
     return len(gone), sum(gone)
 

@@ -3,6 +3,7 @@ get there safely.
 """
 
 import fcntl
+import fnmatch
 import os
 import stat
 from collections.abc import Callable, Iterator
@@ -52,6 +53,26 @@ def run_directory(job: Path, number: int, name: str) -> Path:
 def xplane_name(rank: int) -> str:
     """What TensorFlow's profiler saw of a rank, in the folder TF_PROFILE of the run."""
     return f"rank-{rank}.xplane.pb"
+
+
+def matching(folder: Path, pattern: str) -> Iterator[Path]:
+    """Files and folders below a folder, sorted, as Path.glob() gives them; OSError where one may not be looked at,
+    which Path.glob() passes over.
+    """
+    first, _, rest = pattern.partition("/")
+    names = [first]
+    try:
+        if set(first) & set("*?["):
+            names = sorted(name for name in os.listdir(folder) if fnmatch.fnmatchcase(name, first))
+        else:
+            os.lstat(folder / first)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if rest:
+            yield from matching(folder / name, rest)
+        else:
+            yield folder / name
 
 
 @contextmanager

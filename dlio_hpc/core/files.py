@@ -5,6 +5,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -88,7 +89,7 @@ class File(NamedTuple):
         self._ask([memoryview(bytearray(1))], offset, tally)
 
     def close(self) -> None:
-        with descriptors.closing():
+        with descriptors.closing(), suppress(OSError):  # nothing was written
             os.close(self.descriptor)
 
 

@@ -17,7 +17,17 @@ from dlio_hpc.batch.schedulers import State
 from dlio_hpc.darshan import preload
 from dlio_hpc.darshan import verdict as verdicts
 from dlio_hpc.darshan.verdict import Verdict
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun, Unexpected, kind_of
+from dlio_hpc.errors import (
+    ConfigError,
+    DlioError,
+    Incomplete,
+    InfrastructureError,
+    InvalidRun,
+    Unexpected,
+    about,
+    kind_of,
+    unreadable,
+)
 from dlio_hpc.lustre.record import Record, read
 from dlio_hpc.plan import Plan, Run, archive_folder
 
@@ -88,8 +98,9 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
         small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
         others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS)
-        for file in (file for pattern in (*others, *small) for file in path.glob(pattern)):
-            content[file.relative_to(path).as_posix()] = file.read_bytes()
+        for file in (file for pattern in (*others, *small) for file in rundir.matching(path, pattern)):
+            with about(file):
+                content[file.relative_to(path).as_posix()] = file.read_bytes()
         if (errors := _end_of(path / rundir.STDERR)) is not None:
             content[rundir.STDERR] = errors
         outcome = _outcome(content, str(path))
@@ -138,8 +149,10 @@ def _end_of(path: Path) -> bytes | None:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             return file.read()
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as fault:
+        raise unreadable(fault, path) from fault
 
 
 def _exit_status(content: bytes | None) -> int | None:
@@ -200,7 +213,8 @@ def _is_of(run: RunOutcome, name: str) -> bool:
 
 
 def _bytes(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
+    with about(path):
+        return path.read_bytes() if path.exists() else None
 
 
 def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:

@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 
 from tests.faults import campaign, table
 from tests.faults.fault import KINDS, Fault
@@ -27,6 +28,7 @@ def main() -> None:
     folder = campaign.folder()
     started = time.perf_counter()
     cases: list[campaign.Case] = []
+    stream: Iterator[campaign.Case]
     try:
         met = campaign.Campaign(folder)
         if options.kind:

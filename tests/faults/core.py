@@ -10,9 +10,10 @@ import h5py
 from dlio_hpc import dataset, document, results, rundir, site, workload
 from dlio_hpc.core import verify
 from dlio_hpc.errors import DlioError
-from dlio_hpc.plan import Run
+from dlio_hpc.plan import Plan, Run
 from tests import planning
 from tests.faults.ground import Done, Ground
+from tests.faults.ground import run as run_command
 from tests.faults.operation import Operation, once_more, ranks
 
 _PROGRAM = "dlio_hpc.core"
@@ -54,10 +55,10 @@ def _operations() -> Iterator[Operation]:
     yield _operation("read hdf5, 2 ranks", DATASETS["hdf5"], 1, 0.7, 2)
     for name, mode in (("npz", _FRAMEWORK), ("tfrecord", _FLOOR), ("hdf5", _FRAMEWORK), ("raw", _FLOOR)):
         keys = (*DATASETS[name], *mode, "reader.loader=pytorch")
-        yield _operation(f"read {name} pytorch", keys, 1, 0.4)
+        yield _operation(f"read {name} pytorch", keys, 1, 0.25)
     for name, mode in (("tfrecord", _FRAMEWORK), ("npz", _FRAMEWORK), ("hdf5", _FLOOR)):
         keys = (*DATASETS[name], *mode, "reader.loader=tensorflow")
-        yield _operation(f"read {name} tensorflow", keys, 1, 0.25)
+        yield _operation(f"read {name} tensorflow", keys, 1, 0.15)
     null = (_NULL,)
     yield _operation("checkpoint", (*null, *_CHECKPOINT), 1, 3)
     yield _operation("checkpoint, 2 ranks", (*null, *_CHECKPOINT, "checkpoint.by=all"), 1, 0.7, 2)
@@ -88,9 +89,7 @@ def _prepare(keys: tuple[str, ...], number: int, count: int, ground: Ground) -> 
     (ground.runs / plan.job).mkdir(parents=True)
     rundir.write(ground.runs / plan.job / rundir.PLAN, document.encode(plan))
     if number and plan.runs[0].kind == "generate":
-        from tests.faults.ground import run
-
-        done = run(ranks(ground.job / rundir.PLAN, 0, count), ground.live, {}, 60)
+        done = run_command(ranks(ground.job / rundir.PLAN, 0, count), ground.live, {}, 60)
         assert done.code == 0, done.out
 
 
@@ -101,7 +100,7 @@ def _result(ground: Ground) -> results.Result:
 
 
 def _run(ground: Ground, name: str) -> Run:
-    plan = document.decode((ground.job / rundir.PLAN).read_bytes(), planning.Plan, "plan")
+    plan = document.decode((ground.job / rundir.PLAN).read_bytes(), Plan, "plan")
     return next(run for run in plan.runs if rundir.run_name(run.number, run.name) == name)
 
 

@@ -39,7 +39,7 @@ KINDS = {
         _fails("ESTALE", ALL),
         _fails("ENOSPC", SPACE),
         _fails("EDQUOT", SPACE),
-        _fails("EACCES", PATH, 2),
+        _fails("EACCES", PATH, 2, 3),
         Kind("short", "short", 0, PART, frozenset()),
         Kind("late", "delay", 0, ALL, frozenset()),
         Kind("killed", "kill", 0, ALL),

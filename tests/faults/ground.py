@@ -5,8 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -60,7 +59,7 @@ class Ground:
         return folder
 
 
-def run(command: Sequence[str | Path], folder: Path, variables: Mapping[str, str], patience_s: float) -> Done:
+def run(command: Sequence[str | Path], folder: Path, variables: dict[str, str], patience_s: float) -> Done:
     """A command in a session of its own, which ends with it where it takes too long."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLIO_HPC_", "FAULTS_", "PMI"))}
     words = tuple(map(str, command))
@@ -81,13 +80,3 @@ def run(command: Sequence[str | Path], folder: Path, variables: Mapping[str, str
     text = log.read_text(errors="replace")
     log.unlink()
     return Done(words, code, text)
-
-
-def wait_for(path: Path, patience_s: float = 30) -> bool:
-    """Wait until there is something at a path; False where nothing comes."""
-    deadline = time.monotonic() + patience_s
-    while not path.exists():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True

@@ -149,7 +149,7 @@ def _extracted(ground: Ground, _: Done) -> str | None:
 
 def _extract_again(operation: Operation, ground: Ground) -> str | None:
     out = ground.live / "out"
-    if any(path.name.startswith(".") is False for path in out.iterdir()) if out.is_dir() else False:
+    if any(out.glob("[!.]*")):
         return _extracted(ground, Done((), 0, ""))
     return once_more(operation, ground)
 

@@ -79,7 +79,11 @@ def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
 
 
 class CountedFile(io.FileIO):
-    """A file whose every request to the system is tallied."""
+    """A file whose every request to the system is tallied. fault: of the last request that failed, which zipfile takes
+    for a damaged file.
+    """
+
+    fault: OSError | None = None
 
     def __init__(self, path: str, tally: Tally) -> None:
         with descriptors.opening():
@@ -102,6 +106,10 @@ class CountedFile(io.FileIO):
 
     def readinto(self, buffer: Any) -> int:
         started = now()
-        count = super().readinto(buffer) or 0
+        try:
+            count = super().readinto(buffer) or 0
+        except OSError as fault:
+            self.fault = fault
+            raise
         self._tally.add(started, count)
         return count

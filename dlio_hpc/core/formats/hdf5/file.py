@@ -4,7 +4,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -70,7 +70,7 @@ class File:
         return descriptor
 
     def close(self) -> None:
-        with descriptors.closing():
+        with descriptors.closing(), suppress(OSError, RuntimeError):  # nothing was written
             self._file.close()
 
 
