@@ -19,6 +19,10 @@ def main() -> None:
     parser.add_argument("--kind", choices=list(KINDS), help="with --nth and --only: this fault alone")
     parser.add_argument("--nth", type=int, default=1, help="the call that it meets")
     parser.add_argument("--lasting", action="store_true", help="it meets all later calls, too")
+    parser.add_argument(
+        "--fresh", action="store_true", help="every command is a process from its start, none is forked"
+    )
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further fault after that time")
     options = parser.parse_args()
     if compiler() is None:
         print("skipped: there is no C compiler (cc, or what CC names) for the library of faults")
@@ -30,7 +34,7 @@ def main() -> None:
     cases: list[campaign.Case] = []
     stream: Iterator[campaign.Case]
     try:
-        met = campaign.Campaign(folder)
+        met = campaign.Campaign(folder, forks=not options.fresh)
         if options.kind:
             fault = Fault(KINDS[options.kind], options.nth, options.lasting)
             stream = (case for operation in operations if (case := met.meet(operation, fault)) is not None)
@@ -42,6 +46,9 @@ def main() -> None:
                 table.tell(case)
             if not len(cases) % 50:
                 print(f"{len(cases)} faults, {time.perf_counter() - started:.0f} s", file=sys.stderr, flush=True)
+            if time.perf_counter() - started > 60 * options.minutes:
+                break
+        met.close()
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
     finally:

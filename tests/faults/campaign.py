@@ -12,6 +12,7 @@ from tests.faults import core, verbs
 from tests.faults.fault import KINDS, Fault, Kind
 from tests.faults.ground import Ground
 from tests.faults.library import Library
+from tests.faults.nursery import Nursery
 from tests.faults.operation import Operation
 from tests.faults.oracle import Verdict, judge
 
@@ -34,11 +35,12 @@ class Case(NamedTuple):
 
 
 class Campaign:
-    """Operations on grounds of their own below a folder."""
+    """Operations on grounds of their own below a folder. forks: short commands are forked from one process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, forks: bool = True) -> None:
         self._folder = folder
         self._library = Library(folder)
+        self._nursery = Nursery(self._library.path) if forks else None
         self._grounds: dict[str, Ground] = {}
         self._counts: dict[str, tuple[int, ...]] = {}
 
@@ -48,12 +50,17 @@ class Campaign:
             ground = Ground(self._folder / "".join(letter if letter.isalnum() else "-" for letter in operation.name))
             operation.prepare(ground)
             ground.keep()
-            done = operation.run(ground, self._library.environment(operation.below(ground), operation.program, None))
+            variables = self._library.environment(operation.below(ground), operation.program, None)
+            done = operation.run(ground, variables, self._nursery)
             untrue = operation.truth(ground, done)
             assert (done.code, untrue) == (0, None), f"{operation.name}, without a fault: {untrue}: {done.out}"
             self._grounds[operation.name] = ground
             self._counts[operation.name] = self._library.counts()
         return self._grounds[operation.name]
+
+    def close(self) -> None:
+        if self._nursery is not None:
+            self._nursery.close()
 
     def calls(self, operation: Operation, kind: Kind) -> int:
         """Calls of a run without faults that the kind may hit."""
@@ -66,11 +73,11 @@ class Campaign:
         ground = self.ground(operation)
         ground.restore()
         below = operation.below(ground)
-        done = operation.run(ground, self._library.environment(below, operation.program, fault))
+        done = operation.run(ground, self._library.environment(below, operation.program, fault), self._nursery)
         hits = self._library.hits()
         if not hits:
             return None
-        verdict = judge(operation, ground, fault, done, hits)
+        verdict = judge(operation, ground, fault, done, hits, self._nursery)
         return Case(operation, fault, verdict, *hits[0], done.out, time.perf_counter() - started)
 
 

@@ -77,6 +77,7 @@ def _operation(name: str, keys: tuple[str, ...], number: int, share: float = 1.0
         once_more,
         share,
         count,
+        forks="reader.loader" not in "".join(keys),
     )
 
 

@@ -61,12 +61,11 @@ class Ground:
 
 def run(command: Sequence[str | Path], folder: Path, variables: dict[str, str], patience_s: float) -> Done:
     """A command in a session of its own, which ends with it where it takes too long."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLIO_HPC_", "FAULTS_", "PMI"))}
     words = tuple(map(str, command))
     log = folder / ".output"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            words, cwd=folder, env=kept | variables, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+            words, cwd=folder, env=environment(variables), stdin=subprocess.DEVNULL, stdout=out, stderr=out,
             start_new_session=True,
         )  # fmt: skip
         try:
@@ -74,9 +73,24 @@ def run(command: Sequence[str | Path], folder: Path, variables: dict[str, str], 
         except subprocess.TimeoutExpired:
             code = None
         if code is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            end_session(process.pid)
             process.wait()
+    return Done(words, code, taken(log))
+
+
+def environment(variables: dict[str, str]) -> dict[str, str]:
+    """This process's, without settings of ours and of MPI's, and with the variables."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("DLIO_HPC_", "FAULTS_", "PMI"))}
+    return kept | variables
+
+
+def end_session(leader: int) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def taken(log: Path) -> str:
+    """The text of a file, which is removed."""
     text = log.read_text(errors="replace")
     log.unlink()
-    return Done(words, code, text)
+    return text

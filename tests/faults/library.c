@@ -69,10 +69,11 @@ static int of_name(const char *name)
     return COUNT;
 }
 
-__attribute__((constructor)) static void begin(void)
+/* Count and fault from now on, whatever the command line is. */
+void faults_begin(void)
 {
     const char *path = getenv("FAULTS_STATE"), *text;
-    if (!path || !getenv("FAULTS_BELOW") || !matches())
+    if (!path || !getenv("FAULTS_BELOW"))
         return;
     int fd = syscall(SYS_openat, AT_FDCWD, path, O_RDWR);
     if (fd < 0)
@@ -88,6 +89,12 @@ __attribute__((constructor)) static void begin(void)
     lasting = (text = getenv("FAULTS_LASTING")) && atoi(text);
     below = getenv("FAULTS_BELOW");
     state = shared;
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+    if (getenv("FAULTS_STATE") && matches())
+        faults_begin();
 }
 
 /* Is the absolute path below one of the folders? */

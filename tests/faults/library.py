@@ -22,11 +22,11 @@ class Library:
     """The compiled library in a folder, with the files through which it counts and tells."""
 
     def __init__(self, folder: Path) -> None:
-        self._path, self._state, self._log = folder / "faults.so", folder / "state", folder / "log"
+        self.path, self._state, self._log = folder / "faults.so", folder / "state", folder / "log"
         program = compiler()
         assert program is not None
         options = ["-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared"]
-        subprocess.run([program, *options, "-o", str(self._path), str(_SOURCE), "-ldl"], check=True)
+        subprocess.run([program, *options, "-o", str(self.path), str(_SOURCE), "-ldl"], check=True)
 
     def environment(self, below: Sequence[Path], program: str, fault: Fault | None) -> dict[str, str]:
         """Variables of a program whose calls on files below some folders are counted, one of which meets the fault.
@@ -35,7 +35,7 @@ class Library:
         self._state.write_bytes(bytes(_COUNTS.size))
         self._log.unlink(missing_ok=True)
         variables = {
-            "LD_PRELOAD": str(self._path),
+            "LD_PRELOAD": str(self.path),
             "FAULTS_BELOW": ":".join(map(str, below)),
             "FAULTS_STATE": str(self._state),
             "FAULTS_LOG": str(self._log),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tests.faults.fault import Fault, Hit
 from tests.faults.ground import Done, Ground
+from tests.faults.nursery import Nursery
 from tests.faults.operation import Operation
 
 # Of a file that never had a name in its folder.
@@ -29,14 +30,16 @@ class Verdict(NamedTuple):
     why: str = ""
 
 
-def judge(operation: Operation, ground: Ground, fault: Fault, done: Done, hits: Sequence[Hit]) -> Verdict:
+def judge(
+    operation: Operation, ground: Ground, fault: Fault, done: Done, hits: Sequence[Hit], nursery: Nursery | None
+) -> Verdict:
     """The command met the fault, and has ended or was ended."""
     why = _misbehaved(done) or (_untrue(operation, ground, done) if done.code == 0 else _misled(fault, done, hits))
     if why:
         return Verdict(FAILED, why)
     if done.code == 0:
         return Verdict(COMPLETED)
-    wrong = operation.again(operation, ground)
+    wrong = operation.again(operation, ground, nursery)
     return Verdict(FAILED, wrong) if wrong else Verdict(REFUSED)
 
 

@@ -8,6 +8,7 @@ from dlio_hpc import archive, rundir
 from dlio_hpc.errors import DlioError
 from tests.faults import core
 from tests.faults.ground import Done, Ground, run
+from tests.faults.nursery import Nursery
 from tests.faults.operation import Operation, once_more, ours
 
 _WORKLOAD = """\
@@ -113,8 +114,8 @@ def _submitted(ground: Ground, _: Done) -> str | None:
     return None
 
 
-def _settle_and_submit(operation: Operation, ground: Ground) -> str | None:
-    return _settled(ground) or once_more(operation, ground)
+def _settle_and_submit(operation: Operation, ground: Ground, nursery: Nursery | None) -> str | None:
+    return _settled(ground) or once_more(operation, ground, nursery)
 
 
 def _same_as(told: dict[str, str], ground: Ground, done: Done) -> str | None:
@@ -147,11 +148,11 @@ def _extracted(ground: Ground, _: Done) -> str | None:
     return None
 
 
-def _extract_again(operation: Operation, ground: Ground) -> str | None:
+def _extract_again(operation: Operation, ground: Ground, nursery: Nursery | None) -> str | None:
     out = ground.live / "out"
     if any(out.glob("[!.]*")):
         return _extracted(ground, Done((), 0, ""))
-    return once_more(operation, ground)
+    return once_more(operation, ground, nursery)
 
 
 def _removed(ground: Ground, _: Done) -> str | None:
@@ -159,8 +160,8 @@ def _removed(ground: Ground, _: Done) -> str | None:
     return f"left: {left}" if left else None
 
 
-def _remove_again(operation: Operation, ground: Ground) -> str | None:
-    done = operation.run(ground)
+def _remove_again(operation: Operation, ground: Ground, nursery: Nursery | None) -> str | None:
+    done = operation.run(ground, nursery=nursery)
     if done.code not in {0, 2}:
         return f"without a fault the same command ends with {done.code}: {done.out.strip()[-600:]}"
     return _removed(ground, done)
@@ -177,7 +178,7 @@ def _operations() -> Iterator[Operation]:
     )  # fmt: skip
     yield Operation(
         "submit --wait, any process", _workload, lambda ground: _submit(ground, "--ppn", str(_RANKS), "--wait"), _all,
-        "", _measured, _settle_and_submit, 3,
+        "", _measured, _settle_and_submit, 2, forks=False,
     )  # fmt: skip
     yield Operation(
         "collect", _ended, lambda ground: ours("dlio-hpc", "collect", "-o", ground.runs), _all, "dlio-hpc", archived,
