@@ -148,11 +148,13 @@ def _folders(where: Path) -> list[Path]:
 
 
 def _is_marked(folder: Path) -> bool:
-    """Does the folder hold a fingerprint file? Another user's that may not be looked into does not."""
+    """Does the folder hold a fingerprint file? One that may not be looked into may: who reads it will say so."""
     try:
         os.lstat(folder / FINGERPRINT_FILE)
-    except (FileNotFoundError, NotADirectoryError, PermissionError):
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except PermissionError:
+        pass
     return True
 
 

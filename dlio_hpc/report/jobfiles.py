@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dlio_hpc import archive, document, results, rundir
+from dlio_hpc.analysis import schema
 from dlio_hpc.analysis.storage import Storage, judge
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.schedulers import State
@@ -117,8 +118,8 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
 
 
 def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
-    plan = document.decode(content[rundir.PLAN], Plan, f"{source}/{rundir.PLAN}")
-    record = document.decode(content[rundir.JOB], job.Job, f"{source}/{rundir.JOB}")
+    plan = document.decode(content[rundir.PLAN], Plan, f"{source}/{rundir.PLAN}", InvalidRun)
+    record = job.decode(content[rundir.JOB], f"{source}/{rundir.JOB}")
     runs = []
     for run in plan.runs:
         folder = f"{rundir.RUNS}/{rundir.run_name(run.number, run.name)}"
@@ -135,7 +136,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     after = [f"{rundir.LAYOUT}/{rundir.layout_name(rundir.AFTER, place)}" for place in range(len(plan.datasets))]
     layouts = [read(content[name], f"{source}/{name}") for name in after if name in content]
     environment = document.decode(
-        content.get(rundir.ENVIRONMENT, b"{}"), dict[str, Any], f"{source}/{rundir.ENVIRONMENT}"
+        content.get(rundir.ENVIRONMENT, b"{}"), dict[str, Any], f"{source}/{rundir.ENVIRONMENT}", InvalidRun
     )
     return JobOutcome(
         plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY),
@@ -185,7 +186,7 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
     runs = [run for run in outcome.runs if run.result is not None]
     if path.is_dir():
         folders = [(run, path / rundir.RUNS / run.name) for run in runs]
-        yield [Evidence(run, _bytes(folder / rundir.TIMELINE), _log(run, folder)) for run, folder in folders]
+        yield [Evidence(run, _timeline(folder / rundir.TIMELINE), _log(run, folder)) for run, folder in folders]
         return
     with tempfile.TemporaryDirectory(prefix="dlio-hpc-") as folder:
         content = archive.read(path, lambda name: bool(_LONG.fullmatch(name)))
@@ -198,7 +199,10 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
             if log is not None:
                 where = Path(folder, f"{run.name}-{Path(log).name}")
                 where.write_bytes(content[log])
-            found.append(Evidence(run, content.get(f"{mine}/{rundir.TIMELINE}"), where))
+            timeline = content.get(f"{mine}/{rundir.TIMELINE}")
+            if timeline is not None:
+                schema.check(timeline, f"{path}/{mine}/{rundir.TIMELINE}")
+            found.append(Evidence(run, timeline, where))
         yield found
 
 
@@ -212,9 +216,14 @@ def _is_of(run: RunOutcome, name: str) -> bool:
     return run.verdict is None or Path(name).name == run.verdict.log
 
 
-def _bytes(path: Path) -> bytes | None:
+def _timeline(path: Path) -> bytes | None:
+    """The bytes of a timeline.h5, which are sound; None where there is none."""
+    if not path.exists():
+        return None
     with about(path):
-        return path.read_bytes() if path.exists() else None
+        content = path.read_bytes()
+    schema.check(content, str(path))
+    return content
 
 
 def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:

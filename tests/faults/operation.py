@@ -17,7 +17,7 @@ class Operation(NamedTuple):
     """prepare: fills a new ground. command: what meets the fault, without variables of its own. below: folders whose
     files count. program: text in the command line of the processes that may be hit. truth: what is untrue of a command
     that has ended well, None where all is true. again: what is wrong where the command is given once more, without a
-    fault, to what the fault left. share: of the faults, relative to other operations. ranks: how many may be hit. forks:
+    fault, to what the fault left. share: of the faults, relative to others. ranks: how many may be hit. forks:
     may be forked by the nursery, which has no PyTorch and no TensorFlow.
     """
 
