@@ -8,11 +8,12 @@ before it, so that no flipped bit goes unseen, one that decodes to the same file
 import hashlib
 import io
 import os
+import shutil
 import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -20,7 +21,7 @@ import zstandard
 from msgspec import Struct
 
 from dlio_hpc import document, members, rundir, units
-from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
+from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
 from dlio_hpc.members import Member, Members, Packed
 
 SUFFIX = ".tar.zst"
@@ -128,11 +129,11 @@ def extract(path: Path, target: Path) -> Path:
         if folder.exists():
             raise ConfigError(f"{folder} is there already; choose another --to or move it away")
         target.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{job}.", dir=target) as temporary:
+        with _temporary(target, job) as temporary:
             _made(Path(temporary, job, rundir.MANIFEST)).write_bytes(held.listing)
             for name, _ in held.members():
                 file = _made(Path(temporary, job, name))
-                with file.open("xb") as copy:
+                with about(file), file.open("xb") as copy:
                     copy.writelines(held.tar.pieces())
                 file.chmod(0o755 if name == rundir.SCRIPT else 0o644)
             Path(temporary, job).rename(folder)
@@ -160,6 +161,17 @@ def _kept(name: str, pieces: Iterator[bytes], largest: int) -> bytes:
     return bytes(content)
 
 
+@contextmanager
+def _temporary(target: Path, job: str) -> Iterator[str]:
+    """A folder for the time of the block; what cannot be removed of it at the end stays."""
+    folder = tempfile.mkdtemp(prefix=f".{job}.", dir=target)
+    try:
+        yield folder
+    finally:
+        with suppress(OSError):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def _manifest(directory: Path) -> Manifest:
     files: dict[str, Entry] = {}
     skipped: list[str] = []
@@ -168,7 +180,7 @@ def _manifest(directory: Path) -> Manifest:
         if name == rundir.MANIFEST or path.name.endswith(".tmp"):
             continue
         if stat.S_ISREG(path.lstat().st_mode) and _is_utf8(name) and path.parent.name != rundir.LIVE:
-            with path.open("rb") as file:
+            with about(path), path.open("rb") as file:
                 files[name] = _entry(file)
         else:
             skipped.append(name.encode("utf-8", "backslashreplace").decode())
@@ -204,7 +216,7 @@ def _pack(directory: Path, manifest: Manifest, target: Path) -> None:
         ):
             _add(tar, f"{manifest.job}/{rundir.MANIFEST}", io.BytesIO(_encoded(directory, manifest)))
             for name in manifest.files:
-                with (directory / name).open("rb") as content:
+                with about(directory / name), (directory / name).open("rb") as content:
                     _add(tar, f"{manifest.job}/{name}", content)
         _fill_up(hashing, tar.offset + members.CHUNK)
         file.write(_SEAL_HEAD + hashing.digest())
@@ -355,9 +367,9 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:
-        raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
+        raise unreadable(fault, path) from fault
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise InvalidRun(f"{path} is no archive: it is no regular file")
-    with os.fdopen(descriptor, "rb") as file:
+    with about(path), os.fdopen(descriptor, "rb") as file:
         yield file

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from dlio_hpc import document, folders, rundir, units
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc import document, filesystem, folders, rundir, units
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, of_system
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Dataset, SideFile
 
@@ -147,7 +147,7 @@ def owned(run: Run) -> Iterator[None]:
             lock = lock_file(Path(run.dataset))
             _touch(lock, run)
         except OSError as fault:
-            raise InfrastructureError(f"cannot use {run.dataset}: {fault.strerror}; choose another --data") from fault
+            raise InfrastructureError(f"cannot use {of_system(fault, run.dataset)}; choose another --data") from fault
         with rundir.locked_file(lock, say) as is_there:
             if is_there:  # else the dataset was removed while this job waited
                 yield
@@ -191,7 +191,7 @@ def begin(run: Run) -> None:
             check_space([run], Path(run.dataset))
         mark(run, complete=False)
     except OSError as fault:
-        raise InfrastructureError(f"cannot write to {run.dataset}: {fault.strerror}; choose another --data") from fault
+        raise InfrastructureError(f"cannot write {of_system(fault, run.dataset)}; choose another --data") from fault
 
 
 def is_unwritten(run: Run) -> bool:
@@ -231,7 +231,7 @@ def is_complete(run: Run) -> bool:
         )
     if found.complete:
         for path in _known_paths(run):
-            if not os.path.exists(path):
+            if not filesystem.is_there(path):
                 raise InvalidRun(f"{path} is missing; remove the folder {folder} to have it made anew")
     else:
         check_mine(run)
@@ -239,10 +239,11 @@ def is_complete(run: Run) -> bool:
 
 
 def _holds_anything(folder: Path) -> bool:
+    """Does the folder hold more than what is left of a first note that was interrupted?"""
     try:
         return folder.exists() and not all(_is_rest(path.name) for path in folder.iterdir())
     except OSError as fault:
-        raise ConfigError(f"cannot look into {folder}: {fault.strerror}; choose another --data") from fault
+        raise InfrastructureError(f"cannot look into {of_system(fault, folder)}; choose another --data") from fault
 
 
 def _known_paths(run: Run) -> list[str]:
@@ -337,7 +338,8 @@ def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
     except FileNotFoundError:
         return None
     except OSError as fault:
-        raise InfrastructureError(f"cannot use {called}: {fault.strerror}; choose another --data") from fault
+        note = called / FINGERPRINT_FILE
+        raise InfrastructureError(f"cannot use {of_system(fault, note)}; choose another --data") from fault
     return document.decode(content, Fingerprint, str(called / FINGERPRINT_FILE))
 
 

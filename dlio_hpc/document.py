@@ -5,14 +5,14 @@ import re
 import reprlib
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from dlio_hpc import near, units
-from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 
 T = TypeVar("T")
 
@@ -120,6 +120,17 @@ def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = 
         return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
         raise error(f"{source}: {fault}") from fault
+
+
+def check_moments(records: Iterable[object], names: Sequence[str], source: str) -> None:
+    """InvalidRun where a field of a record that is to be a moment is none."""
+    for record in records:
+        for name in names:
+            try:
+                units.timestamp(getattr(record, name))
+            except (ValueError, OverflowError) as fault:
+                found = reprlib.repr(getattr(record, name))
+                raise InvalidRun(f"{source}: {name}: {found} is no moment such as 2026-11-21T14:25:01Z") from fault
 
 
 def encode(value: object) -> bytes:

@@ -1,5 +1,7 @@
 """Everything that can go wrong on purpose: one tree, each class with the exit code of its kind."""
 
+import errno
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,9 +59,42 @@ def classified(fault: Exception) -> DlioError:
     """
     if isinstance(fault, DlioError):
         return fault
-    if isinstance(fault, (OSError, MemoryError)) or type(fault).__module__.partition(".")[0] in _LIBRARIES:
+    if isinstance(fault, OSError):
+        return InfrastructureError(of_system(fault))
+    if isinstance(fault, MemoryError) or type(fault).__module__.partition(".")[0] in _LIBRARIES:
         return InfrastructureError(str(fault) or type(fault).__name__)
     return Unexpected(f"a bug of dlio-hpc, please report it: {type(fault).__name__}: {fault}")
+
+
+def of_system(fault: OSError, path: object = None) -> str:
+    """The file that a fault is about, and the system's words for the cause. path: of a fault that names no file."""
+    words = fault.strerror or str(fault) or type(fault).__name__
+    name = path if fault.filename is None else os.fsdecode(fault.filename)
+    return words if name is None else f"{name}: {words}"
+
+
+# What was named is not there: whoever named it can help, not the system.
+ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
+
+
+def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigError, advice: str = "") -> DlioError:
+    """The error for a file that cannot be read. absent: its class, and advice: what it adds, where there is no such
+    file; InfrastructureError otherwise.
+    """
+    if fault.errno in ABSENT:
+        return absent(f"cannot read {of_system(fault, path)}{advice}")
+    return InfrastructureError(f"cannot read {of_system(fault, path)}")
+
+
+@contextmanager
+def about(path: object, alias: object = None) -> Iterator[None]:
+    """Around what is done with the file at `path`: a fault that names no file, or the file `alias`, names that one."""
+    try:
+        yield
+    except OSError as fault:
+        if fault.filename is None or fault.filename == str(alias):
+            fault.filename = str(path)
+        raise
 
 
 @contextmanager

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from dlio_hpc.errors import ABSENT, InfrastructureError, of_system
+
 LUSTRE = 0x0BD00BD0
 _KINDS = {
     LUSTRE: "lustre", 0xEF53: "ext4", 0x58465342: "xfs", 0x9123683E: "btrfs", 0x01021994: "tmpfs", 0x6969: "nfs",
@@ -65,6 +67,19 @@ def unwritable(folder: str) -> str | None:
             return None
     except OSError as fault:
         return f"nothing can be written to {there}: {fault.strerror}"
+
+
+def is_there(path: str | Path) -> bool:
+    """Is there something at a path? InfrastructureError where the system does not tell, which os.path.exists() takes
+    for a no.
+    """
+    try:
+        os.stat(path)
+    except OSError as fault:
+        if fault.errno in ABSENT:
+            return False
+        raise InfrastructureError(f"cannot look at {of_system(fault, path)}") from fault
+    return True
 
 
 def existing(path: Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from dlio_hpc import dataset, folders, rundir
 from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 
 # Strangers that a message names.
 _SHOWN = 5
@@ -43,8 +43,8 @@ def remove(folder: Path) -> tuple[int, int]:
             folder.rmdir()
             lock.unlink(missing_ok=True)
         except OSError as fault:
-            where = fault.filename or folder
-            raise InfrastructureError(f"cannot remove {where}: {fault.strerror}; once it can be, try again") from fault
+            where = of_system(fault, folder)
+            raise InfrastructureError(f"cannot remove {where}; once it can be, try again") from fault
     return removed
 
 
@@ -57,7 +57,7 @@ def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | Non
     try:
         others = sorted(dataset.strangers(inside or folder, known.dataset if known else None))
     except OSError as fault:
-        raise ConfigError(f"cannot look into {folder}: {fault.strerror}") from fault
+        raise InfrastructureError(f"cannot look into {of_system(fault, folder)}") from fault
     if others:
         named = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
         raise ConfigError(f"{folder} holds what is no file of the dataset: {named}; move it away; nothing was removed")

@@ -215,7 +215,9 @@ class RunError(Struct, frozen=True):
 
 def decode(content: bytes, source: str) -> Result:
     """A result.json; InvalidRun when it is none."""
-    return document.decode(content, Result, source, InvalidRun)
+    result = document.decode(content, Result, source, InvalidRun)
+    document.check_moments([result], ("started", "ended"), source)
+    return result
 
 
 def decode_error(content: bytes, source: str) -> RunError:

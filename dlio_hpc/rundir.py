@@ -3,6 +3,7 @@ get there safely.
 """
 
 import fcntl
+import fnmatch
 import os
 import re
 import secrets
@@ -10,6 +11,8 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from dlio_hpc.errors import about
 
 PLAN = "plan.json"
 SCRIPT = "job.sh"
@@ -78,6 +81,26 @@ def is_being_written(name: str) -> bool:
     return match is not None and (match["host"] != os.uname().nodename or Path(f"/proc/{match['pid']}").exists())
 
 
+def matching(folder: Path, pattern: str) -> Iterator[Path]:
+    """Files and folders below a folder, sorted, as Path.glob() gives them; OSError where one may not be looked at,
+    which Path.glob() passes over.
+    """
+    first, _, rest = pattern.partition("/")
+    names = [first]
+    try:
+        if set(first) & set("*?["):
+            names = sorted(name for name in os.listdir(folder) if fnmatch.fnmatchcase(name, first))
+        else:
+            os.lstat(folder / first)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    for name in names:
+        if rest:
+            yield from matching(folder / name, rest)
+        else:
+            yield folder / name
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A temporary file to write to, which becomes `path` whole, on disk, or not at all; `path` itself where that is a
@@ -89,24 +112,33 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         yield path
         return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        name = temporary_name(path.name)
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        descriptor = os.open(name, flags, 0o666, dir_fd=folder)
+    with about(path):
+        folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            yield Path(f"/proc/self/fd/{descriptor}")
-            os.fsync(descriptor)
-            os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(name, dir_fd=folder)
-            raise
+            name = temporary_name(path.name)
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            descriptor = os.open(name, flags, 0o666, dir_fd=folder)
+            try:
+                place = Path(f"/proc/self/fd/{descriptor}")
+                with about(path, alias=place):
+                    yield place
+                os.fsync(descriptor)
+                os.rename(name, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+            except BaseException:
+                with suppress(OSError):
+                    os.unlink(name, dir_fd=folder)
+                raise
+            finally:
+                _close(descriptor)
+            os.fsync(folder)
         finally:
-            os.close(descriptor)
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+            _close(folder)
+
+
+def _close(descriptor: int) -> None:
+    """Close a descriptor through which nothing was written: what the system says then is of no use."""
+    with suppress(OSError):
+        os.close(descriptor)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -156,7 +188,9 @@ def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
             except BlockingIOError:
                 on_wait()
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield _is_still(path, descriptor)
+        with about(path):
+            is_still = _is_still(path, descriptor)
+        yield is_still
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
@@ -180,7 +214,7 @@ def _lockable(path: Path) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        os.close(descriptor)
+        _close(descriptor)
 
 
 def _readable(path: Path) -> int:

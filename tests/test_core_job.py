@@ -383,7 +383,7 @@ def test_folders_that_may_not_be_read_are_told(small: Path, tmp_path: Path) -> N
     assert submit().code == 0
     (dataset,) = (path.parent for path in (tmp_path / "data").glob("*/dlio-dataset.json"))
     for path, code, words in (
-        (dataset / "00000003.npz", 3, "cannot open .*00000003.npz: Permission denied"),
+        (dataset / "00000003.npz", 6, "cannot read .*00000003.npz: Permission denied"),
         (dataset, 6, "cannot use .*: Permission denied; choose another --data"),
     ):
         path.chmod(0)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dlio_hpc import archive, filesystem, rundir
 from dlio_hpc.batch import job, state
-from dlio_hpc.errors import Incomplete, InfrastructureError
+from dlio_hpc.errors import Incomplete, InfrastructureError, of_system
 from dlio_hpc.plan import archive_folder
 
 
@@ -39,18 +39,11 @@ def collect(directory: Path) -> Collected:
         try:
             return _archived(directory, target, notes)
         except OSError as fault:
-            raise InfrastructureError(_trouble(fault, directory, target)) from fault
-
-
-def _trouble(fault: OSError, directory: Path, target: Path) -> str:
-    """Which of the two it is about; a descriptor's fault has no file name, or that of the archive's."""
-    reason, name = fault.strerror or fault, fault.filename
-    if isinstance(name, str) and Path(name).is_relative_to(directory):
-        return f"cannot read {name}: {reason}; nothing was archived. Once it can be read: dlio-hpc collect {directory}"
-    return (
-        f"cannot write {target}: {reason}; the job's directory is untouched. Once it can be written: "
-        f"dlio-hpc collect {directory}"
-    )
+            why = of_system(fault, target)
+            raise InfrastructureError(
+                f"cannot archive {directory}: {why}; the job's directory is untouched. Once that is mended: "
+                f"dlio-hpc collect {directory}"
+            ) from fault
 
 
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, structs
 
 from dlio_hpc import document, folders, near, rundir, units
 from dlio_hpc.batch.schedulers import ENDED, State
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
 from dlio_hpc.plan import Plan
 from dlio_hpc.site import SchedulerName
 
@@ -68,13 +68,20 @@ def save(directory: Path, job: Job) -> None:
 
 
 def load(directory: Path) -> Job:
-    """The job in `directory`; ConfigError when there is none."""
-    return document.decode(content(directory, rundir.JOB), Job, str(directory / rundir.JOB))
+    """The job in `directory`; ConfigError when there is none, InvalidRun when its record is damaged."""
+    return decode(content(directory, rundir.JOB), str(directory / rundir.JOB))
+
+
+def decode(content: bytes, source: str) -> Job:
+    """A job.json; InvalidRun when it is none."""
+    record = document.decode(content, Job, source, InvalidRun)
+    document.check_moments(record.states, ("time",), source)
+    return record
 
 
 def load_plan(directory: Path) -> Plan:
-    """The plan of the job in `directory`; ConfigError when there is none."""
-    return document.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN))
+    """The plan of the job in `directory`; ConfigError when there is none, InvalidRun when it is damaged."""
+    return document.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN), InvalidRun)
 
 
 def content(directory: Path, name: str) -> bytes:
@@ -84,7 +91,7 @@ def content(directory: Path, name: str) -> bytes:
     except OSError as fault:
         if not os.path.lexists(directory):
             raise unknown(directory) from None
-        raise ConfigError(f"{directory} is no job's directory: cannot read {name}: {fault.strerror}") from fault
+        raise unreadable(fault, directory / name, advice=f"; {directory} is no job's directory") from fault
 
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:

@@ -194,8 +194,11 @@ def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | N
         return Sight("lost", "its submission was interrupted") if _has_begun(directory) and not job.ended else None
     if job.ended and job.state != "lost":  # its end stands, unless it was requeued
         return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
-    if answer.sight is not None:
-        return answer.sight
+    return answer.sight or _forgotten(directory, job, answer)
+
+
+def _forgotten(directory: Path, job: Job, answer: _Answer) -> Sight:
+    """The end of a job that its batch system does not know any more."""
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
         time.sleep(_LATE_S)
         os.listdir(directory)  # makes NFS look again

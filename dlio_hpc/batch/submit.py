@@ -18,7 +18,7 @@ from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.batch.state import refresh
 from dlio_hpc.command import Unanswered
 from dlio_hpc.darshan import preload
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError
+from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
 from dlio_hpc.plan import Plan
 from dlio_hpc.study import Study
 
@@ -143,7 +143,7 @@ def keep(study: Study, is_new: bool = True) -> Path:
     except OSError as fault:
         with suppress(OSError):
             folder.rmdir()
-        raise InfrastructureError(f"cannot write {folder}: {fault.strerror}; choose another --runs") from fault
+        raise InfrastructureError(f"cannot write {of_system(fault, folder)}; choose another --runs") from fault
     return folder
 
 
@@ -174,7 +174,7 @@ def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) ->
     except OSError as fault:
         shutil.rmtree(hidden, ignore_errors=True)
         raise InfrastructureError(
-            f"cannot write the job's directory {directory}: {fault.strerror}; choose another --runs"
+            f"cannot write the job's directory: {of_system(fault, directory)}; choose another --runs"
         ) from fault
 
 

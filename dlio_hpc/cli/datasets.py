@@ -13,7 +13,7 @@ from dlio_hpc import dataset, plan, removal, site, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import PATH, SETTINGS, Group, option
 from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
 
 State = Literal["complete", "unfinished", "generating"]
 
@@ -142,13 +142,22 @@ def _directory(data: Path | None, site_name: str | None) -> Path:
 def _folders(where: Path) -> list[Path]:
     """Those that hold a fingerprint file, or an attempt to write one."""
     try:
-        return sorted(
-            path for path in where.iterdir() if os.path.lexists(path / FINGERPRINT_FILE) or dataset.is_debris(path)
-        )
+        return sorted(path for path in where.iterdir() if _is_marked(path) or dataset.is_debris(path))
     except FileNotFoundError:
         return []
     except OSError as fault:
-        raise ConfigError(f"cannot look into {where}: {fault.strerror}; name another with --data") from fault
+        raise unreadable(fault, where, advice="; name another with --data") from fault
+
+
+def _is_marked(folder: Path) -> bool:
+    """Does the folder hold a fingerprint file? One that may not be looked into may: who reads it will say so."""
+    try:
+        os.lstat(folder / FINGERPRINT_FILE)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> list[Path]:

@@ -151,6 +151,7 @@ def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
     """The directories of `jobs`: paths, names below `runs`, or studies there; all below `runs` when none is named."""
     if not jobs:
         found = sorted(path.parent for path in runs.glob(f"*/{rundir.JOB}"))
+        found = found or [path.parent for path in rundir.matching(runs, f"*/{rundir.JOB}")]
         if not found:
             left = ", only what killed submissions left (dlio-hpc clean)" if any(debris.rests(runs)) else ""
             raise ConfigError(f"no jobs in {runs}{left}; say with --runs where they lie")

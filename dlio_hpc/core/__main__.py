@@ -8,7 +8,7 @@ import traceback
 from pathlib import Path
 
 from dlio_hpc import document, rundir
-from dlio_hpc.errors import DlioError, classified
+from dlio_hpc.errors import Unexpected, classified, of_system
 from dlio_hpc.results import RunError
 
 # Launchers drop what they have not forwarded when ranks are aborted: time for the message of the rank that failed
@@ -64,8 +64,8 @@ def _report(rank: int, folder: Path | None, fault: Exception) -> None:
             time.sleep(_GRACE_S)
             return
         except OSError as hindrance:
-            print(f"dlio-hpc: cannot write {folder / rundir.ERROR}: {hindrance}", file=sys.stderr)
-    if not isinstance(fault, DlioError):
+            print(f"dlio-hpc: cannot write {of_system(hindrance, folder / rundir.ERROR)}", file=sys.stderr)
+    if isinstance(known, Unexpected):
         traceback.print_exc()
     print(f"dlio-hpc: rank {rank} on {host}: {known}", file=sys.stderr, flush=True)
     time.sleep(_FORWARD_S)

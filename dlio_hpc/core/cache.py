@@ -4,6 +4,7 @@ import ctypes
 import mmap
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,7 +30,8 @@ def drop(path: str) -> None:
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
-        os.close(descriptor)
+        with suppress(OSError):
+            os.close(descriptor)
 
 
 def resident(paths: Sequence[str]) -> tuple[int, int]:
@@ -43,7 +45,10 @@ def resident(paths: Sequence[str]) -> tuple[int, int]:
 def _resident(path: str) -> tuple[int, int]:
     if not os.access(path, os.W_OK):
         return 0, 0
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # what is no file must not hold us up
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # what is no file must not hold us up
+    except OSError:
+        return 0, 0  # whoever reads it will say so
     try:
         size = os.fstat(descriptor).st_size
         step = max(_WINDOW, -(-size // _WINDOWS) // _WINDOW * _WINDOW)
@@ -51,7 +56,8 @@ def _resident(path: str) -> tuple[int, int]:
     except OSError:
         return 0, 0  # a file system without mmap
     finally:
-        os.close(descriptor)
+        with suppress(OSError):
+            os.close(descriptor)
     return sum(looked for looked, _ in found), sum(there for _, there in found)
 
 

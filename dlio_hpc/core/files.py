@@ -5,6 +5,7 @@ import mmap
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
@@ -14,10 +15,12 @@ from dlio_hpc.core import descriptors
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
 
 # Linux takes this many buffers in one preadv (UIO_MAXIOV).
 _MOST_VIEWS = 1024
+# What to ask where a file of the dataset is not there.
+ABSENT = "; was the dataset removed or never generated?"
 
 
 class Request(NamedTuple):
@@ -86,7 +89,7 @@ class File(NamedTuple):
         self._ask([memoryview(bytearray(1))], offset, tally)
 
     def close(self) -> None:
-        with descriptors.closing():
+        with descriptors.closing(), suppress(OSError):  # nothing was written
             os.close(self.descriptor)
 
 
@@ -98,9 +101,7 @@ def open_file(path: str, direct: bool = False) -> File:
     except OSError as fault:
         if fault.errno == errno.EINVAL and direct:
             raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct: false") from fault
-        raise InvalidRun(
-            f"cannot open {path}: {fault.strerror}; was the dataset removed or never generated?"
-        ) from fault
+        raise unreadable(fault, path, InvalidRun, ABSENT) from fault
 
 
 def write_all(descriptor: int, data: memoryview) -> None:

@@ -16,7 +16,7 @@ from dlio_hpc.core.root import on_root
 from dlio_hpc.core.stop import Stop
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import preload
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
 from dlio_hpc.plan import Plan, Run
 from dlio_hpc.results import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
 
@@ -32,7 +32,7 @@ def load(path: Path, number: int) -> tuple[Plan, Run, str]:
     try:
         content = path.read_bytes()
     except OSError as fault:
-        raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
+        raise unreadable(fault, path) from fault
     plan = document.decode(content, Plan, str(path))
     for run in plan.runs:
         if run.number == number:

@@ -11,6 +11,7 @@ from dlio_hpc import rundir
 from dlio_hpc.core import measures, merge
 from dlio_hpc.core.measures import ASKED, BYTES, SAMPLES, STARTED
 from dlio_hpc.core.merge import Merged
+from dlio_hpc.core.outlet import Outlet
 from dlio_hpc.darshan import clocks
 from dlio_hpc.plan import Run
 
@@ -28,30 +29,36 @@ def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | N
     """All groups; each says in its attribute `about` what it holds. profiles: of the first ranks, if there are any."""
     import h5py
 
-    with rundir.replacing(directory / rundir.TIMELINE) as path, h5py.File(path, "w") as file:
-        file.attrs["schema"] = 1
-        _steps(file.create_group("steps"), merged, run)
-        _ranks(file.create_group("ranks"), merged)
-        latency = file.create_group("read_latency")
-        latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
-        latency["edges"] = measures.bin_edges()
-        latency.create_dataset("counts", data=merged.histogram, **_PACKED)
-        sizes = file.create_group("request_sizes")
-        sizes.attrs["about"] = (
-            "requests of each rank (axis 0) by the bytes they brought; edges in bytes, a bin has its lower edge in it. "
-            "Left out: requests that brought nothing, and those that a library made by itself"
-        )
-        sizes["edges"] = measures.size_edges()
-        sizes.create_dataset("counts", data=merged.sizes, **_PACKED)
-        _activity(file.create_group("activity"), merged)
-        if merged.marks.size:
-            marks = file.create_group(clocks.GROUP)
-            marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
-            marks.attrs["path"] = marker
-            marks["instants"] = merged.marks - first_step(merged)
-        seen = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
-        if seen:
-            _tf_profile(file.create_group("tf_profile"), merged, seen)
+    with rundir.replacing(directory / rundir.TIMELINE) as path, Outlet(path) as outlet:
+        with h5py.File(outlet, "w") as file:
+            _fill(file, merged, run, profiles, marker)
+        outlet.check()
+
+
+def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[Profile | None]", marker: str) -> None:
+    file.attrs["schema"] = 1
+    _steps(file.create_group("steps"), merged, run)
+    _ranks(file.create_group("ranks"), merged)
+    latency = file.create_group("read_latency")
+    latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
+    latency["edges"] = measures.bin_edges()
+    latency.create_dataset("counts", data=merged.histogram, **_PACKED)
+    sizes = file.create_group("request_sizes")
+    sizes.attrs["about"] = (
+        "requests of each rank (axis 0) by the bytes they brought; edges in bytes, a bin has its lower edge in it. "
+        "Left out: requests that brought nothing, and those that a library made by itself"
+    )
+    sizes["edges"] = measures.size_edges()
+    sizes.create_dataset("counts", data=merged.sizes, **_PACKED)
+    _activity(file.create_group("activity"), merged)
+    if merged.marks.size:
+        marks = file.create_group(clocks.GROUP)
+        marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
+        marks.attrs["path"] = marker
+        marks["instants"] = merged.marks - first_step(merged)
+    seen = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
+    if seen:
+        _tf_profile(file.create_group("tf_profile"), merged, seen)
 
 
 def first_step(merged: Merged) -> float:

@@ -14,7 +14,7 @@ from dlio_hpc import dataset, document
 from dlio_hpc.core import comparison, content
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.errors import Incomplete, InvalidRun, told
+from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun, of_system, told
 from dlio_hpc.workload import Dataset, SideFile
 
 # Faults of a dataset that are listed; a mark may speak of more files than anybody can look for.
@@ -115,8 +115,10 @@ def _looked_at(path: str, check: _Check) -> tuple[int, str | None]:
         return found.st_size, check(path)
     except FileNotFoundError:
         return 0, "is missing"
-    except OSError as fault:
+    except PermissionError as fault:
         return 0, f"cannot be read: {fault.strerror or fault}"
+    except OSError as fault:
+        raise InfrastructureError(f"cannot read {of_system(fault, path)}") from fault
 
 
 if __name__ == "__main__":

@@ -11,13 +11,24 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dlio_hpc import archive, document, folders, results, rundir
+from dlio_hpc.analysis import schema
 from dlio_hpc.analysis.storage import Storage, judge
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.darshan import preload
 from dlio_hpc.darshan import verdict as verdicts
 from dlio_hpc.darshan.verdict import Verdict
-from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, InvalidRun, Unexpected, kind_of
+from dlio_hpc.errors import (
+    ConfigError,
+    DlioError,
+    Incomplete,
+    InfrastructureError,
+    InvalidRun,
+    Unexpected,
+    about,
+    kind_of,
+    unreadable,
+)
 from dlio_hpc.lustre.record import Record, read
 from dlio_hpc.plan import Plan, Run, archive_folder
 
@@ -88,8 +99,9 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         content = {name: job.content(path, name) for name in (rundir.PLAN, rundir.JOB)}
         small = (f"{rundir.RUNS}/*/*.json", f"{rundir.RUNS}/*/{rundir.DARSHAN}/*.json", f"{rundir.LAYOUT}/*.yaml")
         others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS)
-        for file in (file for pattern in (*others, *small) for file in path.glob(pattern)):
-            content[file.relative_to(path).as_posix()] = folders.content(file, archive.LARGEST_DOCUMENT)
+        for file in (file for pattern in (*others, *small) for file in rundir.matching(path, pattern)):
+            with about(file):
+                content[file.relative_to(path).as_posix()] = folders.content(file, archive.LARGEST_DOCUMENT)
         if (errors := _end_of(path / rundir.STDERR)) is not None:
             content[rundir.STDERR] = errors
         outcome = _outcome(content, str(path))
@@ -109,8 +121,8 @@ def load_archive(path: Path) -> JobOutcome:
 
 
 def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
-    plan = document.decode(content[rundir.PLAN], Plan, f"{source}/{rundir.PLAN}")
-    record = document.decode(content[rundir.JOB], job.Job, f"{source}/{rundir.JOB}")
+    plan = document.decode(content[rundir.PLAN], Plan, f"{source}/{rundir.PLAN}", InvalidRun)
+    record = job.decode(content[rundir.JOB], f"{source}/{rundir.JOB}")
     runs = []
     for run in plan.runs:
         folder = f"{rundir.RUNS}/{rundir.run_name(run.number, run.name)}"
@@ -127,7 +139,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     after = [f"{rundir.LAYOUT}/{rundir.layout_name(rundir.AFTER, place)}" for place in range(len(plan.datasets))]
     layouts = [read(content[name], f"{source}/{name}") for name in after if name in content]
     environment = document.decode(
-        content.get(rundir.ENVIRONMENT, b"{}"), dict[str, Any], f"{source}/{rundir.ENVIRONMENT}"
+        content.get(rundir.ENVIRONMENT, b"{}"), dict[str, Any], f"{source}/{rundir.ENVIRONMENT}", InvalidRun
     )
     return JobOutcome(
         plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY),
@@ -141,8 +153,10 @@ def _end_of(path: Path) -> bytes | None:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
             return file.read()
-    except OSError:
+    except FileNotFoundError:
         return None
+    except OSError as fault:
+        raise unreadable(fault, path) from fault
 
 
 def _exit_status(content: bytes | None) -> int | None:
@@ -175,7 +189,7 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
     runs = [run for run in outcome.runs if run.result is not None]
     if path.is_dir():
         folders = [(run, path / rundir.RUNS / run.name) for run in runs]
-        yield [Evidence(run, _bytes(folder / rundir.TIMELINE), _log(run, folder)) for run, folder in folders]
+        yield [Evidence(run, _timeline(folder / rundir.TIMELINE), _log(run, folder)) for run, folder in folders]
         return
     with tempfile.TemporaryDirectory(prefix="dlio-hpc-") as folder:
         content = archive.read(path, lambda name: bool(_LONG.fullmatch(name)), archive.LARGEST_RECORDING)
@@ -188,7 +202,10 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
             if log is not None:
                 where = Path(folder, f"{run.name}-{Path(log).name}")
                 where.write_bytes(content[log])
-            found.append(Evidence(run, content.get(f"{mine}/{rundir.TIMELINE}"), where))
+            timeline = content.get(f"{mine}/{rundir.TIMELINE}")
+            if timeline is not None:
+                schema.check(timeline, f"{path}/{mine}/{rundir.TIMELINE}")
+            found.append(Evidence(run, timeline, where))
         yield found
 
 
@@ -202,8 +219,14 @@ def _is_of(run: RunOutcome, name: str) -> bool:
     return run.verdict is None or Path(name).name == run.verdict.log
 
 
-def _bytes(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
+def _timeline(path: Path) -> bytes | None:
+    """The bytes of a timeline.h5, which are sound; None where there is none."""
+    if not path.exists():
+        return None
+    with about(path):
+        content = path.read_bytes()
+    schema.check(content, str(path))
+    return content
 
 
 def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:

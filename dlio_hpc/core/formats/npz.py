@@ -5,6 +5,7 @@ size lie end to end in an array of bytes. Stored, the data begin at byte 4096; w
 whole array however little of it is wanted, through a buffer: of transfer_size, or as Python's open() chooses it.
 """
 
+import io
 import os
 import struct
 import tokenize
@@ -70,7 +71,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     header = DATA_OFFSET - _LOCAL_HEADER
     stored = dataset.compression == "none"
     try:
-        with open(path, "rb") as file, zipfile.ZipFile(file) as archive:
+        with buffered(CountedFile(path, Tally())) as file, _opened(file) as archive:
             (member,) = archive.infolist()
             if member.filename != _MEMBER or member.file_size != header + places.file_size(number):
                 return f"holds {member.file_size} bytes of {member.filename}, expected {_MEMBER} of the samples' size"
@@ -88,6 +89,18 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
         return None if checksum.value == member.CRC else f"the checksum of {_MEMBER} is wrong"
     where = f"byte {at + _LOCAL_HEADER}" if stored else f"byte {at} of {_MEMBER}"
     return comparison.told(where, places.holder(number, at - header) if at >= header else None)
+
+
+def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
+    """The archive in a file; OSError where the file cannot be read, which zipfile takes for damage."""
+    raw = file.raw
+    assert isinstance(raw, CountedFile)
+    try:
+        return zipfile.ZipFile(file)
+    except zipfile.BadZipFile:
+        if raw.fault is not None:
+            raise raw.fault from None
+        raise
 
 
 def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, stored: bool) -> str | None:
@@ -138,9 +151,15 @@ def _load(buffer: int | None, path: str, tally: Tally) -> Array:
 
 def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
     """The array of a file, and its member of the archive."""
-    with buffered(CountedFile(path, tally), buffer) as file, np.load(file) as archive:
-        array: Array = archive["x"]
-        (member,) = (one for one in archive.zip.infolist() if one.filename == _MEMBER)
+    counted = CountedFile(path, tally)
+    try:
+        with buffered(counted, buffer) as file, np.load(file) as archive:
+            array: Array = archive["x"]
+            (member,) = (one for one in archive.zip.infolist() if one.filename == _MEMBER)
+    except zipfile.BadZipFile:
+        if counted.fault is not None:
+            raise counted.fault from None
+        raise
     return array, member
 
 

@@ -13,10 +13,11 @@ import numpy.typing as npt
 from dlio_hpc.core import descriptors
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import ABSENT
 from dlio_hpc.core.formats.format import Paths, as_bytes
 from dlio_hpc.core.places import Places, Samples
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import InvalidRun, unreadable
 from dlio_hpc.workload import Workload
 
 Array = npt.NDArray[Any]
@@ -54,7 +55,7 @@ class WholeFileReader:
         try:
             array = self._load(path, tally)
         except OSError as fault:
-            raise InvalidRun(f"cannot read {path}: {fault.strerror or fault}") from fault
+            raise unreadable(fault, path, InvalidRun, ABSENT) from fault
         shape, dtype = self._places.array_shape(number), np.dtype(self._dataset.sample.array_dtype)
         if array.shape != shape or array.dtype != dtype:
             raise InvalidRun(
@@ -78,7 +79,11 @@ def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
 
 
 class CountedFile(io.FileIO):
-    """A file whose every request to the system is tallied."""
+    """A file whose every request to the system is tallied. fault: of the last request that failed, which zipfile takes
+    for a damaged file.
+    """
+
+    fault: OSError | None = None
 
     def __init__(self, path: str, tally: Tally) -> None:
         with descriptors.opening():
@@ -101,6 +106,10 @@ class CountedFile(io.FileIO):
 
     def readinto(self, buffer: Any) -> int:
         started = now()
-        count = super().readinto(buffer) or 0
+        try:
+            count = super().readinto(buffer) or 0
+        except OSError as fault:
+            self.fault = fault
+            raise
         self._tally.add(started, count)
         return count

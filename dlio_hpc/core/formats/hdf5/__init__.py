@@ -21,11 +21,21 @@ from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, as_bytes, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
-from dlio_hpc.core.formats.hdf5.file import DAMAGE, NAME, SUPERBLOCK, File, chunk_of, end_of_file, looking_up, reason
+from dlio_hpc.core.formats.hdf5.file import (
+    DAMAGE,
+    NAME,
+    SUPERBLOCK,
+    File,
+    chunk_of,
+    end_of_file,
+    looking_up,
+    reason,
+    unusable,
+)
 from dlio_hpc.core.formats.hdf5.library import Library
 from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset, Workload
 
 if TYPE_CHECKING:
@@ -91,6 +101,8 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     except InvalidRun as fault:
         return str(fault)
     except DAMAGE as fault:
+        if isinstance(unusable(path, fault), InfrastructureError):
+            raise unusable(path, fault) from fault
         return f"cannot be read from byte {at} of its array on: {reason(fault)}"
     return None
 

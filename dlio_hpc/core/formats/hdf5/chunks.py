@@ -13,7 +13,7 @@ import numpy.typing as npt
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import File as RawFile
 from dlio_hpc.core.formats.format import Paths, damaged
-from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, looking_up, reason
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, looking_up, unusable
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
@@ -67,7 +67,7 @@ class Chunked:
             file.dataset.id.chunk_iter(note)
         except DAMAGE as fault:
             file.close()
-            raise damaged(path, f"its index of chunks: {reason(fault)}") from fault
+            raise unusable(path, fault, "its index of chunks: ") from fault
         if not chunks.sizes.all():
             file.close()
             raise damaged(path, f"{np.count_nonzero(chunks.sizes == 0)} of its {chunks.sizes.size} chunks are missing")

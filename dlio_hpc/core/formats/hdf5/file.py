@@ -1,19 +1,21 @@
 """An HDF5 file of ours: its one dataset, and whether it is the expected one."""
 
+import os
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 
 from dlio_hpc.core import descriptors, kernel
 from dlio_hpc.core.clock import now
+from dlio_hpc.core.files import ABSENT
 from dlio_hpc.core.formats.format import damaged
 from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import DlioError, InvalidRun, unreadable
 from dlio_hpc.workload import Dataset
 
 NAME = "x"
@@ -50,12 +52,8 @@ class File:
                 self._file = h5py.File(path, "r", **driver)
             self.dataset = self._file[NAME]
             found = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
-        except FileNotFoundError as fault:
-            raise InvalidRun(
-                f"cannot open {path}: no such file; was the dataset removed or never generated?"
-            ) from fault
         except DAMAGE as fault:
-            raise damaged(path, reason(fault)) from fault
+            raise unusable(path, fault) from fault
         places = Places(dataset)
         shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
         wanted = (shape, np.dtype(dataset.sample.array_dtype), chunk, dataset.compression)
@@ -72,7 +70,7 @@ class File:
         return descriptor
 
     def close(self) -> None:
-        with descriptors.closing():
+        with descriptors.closing(), suppress(OSError, RuntimeError):  # nothing was written
             self._file.close()
 
 
@@ -91,6 +89,17 @@ def end_of_file(superblock: bytes) -> int | None:
     if len(superblock) < SUPERBLOCK or superblock[:8] != b"\x89HDF\r\n\x1a\n" or superblock[8] not in _ENDS_AT:
         return None
     return int.from_bytes(superblock[_ENDS_AT[superblock[8]] :][:8], "little")
+
+
+def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
+    """The error for a file that HDF5 cannot read: the system's, where HDF5 quotes that, else the file is damaged. part:
+    of the file, for the message.
+    """
+    code = re.search(r"errno = (\d+)", str(fault))
+    number = int(code[1]) if code else getattr(fault, "errno", None)
+    if number:
+        return unreadable(OSError(number, os.strerror(number)), path, InvalidRun, ABSENT)
+    return damaged(path, part + reason(fault))
 
 
 def reason(fault: Exception) -> str:

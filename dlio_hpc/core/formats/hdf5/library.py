@@ -8,8 +8,8 @@ import numpy as np
 from dlio_hpc.core import kernel
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.formats.format import Paths, damaged
-from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, reason
+from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, unusable
 from dlio_hpc.core.kept import Kept
 from dlio_hpc.core.places import Place, Places, Samples
 from dlio_hpc.core.tally import Tally
@@ -68,7 +68,7 @@ class Library:
             _transfer(source, call.start, call.target, collective=bool(self._calls_a_batch))
         except DAMAGE as fault:
             path = self._paths(call.place.file)
-            raise damaged(path, f"sample {call.place.sample}: {reason(fault)}") from fault
+            raise unusable(path, fault, f"sample {call.place.sample}: ") from fault
         tally.timed(started)
 
     def _calls(self, places: list[Place], rows: Rows) -> Iterator[_Call]:

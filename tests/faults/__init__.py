@@ -1,0 +1,1 @@
+"""Faults of file systems, injected into every verb."""
