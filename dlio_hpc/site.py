@@ -14,7 +14,7 @@ from dlio_hpc import document, shipped, units
 from dlio_hpc.layout import Layout
 
 Positive = Annotated[int, Meta(ge=1)]
-SchedulerName = Literal["local", "slurm", "pbs", "cobalt"]
+SchedulerName = Literal["local", "slurm", "pbs", "cobalt", "flux"]
 
 
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
@@ -23,7 +23,7 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     `bind`: where ranks may run, in the launcher's own words. `mpi`: srun's --mpi=.
     """
 
-    kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun"]
+    kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun", "flux"]
     command: Annotated[str, Meta(min_length=1)]
     options: tuple[str, ...] = ()
     bind: str | None = None

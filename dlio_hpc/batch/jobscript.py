@@ -45,6 +45,7 @@ def render(plan: Plan) -> str:
         depth=depth(plan.site, plan.ranks_per_node),
         python_path=_python_path(),
         darshan=_darshan(plan),
+        job_variable=Shell(scheduler.job_variable),
         **scheduler.request(plan),
     )
 
