@@ -25,7 +25,7 @@ launched=
 trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
   exit $(( SECONDS >= 1799 ? 124 : 143 ))' TERM INT HUP
 timer=
-if [ "$PBS_JOBID$COBALT_JOBID" ]; then
+if [ "$PBS_JOBID" ]; then
   { sleep 1740 & trap 'kill $!' TERM; wait $! && kill -USR1 $$; } &
   timer=$!
 fi

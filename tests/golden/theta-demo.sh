@@ -26,7 +26,7 @@ launched=
 trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
   exit $(( SECONDS >= 3599 ? 124 : 143 ))' TERM INT HUP
 timer=
-if [ "$PBS_JOBID$COBALT_JOBID" ]; then
+if [ "$COBALT_JOBID" ]; then
   { sleep 3540 & trap 'kill $!' TERM; wait $! && kill -USR1 $$; } &
   timer=$!
 fi

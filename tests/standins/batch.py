@@ -161,8 +161,12 @@ def _send(pids: Iterable[int], number: int) -> None:
             os.kill(pid, number)
 
 
-def watch(child: subprocess.Popen[bytes], verdict: Callable[[], str | None], grace: float) -> str | None:
-    """Wait for the job; once `verdict` names a reason end it: TERM to its session, KILL to all after the grace.
+def watch(
+    child: subprocess.Popen[bytes], verdict: Callable[[], str | None], grace: float,
+    signals: Callable[[str], tuple[int, ...]] = lambda _reason: (signal.SIGTERM,),
+) -> str | None:  # fmt: skip
+    """Wait for the job; once `verdict` names a reason end it: TERM or other signals to its session, KILL to all after
+    the grace.
 
     Returns the reason. What is left behind by a script that ended is killed too.
     """
@@ -172,7 +176,8 @@ def watch(child: subprocess.Popen[bytes], verdict: Callable[[], str | None], gra
             reason = verdict()
             if reason is not None:
                 since = time.monotonic()
-                _signal_session(child.pid, signal.SIGTERM)
+                for number in signals(reason):
+                    _signal_session(child.pid, number)
         elif time.monotonic() > since + grace:
             _kill_rest()
         time.sleep(pause)

@@ -22,7 +22,8 @@ _STATES: dict[str, State] = {
 _FIELDS = ("{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{exception.note}")
 # With a lost first node the type of the exception is exec, and only its note names the node.
 _NODE_LOST = "node failure"
-_YES = {"✔", "y"}
+# What flux queue list prints for yes, with and without UTF-8.
+YES = {"✔", "y"}
 
 
 def _request(plan: Plan) -> dict[str, Any]:
@@ -44,7 +45,7 @@ _command = partial(common.typed, _words)
 
 def _submit(plan: Plan, after: After) -> str:
     """The id begins with f, as Flux writes it where the locale knows no ƒ; Flux takes both."""
-    return "f" + common.submit(_words, re.compile("[ƒf]([1-9A-Za-z]+)"), plan, after)
+    return "f" + common.submit(_words, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
@@ -105,6 +106,14 @@ def queue_rows() -> list[list[str]]:
     return [[cell.strip() for cell in row] for row in rows if len(row) == len(fields)]
 
 
+def node_rows() -> list[tuple[str, int, int]]:
+    """Queues, or nothing where there are none, with nodes and cores of the same state."""
+    fields = ("{queue}", "{nnodes}", "{ncores}")
+    rows = [line.split("|") for line in _listed("resource", "list", "-n", "-o", "|".join(("{state}", *fields)))]
+    counted = [row for row in rows if len(row) == len(fields) + 1 and row[2].isdecimal() and row[3].isdecimal()]
+    return [(queue.strip(), int(nodes), int(cores)) for _, queue, nodes, cores in counted]
+
+
 def _probe(plan: Plan, script: Path) -> str:
     """The options as flux batch takes them, the queue as Flux has it; limits and banks are looked at when a job is
     submitted.
@@ -121,7 +130,7 @@ def _probe(plan: Plan, script: Path) -> str:
     if plan.queue not in queues:
         raise ConfigError(f"there is no queue {plan.queue}; there are: {', '.join(named)}")
     for what, flag in (("enabled", queues[plan.queue][2]), ("started", queues[plan.queue][3])):
-        if flag not in _YES:
+        if flag not in YES:
             raise ConfigError(f"queue {plan.queue} is not {what}: jobs would wait, or be refused")
     return f"queue {plan.queue} is enabled and started; limits are checked at submission only"
 
