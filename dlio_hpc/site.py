@@ -146,6 +146,10 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
         check_options("job_options", self.job_options)
 
 
+class _Hosts(Struct):
+    hosts: tuple[str, ...]
+
+
 def check_options(key: str, options: tuple[str, ...]) -> None:
     """ValueError for text that would leave the line that it is printed on."""
     for option in options:
@@ -165,12 +169,12 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
 
 
 def here() -> str:
-    """The shipped site whose host patterns match this host's name, else local."""
+    """The site whose host patterns match this host's name, a facility's own before the shipped ones, else local."""
     host = os.uname().nodename
-    for name in shipped.names(shipped.SITES):
-        text = (shipped.root() / shipped.SITES / f"{name}.yaml").read_text(encoding="utf-8")
+    for name, path in shipped.files(shipped.SITES).items():
+        text = document.read_text(path)
         line = re.search(r"^hosts:.*\S", text, re.MULTILINE)  # the whole profile takes long to read
-        patterns = document.parse_yaml(line[0], name)["hosts"] if line else []
+        patterns = document.convert(document.parse_yaml(line[0], str(path)), _Hosts, str(path)).hosts if line else ()
         if any(fnmatch.fnmatch(host, pattern) for pattern in patterns):
             return name
     return "local"

@@ -140,23 +140,28 @@ def test_a_job_that_can_never_run(on_flux: Flux, small: Path) -> None:
     assert words(directory) == "FAILED unsatisfiable request: need 9 exclusive node(s), only 2 eligible"
 
 
+# 29 steps of half a second: with the start of the ranks they take longer than the 15 s until the notice.
+_LONG = ("-t", "20s", "--ppn", 1, "-S", "reader.batch_size=30", "-S", "compute.time=0.5", "-S", "train.epochs=29")
+
+
 @pytest.mark.mpi
 def test_a_job_asks_for_the_time_that_is_left(on_flux: Flux, small: Path) -> None:
-    slow = ("-S", "compute.time=0.5", "-S", "train.epochs=23", "-S", "reader.batch_size=8")
-    job = on_flux.waited(small, "-t", "16s", "-N", NODES, *slow, code=7)
+    on_flux.waited(small, "--generate", "only", "--ppn", 1)
+    job = on_flux.waited(small, "-N", NODES, *_LONG, code=7)
     directory = Path(job["directory"])
     assert job["state"] == "timeout"
     assert text(directory / "exit_status") == "124\n"
-    assert "time limit near, 4 s left: stopping" in text(directory / "job.out")
+    assert "time limit near, 5 s left: stopping" in text(directory / "job.out")
     summary = job["runs"][-1]["result"]["summary"]
     assert 0 < summary["steps"] < summary["steps_planned"]
 
 
 @pytest.mark.mpi
 def test_a_limit_that_was_raised_is_the_jobs(on_flux: Flux, small: Path) -> None:
-    directory = on_flux.taken(small, "-t", "16s", "-S", "compute.time=0.5", "-S", "train.epochs=11")
-    until(lambda: "01-measure 1/" in text(directory / "job.out"))
-    on_flux.tell("flux", "update", record(directory)["batch_id"], "duration=+60s")
+    directory = on_flux.taken(small, *_LONG)
+    batch_id = record(directory)["batch_id"]
+    until(lambda: on_flux.tell("flux", "jobs", "-no", "{status}", batch_id) == "RUN\n")
+    on_flux.tell("flux", "update", batch_id, "duration=+60s")
     assert on_flux.ended(directory, 0)["state"] == "completed"
     assert "time limit near" not in text(directory / "job.out")
 
