@@ -168,11 +168,12 @@ def test_a_limit_that_was_raised_is_the_jobs(on_flux: Flux, small: Path) -> None
 
 def test_a_job_that_is_ended_at_its_limit(on_flux: Flux, small: Path) -> None:
     """Deaf to the notice: Flux sends ALRM to the script and all that it started, and KILL five seconds later."""
-    directory = on_flux.taken(small, "-t", "8s", *Flux.setup("sleep 60"))
+    directory = on_flux.taken(small, "-t", "15s", *Flux.setup("sleep 60"))
     assert on_flux.ended(directory, 7)["state"] == "timeout"
     assert text(directory / "exit_status") == "124\n"
 
 
+# The brokers of a job start in its time.
 ENDS = [
     ("exit 7", "failed", "FAILED exit 7"),
     ("kill -9 $$", "failed", "FAILED exit 137"),
@@ -184,7 +185,7 @@ ENDS = [
 def test_how_jobs_end(on_flux: Flux, small: Path) -> None:
     """The last one ended well by itself as its time was over, without a result."""
     directories = [
-        on_flux.taken(small, "-t", "8s", "-q", ("debug", "batch")[number % 2], *Flux.setup(line))
+        on_flux.taken(small, "-t", "20s", "-q", ("debug", "batch")[number % 2], *Flux.setup(line))
         for number, (line, *_) in enumerate(ENDS)
     ]
     waited = on_flux("dlio-hpc", "wait", *directories, "--json", "--quiet")
