@@ -3,7 +3,6 @@
 import json
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,20 +47,9 @@ class Flux(Login):
         return waited.job
 
 
-@pytest.fixture(scope="session")
-def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[brokers.Brokers | None]:
-    if not IS_REAL:
-        yield None
-        return
-    instance = brokers.Brokers(tmp_path_factory.mktemp("flux"))
-    instance.start()
-    yield instance
-    instance.stop()
-
-
 @pytest.fixture
-def on_flux(run: Run, tmp_path: Path, real: brokers.Brokers | None) -> Flux:
-    return Flux(run, tmp_path, real)
+def on_flux(run: Run, tmp_path: Path, real_flux: brokers.Brokers | None) -> Flux:
+    return Flux(run, tmp_path, real_flux)
 
 
 @pytest.mark.mpi

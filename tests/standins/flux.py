@@ -78,7 +78,8 @@ def main(program: str, state: str) -> int:
         return COMMANDS[name](Book(state), words[name.count(" ") + 1 :])
     except Refused as refusal:
         fault = str(refusal)
-        print(fault if ":" in fault[:30] else f"flux-{words[0]}: ERROR: {fault}", file=sys.stderr)
+        is_whole = fault.startswith(("flux", "usage", "0."))
+        print(fault if is_whole else f"flux-{words[0]}: ERROR: {fault}", file=sys.stderr)
         return refusal.code
 
 
