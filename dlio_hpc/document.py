@@ -32,11 +32,15 @@ _FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?"
 
 def read_yaml(path: Path) -> Any:
     """The plain data of a YAML file; ConfigError when it is not there or not YAML."""
+    return parse_yaml(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; ConfigError when it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
         raise ConfigError(f"cannot read {path}: {fault}") from fault
-    return parse_yaml(text, str(path))
 
 
 def read_named(path: Path, kind: type[T], key: str, member: type[Any]) -> T:

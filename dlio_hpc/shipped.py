@@ -1,9 +1,11 @@
-"""Where templates/, site_profiles/ and share/ lie: beside a checkout, or where pip put the data files."""
+"""Where templates/, site_profiles/ and share/ lie: beside a checkout, or where pip put the data files. Names of YAML
+files are looked for in the folders of user and facility first.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlio_hpc import near, url
+from dlio_hpc import facility, near, url
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
 SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
@@ -24,20 +26,41 @@ def root() -> Path:
     raise InfrastructureError("dlio-hpc's templates and site profiles are not installed; reinstall the package")
 
 
+def files(folder: Path) -> dict[str, Path]:
+    """The YAML files of SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES by their names; those of user and
+    facility come first, and win where names are the same.
+    """
+    known: dict[str, Path] = {}
+    for place in (*(own / folder.name for own in facility.folders()), root() / folder):
+        for path in sorted(place.glob("*.yaml")):
+            known.setdefault(path.stem, path)
+    return known
+
+
 def names(folder: Path) -> list[str]:
-    """What SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES holds."""
-    return sorted(path.stem for path in (root() / folder).glob("*.yaml"))
+    """The names of files()."""
+    return sorted(files(folder))
+
+
+def origin(path: Path) -> str:
+    """Words for where a file of files() is from: empty when it is shipped, else its folder, and whether it replaces one
+    that is shipped.
+    """
+    home = root()
+    if path.is_relative_to(home):
+        return ""
+    shipped = any((home / folder / path.name).is_file() for folder in _KINDS if folder.name == path.parent.name)
+    return f"{path.parent.parent}{', instead of the shipped one' if shipped else ''}"
 
 
 def find(folder: Path, name: str) -> Path:
-    """The YAML file of a shipped name, or of a path; ConfigError lists the names."""
+    """The YAML file of a name, or of a path; ConfigError lists the names."""
     try:
         url.refuse(name)
     except ValueError as fault:
         raise ConfigError(f"{_KINDS[folder]}: {fault}") from fault
-    shipped = root() / folder / f"{name}.yaml"
-    if "/" not in name and shipped.is_file():
-        return shipped
+    if "/" not in name and (path := files(folder).get(name)) is not None:
+        return path
     if name.endswith((".yaml", ".yml")) or "/" in name:
         return Path(name)
     known = f"give a YAML file or one of: {', '.join(names(folder))}"

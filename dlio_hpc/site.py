@@ -14,7 +14,7 @@ from dlio_hpc import document, shipped, units
 from dlio_hpc.layout import Layout
 
 Positive = Annotated[int, Meta(ge=1)]
-SchedulerName = Literal["local", "slurm", "pbs", "cobalt"]
+SchedulerName = Literal["local", "slurm", "pbs", "cobalt", "flux"]
 
 
 Remote = Literal["pbs_tmrsh", "ssh"]
@@ -27,7 +27,7 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     proxies on the job's other nodes, by pbs_tmrsh(8B) of PBS or by ssh; null: by its own choice.
     """
 
-    kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun"]
+    kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun", "flux"]
     command: Annotated[str, Meta(min_length=1)]
     options: tuple[str, ...] = ()
     bind: str | None = None
@@ -155,6 +155,10 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
         check_options("job_options", self.job_options)
 
 
+class _Hosts(Struct):
+    hosts: tuple[str, ...]
+
+
 def check_options(key: str, options: tuple[str, ...]) -> None:
     """ValueError for text that would leave the line that it is printed on."""
     for option in options:
@@ -174,12 +178,12 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
 
 
 def here() -> str:
-    """The shipped site whose host patterns match this host's name, else local."""
+    """The site whose host patterns match this host's name, a facility's own before the shipped ones, else local."""
     host = os.uname().nodename
-    for name in shipped.names(shipped.SITES):
-        text = (shipped.root() / shipped.SITES / f"{name}.yaml").read_text(encoding="utf-8")
+    for name, path in shipped.files(shipped.SITES).items():
+        text = document.read_text(path)
         line = re.search(r"^hosts:.*\S", text, re.MULTILINE)  # the whole profile takes long to read
-        patterns = document.parse_yaml(line[0], name)["hosts"] if line else []
+        patterns = document.convert(document.parse_yaml(line[0], str(path)), _Hosts, str(path)).hosts if line else ()
         if any(fnmatch.fnmatch(host, pattern) for pattern in patterns):
             return name
     return "local"

@@ -8,9 +8,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests import brokers
 
 BIN = Path(sys.executable).parent
 
@@ -74,6 +77,20 @@ def runner(folder: Path) -> Run:
         return Outcome(done.returncode, done.stdout, done.stderr)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def real_flux(tmp_path_factory: pytest.TempPathFactory) -> Iterator["brokers.Brokers | None"]:
+    """A real Flux where DLIO_HPC_FLUX names one; None: tests have a stand-in."""
+    from tests import brokers
+
+    if brokers.PREFIX is None:
+        yield None
+        return
+    instance = brokers.Brokers(tmp_path_factory.mktemp("flux"))
+    instance.start()
+    yield instance
+    instance.stop()
 
 
 @pytest.fixture

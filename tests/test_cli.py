@@ -158,7 +158,7 @@ def test_what_is_shipped_is_listed_and_shown(run: Run) -> None:
     names = {entry["name"]: entry for entry in run("dlio-hpc", "workloads", "--json").json["workloads"]}
     assert names["demo"]["dataset_bytes"] == 2**28
     assert [entry["name"] for entry in run("dlio-hpc", "sites", "--json").json["sites"]] == [
-        "aurora", "frontier", "local", "lumi", "pbs", "perlmutter", "polaris", "slurm", "theta",
+        "aurora", "flux", "frontier", "local", "lumi", "pbs", "perlmutter", "polaris", "slurm", "theta", "tuolumne",
     ]  # fmt: skip
     assert run("dlio-hpc", "sites", "theta", "--json").json["scheduler"] == "cobalt"
 

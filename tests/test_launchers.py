@@ -58,6 +58,11 @@ def _plan(kind: str, scheduler: str = "slurm", bind: str | None = None, **change
             "pals", "pbs", "list:0-1:2-3:4-5:6-7",
             f"-n 8 --ppn 4 --cpu-bind list:0-1:2-3:4-5:6-7 --verbatim --env OMP_NUM_THREADS=16 --env {_PRELOAD}",
         ),
+        (
+            "flux", "flux", "per-task",
+            "run --nodes=2 --ntasks=8 --cores-per-task=8 --setopt=cpu-affinity=per-task --setopt=exit-on-error "
+            f"--setopt=exit-timeout=none --verbatim env OMP_NUM_THREADS=16 {_PRELOAD}",
+        ),
         ("aprun", "cobalt", "depth", f"-n 8 -N 4 -d 16 -j 2 -cc depth --verbatim -e OMP_NUM_THREADS=16 -e {_PRELOAD}"),
     ],
 )  # fmt: skip

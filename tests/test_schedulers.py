@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from dlio_hpc import command, site, workload
 from dlio_hpc.batch import detect
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, Known, Sight, cobalt, common, pbs, slurm
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, Known, Sight, cobalt, common, flux, pbs, slurm
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.plan import Plan
@@ -21,7 +21,7 @@ from dlio_hpc.units import Walltime
 from tests import planning
 
 Said = dict[str, Answer]
-QUEUES = ["slurm", "pbs", "cobalt"]
+QUEUES = [name for name, scheduler in SCHEDULERS.items() if scheduler.is_queue]
 
 
 @pytest.fixture
@@ -65,11 +65,12 @@ def _known(*ids: str, directory: Path = Path("/nowhere")) -> list[Known]:
         "Connection refused\nqsub: cannot connect to server pbshost (errno=111)",
         "qstat: cannot connect to server pbs01 (errno=15010)",
         "component error: Failed to connect to queue-manager: cn:queue-manager",
+        "flux-batch: ERROR: Unable to connect to Flux: broker socket /run/flux/local was not found",
     ],
 )
 def test_a_server_that_cannot_be_reached_has_refused_nothing(said: Said, name: str, words: str) -> None:
     scheduler = SCHEDULERS[name]
-    for program in ("sbatch", "squeue", "scancel", "qsub", "qstat", "qdel", "qselect"):
+    for program in ("sbatch", "squeue", "scancel", "qsub", "qstat", "qdel", "qselect", "flux"):
         said[program] = Answer(1, "", words)
     for action in (
         lambda: scheduler.submit(_plan(name), After()),
@@ -98,6 +99,9 @@ REFUSED = [
     ("pbs", 187, "qsub: Unknown resource Resource_List.foo"),
     ("pbs", 2, "qsub: illegal -N value"),
     ("pbs", 32, "qsub: Account_Name is required to be set."),
+    ("flux", 1, "flux-batch: ERROR: Invalid queue 'nope' specified"),
+    ("flux", 1, "flux-batch: ERROR: requested duration (2h) exceeds policy limit of 1h for queue debug"),
+    ("flux", 2, "flux batch: error: unrecognized arguments: --bogus"),
     ("cobalt", 1, "<Fault 1001: \"trying to add job to non-existent queue 'nope'\">"),
     ("cobalt", 1, "node count out of realistic range"),
     ("cobalt", 1, "Multiple --attrs options not supported.  Specify multiple attributes as follows: --attrs FOO=1"),
@@ -120,6 +124,8 @@ TAKEN = [
     ("pbs", "5.pbshost", "5.pbshost"),
     ("pbs", "512.polaris-pbs-01.hsn.cm.polaris.alcf.anl.gov", "512.polaris-pbs-01.hsn.cm.polaris.alcf.anl.gov"),
     ("pbs", "Notice: 3 node-hours\n5.pbshost\n", "5.pbshost"),
+    ("flux", "ƒ5ZZyuQ1d", "f5ZZyuQ1d"),
+    ("flux", "bank: 3 node-hours left\nf5ZZyuQ1d", "f5ZZyuQ1d"),
     ("cobalt", "527001", "527001"),
     ("cobalt", 'Job routed to queue "debug".\nMemory mode set to cache quad for queue debug\n527001', "527001"),
 ]
@@ -145,15 +151,15 @@ def test_an_answer_without_a_batch_id(said: Said, name: str, out: str) -> None:
         ("slurm", "sbatch --parsable --dependency=afterok:4:5 --kill-on-invalid-dep=yes job.sh"),
         ("pbs", "qsub -W depend=afterok:4:5 job.sh"),
         ("cobalt", "qsub --dependencies 4:5 job.sh"),
+        ("flux", "flux batch --dependency=afterok:4 --dependency=afterok:5 job.sh"),
     ],
 )
 def test_what_a_person_would_type(name: str, line: str) -> None:
     made = _plan(name)
     scheduler = SCHEDULERS[name]
     assert scheduler.command(made, After(("4", "5"))) == f"cd {made.directory} && {line}"
-    assert scheduler.command(made, After()) == f"cd {made.directory} && {line.split(maxsplit=1)[0]}" + (
-        " --parsable job.sh" if name == "slurm" else " job.sh"
-    )
+    bare = {"slurm": "sbatch --parsable", "flux": "flux batch"}.get(name, "qsub")
+    assert scheduler.command(made, After()) == f"cd {made.directory} && {bare} job.sh"
 
 
 @given(st.text(max_size=20))
@@ -167,7 +173,9 @@ def test_a_word_for_a_line_of_options_is_plain_or_refused(word: str) -> None:
     assert not set(word) & set("\"'`$\\#;&|<>(){}[]*?!~")
 
 
-@pytest.mark.parametrize(("name", "queue", "account"), [("slurm", "--partition=", "--account="), ("pbs", "-q ", "-A ")])
+@pytest.mark.parametrize(("name", "queue", "account"), [
+    ("slurm", "--partition=", "--account="), ("pbs", "-q ", "-A "), ("flux", "--queue=", "--setattr=bank="),
+])  # fmt: skip
 def test_lines_of_options(name: str, queue: str, account: str) -> None:
     made = _plan(name, 3600, "--mine", account="proj", queue="fast", job_options="[--site]")
     options = SCHEDULERS[name].request(made)["options"]
@@ -461,6 +469,63 @@ def test_cobalt_knows_no_quotes(option: str) -> None:
 # Whatever they say
 
 
+# Flux
+
+
+FLUX = [
+    ("DEPEND|||depends:after-success=fABCDE|", "queued", "DEPEND depends:after-success=fABCDE"),
+    ("SCHED|||held|", "queued", "SCHED held"),
+    ("PRIORITY|||priority-wait|", "queued", "PRIORITY priority-wait"),
+    ("RUN|||n[1-2]|", "running", "RUN n[1-2]"),
+    ("CLEANUP|||n1|", "running", "CLEANUP n1"),
+    ("COMPLETED||0|n1|", "completed", "COMPLETED"),
+    ("FAILED||7|n1|", "failed", "FAILED exit 7"),
+    ("FAILED|alloc|1||unsatisfiable request", "failed", "FAILED unsatisfiable request"),
+    ("FAILED|dependency|1||dependency a|b can never be satisfied", "cancelled",
+     "FAILED dependency a|b can never be satisfied"),
+    ("FAILED|exec|137|n[3-4]|node failure on n3 (rank 2)", "node_fail", "FAILED node failure on n3 (rank 2)"),
+    ("FAILED|node-failure|1|n[3-4]|node failure on n4 (shell rank 1)", "node_fail",
+     "FAILED node failure on n4 (shell rank 1)"),
+    ("COMPLETED|node-failure|0|n[3-4]|node failure on n4 (shell rank 1)", "completed",
+     "COMPLETED node failure on n4 (shell rank 1)"),
+    ("CANCELED|cancel|143|n1|", "cancelled", "CANCELED"),
+    ("CANCELED|cancel|-128||not needed", "cancelled", "CANCELED not needed"),
+    ("TIMEOUT|timeout|137|n1|resource allocation expired", "timeout", "TIMEOUT resource allocation expired"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "state", "words"), FLUX)
+def test_flux_states(said: Said, line: str, state: str, words: str) -> None:
+    said["flux"] = Answer(0, f"f7|{line}", "")
+    assert flux.FLUX.states(_known("f7")) == {"f7": Sight(state, words)}  # type: ignore[arg-type]
+
+
+def test_flux_leaves_out_what_it_does_not_know(said: Said) -> None:
+    said["flux"] = Answer(0, "f7|RUN|||n1|", "JobID f8 unknown")
+    assert flux.FLUX.states(_known("f7", "f8")) == {"f7": Sight("running", "RUN n1")}
+    said["flux"] = Answer(1, "", "JobID f8 unknown")
+    assert flux.FLUX.states(_known("f8")) == {}
+    said["flux"] = Answer(1, "", "flux-jobs: ERROR: Error in user format: Unknown format field: returncode")
+    with pytest.raises(Unanswered, match="flux jobs ended with 1"):
+        flux.FLUX.states(_known("f8"))
+
+
+@pytest.mark.parametrize("err", ["flux-cancel: ERROR: ƒ7: job is inactive", "flux-cancel: ERROR: ƒ7: unknown job id"])
+def test_flux_jobs_that_are_gone_need_no_cancelling(said: Said, err: str) -> None:
+    said["flux"] = Answer(1, "", err)
+    flux.FLUX.cancel("f7")
+    said["flux"] = Answer(1, "", "flux-cancel: ERROR: ƒ7: guests may only cancel their own jobs")
+    with pytest.raises(Unanswered):
+        flux.FLUX.cancel("f7")
+
+
+def test_flux_without_queues(said: Said) -> None:
+    said["flux"] = Answer(0, "f7\nf8", "")
+    assert flux.FLUX.queues() == [(), ()]
+    said["flux"] = Answer(0, "||✔|✔|inf|inf", "")
+    assert "there are no queues" in flux.FLUX.probe(_plan("flux"), Path("job.sh"))
+
+
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
@@ -473,7 +538,9 @@ _DOCUMENTS = st.one_of(
     st.dictionaries(st.sampled_from(["Jobs", "Queue"]), st.dictionaries(st.sampled_from(["7", "workq"]), _JOB | _JSON)),
 ).map(json.dumps)
 _CELL = st.text(max_size=3) | st.sampled_from(["7", "RUNNING", "by 0", "", " ", "+", "===", "debug*", "up", "²"])
-_LINE = st.sampled_from([2, 3, 5, 11]).flatmap(lambda columns: st.lists(_CELL, min_size=columns, max_size=columns))
+_LINE = st.sampled_from([2, 3, 4, 5, 6, 11]).flatmap(
+    lambda columns: st.lists(_CELL, min_size=columns, max_size=columns)
+)
 _LINES = st.tuples(st.sampled_from(["|", "  "]), st.lists(_LINE, max_size=3)).map(
     lambda drawn: "\n".join(["===" * (drawn[0] != "|"), *(drawn[0].join(line) for line in drawn[1])])
 )
@@ -514,7 +581,9 @@ def test_no_answer_is_a_surprise(name: str, answer: Answer, monkeypatch: pytest.
     assert {sight.state for sight in states.values()} <= ENDED | {"queued", "running"}
 
 
-@pytest.mark.parametrize("version", ["slurm 22.05.8", "pbs_version = 23.06.06", "qsub Cobalt 1.0.33", "something else"])
+@pytest.mark.parametrize(
+    "version", ["slurm 22.05.8", "pbs_version = 23.06.06", "qsub Cobalt 1.0.33", "0.88.0", "something else"]
+)
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None)
 @given(answer=_ANSWERS)
 @example(answer=Answer(0, "debug*|4|many|1:00:00|up", ""))
@@ -524,6 +593,8 @@ def test_no_answer_keeps_a_profile_from_being_written(
     version: str, answer: Answer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def ask(*words: str, **_: object) -> Answer:
+        if words[0] == "flux" and words[1] == "getattr":
+            return Answer(0, version, "")
         asks_version = words[1:] == ("--version",) and (words[0] == "sbatch") == version.startswith("slurm")
         return Answer(0, version, "") if asks_version else answer
 

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import dlio_hpc
-from dlio_hpc.batch.schedulers import ENDED
+from dlio_hpc import shipped, site
+from dlio_hpc.batch import detect
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS
+from dlio_hpc.core import environment
 from dlio_hpc.report import jobfiles
 from dlio_hpc.verdict import check, metrics, performance
 
@@ -105,3 +108,15 @@ def test_tables_that_leave_values_out_are_never_asked_for_those() -> None:
     assert {known.unit for known in metrics.METRICS.values() if not known.is_share} <= performance._UNITS.keys()
     for unit in typing.get_args(check.Unit):
         assert check.show(0.5, unit)
+
+
+def test_each_batch_system_is_in_every_place_that_needs_it() -> None:
+    """The places that CONTRIBUTING lists; the table of schedulers itself is held by the test above."""
+    profiles = {site.load(name).scheduler for name in shipped.names(shipped.SITES)}
+    for name, scheduler in SCHEDULERS.items():
+        assert (shipped.root() / "templates" / f"{name}.sh.j2").is_file(), f"templates/{name}.sh.j2"
+        assert name in profiles, f"no shipped profile has scheduler {name}"
+        if scheduler.is_queue:
+            assert scheduler.job_variable, f"{name}: the variable that it sets in its jobs"
+            assert scheduler.job_variable.startswith(environment._VARIABLES), f"core/environment.py lacks {name}"
+            assert callable(getattr(detect, f"_{name}", None)), f"batch/detect.py does not find {name}"

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import jinja2
 
 from dlio_hpc import __version__, command, filesystem, shipped, units
+from dlio_hpc.batch.launchers import LAUNCHERS
+from dlio_hpc.batch.schedulers import flux
 from dlio_hpc.batch.schedulers.cobalt import queue_rows
 from dlio_hpc.batch.schedulers.pbs import section
 from dlio_hpc.command import Answer, Unanswered
@@ -68,6 +70,7 @@ def profile(name: str) -> str:
         facts=[f"Batch system: {found.version}.", f"Launcher: {launch.why}.", f"MPI of {sys.executable}: {library}."],
         scheduler=found.scheduler,
         launcher=launch.kind,
+        launchers=" | ".join(LAUNCHERS),
         command=launch.command,
         mpi=launch.mpi,
         mpis=launch.mpis,
@@ -92,8 +95,12 @@ def _ask(*words: str) -> Answer | None:
 
 def batch() -> Batch:
     """PBS and Cobalt share the names of their commands: what qsub --version says decides. Slurm's commands may be here
-    without a Slurm, so its controller has to answer.
+    without a Slurm, so its controller has to answer. A Flux that answers comes first: it runs within allocations of the
+    others, and its machines may have wrappers with the names of Slurm's commands.
     """
+    instance = _ask("flux", "getattr", "version")
+    if instance is not None and not instance.code and re.match(r"\d+\.\d+\.\d+", instance.out):
+        return _flux(instance.out)
     slurm, partitions = _ask("sbatch", "--version"), _ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s")
     if slurm is not None and slurm.out.startswith("slurm") and partitions is not None and not partitions.code:
         return _slurm(slurm.out, partitions)
@@ -106,6 +113,27 @@ def batch() -> Batch:
     if qsub is not None:
         raise ConfigError(f"qsub is here, but of a batch system that is not known: {said[:200]!r}")
     return Batch("local", "no batch system", None, [], None)
+
+
+def _flux(version: str) -> Batch:
+    """Queues with their limits; without a limit a job of a queue may have all of its nodes."""
+    try:
+        rows, nodes = flux.queue_rows(), flux.node_rows()
+    except Unanswered:
+        rows, nodes = [], []
+    sizes = {name: sum(count for queue, count, _ in nodes if queue == name) for name, *_ in rows}
+    queues = [
+        QueueFound(name, _count(most) or sizes[name] or None, _flux_limit(seconds))
+        for name, _, enabled, _, seconds, most in rows
+        if name and enabled in flux.YES
+    ]
+    default = next((name for name, marked, *_ in rows if marked.endswith("*")), None)
+    cpus = min((cores // count for _, count, cores in nodes if count), default=None)
+    return Batch("flux", f"Flux {version}", default, queues, cpus)
+
+
+def _flux_limit(seconds: str) -> str:
+    return f"{{1: {units.format_walltime(int(float(seconds)))}}}" if re.fullmatch(r"\d+\.\d+", seconds) else "{}"
 
 
 def _slurm(version: str, partitions: Answer) -> Batch:
@@ -188,7 +216,9 @@ def mpi_library() -> str:
 
 
 def launcher(scheduler: str, library: str) -> Launch:
-    """Srun on Slurm, aprun with Cobalt, else the mpiexec on PATH by what it says of itself."""
+    """Srun on Slurm, aprun with Cobalt, flux run on Flux, else the mpiexec on PATH by what it says of itself."""
+    if scheduler == "flux":
+        return Launch("flux", "flux", None, "", "flux run; MPI libraries that speak PMI-1 start under it")
     if scheduler == "slurm":
         return _srun(library)
     if scheduler == "cobalt":

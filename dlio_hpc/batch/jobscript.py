@@ -48,6 +48,7 @@ def render(plan: Plan) -> str:
         python_path=_python_path(),
         darshan=_darshan(plan),
         sweep=_sweep(plan),
+        job_variable=Shell(scheduler.job_variable),
         **scheduler.request(plan),
     )
 
@@ -92,7 +93,7 @@ def _sweep(plan: Plan) -> Shell | None:
     pbs_tmrsh reaches the other nodes, only the first one is looked at.
     """
     launcher = plan.site.launcher
-    if launcher.kind in {"srun", "pals", "aprun"}:
+    if launcher.kind in {"srun", "pals", "aprun", "flux"}:
         return None
     here = [Shell(word) for word in ("sh", "-c", '"$sweep"', "sh", '"$job"')]
     everywhere = plan.nodes > 1 and launcher.remote != "pbs_tmrsh"

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from dlio_hpc import document, shipped, site, units, workload
+from dlio_hpc import defaults, document, shipped, site, units, workload
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
@@ -30,16 +30,27 @@ def sites(context: click.Context, as_json: bool) -> None:
     """List the site profiles, show one as it is written (NAME or FILE), or write one for this machine (new)."""
     if context.invoked_subcommand is not None:
         return
-    profiles = [site.load(known) for known in shipped.names(shipped.SITES)]
+    profiles = [(name, site.load(name), shipped.find(shipped.SITES, name)) for name in shipped.names(shipped.SITES)]
     if as_json:
-        listed = [{"name": p.name, "scheduler": p.scheduler, "description": p.description} for p in profiles]
+        listed = [
+            {"name": name, "scheduler": one.scheduler, "description": one.description, "file": str(path)}
+            for name, one, path in profiles
+        ]
         console.print_json({"sites": listed})
         return
-    here = site.here()
-    for profile in profiles:
-        mark = "*" if profile.name == here else " "
-        click.echo(f"{mark} {profile.name:12} {profile.scheduler:8} {profile.description}")
+    known = defaults.load()
+    here = known["site"].value if "site" in known else site.here()
+    for name, one, path in profiles:
+        mark = "*" if name == here else " "
+        click.echo(f"{mark} {name:12} {one.scheduler:8} {one.description}{_origin(path)}")
     click.echo("* used here without --site")
+    for key, default in known.items():
+        click.echo(f"default: --{key} {default.value}, from {default.path}")
+
+
+def _origin(path: Path) -> str:
+    where = shipped.origin(path)
+    return f"  [{where}]" if where else ""
 
 
 @sites.command()
@@ -85,17 +96,22 @@ def workloads(name: str | None, as_json: bool) -> None:
     if name is not None:
         _show(workload.load(name), shipped.find(shipped.WORKLOADS, name), as_json)
         return
-    known = [workload.load(shipped) for shipped in shipped.names(shipped.WORKLOADS)]
+    known = [
+        (file, workload.load(file), shipped.find(shipped.WORKLOADS, file)) for file in shipped.names(shipped.WORKLOADS)
+    ]
     if as_json:
         listed = [
-            {"name": w.name, "format": w.dataset.format, "dataset_bytes": w.dataset.size, "description": w.description}
-            for w in known
-        ]
+            {
+                "name": file, "format": one.dataset.format, "dataset_bytes": one.dataset.size,
+                "description": one.description, "file": str(path),
+            }
+            for file, one, path in known
+        ]  # fmt: skip
         console.print_json({"workloads": listed})
         return
-    for one in known:
+    for file, one, path in known:
         size = "-" if one.dataset.format == "null" else units.format_size(one.dataset.size)
-        click.echo(f"{one.name:18} {one.dataset.format:9} {size:>10}  {one.description}")
+        click.echo(f"{file:18} {one.dataset.format:9} {size:>10}  {one.description}{_origin(path)}")
 
 
 def _show(value: object, path: Path, as_json: bool) -> None:

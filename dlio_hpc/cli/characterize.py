@@ -23,7 +23,15 @@ if TYPE_CHECKING:
 @option("--only", metavar="REGEX", callback=expression, help="Files whose path it is found in: --only '^/data/'.")
 @option("--force", is_flag=True, help="Derive a workload from a program that does not read as training does, too.")
 @option("--check", is_flag=True, help="Run the workload here, shrunk, and compare its I/O with the log's.")
-@option("-s", "--site", metavar="NAME|FILE", default="local", show_default=True, help="With --check: where.")
+@option(
+    "-s",
+    "--site",
+    is_common=False,
+    metavar="NAME|FILE",
+    default="local",
+    show_default=True,
+    help="With --check: where.",
+)
 @option(
     "--dataset-size", callback=parsed(units.size), metavar="SIZE", default="64MiB", show_default=True,
     help="With --check: how much to read.",

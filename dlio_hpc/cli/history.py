@@ -36,7 +36,7 @@ def _day(text: str) -> str:
 @click.command(context_settings=SETTINGS)
 @click.argument("pattern", required=False, metavar="[JOB-PATTERN]")
 @found.of_archives
-@option("--site", metavar="NAME", help="Jobs of this site alone.")
+@option("--site", is_common=False, metavar="NAME", help="Jobs of this site alone.")
 @option("--workload", metavar="NAME", help="Jobs of this workload alone.")
 @option("--nodes", type=int, metavar="N", help="Jobs on so many nodes alone.")
 @option("--study", metavar="NAME", help="Jobs of this study alone.")

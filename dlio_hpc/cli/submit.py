@@ -52,6 +52,7 @@ def submit(
     manner = Manner(dry_run, wait, as_json, quiet, verbose)
     if resume is not None:
         _check_resume(context, workload_name)
+        options |= {key: None for key in RESUMABLE if _is_default(context, key)}
         return _resume(study_folder(resume, options["runs"]), options, manner)
     found = planned(workload_name, options)
     if dry_run:
@@ -72,6 +73,11 @@ def submitted(found: Planned, parents: tuple[Path, ...], runs: Path, manner: Man
         return hand_over(found, after, [], manner)
     with rundir.locked_file(batch.keep(found.study) / rundir.STUDY):  # not to be resumed before it is submitted
         return hand_over(found, after, [], manner)
+
+
+def _is_default(context: click.Context, name: str) -> bool:
+    """Was the option left out? What a defaults.yaml says is for new studies."""
+    return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
 
 
 def _check_resume(context: click.Context, workload_name: str | None) -> None:

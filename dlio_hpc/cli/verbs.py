@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from dlio_hpc import __version__, near, url
+from dlio_hpc import __version__, defaults, near, url
 
 _VERBS = {
     "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
@@ -70,11 +70,23 @@ def cli() -> None:
     """
 
 
-def option(*names: str, **settings: Any) -> Callable[[Any], Any]:
-    """A click option that is also the environment variable DLIO_HPC_NAME."""
+class _Option(click.Option):
+    """An option that a defaults.yaml may have a value for."""
+
+    def get_default(self, ctx: click.Context, call: bool = True) -> Any:
+        key = max(self.opts, key=len).removeprefix("--")
+        known = defaults.load().get(key) if key in defaults.KEYS else None
+        return super().get_default(ctx, call) if known is None else known.value
+
+
+def option(*names: str, is_common: bool = True, **settings: Any) -> Callable[[Any], Any]:
+    """A click option that is also the environment variable DLIO_HPC_NAME. is_common: it means what the option of that
+    name of dlio-submit means, and a defaults.yaml has its default too.
+    """
     long = next(name for name in names if name.startswith("--"))
     variable = long.partition("/")[0].removeprefix("--").replace("-", "_").upper()
-    return click.option(*names, envvar=f"DLIO_HPC_{variable}", show_envvar=False, **settings)
+    kind = _Option if is_common else click.Option
+    return click.option(*names, cls=kind, envvar=f"DLIO_HPC_{variable}", show_envvar=False, **settings)
 
 
 def parsed(parse: Callable[[str], _Value]) -> Callable[[click.Context, click.Parameter, str | None], _Value | None]:

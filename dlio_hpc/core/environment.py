@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 # What changes how the ranks run; never the whole environment, which may hold secrets.
 _VARIABLES = (
-    "COBALT_", "DARSHAN_", "DLIO_HPC_", "FI_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_", "OMPI_",
-    "OMP_", "PALS_", "PBS_", "PMI", "PYTHONPATH", "ROMIO_", "SLURM_", "UCX_",
+    "COBALT_", "DARSHAN_", "DLIO_HPC_", "FI_", "FLUX_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_",
+    "OMPI_", "OMP_", "PALS_", "PBS_", "PMI", "PYTHONPATH", "ROMIO_", "SLURM_", "UCX_",
 )  # fmt: skip
 _SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 

@@ -176,9 +176,10 @@ def _as_shipped(rule: _Rule) -> Check:
     """A workload of that name whose settings are others is not that workload."""
     name = rule.group.key.workload
     found = rule.group.runs[0].workload
-    if name not in shipped.names(shipped.WORKLOADS) or found is None:
+    path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"  # a facility's workload of that name is another one
+    if not path.is_file() or found is None:
         return rule.unknown(f"there is no shipped workload {name!r}")
-    usual = json.loads(document.encode(plan.resolved(workload.load(name))))
+    usual = json.loads(document.encode(plan.resolved(workload.load(str(path)))))
     told = [
         words for key in rule.criterion.as_shipped for words in changes(_value(usual, key), _value(found, key), key)
     ]

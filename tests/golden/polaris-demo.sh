@@ -62,7 +62,7 @@ left() {
     echo $(( $(date -d "$start" +%s) + 10#$hours * 3600 + 10#$minutes * 60 + 10#$seconds - $(date +%s) ))
 }
 timer=
-if [ "$PBS_JOBID$COBALT_JOBID" ]; then
+if [ "$PBS_JOBID" ]; then
   {
     pause=1740
     while [ "$pause" -gt 0 ]; do

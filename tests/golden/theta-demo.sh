@@ -56,7 +56,7 @@ left() {
   :
 }
 timer=
-if [ "$PBS_JOBID$COBALT_JOBID" ]; then
+if [ "$COBALT_JOBID" ]; then
   {
     pause=3540
     while [ "$pause" -gt 0 ]; do

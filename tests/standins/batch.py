@@ -165,9 +165,11 @@ def watch(
     child: subprocess.Popen[bytes],
     verdict: Callable[[], str | None],
     grace: float,
+    signals: Callable[[str], tuple[int, ...]] = lambda _reason: (signal.SIGTERM,),
     sessions: Callable[[], set[int]] | None = None,
 ) -> str | None:
-    """Wait for the job; once `verdict` names a reason end it: TERM to its session, KILL to all after the grace.
+    """Wait for the job; once `verdict` names a reason end it: TERM or other signals to its session, KILL to all after
+    the grace.
 
     Returns the reason. What is left behind by a script that ended is killed too: all that descends from this process
     or, where `sessions` tells which belong to the job, what has not left them.
@@ -179,8 +181,9 @@ def watch(
             reason = verdict()
             if reason is not None:
                 since = time.monotonic()
-                for session in {child.pid} | (sessions() if sessions else set()):
-                    _signal_session(session, signal.SIGTERM)
+                for number in signals(reason):
+                    for session in {child.pid} | (sessions() if sessions else set()):
+                        _signal_session(session, number)
         elif time.monotonic() > since + grace:
             kill_rest()
         time.sleep(pause)

@@ -393,7 +393,10 @@ def _run(book: Book, job: Job) -> None:
             stdout=out, stderr=err, start_new_session=True,
         )  # fmt: skip
         reason = batch.watch(
-            child, lambda: _verdict(book, job, out.fileno()), book.policy["grace"], lambda: _tasks(book, job["key"])
+            child,
+            lambda: _verdict(book, job, out.fileno()),
+            book.policy["grace"],
+            sessions=lambda: _tasks(book, job["key"]),
         )
     status = child.returncode if child.returncode >= 0 else 256 - child.returncode
     substate, words = (_FINISHED, "finished") if status == 0 else (_FAILED, "failed")

@@ -133,4 +133,7 @@ def _probe(plan: Plan, _script: Path) -> str:
     return f"queue {plan.queue or 'default'} is running; accounts are checked at submission only"
 
 
-COBALT = Scheduler("qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)
+COBALT = Scheduler(
+    "qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe,
+    job_variable="COBALT_JOBID",
+)  # fmt: skip

@@ -177,4 +177,7 @@ def _probe(plan: Plan, _script: Path) -> str:
     return f"queue {plan.queue} is enabled and started; accounts are checked at submission only"
 
 
-PBS = Scheduler("qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)
+PBS = Scheduler(
+    "qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe,
+    job_variable="PBS_JOBID",
+)  # fmt: skip

@@ -57,6 +57,8 @@ class Scheduler(NamedTuple):
     that each of the user's jobs is in.
     probe: whether it would take this plan with this script, without submitting: words for a person, ConfigError if not.
     is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
+    job_variable: the environment variable that it sets in its jobs alone; "": none. A script that is run by hand has no
+    time limit to heed.
     """
 
     program: str
@@ -70,3 +72,4 @@ class Scheduler(NamedTuple):
     queues: Callable[[], list[tuple[str, ...]]]
     probe: Callable[[Plan, Path], str]
     is_queue: bool = True
+    job_variable: str = ""

@@ -117,4 +117,7 @@ def _probe(_plan: Plan, script: Path) -> str:
     return answer.words.removeprefix("sbatch: ")
 
 
-SLURM = Scheduler("sbatch", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe)
+SLURM = Scheduler(
+    "sbatch", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe,
+    job_variable="SLURM_JOB_ID",
+)  # fmt: skip

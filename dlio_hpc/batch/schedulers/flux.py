@@ -1,0 +1,141 @@
+"""Flux: flux-batch(1), flux-jobs(1), flux-cancel(1), flux-queue(1). What is said here was seen on flux-core 0.88."""
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from dlio_hpc import rundir
+from dlio_hpc.batch.schedulers import common
+from dlio_hpc.batch.schedulers.scheduler import ENDED, After, Known, Scheduler, Sight, State
+from dlio_hpc.batch.shell import quote
+from dlio_hpc.command import unexplained
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import Plan
+
+_STATES: dict[str, State] = {
+    "NEW": "queued", "DEPEND": "queued", "PRIORITY": "queued", "SCHED": "queued", "RUN": "running",
+    "CLEANUP": "running", "COMPLETED": "completed", "FAILED": "failed", "CANCELED": "cancelled", "TIMEOUT": "timeout",
+}  # fmt: skip
+# The note of an exception may hold anything, so it comes last.
+_FIELDS = ("{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{exception.note}")
+# With a lost first node the type of the exception is exec, and only its note names the node.
+_NODE_LOST = "node failure"
+# What flux queue list prints for yes, with and without UTF-8.
+YES = {"✔", "y"}
+
+
+def _request(plan: Plan) -> dict[str, Any]:
+    return {
+        "walltime": f"{int(plan.walltime)}s",
+        "options": common.options(plan, "--queue=", "--setattr=bank="),
+    }
+
+
+def _words(after: After) -> list[str]:
+    """Flux ends a job by itself when the job that it follows can no longer end well."""
+    kinds = {"afterok": after.well, "afterany": after.over}
+    depends = [f"--dependency={kind}:{batch_id}" for kind, ids in kinds.items() for batch_id in ids]
+    return ["flux", "batch", *depends, rundir.SCRIPT]
+
+
+_command = partial(common.typed, _words)
+
+
+def _submit(plan: Plan, after: After) -> str:
+    """The id begins with f, as Flux writes it where the locale knows no ƒ; Flux takes both."""
+    return "f" + common.submit(_words, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
+
+
+def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
+    """Of jobs that Flux does not know it complains by line; the code is 1 when it knows none. They are known until
+    they are purged, which sites do after days.
+    """
+    answer = common.ask("flux", "jobs", "-n", "-o", "|".join(_FIELDS), *(job.batch_id for job in jobs))
+    if answer.code and not re.search(r"JobID \S+ unknown", answer.err):
+        raise unexplained("flux jobs", answer)
+    return dict(_sight(line) for line in answer.lines if line.count("|") >= len(_FIELDS) - 1)
+
+
+def _sight(line: str) -> tuple[str, Sight]:
+    batch_id, status, kind, code, where, note = line.split("|", len(_FIELDS) - 1)
+    state = _state(status, kind, note)
+    why = note or (f"exit {code}" if status == "FAILED" else "" if state in ENDED else where)
+    return batch_id, Sight(state, f"{status} {why}".strip())
+
+
+def _state(status: str, kind: str, note: str) -> State:
+    """A job may end well though it lost a node. One whose parent failed never runs, and counts as cancelled."""
+    if status == "FAILED" and _NODE_LOST in note:
+        return "node_fail"
+    if status == "FAILED" and kind == "dependency":
+        return "cancelled"
+    return _STATES.get(status, "running")
+
+
+def _cancel(batch_id: str) -> None:
+    answer = common.ask("flux", "cancel", batch_id)
+    if answer.code and not re.search("job is inactive|unknown job", answer.err):
+        raise unexplained("flux cancel", answer)
+
+
+def _find(name: str) -> str | None:
+    lines = _listed("jobs", "-a", "-n", "-c", "0", f"--name={name}", "-o", "{id.f58plain}")
+    return lines[0] if lines else None
+
+
+def _queues() -> list[tuple[str, ...]]:
+    """Of each job its queue, or nothing where Flux has no queues."""
+    return [tuple(line.split()[1:]) for line in _listed("jobs", "-n", "-c", "0", "-o", "{id.f58plain} {queue}")]
+
+
+def _listed(*words: str) -> list[str]:
+    answer = common.ask("flux", *words)
+    if answer.code:
+        raise unexplained(f"flux {words[0]}", answer)
+    return answer.out.split("\n") if answer.out else []
+
+
+def queue_rows() -> list[list[str]]:
+    """Name, name with * where it is the default, enabled, started, seconds and nodes of a job at most. One row without
+    a name where Flux has no queues.
+    """
+    fields = ("{queue}", "{queuem}", "{enabled}", "{started}", "{limits.timelimit}", "{limits.max.nnodes}")
+    rows = [line.split("|") for line in _listed("queue", "list", "-n", "-o", "|".join(fields))]
+    return [[cell.strip() for cell in row] for row in rows if len(row) == len(fields)]
+
+
+def node_rows() -> list[tuple[str, int, int]]:
+    """Queues, or nothing where there are none, with nodes and cores of the same state."""
+    fields = ("{queue}", "{nnodes}", "{ncores}")
+    rows = [line.split("|") for line in _listed("resource", "list", "-n", "-o", "|".join(("{state}", *fields)))]
+    counted = [row for row in rows if len(row) == len(fields) + 1 and row[2].isdecimal() and row[3].isdecimal()]
+    return [(queue.strip(), int(nodes), int(cores)) for _, queue, nodes, cores in counted]
+
+
+def _probe(plan: Plan, script: Path) -> str:
+    """The options as flux batch takes them, the queue as Flux has it; limits and banks are looked at when a job is
+    submitted.
+    """
+    answer = common.ask("flux", "batch", "--dry-run", str(script))
+    if answer.code:
+        raise ConfigError(f"flux batch --dry-run: {answer.words}")
+    queues = {row[0]: row for row in queue_rows()}
+    named = [name for name in queues if name]
+    if not named:
+        return "flux batch takes the options; there are no queues"
+    if plan.queue is None:
+        return f"flux batch takes the options; queues: {', '.join(named)}; limits are checked at submission only"
+    if plan.queue not in queues:
+        raise ConfigError(f"there is no queue {plan.queue}; there are: {', '.join(named)}")
+    for what, flag in (("enabled", queues[plan.queue][2]), ("started", queues[plan.queue][3])):
+        if flag not in YES:
+            raise ConfigError(f"queue {plan.queue} is not {what}: jobs would wait, or be refused")
+    return f"queue {plan.queue} is enabled and started; limits are checked at submission only"
+
+
+FLUX = Scheduler(
+    "flux", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe,
+    job_variable="FLUX_ENCLOSING_ID",
+)  # fmt: skip

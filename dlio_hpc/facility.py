@@ -1,0 +1,27 @@
+"""Folders in which a user and a facility keep profiles, workloads and defaults of their own, which go before what is
+shipped: site_profiles/, workloads/, studies/, suites/, criteria/ and defaults.yaml.
+"""
+
+import os
+from pathlib import Path
+
+from dlio_hpc.errors import ConfigError
+
+VARIABLE = "DLIO_HPC_SITE_PATH"
+_SYSTEM = Path("/etc/dlio-hpc")
+
+
+def folders() -> list[Path]:
+    """The user's folder, those of DLIO_HPC_SITE_PATH in its order, and the system's; the first one that has a name
+    wins. ConfigError for a folder of the variable that is not there.
+    """
+    named = [Path(os.path.abspath(part)) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
+    for folder in named:
+        if not folder.is_dir():
+            raise ConfigError(f"{VARIABLE}: {folder} is no folder here; correct the variable, or unset it")
+    return [folder for folder in (_user(), *named, _SYSTEM) if folder.is_dir()]
+
+
+def _user() -> Path:
+    home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
+    return Path(home, "dlio-hpc")

@@ -1,0 +1,105 @@
+"""A real Flux of four brokers on this computer, each with a host name of its own: `flux start --test-size=4`.
+
+DLIO_HPC_FLUX names the prefix of an installed flux-core; host names need root, as unshare(1) does. Nodes n1 and n2 are
+queue debug, n3 and n4 queue batch.
+"""
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+
+PREFIX = os.environ.get("DLIO_HPC_FLUX")
+
+_CONF = """\
+[resource]
+noverify = true
+[[resource.config]]
+hosts = "n[1-4]"
+cores = "0-7"
+[[resource.config]]
+hosts = "n[1-2]"
+properties = ["debug"]
+[[resource.config]]
+hosts = "n[3-4]"
+properties = ["batch"]
+[queues.debug]
+requires = ["debug"]
+policy.limits.duration = "1h"
+policy.limits.job-size.max.nnodes = 2
+[queues.batch]
+requires = ["batch"]
+[policy.jobspec.defaults.system]
+queue = "debug"
+duration = "30m"
+"""
+_AS_HOST = """\
+#!/bin/bash
+exec unshare --uts sh -c 'hostname n$((PMI_RANK + 1)); exec "$@"' sh "$@"
+"""
+
+
+class Brokers:
+    """Started by start(), gone after stop(). `environment`: what commands need to find them."""
+
+    def __init__(self, state: Path) -> None:
+        self._state = state
+        self._rundir = Path(f"/tmp/dlio-flux-{os.getpid()}")  # a socket's path has 107 letters at most
+        path = f"{PREFIX}/bin:{os.environ['PATH']}"
+        self.environment = {"PATH": path, "FLUX_URI": f"local://{self._rundir}/local-0"}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        conf, wrap = self._state / "flux.toml", self._state / "as-host"
+        conf.write_text(_CONF)
+        wrap.write_text(_AS_HOST)
+        wrap.chmod(0o755)
+        self._rundir.mkdir(exist_ok=True)
+        words = ["flux", "start", "--test-size=4", f"--wrap={wrap}", "--test-exit-timeout=5h",
+                 f"--test-rundir={self._rundir}", f"--config-path={conf}", "sleep", "inf"]  # fmt: skip
+        self._process = subprocess.Popen(
+            words, env=os.environ | {"PATH": self.environment["PATH"]}, stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )  # fmt: skip
+        deadline = time.monotonic() + 60
+        while "n[1-4]" not in self.tell("resource", "list", "-s", "free", "-no", "{nodelist}"):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        self.tell("queue", "start", "--all")
+
+    def stop(self) -> None:
+        self.tell("cancel", "--all", "--quiet")
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGTERM)
+            try:
+                self._process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(self._process.pid, signal.SIGKILL)
+
+    def lose(self, node: int) -> None:
+        """KILL to the broker of a node and to all that descends from it, at once."""
+        family, parents = {int(self.tell("exec", "-r", str(node - 1), "flux", "getattr", "broker.pid"))}, _parents()
+        while more := {pid for pid, parent in parents.items() if parent in family} - family:
+            family |= more
+        for number in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in family:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def tell(self, *words: str) -> str:
+        """What a command of Flux's says, and its complaints."""
+        done = subprocess.run(
+            ["flux", *words], env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        return (done.stdout + done.stderr).strip()
+
+
+def _parents() -> dict[int, int]:
+    """Parent of each process (proc(5), stat, field 4)."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            found[int(path.parent.name)] = int(path.read_bytes().rpartition(b")")[2].split()[1])
+    return found

@@ -1,0 +1,94 @@
+#!/bin/bash
+# flux: --job-name=demo-20260101-120000-abcdef
+# flux: --nodes=2 --exclusive
+# flux: --time-limit=1800s
+# flux: --output=job.out
+# flux: --error=job.err
+# flux: --queue=pdebug
+# flux: --setattr=bank=proj
+# dlio-hpc 0: job demo-20260101-120000-abcdef on site tuolumne
+# 2 node(s) x 4 ranks. Each run is one launcher line below; plan.json holds every setting.
+# To run the job again by hand: bash job.sh (results that lie here are copied to attempts/ first).
+
+cd /runs/demo-20260101-120000-abcdef || exit 6
+job=$PWD
+# Results of an earlier attempt are kept apart: a batch system may requeue a job.
+if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
+  attempt=1; while [ -e attempts/$attempt ]; do attempt=$(( attempt + 1 )); done
+  mkdir -p attempts/$attempt && for kept in exit_status stop environment.json runs layout darshan; do
+    [ ! -e $kept ] || cp -a $kept attempts/$attempt/ || exit 6
+  done
+fi
+rm -f exit_status stop runs/*/result.json runs/*/error.json layout/*.yaml
+# exit_status tells how the job ended, also when the batch system has forgotten it.
+trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
+# USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
+trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
+SECONDS=0
+launched=
+# Whether the time limit ends the job. The batch system knows best: the limit may have been changed.
+is_over() {
+  [ "$alarm" ]
+}
+clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
+# Ranks end before the script does: a batch system kills what it started, which on other nodes are not the ranks.
+stop_ranks() {
+  for _ in {1..30}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
+  kill -KILL "$launched" 2> /dev/null
+}
+# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
+end() {
+  trap '' TERM INT HUP USR1
+  [ -z "$launched" ] || kill "$launched" 2> /dev/null
+  local code=143
+  ! is_over || code=124
+  [ -z "$launched" ] || stop_ranks
+  exit "$code"
+}
+trap end TERM INT HUP
+# Flux sends ALRM at the limit, and TERM when the job is cancelled.
+alarm=
+trap 'alarm=1; end' ALRM
+# Seconds of the time limit that are left, by the batch system; nothing where it does not answer within $1 seconds.
+left() {
+  timeout "$1" flux job timeleft 2> /dev/null
+}
+timer=
+if [ "$FLUX_ENCLOSING_ID" ]; then
+  {
+    pause=1740
+    while [ "$pause" -gt 0 ]; do
+      sleep "$pause" & trap 'kill $!' TERM
+      wait $! || exit
+      rest=$(left 10)   # the limit may have been changed
+      pause=$(( ${rest:-0} - 60 ))
+    done
+    kill -USR1 $$
+  } &
+  timer=$!
+fi
+
+# A run in the background, so that signals are heard while it goes on.
+run() {
+  [ ! -e "$job/stop" ] || exit 124
+  echo "== $1"
+  "${@:2}" < /dev/null &
+  launched=$!
+  while signalled=; wait "$launched"; code=$?; [ "$signalled" ]; do :; done
+  launched=
+  [ "$code" = 0 ] || ! grep -qs '"exit_code": 7' "runs/$1/error.json" || exit 124
+  return "$code"
+}
+
+module load cray-python
+cd "$job" || exit 6
+status=0
+
+run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
+run 00-generate flux run --nodes=2 --ntasks=8 --cores-per-task=21 --setopt=exit-on-error --setopt=exit-timeout=none --exclusive env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement
+run 'layout after' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json after || exit $?
+run 01-measure-1 flux run --nodes=2 --ntasks=8 --cores-per-task=21 --setopt=exit-on-error --setopt=exit-timeout=none --exclusive env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 1 || status=$?
+run 02-measure-2 flux run --nodes=2 --ntasks=8 --cores-per-task=21 --setopt=exit-on-error --setopt=exit-timeout=none --exclusive env OMP_NUM_THREADS=1 MPICH_GPU_SUPPORT_ENABLED=0 /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 2 || status=$?
+
+grep -qs "steps" stop && exit 124
+exit "$status"
