@@ -1,0 +1,70 @@
+"""When a job is watched no longer."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from dlio_hpc import units
+from dlio_hpc.batch import job, state, watch
+from dlio_hpc.batch.job import Job, Sighting
+from dlio_hpc.command import Unanswered
+from dlio_hpc.errors import InfrastructureError
+
+
+def _job(current: str, scheduler: str = "slurm", since: float = 0.0) -> Job:
+    sighting = Sighting(current, units.utc(time.time() - since))  # type: ignore[arg-type]
+    return Job("one", "one", "slurm", scheduler, "here", "sbatch job.sh", "7", (sighting,))  # type: ignore[arg-type]
+
+
+def _watched(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *looks: state.Look, limits: tuple[float, float] = (0.3, 0.3)
+) -> list[watch.Watched]:
+    """What is seen of a job whose looks are these, the last of them again and again."""
+    left = list(looks)
+    (folder / "job.json").touch()
+    monkeypatch.setattr(job, "load", lambda _: looks[0].job)
+    monkeypatch.setattr(state, "refresh_all", lambda _paths, ask: [left.pop(0) if len(left) > 1 else left[0]])
+    monkeypatch.setattr(watch, "_LOST_S", limits[0])
+    monkeypatch.setattr(watch, "_SILENT_S", limits[1])
+    return list(watch.watch([folder]))
+
+
+def test_a_job_of_which_nothing_is_learned_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The controller has purged it, and accounting does not answer."""
+    silent = state.Look(tmp_path, _job("running"), Unanswered("sacct ended with 1"))
+    began = time.monotonic()
+    *before, last = _watched(monkeypatch, tmp_path, silent)
+    assert time.monotonic() - began > 0.3
+    assert before
+    assert not any(one.is_final for one in before)
+    assert (last.is_final, last.job.state, str(last.fault)) == (True, "running", "sacct ended with 1")
+
+
+def test_an_answer_now_and_then_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    silent = state.Look(tmp_path, _job("running"), Unanswered("no answer"))
+    answered = state.Look(tmp_path, _job("running"), None)
+    ended = state.Look(tmp_path, _job("completed"), None)
+    seen = _watched(monkeypatch, tmp_path, silent, answered, silent, answered, ended, limits=(0.3, 0.25))
+    assert [one.is_final for one in seen] == [False] * 4 + [True]
+
+
+@pytest.mark.parametrize(("scheduler", "waits"), [("slurm", True), ("local", False)])
+def test_a_lost_job_is_looked_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheduler: str, waits: bool
+) -> None:
+    """NFS shows new files late. Processes of this computer are gone or not."""
+    lost = state.Look(tmp_path, _job("lost", scheduler), None)
+    found = state.Look(tmp_path, _job("completed", scheduler), None)
+    last = _watched(monkeypatch, tmp_path, lost, found, limits=(60, 60))[-1]
+    assert last.job.state == ("completed" if waits else "lost")
+    old = state.Look(tmp_path, _job("lost", scheduler, since=3600), None)
+    assert len(_watched(monkeypatch, tmp_path, old, limits=(60, 60))) == 1
+
+
+def test_a_job_that_can_never_run_is_given_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    stuck = state.Look(tmp_path, _job("queued"), None, "Can Never Run: no such node")
+    (last,) = _watched(monkeypatch, tmp_path, stuck)
+    assert isinstance(last.fault, InfrastructureError)
+    assert "Can Never Run: no such node" in str(last.fault)
+    assert last.is_final
