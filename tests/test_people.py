@@ -303,3 +303,20 @@ def test_a_database_that_is_a_link_is_not_opened(shared: Path) -> None:
             history.take_in(shared / "data")
         assert not target.exists()
         (shared / "data" / name).unlink()
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_files_of_others_that_are_none_hold_no_verb_up(tmp_path: Path, run: Run, kind: str) -> None:
+    archives = tmp_path / "dlio-runs" / "archive"
+    names = [tmp_path / "dlio-runs" / "odd" / rundir.JOB, archives / rundir.BASELINES / "odd.json"]
+    for path in names:
+        path.parent.mkdir(parents=True)
+        if kind == "pipe":
+            os.mkfifo(path)
+        else:
+            path.symlink_to("/dev/zero")
+    for arguments, path in ((("status",), names[0]), (("collect",), names[0]), (("baseline", "list"), names[1])):
+        told = run("dlio-hpc", *arguments)
+        assert (told.code, f"{path.relative_to(tmp_path)} is no file" in told.err) == (2, True), told
+    told = run("dlio-hpc", "history")
+    assert (told.code, "odd.json is no decision" in told.err) == (0, True), told

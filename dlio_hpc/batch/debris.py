@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +23,13 @@ class Debris(NamedTuple):
 
 
 def rests(folder: Path) -> Iterator[Debris]:
-    """Files and job directories that were half written when their command was killed."""
-    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+    """Files and job directories that were half written when their command was killed; none where nobody may look."""
+    with suppress(OSError):
+        yield from _rests(folder)
+
+
+def _rests(folder: Path) -> Iterator[Debris]:
+    for path in sorted(folder.iterdir()):
         name = rundir.rest_of(path.name)
         if name is None or (rundir.is_being_written(path.name) and not _is_old(path)):
             continue

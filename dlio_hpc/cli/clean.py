@@ -1,5 +1,6 @@
 """dlio-hpc clean: debris of killed commands."""
 
+import os
 from pathlib import Path
 
 import click
@@ -17,8 +18,8 @@ def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
     """Remove what killed commands left below RUNS and beside the archives: half-written files, and directories of jobs
     that never started. What a job has written is never removed.
     """
-    if not runs.is_dir():
-        raise ConfigError(f"no folder {runs}; say with --runs where jobs are")
+    if not os.access(runs, os.R_OK | os.X_OK):
+        raise ConfigError(f"cannot look into {runs}; say with --runs where jobs are")
     left = [*debris.rests(runs), *debris.never_started(runs), *debris.rests(archive or runs / "archive")]
 
     def removed(path: Path) -> None:
