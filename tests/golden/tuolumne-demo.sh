@@ -22,8 +22,10 @@ SECONDS=0
 launched=
 trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
   exit $(( SECONDS >= 1799 ? 124 : 143 ))' TERM INT HUP
-# Flux sends ALRM at the limit, and TERM when the job is cancelled.
+# Flux sends ALRM and HUP at the limit, TERM and HUP when the job is cancelled; bash may hear HUP first.
 trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; exit 124' ALRM
+trap '[ -z "$launched" ] || kill "$launched" 2> /dev/null; [ -e "$job/stop" ] && exit 124
+  left=$(flux job timeleft 2> /dev/null); exit $(( ${left:-2} > 1 ? 143 : 124 ))' TERM INT HUP
 timer=
 if [ "$FLUX_ENCLOSING_ID" ]; then
   { trap 'kill $! 2> /dev/null; exit' TERM   # the limit may be changed while the job runs: flux-update(1)
