@@ -78,6 +78,11 @@ class Brokers:
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
 
+    def restart(self) -> None:
+        """Anew, with all nodes, and without the jobs."""
+        self.stop()
+        self.start()
+
     def lose(self, node: int) -> None:
         """KILL to the broker of a node and to all that descends from it, at once."""
         family, parents = {int(self.tell("exec", "-r", str(node - 1), "flux", "getattr", "broker.pid"))}, _parents()

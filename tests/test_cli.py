@@ -76,7 +76,7 @@ _ON_JOBS = (
         (("dlio-submit", "absent.yaml"), "cannot read absent.yaml"),
         (
             ("dlio-submit", "demo", "-s", "absent"),
-            "no site 'absent'; give a YAML file or one of: aurora, frontier, local,",
+            "no site 'absent'; give a YAML file or one of: aurora, flux, frontier, local,",
         ),
         (("dlio-submit", "demo", "--nonsense"), "No such option"),
         (("dlio-submit", "demo", "-N", "0"), "'-N' / '--nodes'"),

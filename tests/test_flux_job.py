@@ -386,16 +386,15 @@ def test_a_profile_is_written_from_what_is_found(on_flux: Flux, small: Path) -> 
 
 
 @pytest.mark.skipif(NODES == 1, reason="no host may be renamed")
-@pytest.mark.parametrize(
-    ("node", "why"), [(2, "node failure on n2 (shell rank 1)"), (1, "node failure on n1 (rank 0)")]
-)
-def test_a_node_is_lost(run: Run, tmp_path: Path, small: Path, node: int, why: str) -> None:
+@pytest.mark.parametrize(("node", "rank"), [(4, "shell rank 1"), (3, "rank 2")])
+def test_a_node_is_lost(on_flux: Flux, small: Path, real_flux: brokers.Brokers | None, node: int, rank: str) -> None:
     """With its first node a job loses its script; with another one the script goes on, and its ranks fail."""
-    instance = None
-    if IS_REAL:
-        pytest.skip("by hand: broker 0 is the whole Flux of the tests")
-    on_flux = Flux(run, tmp_path, instance)
-    directory = on_flux.started(small, "-N", 2)
-    (on_flux.state / "lost").write_text(f"n{node}")
+    directory = on_flux.started(small, "-N", 2, "-q", "batch")
+    if real_flux is not None:
+        real_flux.lose(node)
+    else:
+        (on_flux.state / "lost").write_text(f"n{node}")
     assert on_flux.ended(directory, 6)["state"] == "node_fail"
-    assert words(directory) == f"FAILED {why}"
+    assert words(directory) == f"FAILED node failure on n{node} ({rank})"
+    if real_flux is not None:
+        real_flux.restart()

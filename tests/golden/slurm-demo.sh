@@ -44,7 +44,7 @@ stop_ranks() {
 }
 # TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
 end() {
-  trap '' TERM INT HUP USR1
+  trap '' TERM INT HUP ALRM USR1
   [ -z "$launched" ] || kill "$launched" 2> /dev/null
   local code=143
   ! is_over || code=124

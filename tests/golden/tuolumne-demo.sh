@@ -28,7 +28,9 @@ SECONDS=0
 launched=
 # Whether the time limit ends the job. The batch system knows best: the limit may have been changed.
 is_over() {
-  [ "$alarm" ]
+  local rest
+  rest=$(left 2)
+  if [ "$rest" ]; then [ "$rest" -le 1 ]; else clock_says_so; fi
 }
 clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
 # Ranks end before the script does: a batch system kills what it started, which on other nodes are not the ranks.
@@ -38,7 +40,7 @@ stop_ranks() {
 }
 # TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
 end() {
-  trap '' TERM INT HUP USR1
+  trap '' TERM INT HUP ALRM USR1
   [ -z "$launched" ] || kill "$launched" 2> /dev/null
   local code=143
   ! is_over || code=124
@@ -46,9 +48,8 @@ end() {
   exit "$code"
 }
 trap end TERM INT HUP
-# Flux sends ALRM at the limit, and TERM when the job is cancelled.
-alarm=
-trap 'alarm=1; end' ALRM
+# Flux sends ALRM and HUP at the limit, TERM and HUP when the job is cancelled; bash may hear HUP first.
+trap end ALRM
 # Seconds of the time limit that are left, by the batch system; nothing where it does not answer within $1 seconds.
 left() {
   timeout "$1" flux job timeleft 2> /dev/null

@@ -235,7 +235,7 @@ def _f58(number: int) -> str:
 def _enqueue(book: Book, job: Job) -> str:
     """The submission takes a copy of the script along."""
     with book.change() as content:
-        name = _f58(10**7 + content["next"])
+        name = _f58(10**9 + content["next"])
         content["next"] += 1
         status = "DEPEND" if job["depend"] else "SCHED"
         content["jobs"][name] = job | {"key": name, "status": status, "submittime": time.time(), "nodes": []}
