@@ -6,7 +6,6 @@ lie and reads them with preadv: contiguous samples straight away, chunked ones a
 """
 
 import contextlib
-import errno
 import math
 import os
 from collections.abc import Iterator
@@ -32,6 +31,7 @@ from dlio_hpc.core.formats.hdf5.file import (
     unusable,
 )
 from dlio_hpc.core.formats.hdf5.library import Library
+from dlio_hpc.core.outlet import Outlet
 from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InfrastructureError, InvalidRun
@@ -55,18 +55,14 @@ def write(path: str, dataset: Dataset, number: int) -> None:
     if dataset.compression != "none":
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
-    try:
-        with h5py.File(path, "w") as file:
+    with Outlet(path) as outlet:
+        with h5py.File(outlet, "w") as file:
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
             for first, slab in _slabs(dataset, places, number):
                 target[first : first + len(slab)] = slab
-    except (OSError, RuntimeError) as fault:  # the latter where closing finds the disk full
-        raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+                outlet.check()
+        outlet.check()
+        os.fsync(outlet.fileno())
 
 
 def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:
