@@ -1,4 +1,4 @@
-# make demo | test | lint | bench: each sets up .venv by itself.
+# make demo | test | lint | bench | faults: each sets up .venv by itself.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -17,6 +17,10 @@ lint: $(VENV)/test.stamp
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m tests.bench
+
+# Options in FAULTS: make faults FAULTS='--count 500 --seed 3'.
+faults: $(VENV)/test.stamp
+	$(BIN)/python -m tests.faults $(FAULTS)
 
 # Records the rendered job scripts anew; read the difference before committing it.
 regold: $(VENV)/test.stamp
@@ -46,4 +50,4 @@ $(VENV)/venv.stamp:
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo test lint bench regold clean
+.PHONY: demo test lint bench faults regold clean

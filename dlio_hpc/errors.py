@@ -86,6 +86,18 @@ def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigErr
     return InfrastructureError(f"cannot read {of_system(fault, path)}")
 
 
+# Letters of a message that are shown: from its beginning, and from its end.
+_FIRST, _LAST = 3000, 500
+
+
+def shortened(message: str) -> str:
+    """A message of a readable length: what is left out of a longer one is said."""
+    left_out = len(message) - _FIRST - _LAST
+    if left_out <= 0:
+        return message
+    return f"{message[:_FIRST]} ... ({left_out} letters) ... {message[-_LAST:]}"
+
+
 @contextmanager
 def about(path: object, alias: object = None) -> Iterator[None]:
     """Around what is done with the file at `path`: a fault that names no file, or the file `alias`, names that one."""

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from dlio_hpc import document, rundir
-from dlio_hpc.errors import InvalidRun
+from dlio_hpc.errors import InvalidRun, shortened
 
 
 class Distribution(Struct, frozen=True):
@@ -222,7 +222,8 @@ def decode(content: bytes, source: str) -> Result:
 
 def decode_error(content: bytes, source: str) -> RunError:
     """An error.json; InvalidRun when it is none."""
-    return document.decode(content, RunError, source, InvalidRun)
+    error = document.decode(content, RunError, source, InvalidRun)
+    return structs.replace(error, message=shortened(error.message), host=shortened(error.host))
 
 
 def write(path: Path, result: Result) -> None:

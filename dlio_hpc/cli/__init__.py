@@ -114,4 +114,6 @@ def _outlasting(stream: io.TextIOWrapper) -> io.TextIOWrapper:
 
 
 def _complain(program: str, message: str) -> None:
-    print(f"{program}: {message}", file=sys.stderr)
+    from dlio_hpc.errors import shortened
+
+    print(f"{program}: {shortened(message)}", file=sys.stderr)

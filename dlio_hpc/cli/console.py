@@ -10,14 +10,14 @@ from typing import Any, TypeVar
 
 from dlio_hpc.batch import job
 from dlio_hpc.batch.watch import Progress, Watched, watch
-from dlio_hpc.errors import DlioError, Incomplete
+from dlio_hpc.errors import DlioError, Incomplete, shortened
 
 T = TypeVar("T")
 
 
 def say(message: str) -> None:
     """A line for people, on stderr."""
-    print(message, file=sys.stderr, flush=True)
+    print(shortened(message), file=sys.stderr, flush=True)
 
 
 def print_json(document: Any) -> None:

@@ -31,7 +31,8 @@ class _Path(click.Path):
         return super().convert(value, param, ctx)
 
 
-PATH = _Path(path_type=Path)
+# Whether it can be read is found out by reading it, with the reason.
+PATH = _Path(path_type=Path, readable=False)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 

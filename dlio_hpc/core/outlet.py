@@ -1,4 +1,4 @@
-"""The file that HDF5 writes a record to. HDF5 does not survive a write that fails: each object that is let go of
+"""The file that HDF5 writes to. HDF5 does not survive a write that fails: each object that is let go of
 afterwards fails again, and its clean-up at the end of the process may crash. So it is told that all went well.
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 class Outlet(io.FileIO):
     """A new file. The first fault of a write is kept, what comes after it is dropped; check() raises it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: str | Path) -> None:
         super().__init__(path, "w+b")
         self._fault: OSError | None = None
 

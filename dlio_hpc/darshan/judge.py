@@ -58,7 +58,9 @@ def _no_log(directory: Path, folder: Path) -> str:
         return why
     if left := list((folder / rundir.DARSHAN / rundir.LIVE).glob("*")):
         return f"the ranks ended without MPI_Finalize; {len(left)} of their live records are kept, without traces"
-    return f"the ranks left none; see {rundir.STDERR}"
+    errors = directory / rundir.STDERR
+    said = errors.exists() and errors.stat().st_size > 0
+    return "the ranks left none" + (f"; see {rundir.STDERR}" if said else "")
 
 
 def _result(folder: Path) -> Result | None:

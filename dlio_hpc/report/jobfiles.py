@@ -34,7 +34,7 @@ from dlio_hpc.plan import Plan, Run, archive_folder
 
 # Files of a job that are read besides those of its runs. Limits of the tail of job.err: lines, bytes, letters of a
 # line.
-_PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR)
+_PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR, rundir.STDOUT)
 _TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
 _WANTED = re.compile(
     f"{'|'.join(map(re.escape, _PLAIN))}|"
@@ -42,6 +42,13 @@ _WANTED = re.compile(
     f"({re.escape(rundir.RESULT)}|{re.escape(rundir.ERROR)}|{rundir.DARSHAN}/{re.escape(preload.VERDICT)})"
 )
 _LONG = re.compile(f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.DARSHAN}/[^/]+[.]darshan)")
+
+
+class Tail(NamedTuple):
+    """The last lines of what a job printed. file: job.err, or job.out where that is empty."""
+
+    file: str
+    lines: tuple[str, ...]
 
 
 class RunOutcome(NamedTuple):
@@ -69,8 +76,8 @@ class JobOutcome(NamedTuple):
     """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone.
     `layouts`: how its datasets lie, as far as that was looked at. `environment`: what the ranks ran on, empty before
     they did. `study`: its copy of the study that it is a part of, as it was written; None where it has none.
-    `exit_status`: of the job script; None where it did not reach its end. `tail`: the last lines of job.err; None where
-    there is no such file.
+    `exit_status`: of the job script; None where it did not reach its end. `tail`: the last lines that it printed; None
+    where it printed nothing.
     """
 
     plan: Plan
@@ -82,7 +89,7 @@ class JobOutcome(NamedTuple):
     environment: dict[str, Any]
     study: bytes | None = None
     exit_status: int | None = None
-    tail: tuple[str, ...] | None = None
+    tail: Tail | None = None
 
 
 def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
@@ -102,8 +109,9 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         for file in (file for pattern in (*others, *small) for file in rundir.matching(path, pattern)):
             with about(file):
                 content[file.relative_to(path).as_posix()] = folders.content(file, archive.LARGEST_DOCUMENT)
-        if (errors := _end_of(path / rundir.STDERR)) is not None:
-            content[rundir.STDERR] = errors
+        for name in (rundir.STDERR, rundir.STDOUT):
+            if (end := _end_of(path / name)) is not None:
+                content[name] = end
         outcome = _outcome(content, str(path))
         target = archive_folder(outcome.plan, path) / (outcome.job.job + archive.SUFFIX)
         return outcome._replace(job=look.job, directory=path.resolve(), archive=target if target.exists() else None)
@@ -143,7 +151,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
     )
     return JobOutcome(
         plan, record, None, None, runs, layouts, environment, content.get(rundir.STUDY),
-        _exit_status(content.get(rundir.EXIT_STATUS)), _tail(content.get(rundir.STDERR)),
+        _exit_status(content.get(rundir.EXIT_STATUS)), _tail(content),
     )  # fmt: skip
 
 
@@ -166,10 +174,16 @@ def _exit_status(content: bytes | None) -> int | None:
         return None
 
 
-def _tail(content: bytes | None) -> tuple[str, ...] | None:
+def _tail(content: dict[str, bytes]) -> Tail | None:
+    """Of job.err where it says something, else of job.out; None where neither does."""
+    for name in (rundir.STDERR, rundir.STDOUT):
+        if lines := _last_lines(content.get(name, b"")):
+            return Tail(name, lines)
+    return None
+
+
+def _last_lines(content: bytes) -> tuple[str, ...]:
     """The last lines that are not blank, cut to a readable length, without control characters."""
-    if content is None:
-        return None
     lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
     printable = ("".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in lines)
     return tuple(line[:_TAIL_LETTERS] for line in [line for line in printable if line][-_TAIL_LINES:])
@@ -259,8 +273,11 @@ def as_document(outcome: JobOutcome) -> dict[str, Any]:
             for run in outcome.runs
             if run.result or run.error
         ],
-        **({"stderr": list(outcome.tail)} if outcome.tail and is_cut_short(outcome) else {}),
+        **({_STREAMS[outcome.tail.file]: list(outcome.tail.lines)} if outcome.tail and is_cut_short(outcome) else {}),
     }
+
+
+_STREAMS = {rundir.STDERR: "stderr", rundir.STDOUT: "stdout"}
 
 
 def is_cut_short(outcome: JobOutcome) -> bool:
@@ -317,7 +334,7 @@ def _bug(outcome: JobOutcome) -> DlioError | None:
     """The fault of a job that ended with a bug of dlio-hpc; None for any other job."""
     if outcome.exit_status != Unexpected.exit_code:
         return None
-    return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; its traceback is in {rundir.STDERR}")
+    return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; {_where(outcome)}")
 
 
 def _not_reached(record: job.Job) -> DlioError:
@@ -354,7 +371,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
     if state == "completed" and (silent := [run.name for run in outcome.runs if run.result is None]):
         return InvalidRun(
             f"job {outcome.job.job} ended well but {', '.join(silent)} left no result: did the launcher start "
-            f"the ranks? See {rundir.STDOUT} and {rundir.STDERR}"
+            f"the ranks? {_where(outcome)}"
         )
     if state in _INCOMPLETE:
         return Incomplete(f"job {outcome.job.job} ended as {state}; what it had done so far is kept")
@@ -363,6 +380,12 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
     if (bug := _bug(outcome)) is not None:
         return bug
     if state == "failed" or state in _INFRASTRUCTURE:
-        where = outcome.directory or "its archive"
-        return InfrastructureError(f"job {outcome.job.job} ended as {state}; see {rundir.STDERR} in {where}")
+        return InfrastructureError(f"job {outcome.job.job} ended as {state}; {_where(outcome)}")
     return None
+
+
+def _where(outcome: JobOutcome) -> str:
+    """The file of a job that may say more, in words."""
+    if outcome.tail is None:
+        return f"its {rundir.STDERR} and {rundir.STDOUT} are empty or missing"
+    return f"see {outcome.tail.file} in {outcome.directory or 'its archive'}"

@@ -60,7 +60,7 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examine
 
 
 def _cut_short(outcomes: Sequence[JobOutcome]) -> list[Section]:
-    """A section with the last lines of job.err for each job that ended with a run without a result."""
+    """A section with the last lines printed by each job that ended with a run without a result."""
     last = [(outcome.job.job, *lines) for outcome in outcomes if (lines := rows.cut_short(outcome)) is not None]
     return [Section(job, [], [Table(title, [""], [[line] for line in lines])], [], []) for job, title, lines in last]
 

@@ -237,15 +237,14 @@ def invalid(run: RunOutcome) -> list[str]:
 
 
 def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
-    """Title and last lines of job.err for a job that ended with runs without a result; None where every run has one."""
+    """Title and last lines printed of a job that ended with runs without a result; None where every run has one."""
     if not is_cut_short(outcome):
         return None
     names = [run.name for run in outcome.runs if run.result is None]
     listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
-    title = f"No result of {listed}; the last lines of {rundir.STDERR}"
     if outcome.tail is None:
-        return title, [f"there is no {rundir.STDERR}"]
-    return title, list(outcome.tail) or [f"{rundir.STDERR} is empty"]
+        return f"No result of {listed}", [f"{rundir.STDERR} and {rundir.STDOUT} are empty or missing"]
+    return f"No result of {listed}; the last lines of {outcome.tail.file}", list(outcome.tail.lines)
 
 
 def share(value: float | None) -> str:

@@ -67,7 +67,7 @@ class Baseline(NamedTuple):
 def read(folder: Path) -> Decisions:
     """The decisions beside the archives in `folder`; ConfigError names a file that is none."""
     accepted, retired = [], []
-    for path in sorted((folder / rundir.BASELINES).glob("[!.]*.json")):
+    for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
         content = _content(path)
         try:
             if path.name.endswith(_RETIRED):

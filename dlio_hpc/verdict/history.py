@@ -137,11 +137,11 @@ def _news(db: sqlite3.Connection, folder: Path) -> _News:
 
 
 def _archives(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"[!.]*{archive.SUFFIX}"))
+    return list(rundir.matching(folder, f"[!.]*{archive.SUFFIX}"))
 
 
 def _decisions(folder: Path) -> list[Path]:
-    return sorted((folder / rundir.BASELINES).glob("[!.]*.json"))
+    return list(rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"))
 
 
 def _is_known(db: sqlite3.Connection, path: Path) -> bool:

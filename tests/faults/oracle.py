@@ -14,10 +14,9 @@ from tests.faults.operation import Operation
 _NAMELESS = " (deleted)"
 COMPLETED, REFUSED, FAILED = "completed", "refused", "failed"
 _INFRASTRUCTURE = 6
-# SQLite and click have words of their own.
+# SQLite has words of its own.
 _OTHERWISE = re.compile(
-    "disk I/O error|database or disk is full|unable to open database file|readonly database|disk image is malformed|"
-    "is not (readable|writable)"
+    "disk I/O error|database or disk is full|unable to open database file|readonly database|disk image is malformed"
 )
 # Behind the name of a file that is being written, locked or journalled.
 _AUXILIARY = re.compile(r"^[.]?(?P<name>.+?)([.]\d+[.]tmp|[.]lock|-wal|-shm|-journal|[.]tmp)?$")

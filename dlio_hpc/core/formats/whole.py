@@ -99,7 +99,11 @@ class CountedFile(io.FileIO):
 
     def readall(self) -> bytes:
         started = now()
-        data = super().readall()
+        try:
+            data = super().readall()
+        except OSError as fault:
+            self.fault = fault
+            raise
         self._tally.add(started, len(data))
         self._tally.add(now(), 0)  # the request that found the end
         return data

@@ -6,7 +6,6 @@ lie and reads them with preadv: contiguous samples straight away, chunked ones a
 """
 
 import contextlib
-import errno
 import math
 import os
 from collections.abc import Iterator
@@ -33,6 +32,7 @@ from dlio_hpc.core.formats.hdf5.file import (
     unusable,
 )
 from dlio_hpc.core.formats.hdf5.library import Library
+from dlio_hpc.core.outlet import Outlet
 from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InfrastructureError, InvalidRun
@@ -47,7 +47,7 @@ _SLAB = 4 << 20
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """HDF5 opens files by their paths: the one of the descriptor is this file and no other."""
+    """Write file `number` of the dataset; the path of the descriptor is this file and no other."""
     import h5py
 
     places = Places(dataset)
@@ -57,13 +57,14 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
     if dataset.compression != "none":
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
-    try:
-        with h5py.File(folders.held(descriptor), "w") as file:
+    with Outlet(folders.held(descriptor)) as outlet:
+        with h5py.File(outlet, "w") as file:
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
             for first, slab in _slabs(dataset, places, number):
                 target[first : first + len(slab)] = slab
-    except (OSError, RuntimeError) as fault:  # the latter where closing finds the disk full
-        raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
+                outlet.check()
+        outlet.check()
+        os.fsync(outlet.fileno())
 
 
 def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:
