@@ -139,7 +139,7 @@ def test_a_users_mistake_is_told_in_words_with_exit_code_2(run: Run, arguments: 
 def test_a_runs_folder_that_cannot_be_written(run: Run) -> None:
     done = run("dlio-submit", "demo", "-s", "local", "-o", "/proc/runs")
     assert done.code == 6
-    assert "cannot write the job's directory /proc/runs/demo-" in done.err
+    assert "cannot write the job's directory: /proc/runs: No such file or directory" in done.err
 
 
 def test_an_archive_that_is_none(run: Run, tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ def test_verifying_goes_on_after_an_archive_that_is_not_there(run: Run, tmp_path
     done = run("dlio-hpc", "archive", "verify", "absent", "broken")
     assert done.code == 3
     assert "cannot read absent" in done.err
-    assert "broken: its checksum is wrong" in done.err
+    assert "broken: it cannot be read to its end" in done.err
 
 
 @pytest.mark.parametrize("text", ["name: " + "[" * 100_000 + "]" * 100_000, "- " * 50_000])

@@ -6,6 +6,7 @@ lie and reads them with preadv: contiguous samples straight away, chunked ones a
 """
 
 import contextlib
+import errno
 import math
 import os
 from collections.abc import Iterator
@@ -32,13 +33,13 @@ from dlio_hpc.core.formats.hdf5.file import (
     unusable,
 )
 from dlio_hpc.core.formats.hdf5.library import Library
-from dlio_hpc.core.outlet import Outlet
 from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset, Workload
 
 if TYPE_CHECKING:
+    import h5py
     from mpi4py.MPI import Intracomm
 
 Array = npt.NDArray[Any]
@@ -57,14 +58,25 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
     if dataset.compression != "none":
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
-    with Outlet(folders.held(descriptor)) as outlet:
-        with h5py.File(outlet, "w") as file:
-            target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
-            for first, slab in _slabs(dataset, places, number):
-                target[first : first + len(slab)] = slab
-                outlet.check()
-        outlet.check()
-        os.fsync(outlet.fileno())
+    with h5py.File(folders.held(descriptor), "w") as file, _outlived(file):
+        target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
+        for first, slab in _slabs(dataset, places, number):
+            target[first : first + len(slab)] = slab
+
+
+@contextlib.contextmanager
+def _outlived(file: "h5py.File") -> Iterator[None]:
+    """Around writes: a fault leaves HDF5 with data that it must write, of which the process dies when it ends. They go
+    to a file in memory.
+    """
+    try:
+        yield
+        file.flush()
+    except (OSError, RuntimeError) as fault:
+        lost = os.memfd_create("lost")
+        os.dup2(lost, file.id.get_vfd_handle())
+        os.close(lost)
+        raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
 
 
 def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:
