@@ -2,7 +2,6 @@
 
 import errno
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -88,7 +87,7 @@ def is_mine(folder: int) -> bool:
     owner = os.fstat(folder).st_uid
     if owner == os.geteuid():
         return True
-    name = f".{secrets.token_hex(8)}.tmp"
+    name = f".{os.urandom(8).hex()}.tmp"
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
     except OSError:

@@ -6,7 +6,6 @@ import fcntl
 import fnmatch
 import os
 import re
-import secrets
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -66,7 +65,7 @@ _TEMPORARY = re.compile(r"[.](?P<name>.+)[.](?P<pid>\d+)-[0-9a-f]{8}@(?P<host>.+
 
 def temporary_name(name: str) -> str:
     """A hidden name for what becomes `name`, which nobody else can foretell."""
-    return f".{name}.{os.getpid()}-{secrets.token_hex(4)}@{os.uname().nodename}.tmp"
+    return f".{name}.{os.getpid()}-{os.urandom(4).hex()}@{os.uname().nodename}.tmp"
 
 
 def rest_of(name: str) -> str | None:

@@ -157,7 +157,7 @@ def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
     third.chmod(0)
     found = _faults(folder)
     assert "is no file" in found[first.name]
-    assert found[second.name] == "is no file"
+    assert found[second.name].startswith("is no file")
     assert os.getuid() == 0 or found[third.name] == "cannot be read: Permission denied"
 
 

@@ -139,7 +139,8 @@ def _missing(folder: Path) -> int:
 def _cancelled(record: job.Job) -> str:
     if not record.ended:
         return "cancelling"
-    return "cancelled before it was submitted" if record.batch_id is None else f"had ended, {record.state}"
+    is_unsubmitted = record.batch_id is None and record.state == "cancelled"
+    return "cancelled before it was submitted" if is_unsubmitted else f"had ended, {record.state}"
 
 
 def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
