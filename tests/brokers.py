@@ -5,6 +5,7 @@ queue debug, n3 and n4 queue batch.
 """
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -77,6 +78,8 @@ class Brokers:
                 self._process.wait(20)
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
+                self._process.wait(20)
+        shutil.rmtree(self._rundir, ignore_errors=True)  # lost brokers leave their sockets
 
     def restart(self) -> None:
         """Anew, with all nodes, and without the jobs."""
