@@ -5,8 +5,10 @@ queue debug, n3 and n4 queue batch.
 """
 
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -46,7 +48,7 @@ class Brokers:
 
     def __init__(self, state: Path) -> None:
         self._state = state
-        self._rundir = Path(f"/tmp/dlio-flux-{os.getpid()}")  # a socket's path has 107 letters at most
+        self._rundir = Path(tempfile.mkdtemp(prefix="flux-", dir="/tmp"))  # a socket's path has 107 letters at most
         path = f"{PREFIX}/bin:{os.environ['PATH']}"
         self.environment = {"PATH": path, "FLUX_URI": f"local://{self._rundir}/local-0"}
         self._process: subprocess.Popen[bytes] | None = None
@@ -56,7 +58,6 @@ class Brokers:
         conf.write_text(_CONF)
         wrap.write_text(_AS_HOST)
         wrap.chmod(0o755)
-        self._rundir.mkdir(exist_ok=True)
         words = ["flux", "start", "--test-size=4", f"--wrap={wrap}", "--test-exit-timeout=5h",
                  f"--test-rundir={self._rundir}", f"--config-path={conf}", "sleep", "inf"]  # fmt: skip
         self._process = subprocess.Popen(
@@ -77,11 +78,8 @@ class Brokers:
                 self._process.wait(20)
             except subprocess.TimeoutExpired:
                 os.killpg(self._process.pid, signal.SIGKILL)
-
-    def restart(self) -> None:
-        """Anew, with all nodes, and without the jobs."""
-        self.stop()
-        self.start()
+                self._process.wait(20)
+        shutil.rmtree(self._rundir, ignore_errors=True)  # lost brokers leave their sockets
 
     def lose(self, node: int) -> None:
         """KILL to the broker of a node and to all that descends from it, at once."""

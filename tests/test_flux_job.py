@@ -387,14 +387,22 @@ def test_a_profile_is_written_from_what_is_found(on_flux: Flux, small: Path) -> 
 
 @pytest.mark.skipif(NODES == 1, reason="no host may be renamed")
 @pytest.mark.parametrize(("node", "rank"), [(4, "shell rank 1"), (3, "rank 2")])
-def test_a_node_is_lost(on_flux: Flux, small: Path, real_flux: brokers.Brokers | None, node: int, rank: str) -> None:
-    """With its first node a job loses its script; with another one the script goes on, and its ranks fail."""
-    directory = on_flux.started(small, "-N", 2, "-q", "batch")
-    if real_flux is not None:
-        real_flux.lose(node)
-    else:
-        (on_flux.state / "lost").write_text(f"n{node}")
-    assert on_flux.ended(directory, 6)["state"] == "node_fail"
-    assert words(directory) == f"FAILED node failure on n{node} ({rank})"
-    if real_flux is not None:
-        real_flux.restart()
+def test_a_node_is_lost(run: Run, tmp_path: Path, small: Path, node: int, rank: str) -> None:
+    """With its first node a job loses its script; with another one the script goes on, and its ranks fail. The Flux is
+    one of its own: nodes do not return.
+    """
+    instance = brokers.Brokers(tmp_path) if IS_REAL else None
+    if instance is not None:
+        instance.start()
+    on_flux = Flux(run, tmp_path, instance)
+    try:
+        directory = on_flux.started(small, "-N", 2, "-q", "batch")
+        if instance is not None:
+            instance.lose(node)
+        else:
+            (on_flux.state / "lost").write_text(f"n{node}")
+        assert on_flux.ended(directory, 6)["state"] == "node_fail"
+        assert words(directory) == f"FAILED node failure on n{node} ({rank})"
+    finally:
+        if instance is not None:
+            instance.stop()
