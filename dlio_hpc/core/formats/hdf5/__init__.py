@@ -6,6 +6,7 @@ lie and reads them with preadv: contiguous samples straight away, chunked ones a
 """
 
 import contextlib
+import errno
 import math
 import os
 from collections.abc import Iterator
@@ -31,7 +32,6 @@ from dlio_hpc.core.formats.hdf5.file import (
     unusable,
 )
 from dlio_hpc.core.formats.hdf5.library import Library
-from dlio_hpc.core.outlet import Outlet
 from dlio_hpc.core.places import Places
 from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import InfrastructureError, InvalidRun
@@ -55,14 +55,38 @@ def write(path: str, dataset: Dataset, number: int) -> None:
     if dataset.compression != "none":
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
-    with Outlet(path) as outlet:
-        with h5py.File(outlet, "w") as file:
+    try:
+        file = h5py.File(path, "w")
+        with _abandoned(file):
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
             for first, slab in _slabs(dataset, places, number):
                 target[first : first + len(slab)] = slab
-                outlet.check()
-        outlet.check()
-        os.fsync(outlet.fileno())
+            file.flush()
+            file.close()
+    except (OSError, RuntimeError) as fault:  # the latter where closing finds the disk full
+        raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _abandoned(file: Any) -> Iterator[None]:
+    """Around writes to an open file. HDF5 does not survive one that fails: it tries again at the end of the process,
+    and crashes. So it gets memory in the file's place, where the rest of its writes succeed.
+    """
+    descriptor: int = file.id.get_vfd_handle()
+    try:
+        yield
+    except (OSError, RuntimeError):
+        memory = os.memfd_create("abandoned")
+        os.dup2(memory, descriptor)
+        os.close(memory)
+        with contextlib.suppress(OSError, RuntimeError):
+            file.close()
+        raise
 
 
 def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:
