@@ -175,7 +175,7 @@ def test_missing_data_file(run: Run, small: Path) -> None:
     folder = Path(_result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"])
     (folder / "00000002.npz").unlink()
     job = _submit(run, small, "-d", "data", code=3)
-    assert f"cannot open {folder}/00000002.npz: No such file or directory" in job["runs"][-1]["error"]["message"]
+    assert f"cannot read {folder}/00000002.npz: No such file or directory" in job["runs"][-1]["error"]["message"]
     (folder / "00000000.npz").unlink()
     job = _submit(run, small, "-d", "data", code=3)
     assert "00000000.npz is missing; remove the folder" in job["runs"][0]["error"]["message"]

@@ -10,7 +10,7 @@ from typing import Any
 class Outlet(io.FileIO):
     """A new file. The first fault of a write is kept, what comes after it is dropped; check() raises it."""
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__(path, "w+b")
         self._fault: OSError | None = None
 

@@ -58,25 +58,33 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
     if dataset.compression != "none":
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
-    with h5py.File(folders.held(descriptor), "w") as file, _outlived(file):
-        target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
-        for first, slab in _slabs(dataset, places, number):
-            target[first : first + len(slab)] = slab
+    try:
+        file = h5py.File(folders.held(descriptor), "w")
+        with _abandoned(file):
+            target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
+            for first, slab in _slabs(dataset, places, number):
+                target[first : first + len(slab)] = slab
+            file.flush()
+            file.close()
+    except (OSError, RuntimeError) as fault:  # the latter where closing finds the disk full
+        raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
 
 
 @contextlib.contextmanager
-def _outlived(file: "h5py.File") -> Iterator[None]:
-    """Around writes: a fault leaves HDF5 with data that it must write, of which the process dies when it ends. They go
-    to a file in memory.
+def _abandoned(file: "h5py.File") -> Iterator[None]:
+    """Around writes to an open file. HDF5 does not survive one that fails: it tries again at the end of the process,
+    and crashes. So it gets memory in the file's place, where the rest of its writes succeed.
     """
+    descriptor: int = file.id.get_vfd_handle()
     try:
         yield
-        file.flush()
-    except (OSError, RuntimeError) as fault:
-        lost = os.memfd_create("lost")
-        os.dup2(lost, file.id.get_vfd_handle())
-        os.close(lost)
-        raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
+    except (OSError, RuntimeError):
+        memory = os.memfd_create("abandoned")
+        os.dup2(memory, descriptor)
+        os.close(memory)
+        with contextlib.suppress(OSError, RuntimeError):
+            file.close()
+        raise
 
 
 def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:
