@@ -83,14 +83,14 @@ def is_of(path: Path, directory: Path) -> bool:
 
 
 def faults(path: Path) -> list[str]:
-    """What is wrong with an archive, a line each; empty: every byte is as it was written. Whatever would be unsafe to
+    """Faults of an archive, a line each; none where every byte is as it was written. Whatever would be unsafe to
     read ends the list.
     """
     return _passed(path, lambda _: False)[0]
 
 
 def sound(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """As read(), with every byte of the archive verified in the same pass; InvalidRun where one is not as written."""
+    """Read as read() does and verify every byte in the same pass; InvalidRun where one is not as written."""
     found, content = _passed(path, wanted)
     if found:
         raise _broken(path, found[0])

@@ -301,7 +301,7 @@ def check_space(runs: Sequence[Run], folder: Path) -> str:
 
 
 def existing(folder: Path, called: Path | None = None) -> Fingerprint:
-    """What lies in a dataset's folder; ConfigError where it is none. called: the folder in messages."""
+    """The fingerprint in a dataset's folder; ConfigError where it is none. called: the folder in messages."""
     known = read(folder, called)
     if known is None:
         raise ConfigError(
@@ -311,8 +311,8 @@ def existing(folder: Path, called: Path | None = None) -> Fingerprint:
 
 
 def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
-    """What lies in a dataset's folder; None where its generation was killed before it said so, and nothing but that
-    attempt lies there. ConfigError where it is none. inside: the same folder by its descriptor, where it is open.
+    """The fingerprint in a dataset's folder; None where its generation was killed before it said so, and nothing but
+    that attempt lies there. ConfigError where it is none. inside: the same folder by its descriptor, where it is open.
     """
     if is_debris(inside or folder):
         return None
@@ -329,7 +329,7 @@ def is_debris(folder: Path) -> bool:
 
 
 def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
-    """What the fingerprint file of a folder says, None where there is none; ConfigError when it says nothing to us.
+    """The content of a folder's fingerprint file, None where there is none; ConfigError when it says nothing to us.
     called: the folder in messages.
     """
     called = called or folder

@@ -1,5 +1,5 @@
-"""Where templates/, site_profiles/ and share/ lie: beside a checkout, or where pip put the data files. Names of YAML
-files are looked for in the folders of user and facility first.
+"""The places of templates/, site_profiles/ and share/: beside a checkout, or where pip put the data files. Names of
+YAML files are looked for in the folders of user and facility first.
 """
 
 from collections.abc import Iterator

@@ -92,7 +92,7 @@ class Brokers:
                     os.kill(pid, number)
 
     def tell(self, *words: str) -> str:
-        """What a command of Flux's says, and its complaints."""
+        """The output of a command of Flux's, and its complaints."""
         done = subprocess.run(
             ["flux", *words], env=os.environ | self.environment, capture_output=True, text=True, timeout=60, check=False
         )

@@ -85,9 +85,9 @@ def test_a_facilitys_name_wins_over_a_shipped_one_and_a_users_over_both(login: L
     line = "  polaris      pbs      "
     for folder, text in ((login.site, "of the facility"), (login.own, "of the user")):
         login.profile(folder, "polaris", "polaris", _described(text))
-        (told,) = [each for each in login("dlio-hpc", "sites").out.splitlines() if each.startswith(line)]
-        assert text in told
-        assert told.endswith(f"[{folder}, instead of the shipped one]")
+        (line_shown,) = [each for each in login("dlio-hpc", "sites").out.splitlines() if each.startswith(line)]
+        assert text in line_shown
+        assert line_shown.endswith(f"[{folder}, instead of the shipped one]")
 
 
 def test_folders_are_searched_in_their_order(login: Login, tmp_path: Path) -> None:

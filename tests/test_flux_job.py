@@ -109,7 +109,7 @@ def test_a_running_job_is_cancelled(on_flux: Flux, small: Path) -> None:
 
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_waiting_job_is_cancelled(on_flux: Flux, small: Path, ours: bool) -> None:
-    """By our command or, behind our back, by Flux's own."""
+    """Our command cancels it or, behind our back, Flux's own."""
     directory = on_flux.held(small)
     assert "(SCHED held)" in on_flux("dlio-hpc", "status", directory).out
     if ours:

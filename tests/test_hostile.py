@@ -160,9 +160,9 @@ def test_it_is_refused_quickly_with_exit_3(hostile: Path, run: Run, name: str) -
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     started = time.monotonic()
     for arguments in (("archive", "verify", path), ("archive", "extract", path)):
-        told = run("dlio-hpc", *arguments)
-        assert told.code == 3, told
-        assert str(path) in told.err
+        shown = run("dlio-hpc", *arguments)
+        assert shown.code == 3, shown
+        assert str(path) in shown.err
     assert time.monotonic() - started < 2 * _QUICK_S
     assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss <= max(before, 400 << 10), "KiB"
 
@@ -190,17 +190,17 @@ def test_verbs_that_look_at_a_folder_leave_each_out_by_name(
         (shared / path.name).symlink_to(path)
     runs = ("-o", shared.parent)
     before = run("dlio-hpc", "compare", "tune-1", *runs).code if "compare" in arguments else 0
-    told = run("dlio-hpc", *arguments, "--archive", shared, *runs)
-    assert told.code == before, told
+    shown = run("dlio-hpc", *arguments, "--archive", shared, *runs)
+    assert shown.code == before, shown
     for name in _NAMES if arguments[0] in {"history", "compare"} else ():
-        assert f"left out: {shared / name}.tar.zst" in told.err, name
+        assert f"left out: {shared / name}.tar.zst" in shown.err, name
 
 
 def test_who_takes_the_name_of_another_job_is_left_out(shared: Path, run: Run) -> None:
     (shared / "aaa.tar.zst").write_bytes((shared / "tune-1.tar.zst").read_bytes())
-    told = run("dlio-hpc", "history", "--archive", shared)
-    assert told.code == 0
-    assert "aaa.tar.zst holds the job 'tune-1'" in told.err
+    shown = run("dlio-hpc", "history", "--archive", shared)
+    assert shown.code == 0
+    assert "aaa.tar.zst holds the job 'tune-1'" in shown.err
 
 
 def test_what_compresses_beyond_measure_is_filled_up_and_read(tmp_path: Path) -> None:

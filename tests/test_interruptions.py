@@ -62,15 +62,15 @@ def test_a_kill_while_the_first_mark_is_written_blocks_nothing(tmp_path: Path, r
     _killed(begin, "fsync")
     (rest,) = os.listdir(folder)
     assert rest.startswith(f".{dataset.FINGERPRINT_FILE}.")
-    told = run("dlio-hpc", "datasets", "list", "-d", "data")
-    assert (told.code, f"{folder.name} " in told.out, "unfinished" in told.out) == (0, True, True), told
+    shown = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert (shown.code, f"{folder.name} " in shown.out, "unfinished" in shown.out) == (0, True, True), shown
     (listed,) = run("dlio-hpc", "datasets", "list", "-d", "data", "--json").json["datasets"]
     assert (listed["name"], listed["state"]) == (folder.name, "unfinished")
-    told = run("dlio-hpc", "datasets", "verify", "-d", "data")
-    assert (told.code, "its generation did not end" in told.out) == (3, True), told
+    shown = run("dlio-hpc", "datasets", "verify", "-d", "data")
+    assert (shown.code, "its generation did not end" in shown.out) == (3, True), shown
     assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished", "--dry-run").code == 0
-    told = run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished")
-    assert (told.code, folder.exists()) == (0, False), told
+    shown = run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished")
+    assert (shown.code, folder.exists()) == (0, False), shown
     _killed(begin, "fsync")
     assert _generated(tmp_path) == folder
     assert dataset.is_complete(made)
@@ -89,7 +89,7 @@ def test_a_full_disk_while_the_first_mark_is_written_blocks_nothing(tiny: Path) 
 
 
 def _begun(made: Any) -> None:
-    """As begin(), for which the room was there when it looked."""
+    """Begin as begin() does, which finds room when it looks."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dataset, "check_space", lambda *_: "")
         dataset.begin(made)
@@ -137,14 +137,14 @@ def test_a_submission_killed_before_it_noted_the_id_is_found(tmp_path: Path, run
     assert done.returncode == -signal.SIGKILL
     (directory,) = (tmp_path / "dlio-runs").glob("small-*")
     if verb == "cancel":
-        told = run("dlio-hpc", "cancel", directory)
-        assert (told.code, "cancelling" in told.out) == (0, True), told
+        shown = run("dlio-hpc", "cancel", directory)
+        assert (shown.code, "cancelling" in shown.out) == (0, True), shown
         assert _ended(run, directory) == "cancelled"
         return
     if verb == "collect":
         assert _ended(run, directory) == "completed"
-    told = run("dlio-hpc", verb, directory)
-    assert told.code == 0, told
+    shown = run("dlio-hpc", verb, directory)
+    assert shown.code == 0, shown
     assert len(list((tmp_path / "dlio-runs" / "archive").glob("small-*.tar.zst"))) == 1
 
 
@@ -157,8 +157,8 @@ def test_a_job_whose_processes_are_gone_as_well_is_lost(tmp_path: Path, run: Run
     (directory,) = (tmp_path / "dlio-runs").glob("small-*")
     os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
     assert _ended(run, directory) == "lost"
-    told = run("dlio-hpc", "wait", directory)
-    assert (told.code, "ended as lost" in told.err) == (7, True), told
+    shown = run("dlio-hpc", "wait", directory)
+    assert (shown.code, "ended as lost" in shown.err) == (7, True), shown
     assert "had ended, lost" in run("dlio-hpc", "cancel", directory).out
 
 
@@ -178,9 +178,9 @@ def test_a_full_disk_of_runs_is_not_taken_for_the_archives(tmp_path: Path, tiny:
     (directory,) = (tiny / "runs").glob("small-*")
     _ended(run, directory)
     _fill(tiny)
-    told = run("dlio-hpc", "collect", directory)
-    assert told.code == 0, told
-    assert f"the archive is whole, but {directory}/manifest.json cannot be written: No space left" in told.err
+    shown = run("dlio-hpc", "collect", directory)
+    assert shown.code == 0, shown
+    assert f"the archive is whole, but {directory}/manifest.json cannot be written: No space left" in shown.err
     (kept,) = (tmp_path / "kept").glob("*.tar.zst")
     assert run("dlio-hpc", "archive", "verify", kept).code == 0
 
@@ -193,8 +193,8 @@ def test_a_full_disk_of_archives_is_told_with_a_command(tmp_path: Path, tiny: Pa
     _ended(run, directory)
     (tiny / "kept").mkdir(exist_ok=True)
     filler = _fill(tiny)
-    told = run("dlio-hpc", "collect", directory)
-    assert (told.code, f"cannot write {tiny}/kept/" in told.err, f"dlio-hpc collect {directory}" in told.err) == (
+    shown = run("dlio-hpc", "collect", directory)
+    assert (shown.code, f"cannot write {tiny}/kept/" in shown.err, f"dlio-hpc collect {directory}" in shown.err) == (
         6, True, True,
     ), told  # fmt: skip
     assert os.listdir(tiny / "kept") == []
@@ -207,10 +207,10 @@ def test_what_a_killed_submission_left_is_seen_and_removed(tmp_path: Path, run: 
     assert done.returncode == -signal.SIGKILL
     runs = tmp_path / "dlio-runs"
     (left,) = [path for path in runs.iterdir() if path.name != "archive"]
-    told = run("dlio-hpc", "status")
-    assert "dlio-hpc clean" in told.err, told
-    told = run("dlio-hpc", "clean", "--dry-run")
-    assert (told.code, f"{left.name}: a submission of small-" in told.out) == (0, True), told
+    shown = run("dlio-hpc", "status")
+    assert "dlio-hpc clean" in shown.err, shown
+    shown = run("dlio-hpc", "clean", "--dry-run")
+    assert (shown.code, f"{left.name}: a submission of small-" in shown.out) == (0, True), shown
     assert left.exists()
     assert run("dlio-hpc", "clean").code == 0
     assert not left.exists()
@@ -226,10 +226,10 @@ def test_what_never_started_is_removed_and_what_has_run_stays(tmp_path: Path, ru
     )  # fmt: skip
     assert _called(tmp_path, change, "dlio-submit", small, "-s", "local", "--ppn", 1).returncode == -signal.SIGKILL
     (stray,) = [path for path in (tmp_path / "dlio-runs").glob("small-*") if path != good]
-    told = run("dlio-hpc", "wait", stray)
-    assert (told.code, f"dlio-hpc cancel {stray}" in told.err) == (7, True), told
-    told = run("dlio-hpc", "clean")
-    assert (told.code, f"job {stray.name} never started (planned)" in told.out) == (0, True), told
+    shown = run("dlio-hpc", "wait", stray)
+    assert (shown.code, f"dlio-hpc cancel {stray}" in shown.err) == (7, True), shown
+    shown = run("dlio-hpc", "clean")
+    assert (shown.code, f"job {stray.name} never started (planned)" in shown.out) == (0, True), shown
     assert (stray.exists(), good.exists()) == (False, True)
 
 
@@ -242,8 +242,8 @@ def test_what_a_killed_collect_left_is_removed_and_nothing_is_lost(tmp_path: Pat
     assert _called(tmp_path, change, "dlio-hpc", "collect", directory).returncode == -signal.SIGKILL
     folder = tmp_path / "dlio-runs" / "archive"
     (left,) = [name for name in os.listdir(folder) if name.endswith(".tmp")]
-    told = run("dlio-hpc", "clean")
-    assert (told.code, left in told.out) == (0, True), told
+    shown = run("dlio-hpc", "clean")
+    assert (shown.code, left in shown.out) == (0, True), shown
     assert left not in os.listdir(folder)
     assert run("dlio-hpc", "collect", directory).code == 0
     assert run("dlio-hpc", "archive", "verify", next(folder.glob("*.tar.zst"))).code == 0

@@ -271,7 +271,7 @@ def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
 
 @pytest.mark.mpi
 def test_a_server_without_history_knows_live_jobs(on_pbs: Pbs, small: Path) -> None:
-    """As OpenPBS is set up unless somebody asks for a history: qstat -x complains, shows nothing, and ends with 0."""
+    """OpenPBS is set up so unless somebody asks for a history: qstat -x complains, shows nothing, and ends with 0."""
     (on_pbs.state / "forget").touch()
     directory = on_pbs.started(small)
     assert f"{directory.name}  running " in on_pbs("dlio-hpc", "status", directory).out

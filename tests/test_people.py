@@ -72,7 +72,7 @@ def shared() -> Iterator[Path]:
 
 
 def _as(user: int, action: Callable[[], object], group: int | None = None, umask: int = 0o022) -> tuple[int, str]:
-    """What becomes of `action` as another user in a process of its own: its exit code, and the message of its fault."""
+    """The outcome of `action` as another user in a process of its own: its exit code, and the message of its fault."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -249,8 +249,8 @@ def test_a_mark_that_is_no_file_holds_nobody_up(tmp_path: Path, run: Run, kind: 
     else:
         with note.open("wb") as file:
             file.truncate(1 << 40)
-    told = run("dlio-hpc", "datasets", "list", "-d", "data")
-    assert (told.code, str(note) in told.err) == (2, True), told
+    shown = run("dlio-hpc", "datasets", "list", "-d", "data")
+    assert (shown.code, str(note) in shown.err) == (2, True), shown
 
 
 def test_a_mark_that_promises_too_much_is_removed_and_verified_in_no_time(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_files_of_others_that_are_none_hold_no_verb_up(tmp_path: Path, run: Run,
         else:
             path.symlink_to("/dev/zero")
     for arguments, path in ((("status",), names[0]), (("collect",), names[0]), (("baseline", "list"), names[1])):
-        told = run("dlio-hpc", *arguments)
-        assert (told.code, f"{path.relative_to(tmp_path)} is no file" in told.err) == (2, True), told
-    told = run("dlio-hpc", "history")
-    assert (told.code, "odd.json is no decision" in told.err) == (0, True), told
+        shown = run("dlio-hpc", *arguments)
+        assert (shown.code, f"{path.relative_to(tmp_path)} is no file" in shown.err) == (2, True), shown
+    shown = run("dlio-hpc", "history")
+    assert (shown.code, "odd.json is no decision" in shown.err) == (0, True), shown

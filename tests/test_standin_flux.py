@@ -56,7 +56,7 @@ class Site:
             time.sleep(0.02)
 
     def end(self, name: str) -> str:
-        """What is told of the job when it has ended, without its nodes. The code of one that was to end is left out: it
+        """The facts of the job when it has ended, without its nodes. The code of one that was to end is left out: it
         is the script's, or 137 where Flux itself took longer than its grace.
         """
         self.until(lambda: self.told(name).partition("|")[0] in flux._ENDED)

@@ -251,7 +251,7 @@ def test_pbs_tmrsh_starts_no_shell(site: Site) -> None:
 
 
 def test_pbs_ends_tasks_and_not_what_has_left_their_session(site: Site) -> None:
-    """As ranks of hydra have."""
+    """Ranks of hydra have left it."""
     task = "pbs_tmrsh n2 /bin/sh -c 'setsid sleep 7.7 & echo left $!; sleep 77 & echo task $!; wait' & sleep 1; wait"
     name = site.submit(task, "-l", "select=2:ncpus=1", "-l", "place=scatter", "-k", "doe", "-o", "out", "-j", "oe")
     out = site.home / f"job.sh.o{name.partition('.')[0]}"
@@ -278,7 +278,7 @@ def test_qstat_knows_what_has_finished_only_when_asked_for_history(site: Site) -
 
 
 def test_without_a_history_x_is_answered_with_a_complaint_and_nothing_else(site: Site) -> None:
-    """As OpenPBS does unless job_history_enable is set; the exit code is 0."""
+    """OpenPBS does so unless job_history_enable is set; the exit code is 0."""
     name = site.submit(UNTIL_GO)
     (site.state / "forget").touch()
     done = site("qstat", "-xf", "-F", "json", name)

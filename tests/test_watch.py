@@ -20,7 +20,7 @@ def _job(current: str, scheduler: str = "slurm", since: float = 0.0) -> Job:
 def _watched(
     monkeypatch: pytest.MonkeyPatch, folder: Path, *looks: state.Look, limits: tuple[float, float] = (0.3, 0.3)
 ) -> list[watch.Watched]:
-    """What is seen of a job whose looks are these, the last of them again and again."""
+    """The sightings of a job whose looks are these, the last of them again and again."""
     left = list(looks)
     (folder / "job.json").touch()
     monkeypatch.setattr(job, "load", lambda _: looks[0].job)
@@ -45,8 +45,8 @@ def test_an_answer_now_and_then_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_p
     silent = state.Look(tmp_path, _job("running"), Unanswered("no answer"))
     answered = state.Look(tmp_path, _job("running"), None)
     ended = state.Look(tmp_path, _job("completed"), None)
-    seen = _watched(monkeypatch, tmp_path, silent, answered, silent, answered, ended, limits=(0.3, 0.25))
-    assert [one.is_final for one in seen] == [False] * 4 + [True]
+    sightings = _watched(monkeypatch, tmp_path, silent, answered, silent, answered, ended, limits=(0.3, 0.25))
+    assert [one.is_final for one in sightings] == [False] * 4 + [True]
 
 
 @pytest.mark.parametrize(("scheduler", "waits"), [("slurm", True), ("local", False)])
@@ -55,8 +55,8 @@ def test_a_lost_job_is_looked_for_a_while(
 ) -> None:
     """NFS shows new files late. Processes of this computer are gone or not."""
     lost = state.Look(tmp_path, _job("lost", scheduler), None)
-    found = state.Look(tmp_path, _job("completed", scheduler), None)
-    last = _watched(monkeypatch, tmp_path, lost, found, limits=(60, 60))[-1]
+    turned_up = state.Look(tmp_path, _job("completed", scheduler), None)
+    last = _watched(monkeypatch, tmp_path, lost, turned_up, limits=(60, 60))[-1]
     assert last.job.state == ("completed" if waits else "lost")
     old = state.Look(tmp_path, _job("lost", scheduler, since=3600), None)
     assert len(_watched(monkeypatch, tmp_path, old, limits=(60, 60))) == 1

@@ -68,8 +68,8 @@ def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
     stray = [seen for seen in last.values() if not seen.job.ended]
     for seen in stray:
         say(f"dlio-hpc: {seen.fault}")
-    codes = [seen.fault.exit_code for seen in stray if seen.fault is not None]
-    return [directory for directory, seen in last.items() if seen.job.ended], next(iter(codes), 0)
+    codes = [watched.fault.exit_code for watched in stray if watched.fault is not None]
+    return [directory for directory, watched in last.items() if watched.job.ended], next(iter(codes), 0)
 
 
 def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:

@@ -1,4 +1,4 @@
-"""What a run writes beside its dataset, in a folder of its own that is gone when it has ended."""
+"""Files that a run writes in addition to its dataset, in a folder of its own that is gone when it has ended."""
 
 import os
 from contextlib import AbstractContextManager, suppress

@@ -75,7 +75,7 @@ def _with_folder(seen: Record, run: Run) -> Record:
 
 
 def _set(seen: Record, run: Run, asked: layout.Layout) -> tuple[str, ...]:
-    """What is not as asked once it is set; ConfigError where the folder is another user's."""
+    """Set the layout; differences from what was asked. ConfigError where the folder is another user's."""
     folder = Path(run.dataset)
     lfs.check_version(asked, lfs.version())
     _check_pools(seen, asked)

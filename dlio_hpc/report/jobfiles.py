@@ -175,7 +175,7 @@ def _exit_status(content: bytes | None) -> int | None:
 
 
 def _tail(content: dict[str, bytes]) -> Tail | None:
-    """Of job.err where it says something, else of job.out; None where neither does."""
+    """The last lines of job.err or, where it is empty, of job.out; None where both are."""
     for name in (rundir.STDERR, rundir.STDOUT):
         if lines := _last_lines(content.get(name, b"")):
             return Tail(name, lines)

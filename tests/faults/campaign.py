@@ -82,7 +82,7 @@ class Campaign:
 
 
 def drawn(campaign: Campaign, operations: Sequence[Operation], count: int, seed: int) -> Iterator[Case]:
-    """So many faults, each operation its share of them and all kinds in turn, calls drawn by the seed."""
+    """Meet `count` faults, each operation its share of them and all kinds in turn, calls drawn by the seed."""
     random_ = random.Random(seed)
     kinds: dict[str, list[Kind]] = {operation.name: [] for operation in operations}
     for operation in _order(operations, count, random_):

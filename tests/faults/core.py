@@ -110,7 +110,7 @@ def _written(ground: Ground, _: Done) -> str | None:
 
 
 def unsound(ground: Ground) -> str | None:
-    """What is wrong with a dataset that is marked as whole; None where it is what was to be generated."""
+    """The fault of a dataset that is marked as whole; None where it is what was to be generated."""
     known = dataset.read(ground.dataset)
     if known is None or not known.complete:
         return "the dataset is not whole"

@@ -34,7 +34,7 @@ class Ground:
         self.live.mkdir(parents=True)
 
     def keep(self) -> None:
-        """What lies there now is what restore() puts back."""
+        """Keep what lies there now for restore()."""
         shutil.copytree(self.live, self._kept, symlinks=True)
 
     def restore(self) -> None:

@@ -30,7 +30,7 @@ _MODULES = (
 
 
 def program(command: Sequence[str]) -> tuple[str, list[str]] | None:
-    """What the nursery can run: the name and the arguments of a verb, or of a rank that is alone; None of others."""
+    """The name and the arguments of a verb, or of a rank that is alone; None of other commands."""
     if command[0] in {str(BIN / "dlio-hpc"), str(BIN / "dlio-submit")}:
         return Path(command[0]).name, list(command[1:])
     if command[0] == sys.executable and list(command[1 : 1 + len(_CORE)]) == _CORE:

@@ -1,4 +1,4 @@
-"""What is done while a fault comes: a command, the files whose calls count, and what has to be true of it."""
+"""An operation that meets a fault: a command, the files whose calls count, and what has to be true of it."""
 
 import select
 import sys
@@ -48,7 +48,7 @@ class Operation(NamedTuple):
 
 
 def once_more(operation: Operation, ground: Ground, nursery: Nursery | None) -> str | None:
-    """What is wrong when the same command is given again without a fault."""
+    """The fault found when the same command is given again without a fault."""
     done = operation.run(ground, nursery=nursery)
     if done.code != 0:
         return f"without a fault the same command ends with {done.code}: {done.out.strip()[-600:]}"

@@ -56,7 +56,7 @@ def _misbehaved(done: Done) -> str | None:
 
 
 def _misled(fault: Fault, done: Done, hits: Sequence[Hit]) -> str | None:
-    """What is wrong with how a command gave up."""
+    """The reason why a command gave up in a wrong way, if it did."""
     kind = fault.kind
     if kind.action == "kill":
         return None if done.killed or done.code in {_INFRASTRUCTURE, 7, 9, 137} else f"exit code {done.code}"

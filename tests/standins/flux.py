@@ -253,7 +253,7 @@ def _ends(kind: str, note: str, status: str = "FAILED", code: int = 1) -> Job:
 
 
 def _next_state(book: Book, content: Content, name: str) -> Job | None:
-    """What is to change in a job that has not started, if anything."""
+    """The change to make to a job that has not started, if any."""
     job: Job = content["jobs"][name]
     if job["status"] in _ENDED | {"RUN"}:
         return None

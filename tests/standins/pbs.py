@@ -590,8 +590,8 @@ def _ctime(moment: float) -> str:
 
 
 def _attributes(book: Book, job: Job) -> Job:
-    """What qstat -f shows of a job, as far as it is known here, in its order. Its start lies as far back as the wall
-    time that it has used, however long that took.
+    """The attributes that qstat -f shows of a job, as far as it is known here, in its order. Its start lies as far back
+    as the wall time that it has used, however long that took.
     """
     start = time.time() - _used(book, job) if "stime" in job else None
     options, pairs = job["options"], zip(job["exec"] or [], job["chunks"], strict=False)

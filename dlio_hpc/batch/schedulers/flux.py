@@ -49,7 +49,7 @@ def _submit(plan: Plan, after: After) -> str:
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
-    """Of jobs that Flux does not know it complains by line; the code is 1 when it knows none. They are known until
+    """Flux complains by line of jobs that it does not know; the code is 1 when it knows none. They are known until
     they are purged, which sites do after days.
     """
     answer = common.ask("flux", "jobs", "-n", "-o", "|".join(_FIELDS), *(job.batch_id for job in jobs))
@@ -86,7 +86,7 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """Of each job its queue, or nothing where Flux has no queues."""
+    """The queue of each job, or nothing where Flux has no queues."""
     return [tuple(line.split()[1:]) for line in _listed("jobs", "-n", "-c", "0", "-o", "{id.f58plain} {queue}")]
 
 
