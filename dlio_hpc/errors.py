@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -66,11 +67,18 @@ def classified(fault: Exception) -> DlioError:
     return Unexpected(f"a bug of dlio-hpc, please report it: {type(fault).__name__}: {fault}")
 
 
+_BY_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+(?P<rest>.*)", re.DOTALL)
+
+
 def of_system(fault: OSError, path: object = None) -> str:
-    """The file that a fault is about, and the system's words for the cause. path: of a fault that names no file."""
-    words = fault.strerror or str(fault) or type(fault).__name__
+    """The file that a fault is about, and the system's words for the cause. path: of a fault that names no file, or
+    names one by its folder's descriptor.
+    """
+    cause = fault.strerror or str(fault) or type(fault).__name__
     name = path if fault.filename is None else os.fsdecode(fault.filename)
-    return words if name is None else f"{name}: {words}"
+    if path is not None and (by_descriptor := _BY_DESCRIPTOR.match(str(name))):
+        name = f"{path}{by_descriptor['rest']}"
+    return cause if name is None else f"{name}: {cause}"
 
 
 # What was named is not there: whoever named it can help, not the system.
