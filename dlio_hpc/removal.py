@@ -31,20 +31,23 @@ def content(folder: Path) -> tuple[int, int]:
 
 def remove(folder: Path) -> tuple[int, int]:
     """The files, the folder, its lock; number and bytes of the files. ConfigError as check(), with nothing removed."""
-    check(folder)
-    lock = dataset.lock_file(folder)
+    try:
+        check(folder)
+        return _removed(folder, dataset.lock_file(folder))
+    except OSError as fault:
+        where = of_system(fault, folder)
+        raise InfrastructureError(f"cannot remove {where}; once it can be, try again") from fault
+
+
+def _removed(folder: Path, lock: Path) -> tuple[int, int]:
     with suppress(OSError):
         dataset.make_lock(lock)
     with rundir.locked_now(lock) as is_mine, folders.opened(folder) as descriptor:
         if not is_mine:
             raise _owned(folder)
-        try:
-            removed = _emptied(folder, descriptor)
-            folder.rmdir()
-            lock.unlink(missing_ok=True)
-        except OSError as fault:
-            where = of_system(fault, folder)
-            raise InfrastructureError(f"cannot remove {where}; once it can be, try again") from fault
+        removed = _emptied(folder, descriptor)
+        folder.rmdir()
+        lock.unlink(missing_ok=True)
     return removed
 
 

@@ -19,7 +19,7 @@ _OTHERWISE = re.compile(
     "disk I/O error|database or disk is full|unable to open database file|readonly database|disk image is malformed"
 )
 # Behind the name of a file that is being written, locked or journalled.
-_AUXILIARY = re.compile(r"^[.]?(?P<name>.+?)([.]\d+[.]tmp|[.]lock|-wal|-shm|-journal|[.]tmp)?$")
+_AUXILIARY = re.compile(r"^[.]?(?P<name>.+?)([.]\d+(-[0-9a-f]+@.+)?[.]tmp|[.]lock|-wal|-shm|-journal|[.]tmp)?$")
 
 
 class Verdict(NamedTuple):
