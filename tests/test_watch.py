@@ -24,7 +24,13 @@ def _watched(
     left = list(looks)
     (folder / "job.json").touch()
     monkeypatch.setattr(job, "load", lambda _: looks[0].job)
-    monkeypatch.setattr(state, "refresh_all", lambda _paths, ask: [left.pop(0) if len(left) > 1 else left[0]])
+
+    def refresh_all(_paths: list[Path], ask: bool) -> list[state.Look]:
+        look = left[0] if not ask or len(left) == 1 else left.pop(0)
+        return [look if ask else look._replace(fault=None)]  # files alone tell no fault
+
+    monkeypatch.setattr(state, "refresh_all", refresh_all)
+    monkeypatch.setattr(watch, "_ASK_FIRST_S", 0.15)
     monkeypatch.setattr(watch, "_LOST_S", limits[0])
     monkeypatch.setattr(watch, "_SILENT_S", limits[1])
     return list(watch.watch([folder]))

@@ -21,7 +21,12 @@ def cancel(directory: Path) -> Job:
             job = seen(job, "cancelled")
             save(directory, job)
             return job
+        require_host(job)
         save(directory, structs.replace(job, cancel_asked=units.utc_now()))
-    require_host(job)
-    SCHEDULERS[job.scheduler].cancel(job.batch_id)
+    try:
+        SCHEDULERS[job.scheduler].cancel(job.batch_id)
+    except BaseException:
+        with rundir.locked(directory):
+            save(directory, structs.replace(load(directory), cancel_asked=None))
+        raise
     return job

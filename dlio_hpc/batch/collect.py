@@ -30,6 +30,11 @@ def collect(directory: Path) -> Collected:
         raise Incomplete(
             f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
         )
+    if state.ran_since(directory, record) and state.exit_status(directory) is None:
+        raise Incomplete(
+            f"job {record.job} was {record.state}, and its script was started again without an end so far; collect it "
+            "when there is a file exit_status"
+        )
     plan = job.load_plan(directory)
     target = archive_folder(plan, directory) / (record.job + archive.SUFFIX)
     if not target.exists():
@@ -68,7 +73,7 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
 
 def _ran_again(target: Path, directory: Path) -> bool:
     """Whether the job left results of an earlier attempt apart since it was archived."""
-    attempts = {path.name for path in (directory / rundir.ATTEMPTS).glob("*")}
+    attempts = {path.name for path in (directory / rundir.ATTEMPTS).glob("[0-9]*")}
     archived = {PurePosixPath(name).parts[1:3] for name, _ in archive.entries(target)}
     return any((rundir.ATTEMPTS, name) not in archived for name in attempts)
 

@@ -31,7 +31,7 @@ from dlio_hpc.batch.schedulers.common import user
 from dlio_hpc.batch.state import await_release
 from dlio_hpc.batch.submit import check as check_submission
 from dlio_hpc.batch.submit import submit
-from dlio_hpc.batch.watch import watch
+from dlio_hpc.batch.watch import Watched, watch
 from dlio_hpc.command import Missing, Unanswered
 from dlio_hpc.darshan import preload as darshan
 from dlio_hpc.darshan import verdict
@@ -286,12 +286,15 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     record = submit(smallest).job
     directory = Path(smallest.directory)
     try:
-        record = _watched(directory, started + patience_s)
+        last = _watched(directory, started + patience_s)
     except BaseException:  # nobody will look after this job
         cancel(directory)
         raise
+    record = last.job
     if not record.ended:
         cancel(directory)
+        if last.is_final and last.fault is not None:
+            raise last.fault
         yield Finding("note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}")
         return
     if record.state != "completed":
@@ -315,13 +318,13 @@ def _who(smallest: Plan) -> str:
     return f"{smallest.ranks} ranks" + (f" on {smallest.nodes} nodes" if smallest.nodes > 1 else "")
 
 
-def _watched(directory: Path, deadline: float) -> job.Job:
-    """The job when it has ended, or as it was at the deadline."""
-    for seen in watch([directory]):
-        record = seen.job
+def _watched(directory: Path, deadline: float) -> Watched:
+    """The job when it has ended or cannot be watched any more, or as it was at the deadline."""
+    for sighting in watch([directory]):
+        last = sighting
         if time.monotonic() > deadline:
             break
-    return record
+    return last
 
 
 def _failure(smallest: Plan, record: job.Job) -> DlioError:

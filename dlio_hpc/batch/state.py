@@ -27,6 +27,7 @@ _CLEAR_S, _LOOK_S = 60.0, 0.5
 # In job.err, by slurmstepd (cgroups, OverMemoryKill), srun, and PBS's cgroup hook.
 _MEMORY = re.compile(rb"oom[_-]kill|Out Of Memory|OOM Killed|Cgroup mem limit exceeded|xceeded (job )?memory limit")
 _TAIL_BYTES = 1 << 16
+_ATTEMPT = b"== attempt "
 # Before a job that the batch system has forgotten counts as lost: shared file systems show new files late.
 _LATE_S = 1.0
 # How long after its end a job may be requeued.
@@ -81,12 +82,23 @@ def _must_ask(directory: Path, job: Job) -> bool:
     """exit_status comes first."""
     if is_handed_over(directory, job):
         return False
-    if job.ended and job.state != "lost" and not _may_return(directory, job):
+    if _is_settled(directory, job) and not _may_return(directory, job):
         return False
     if job.ended and job.scheduler == "local" and job.host != host():
         return False
     status = exit_status(directory)
     return status is None or (status not in _SAYS_ALL and SCHEDULERS[job.scheduler].is_queue)
+
+
+def _is_settled(directory: Path, job: Job) -> bool:
+    """Whether the recorded end is the job's last one as far as its files tell; what was lost may turn up."""
+    return job.ended and job.state != "lost" and not ran_since(directory, job)
+
+
+def ran_since(directory: Path, job: Job) -> bool:
+    """Whether the script was started again, requeued or by hand, since the job's state was recorded."""
+    starts = [path.stat().st_mtime for path in (directory / rundir.ATTEMPTS).glob("[0-9]*")]
+    return max(starts, default=0.0) > units.timestamp(job.states[-1].time) + 1  # which has whole seconds
 
 
 def _may_return(directory: Path, job: Job) -> bool:
@@ -133,7 +145,7 @@ def _settled(directory: Path, answer: _Answer | None) -> Look:
         sight = _from_files(directory, job, answer) or _from_answer(directory, job, answer)
         if sight is not None and _is_unexplained(job, sight) and _ran_out_of_memory(directory):
             sight = Sight("out_of_memory", sight.words)
-        fault = answer.fault if answer and sight is None else None
+        fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
         if sight is not None and sight.state != job.state:
             job = seen(job, sight.state, sight.words)
             with suppress(OSError):  # somebody else's job, or one on read-only storage: looking is free
@@ -155,7 +167,7 @@ def _from_files(directory: Path, job: Job, answer: _Answer | None) -> Sight | No
         return Sight("cancelled")  # while the job was told that its time is over
     if status in _SAYS_ALL:
         return Sight({0: "completed", _TIME_LIMIT: "timeout"}.get(status, "failed"))  # type: ignore[arg-type]
-    if job.ended and job.state not in {"lost", "completed"}:
+    if _is_settled(directory, job) and job.state != "completed":
         return Sight(job.state)
     guess = Sight("cancelled" if status == _CANCELLED else "failed")
     return _reason(directory, answer, guess) if SCHEDULERS[job.scheduler].is_queue else guess
@@ -177,7 +189,8 @@ def _ran_out_of_memory(directory: Path) -> bool:
     try:
         with (directory / rundir.STDERR).open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            return _MEMORY.search(file.read()) is not None
+            of_attempt = file.read().rpartition(_ATTEMPT)[2]  # batch systems append to what an earlier one printed
+            return _MEMORY.search(of_attempt) is not None
     except OSError:
         return False
 
@@ -192,7 +205,7 @@ def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | N
         return None
     if answer.batch_id is None:
         return Sight("lost", "its submission was interrupted") if _has_begun(directory) and not job.ended else None
-    if job.ended and job.state != "lost":  # its end stands, unless it was requeued
+    if _is_settled(directory, job):  # its end stands, unless it was requeued
         return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
     return answer.sight or _forgotten(directory, job, answer)
 

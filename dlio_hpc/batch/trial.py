@@ -4,8 +4,10 @@ import re
 import tempfile
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from dlio_hpc import packing, site, workload
-from dlio_hpc.batch import preflight
+from dlio_hpc.batch import launchers, preflight
 from dlio_hpc.errors import DlioError
 from dlio_hpc.plan import Plan
 from dlio_hpc.study import Asked, Request
@@ -16,17 +18,17 @@ _LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
 
 def profile(text: str, account: str | None, queue: str | None) -> str:
     """The profile `text` with the way between nodes by which ranks on two nodes met, or the statement that they met by
-    none. A profile whose launcher has no choice stays as it is. The jobs lie in the current folder and are removed.
+    none or that no job started. A profile whose launcher has no choice stays as it is. The jobs lie in the current
+    folder and are removed.
     """
     line = _LINE.search(text)
     if line is None:
         return text
-    with tempfile.TemporaryDirectory(prefix=".dlio-hpc-", dir=Path.cwd()) as folder:
+    with tempfile.TemporaryDirectory(prefix=".dlio-hpc-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
         path = Path(folder, "site.yaml")
         path.write_text(text, encoding="utf-8")
-        way = _way(_plan(site.load(str(path)), Path(folder), account, queue))
-    outcome = "tried, none works" if way is None else "tried with two nodes"
-    return _LINE.sub(rf"\g<1>{way or line[2]}\g<3>{outcome}", text)
+        way, outcome = _way(_plan(site.load(str(path)), Path(folder), account, queue))
+    return _LINE.sub(lambda match: f"{match[1]}{way or match[2]}{match[3]}{outcome}", text)
 
 
 def _plan(found: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
@@ -34,13 +36,15 @@ def _plan(found: site.Site, folder: Path, account: str | None, queue: str | None
     return packing.one(asked, Request(runs=folder, data=folder, account=account, queue=queue))
 
 
-def _way(made: Plan) -> site.Remote | None:
-    """The way that works, the profile's own first."""
-    own = made.site.launcher.remote
-    try:
-        findings = list(preflight.launched(made, (), _PATIENCE_S))
+def _way(made: Plan) -> tuple[site.Remote | None, str]:
+    """The way that works, the profile's own first, and what was tried in words."""
+    for way in (made.site.launcher.remote, *launchers.remotes(made.site)):
+        tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))
+        try:
+            findings = list(preflight.launched(tried, (), _PATIENCE_S))
+        except DlioError:
+            continue
         if any(finding.verdict == "ok" for finding in findings):
-            return own
-    except DlioError:
-        pass
-    return preflight.working_remote(made, (), _PATIENCE_S)
+            return way, "tried with two nodes"
+        return None, f"not tried: {findings[0].text}"  # the other ways would wait as long
+    return None, "tried, none works"

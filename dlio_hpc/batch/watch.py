@@ -57,9 +57,9 @@ def watch(directories: Sequence[Path]) -> Iterator[Watched]:
         unanswered = any(look.fault for look in looks)
         for look in looks:
             known[look.directory] = look.job
-            if look.fault is None:
+            if asks and look.fault is None:
                 answered[look.directory] = time.monotonic()
-        silent_s = {path: time.monotonic() - since for path, since in answered.items()}
+        silent_s = {path: (time.monotonic() - since) * asks for path, since in answered.items()}
         live = [look.directory for look in looks if _is_live(look, silent_s[look.directory])]
         yield from (_watched(look, look.directory not in live) for look in looks)
         if not live:

@@ -8,6 +8,7 @@ import traceback
 from pathlib import Path
 
 from dlio_hpc import document, rundir
+from dlio_hpc.core import orphan
 from dlio_hpc.errors import Unexpected, classified, of_system
 from dlio_hpc.results import RunError
 
@@ -24,12 +25,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--packages", action="store_true", help="only import what the job's runs need")
     options = parser.parse_args(arguments)
 
+    orphan.end_with_proxy()  # first: ranks may wait for others for ever in MPI's own start
     from mpi4py import MPI
 
-    from dlio_hpc.core import orphan, packages
+    from dlio_hpc.core import packages
     from dlio_hpc.core import run as core
 
-    orphan.end_with_proxy()
     comm = MPI.COMM_WORLD
     directory = options.plan.resolve().parent
     folder: Path | None = None

@@ -16,16 +16,19 @@
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
-# Results of an earlier attempt are kept apart: a batch system may requeue a job.
-if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
-  attempt=1; while [ -e attempts/$attempt ]; do attempt=$(( attempt + 1 )); done
-  mkdir -p attempts/$attempt && for kept in exit_status stop environment.json runs layout darshan; do
-    [ ! -e $kept ] || cp -a $kept attempts/$attempt/ || exit 6
-  done
-fi
-rm -f exit_status stop runs/*/result.json runs/*/error.json layout/*.yaml
 # exit_status tells how the job ended, also when the batch system has forgotten it.
 trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
+# Results of an earlier attempt are kept apart: a batch system may requeue a job.
+if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
+  attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
+  rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
+  for kept in exit_status stop environment.json runs layout darshan; do
+    [ ! -e "$kept" ] || cp -a "$kept" attempts/.copy/ || exit 6
+  done
+  mv attempts/.copy "attempts/$attempt" || exit 6
+  echo "== attempt $(( attempt + 1 ))" >&2
+fi
+rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5} layout/*.yaml
 # USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0
@@ -39,11 +42,12 @@ is_over() {
 clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
 # Ranks end before the script does: a batch system kills what it started, which on other nodes are not the ranks.
 stop_ranks() {
-  for _ in {1..30}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
+  for _ in {1..20}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
   kill -KILL "$launched" 2> /dev/null
 }
 # TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
 end() {
+  set +eu   # whatever the site's lines have set
   trap '' TERM INT HUP ALRM USR1
   [ -z "$launched" ] || kill "$launched" 2> /dev/null
   local code=143
@@ -58,20 +62,20 @@ left() {
   facts=$(timeout "$1" qstat -f "$PBS_JOBID" 2> /dev/null) || return
   start=$(sed -n 's/^ *stime = //p' <<< "$facts")
   IFS=: read -r hours minutes seconds < <(sed -n 's/^ *Resource_List.walltime = //p' <<< "$facts")
-  [ ! "$start" ] || [ ! "$seconds" ] ||
-    echo $(( $(date -d "$start" +%s) + 10#$hours * 3600 + 10#$minutes * 60 + 10#$seconds - $(date +%s) ))
+  [ "$start" ] && [ "$seconds" ] && start=$(date -d "$start" +%s) || return
+  echo $(( start + 10#$hours * 3600 + 10#$minutes * 60 + 10#$seconds - $(date +%s) ))
 }
 timer=
 if [ "$PBS_JOBID" ]; then
   {
-    pause=1740
-    while [ "$pause" -gt 0 ]; do
-      sleep "$pause" & trap 'kill $!' TERM
-      wait $! || exit
-      rest=$(left 10)   # the limit may have been changed
-      pause=$(( ${rest:-0} - 60 ))
+    trap 'kill $! 2> /dev/null; exit' TERM
+    slept=0   # the limit may be changed: it is asked for every five minutes
+    while rest=$(left 10); pause=$(( ${rest:-1800 - slept} - 60 )); [ "$pause" -gt 0 ]; do
+      nap=$(( pause < 300 ? pause : 300 ))
+      sleep "$nap" & wait $!
+      slept=$(( slept + nap ))
     done
-    kill -USR1 $$
+    ! kill -0 $$ 2> /dev/null || kill -USR1 $$
   } &
   timer=$!
 fi
@@ -91,6 +95,7 @@ run() {
 module use /soft/modulefiles
 module load conda
 conda activate base
+set +eu
 cd "$job" || exit 6
 status=0
 
