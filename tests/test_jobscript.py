@@ -13,6 +13,7 @@ from dlio_hpc.batch import jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.plan import Plan
 from tests import planning
+from tests.standins.login import until
 
 NASTY = [
     "x; touch owned",
@@ -171,3 +172,47 @@ def test_results_of_an_earlier_attempt_are_kept_apart(tmp_path: Path) -> None:
     results = sorted(directory.glob("attempts/*/runs/00-measure/result.json"))
     assert [path.read_text() for path in results] == ["0", "1"]
     assert (directory / "attempts/2/exit_status").exists()
+
+
+def _by_hand(made: Plan, *setup: str, launcher: str = "") -> Path:
+    """The directory of a job whose launcher is the script `launcher`, ready to be run."""
+    directory = Path(made.directory)
+    directory.mkdir(parents=True)
+    runner = directory.parent / "runner"
+    runner.write_text(f"#!/bin/bash\n{launcher}\n")
+    runner.chmod(0o755)
+    (directory / "job.sh").write_text(jobscript.render(_with_runner(made, str(runner), setup=setup)))
+    return directory
+
+
+def test_results_that_cannot_be_kept_apart_are_not_removed(tmp_path: Path) -> None:
+    directory = _by_hand(_plan(tmp_path, shipped="null"))
+    (directory / "runs/00-measure").mkdir(parents=True)
+    (directory / "runs/00-measure/result.json").write_text("kept")
+    (directory / "attempts").write_text("in the way")
+    done = subprocess.run(["bash", "job.sh"], cwd=directory, check=False, capture_output=True)
+    assert done.returncode == 6
+    assert (directory / "runs/00-measure/result.json").read_text() == "kept"
+    assert (directory / "exit_status").read_text() == "6\n"
+
+
+@pytest.mark.parametrize("setup", [(), ("set -eu",)])
+@pytest.mark.parametrize("linked", [False, True])
+def test_ranks_that_outlive_their_launcher_are_swept(tmp_path: Path, setup: tuple[str, ...], linked: bool) -> None:
+    """Also where a line of the site's ends the script on any failure, and where the folder is reached by a link."""
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    rank = "exec -a dlio_hpc.core sleep 77"
+    directory = _by_hand(
+        _plan(tmp_path / ("link" if linked else "real"), shipped="null"), *setup,
+        launcher=f"trap '' TERM\nsetsid bash -c '{rank}' &\necho $! > rank; wait $!",
+    )  # fmt: skip
+    script = subprocess.Popen(["bash", "job.sh"], cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    until((directory / "rank").exists)
+    rank_id = (directory / "rank").read_text().strip()
+    until(lambda: "dlio_hpc.core" in Path("/proc", rank_id, "cmdline").read_text())
+    script.terminate()
+    script.wait(timeout=30)
+    assert (directory / "exit_status").read_text() == "143\n"
+    left = Path("/proc", rank_id, "cmdline")
+    assert not left.exists() or not left.read_text(), "a zombie at most, that nobody has waited for"

@@ -1,6 +1,7 @@
 """What batch systems answer, and what we take it for; the texts were seen on real ones or are read in their sources."""
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -11,11 +12,14 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import command, site, workload
-from dlio_hpc.batch import detect
+from dlio_hpc import command, site, units, workload
+from dlio_hpc.batch import detect, job
+from dlio_hpc.batch import state as job_state
+from dlio_hpc.batch.cancel import cancel
+from dlio_hpc.batch.collect import collect
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, Known, Sight, cobalt, common, flux, pbs, slurm
 from dlio_hpc.command import Answer, Unanswered
-from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.errors import ConfigError, DlioError, Incomplete
 from dlio_hpc.plan import Plan
 from dlio_hpc.units import Walltime
 from tests import planning
@@ -604,3 +608,65 @@ def test_no_answer_keeps_a_profile_from_being_written(
     except DlioError:
         return
     assert found.scheduler in SCHEDULERS
+
+
+# States of jobs that were started again
+
+
+def _recorded(folder: Path, state: str, minutes_ago: float, status: str | None, attempt: bool = True) -> Path:
+    """A Slurm job whose state was recorded so long ago; its script was started again since, if `attempt`."""
+    sighting = job.Sighting(state, units.utc(time.time() - 60 * minutes_ago), state.upper())  # type: ignore[arg-type]
+    directory = folder / "one"
+    (directory / "attempts/1").mkdir(parents=True) if attempt else directory.mkdir()
+    job.save(directory, job.Job("one", "one", "slurm", "slurm", "here", "sbatch", "7", (sighting,)))
+    if status is not None:
+        (directory / "exit_status").write_text(status)
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("recorded", "status", "answer", "state"),
+    [
+        ("node_fail", "1", "7|FAILED|NonZeroExitCode", "failed"),
+        ("node_fail", "143", "7|CANCELLED|None", "cancelled"),
+        ("completed", "143", "7|CANCELLED|None", "cancelled"),
+        ("node_fail", "0", "7|COMPLETED|None", "completed"),
+        ("completed", None, "7|RUNNING|None", "running"),
+        ("node_fail", None, "7|PENDING|BeginTime", "queued"),
+    ],
+)
+def test_an_end_before_the_newest_attempt_does_not_stand(
+    said: Said, tmp_path: Path, recorded: str, status: str | None, answer: str, state: str
+) -> None:
+    said["squeue"] = Answer(0, answer, "")
+    assert job_state.refresh(_recorded(tmp_path, recorded, 5, status)).state == state
+
+
+def test_an_end_that_is_recorded_needs_no_batch_system(said: Said, tmp_path: Path) -> None:
+    said["squeue"] = Answer(1, "", "slurm_load_jobs error: Unable to contact slurm controller")
+    assert job_state.refresh(_recorded(tmp_path, "cancelled", 5, None, attempt=False)).state == "cancelled"
+
+
+def test_a_job_that_runs_again_by_hand_is_not_collected(said: Said, tmp_path: Path) -> None:
+    said["squeue"] = Answer(0, "7|COMPLETED|None", "")
+    with pytest.raises(Incomplete, match="started again without an end so far"):
+        collect(_recorded(tmp_path, "completed", 5, None))
+
+
+def test_memory_that_an_earlier_attempt_lacked_explains_nothing(said: Said, tmp_path: Path) -> None:
+    said["squeue"] = Answer(0, "7|FAILED|NonZeroExitCode", "")
+    directory = _recorded(tmp_path, "running", 5, "1")
+    (directory / "job.err").write_text("Detected 1 oom_kill event\n== attempt 2\nanother fault\n")
+    assert job_state.refresh(directory).state == "failed"
+    (directory / "job.err").write_text("== attempt 2\nDetected 1 oom_kill event\n")
+    job.save(directory, job.load(_recorded(tmp_path / "again", "running", 5, "1")))
+    assert job_state.refresh(directory).state == "out_of_memory"
+
+
+def test_a_cancel_that_nobody_heard_was_not_asked_for(said: Said, tmp_path: Path) -> None:
+    said["squeue"] = Answer(0, "7|RUNNING|None", "")
+    said["scancel"] = Answer(1, "", "scancel: error: something")
+    directory = _recorded(tmp_path, "running", 5, None, attempt=False)
+    with pytest.raises(Unanswered):
+        cancel(directory)
+    assert job.load(directory).cancel_asked is None
