@@ -586,12 +586,17 @@ def test_what_was_left_out_is_said(run: Run, small: Path) -> None:
 
 def test_a_rerun_after_collecting_is_noticed(run: Run, small: Path) -> None:
     job = _submit(run, small)
+    (Path(job["directory"]) / "note").write_text("by hand")
     before = Path(job["archive"]).read_bytes()
+    changed = run("dlio-hpc", "collect", job["directory"])
+    assert changed.code == 0
+    assert "has changed since it was archived; remove" in changed.err
+    assert Path(job["archive"]).read_bytes() == before
     subprocess.run(["bash", Path(job["directory"]) / "job.sh"], capture_output=True, check=True)
     again = run("dlio-hpc", "collect", job["directory"])
     assert again.code == 0
-    assert "has changed since it was archived; remove" in again.err
-    assert Path(job["archive"]).read_bytes() == before
+    assert "the job ran again after it was archived" in again.err
+    assert "attempts/1/runs/01-measure/result.json" in run("dlio-hpc", "archive", "list", job["archive"]).out
 
 
 def test_a_job_that_could_not_be_started_has_failed(run: Run, small: Path, tmp_path: Path) -> None:
@@ -618,7 +623,7 @@ def test_one_broken_job_does_not_hide_the_others(run: Run, small: Path, tmp_path
         (tmp_path / "dlio-runs" / name / "job.json").write_bytes(written)
     for verb in ("status", "collect"):
         done = run("dlio-hpc", verb)
-        assert done.code == 2
+        assert done.code == 3
         assert good in done.out + done.err
         for name in ("cut", "letters", "empty", "unknown", "stateless"):
             assert f"dlio-runs/{name}/job.json" in done.err

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dlio_hpc import archive, document, folders, results, rundir
-from dlio_hpc.analysis import schema
 from dlio_hpc.analysis.storage import Storage, judge
 from dlio_hpc.batch import job, state
 from dlio_hpc.batch.schedulers import State
@@ -218,7 +217,7 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
                 where.write_bytes(content[log])
             timeline = content.get(f"{mine}/{rundir.TIMELINE}")
             if timeline is not None:
-                schema.check(timeline, f"{path}/{mine}/{rundir.TIMELINE}")
+                _check(timeline, f"{path}/{mine}/{rundir.TIMELINE}")
             found.append(Evidence(run, timeline, where))
         yield found
 
@@ -239,7 +238,7 @@ def _timeline(path: Path) -> bytes | None:
         return None
     with about(path):
         content = path.read_bytes()
-    schema.check(content, str(path))
+    _check(content, str(path))
     return content
 
 
@@ -389,3 +388,10 @@ def _where(outcome: JobOutcome) -> str:
     if outcome.tail is None:
         return f"its {rundir.STDERR} and {rundir.STDOUT} are empty or missing"
     return f"see {outcome.tail.file} in {outcome.directory or 'its archive'}"
+
+
+def _check(timeline: bytes, source: str) -> None:
+    """InvalidRun where the bytes are no timeline; needs NumPy and h5py, which take long to import."""
+    from dlio_hpc.analysis import schema
+
+    schema.check(timeline, source)

@@ -25,7 +25,7 @@ trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/ex
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
   rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
-  for kept in exit_status stop environment.json runs layout darshan; do
+  for kept in exit_status stop environment.json runs layout; do
     [ ! -e "$kept" ] || cp -a "$kept" attempts/.copy/ || exit 6
   done
   mv attempts/.copy "attempts/$attempt" || exit 6
