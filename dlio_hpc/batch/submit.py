@@ -172,7 +172,8 @@ def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) ->
         directory.mkdir()  # of two submissions of one name the second one ends here
         hidden.rename(directory)
     except OSError as fault:
-        shutil.rmtree(hidden, ignore_errors=True)
+        with suppress(OSError):  # the first fault is the one to tell
+            shutil.rmtree(hidden, ignore_errors=True)
         raise InfrastructureError(
             f"cannot write the job's directory: {of_system(fault, directory)}; choose another --runs"
         ) from fault
