@@ -25,7 +25,8 @@ def opened(path: str | Path) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        os.close(descriptor)
+        with suppress(OSError):  # nothing was written through it
+            os.close(descriptor)
 
 
 def held(descriptor: int) -> Path:
