@@ -286,7 +286,7 @@ def test_a_job_that_is_requeued_is_live_again(on_slurm: Run, slurm: Cluster, sma
     first = (directory / "runs/01-measure/result.json").read_bytes()
     slurm.tell("scontrol", "requeue", batch_id)
     slurm.tell("scontrol", "update", f"jobid={batch_id}", "starttime=now")
-    _until((directory / "attempts/1/exit_status").exists)
+    _until((directory / "attempts/1/exit_status").exists, patience_s=240)  # Slurm holds it back for two minutes
     waited = on_slurm("dlio-hpc", "wait", directory, "--json")
     assert (waited.code, waited.job["state"]) == (0, "completed")
     assert (directory / "attempts/1/runs/01-measure/result.json").read_bytes() == first
