@@ -133,8 +133,8 @@ def check_moments(records: Iterable[object], names: Sequence[str], source: str) 
             try:
                 units.timestamp(getattr(record, name))
             except (ValueError, OverflowError) as fault:
-                found = reprlib.repr(getattr(record, name))
-                raise InvalidRun(f"{source}: {name}: {found} is no moment such as 2026-11-21T14:25:01Z") from fault
+                value = reprlib.repr(getattr(record, name))
+                raise InvalidRun(f"{source}: {name}: {value} is no moment such as 2026-11-21T14:25:01Z") from fault
 
 
 def encode(value: object) -> bytes:

@@ -58,10 +58,10 @@ class Brokers:
         conf.write_text(_CONF)
         wrap.write_text(_AS_HOST)
         wrap.chmod(0o755)
-        words = ["flux", "start", "--test-size=4", f"--wrap={wrap}", "--test-exit-timeout=5h",
-                 f"--test-rundir={self._rundir}", f"--config-path={conf}", "sleep", "inf"]  # fmt: skip
+        command = ["flux", "start", "--test-size=4", f"--wrap={wrap}", "--test-exit-timeout=5h",
+                   f"--test-rundir={self._rundir}", f"--config-path={conf}", "sleep", "inf"]  # fmt: skip
         self._process = subprocess.Popen(
-            words, env=os.environ | {"PATH": self.environment["PATH"]}, stdin=subprocess.DEVNULL,
+            command, env=os.environ | {"PATH": self.environment["PATH"]}, stdin=subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
         deadline = time.monotonic() + 60
@@ -101,8 +101,8 @@ class Brokers:
 
 def _parents() -> dict[int, int]:
     """Parent of each process (proc(5), stat, field 4)."""
-    found = {}
+    parents = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
-            found[int(path.parent.name)] = int(path.read_bytes().rpartition(b")")[2].split()[1])
-    return found
+            parents[int(path.parent.name)] = int(path.read_bytes().rpartition(b")")[2].split()[1])
+    return parents

@@ -101,11 +101,11 @@ def flux(spec: Spec) -> list[str]:
     """flux-run(1), in the instance that each job of Flux is; it knows cores and no hardware threads. A rank that fails
     ends the others; one that has ended well does not, though Flux would wait for no more than 30 s.
     """
-    words = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
-    words += [f"--cores-per-task={spec.cores}"] if spec.cores else []
-    words += [f"--setopt=cpu-affinity={spec.launcher.bind}"] if spec.launcher.bind else []
-    ends = ["--setopt=exit-on-error", "--setopt=exit-timeout=none"]
-    return ["run", *words, *ends, *spec.launcher.options, *_env(spec)]
+    options = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
+    options += [f"--cores-per-task={spec.cores}"] if spec.cores else []
+    options += [f"--setopt=cpu-affinity={spec.launcher.bind}"] if spec.launcher.bind else []
+    options += ["--setopt=exit-on-error", "--setopt=exit-timeout=none"]
+    return ["run", *options, *spec.launcher.options, *_env(spec)]
 
 
 LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {

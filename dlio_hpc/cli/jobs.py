@@ -152,16 +152,23 @@ def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
     """The directories of `jobs`: paths, names below `runs`, or studies there; all below `runs` when none is named."""
     if not jobs:
-        found = sorted(path.parent for path in runs.glob(f"*/{rundir.JOB}"))
-        found = found or [path.parent for path in rundir.matching(runs, f"*/{rundir.JOB}")]
-        if not found:
-            left = ", only what killed submissions left (dlio-hpc clean)" if any(debris.rests(runs)) else ""
-            raise ConfigError(f"no jobs in {runs}{left}; say with --runs where they lie")
-        return found
-    found = list(dict.fromkeys(directory for name in jobs for directory in named(name, runs)))
-    if not found:
+        return _every(runs)
+    directories = list(dict.fromkeys(directory for name in jobs for directory in named(name, runs)))
+    if not directories:
         console.say(f"{' '.join(jobs)}: the study has no job's directory here")
-    return found
+    return directories
+
+
+def _every(runs: Path) -> list[Path]:
+    """The directories of all jobs below `runs`, but for those that may not be looked at; ConfigError where there are
+    none, OSError where none may be looked at.
+    """
+    pattern = f"*/{rundir.JOB}"
+    files = sorted(runs.glob(pattern)) or list(rundir.matching(runs, pattern))
+    if not files:
+        left = ", only what killed submissions left (dlio-hpc clean)" if any(debris.rests(runs)) else ""
+        raise ConfigError(f"no jobs in {runs}{left}; say with --runs where they lie")
+    return [file.parent for file in files]
 
 
 def named(name: str, runs: Path) -> list[Path]:

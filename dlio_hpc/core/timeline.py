@@ -56,9 +56,9 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[Profile |
         marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
         marks.attrs["path"] = marker
         marks["instants"] = merged.marks - first_step(merged)
-    seen = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
-    if seen:
-        _tf_profile(file.create_group("tf_profile"), merged, seen)
+    by_rank = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
+    if by_rank:
+        _tf_profile(file.create_group("tf_profile"), merged, by_rank)
 
 
 def first_step(merged: Merged) -> float:

@@ -109,10 +109,10 @@ def _side_fault(side: SideFile, quick: bool, path: str) -> str | None:
 def _looked_at(path: str, check: _Check) -> tuple[int, str | None]:
     """Bytes of a file, and what is wrong with it."""
     try:
-        found = os.lstat(path)
-        if not stat.S_ISREG(found.st_mode):
+        status = os.lstat(path)
+        if not stat.S_ISREG(status.st_mode):
             return 0, "is no file"
-        return found.st_size, check(path)
+        return status.st_size, check(path)
     except FileNotFoundError:
         return 0, "is missing"
     except PermissionError as fault:

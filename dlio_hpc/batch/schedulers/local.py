@@ -129,8 +129,9 @@ def _is_of(pid: int, script: bytes) -> bool:
     """Does a process of this user have the script as its last argument?"""
     try:
         folder = Path(f"/proc/{pid}")
-        words = (folder / "cmdline").read_bytes().split(b"\0")
-        return folder.stat().st_uid == os.geteuid() and any(word.endswith(script) for word in words[-2:])
+        arguments = (folder / "cmdline").read_bytes().split(b"\0")
+        is_mine = folder.stat().st_uid == os.geteuid()
+        return is_mine and any(argument.endswith(script) for argument in arguments[-2:])
     except OSError:
         return False
 
