@@ -75,10 +75,15 @@ def of_system(fault: OSError, path: object = None) -> str:
     names one by its folder's descriptor.
     """
     cause = fault.strerror or str(fault) or type(fault).__name__
-    name = path if fault.filename is None else os.fsdecode(fault.filename)
+    name = path if _is_nameless(fault) else os.fsdecode(fault.filename)
     if path is not None and (by_descriptor := _BY_DESCRIPTOR.match(str(name))):
         name = f"{path}{by_descriptor['rest']}"
     return cause if name is None else f"{name}: {cause}"
+
+
+def _is_nameless(fault: OSError) -> bool:
+    """Whether the fault has no path; what is done by a descriptor may have that number for a name."""
+    return fault.filename is None or isinstance(fault.filename, int)
 
 
 # What was named is not there: whoever named it can help, not the system.
@@ -108,12 +113,17 @@ def shortened(message: str) -> str:
 
 @contextmanager
 def about(path: object, alias: object = None) -> Iterator[None]:
-    """Around what is done with the file at `path`: a fault that names no file, or the file `alias`, names that one."""
+    """Around what is done with the file or folder at `path`: a fault that names none, or names it, or what lies in it,
+    by `alias`, names it by its path.
+    """
     try:
         yield
     except OSError as fault:
-        if fault.filename is None or fault.filename == str(alias):
+        name = None if _is_nameless(fault) else os.fsdecode(fault.filename)
+        if name is None or name == str(alias):
             fault.filename = str(path)
+        elif name.startswith(f"{alias}/"):
+            fault.filename = f"{path}{name.removeprefix(str(alias))}"
         raise
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, about
 
 # What says that a folder is none, or a link.
 _NO_FOLDER = {errno.ELOOP, errno.ENOTDIR}
@@ -15,7 +15,9 @@ _NO_FOLDER = {errno.ELOOP, errno.ENOTDIR}
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[int]:
-    """A descriptor of the folder at `path`; ConfigError where that is a link or no folder."""
+    """A descriptor of the folder at `path`; ConfigError where that is a link or no folder. A fault in the block
+    names the folder by its path.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as fault:
@@ -23,10 +25,16 @@ def opened(path: str | Path) -> Iterator[int]:
             raise
         raise ConfigError(f"{path} is a link, or no folder; remove it, or choose another --data") from fault
     try:
-        yield descriptor
+        with about(path, alias=held(descriptor)):
+            yield descriptor
     finally:
-        with suppress(OSError):  # nothing was written through it
-            os.close(descriptor)
+        close(descriptor)
+
+
+def close(descriptor: int) -> None:
+    """Close a descriptor through which nothing was written: a fault of closing it loses nothing."""
+    with suppress(OSError):
+        os.close(descriptor)
 
 
 def held(descriptor: int) -> Path:
@@ -47,7 +55,7 @@ def created(folder: int, name: str) -> int:
         raise _foreign(folder, name) from fault
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-        os.close(descriptor)
+        close(descriptor)
         raise _foreign(folder, name)
     return descriptor
 
@@ -75,7 +83,7 @@ def content(path: Path, longest: int) -> bytes:
         with open(descriptor, "rb", closefd=False) as file:
             data: bytes = file.read(longest + 1)
     finally:
-        os.close(descriptor)
+        close(descriptor)
     if len(data) > longest:
         raise ConfigError(f"{path} has more than {longest} bytes; it is none of ours")
     return data
@@ -96,7 +104,7 @@ def is_mine(folder: int) -> bool:
     try:
         return os.fstat(descriptor).st_uid == owner
     finally:
-        os.close(descriptor)
+        close(descriptor)
         with suppress(OSError):
             os.unlink(name, dir_fd=folder)
 

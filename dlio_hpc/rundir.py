@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from dlio_hpc import folders
 from dlio_hpc.errors import about
 
 PLAN = "plan.json"
@@ -118,7 +119,7 @@ def replacing(path: Path) -> Iterator[Path]:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             descriptor = os.open(name, flags, 0o666, dir_fd=folder)
             try:
-                place = Path(f"/proc/self/fd/{descriptor}")
+                place = folders.held(descriptor)
                 with about(path, alias=place):
                     yield place
                 os.fsync(descriptor)
@@ -128,16 +129,10 @@ def replacing(path: Path) -> Iterator[Path]:
                     os.unlink(name, dir_fd=folder)
                 raise
             finally:
-                _close(descriptor)
+                folders.close(descriptor)
             os.fsync(folder)
         finally:
-            _close(folder)
-
-
-def _close(descriptor: int) -> None:
-    """Close a descriptor through which nothing was written: what the system says then is of no use."""
-    with suppress(OSError):
-        os.close(descriptor)
+            folders.close(folder)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -213,7 +208,7 @@ def _lockable(path: Path) -> Iterator[int]:
     try:
         yield descriptor
     finally:
-        _close(descriptor)
+        folders.close(descriptor)
 
 
 def _readable(path: Path) -> int:

@@ -31,7 +31,7 @@ class Flux(Login):
         if real is not None:
             self.environment = dict(real.environment)
         else:
-            flux.install(folder / "bin", self.state, **{"grace": 1.0} | policy)
+            flux.install(folder / "bin", self.state, **policy)
 
     @staticmethod
     def setup(*lines: str) -> tuple[str, str]:

@@ -459,6 +459,31 @@ def test_a_wrong_number_of_ranks_is_noticed(run: Run, small: Path) -> None:
         assert "Traceback" not in done.stderr
 
 
+# A rank that cannot read one of its modules; hydra numbers ranks so.
+_BROKEN = """
+import os, runpy, sys
+
+class Broken:
+    def find_spec(self, name, *_):
+        if name == "dlio_hpc.core.run" and os.environ["PMI_RANK"] == "1":
+            raise OSError(116, "Stale file handle", "/shared/run.py")
+
+sys.meta_path.insert(0, Broken())
+sys.argv = ["core", "plan.json", "--run", "1"]
+runpy.run_module("dlio_hpc.core", run_name="__main__")
+"""
+
+
+def test_a_rank_that_does_not_start_ends_the_others(run: Run, small: Path) -> None:
+    """They would wait in MPI_Init for ever."""
+    job = _submit(run, small)
+    command: list[str | Path] = [BIN / "mpiexec", "-n", "4", BIN / "python", "-c", _BROKEN]
+    done = subprocess.run(command, cwd=job["directory"], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode != 0
+    assert "does not start: /shared/run.py: Stale file handle" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_names_and_paths_that_bite(run: Run, small: Path, tmp_path: Path) -> None:
     folder = tmp_path / "a 'b' \"c\" $(touch owned)\nd"
     folder.mkdir()
@@ -656,7 +681,7 @@ def test_a_rerun_that_fails_is_no_old_success(run: Run, small: Path) -> None:
     command: list[str | Path] = ["bash", directory / "job.sh"]
     for _ in range(2):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 2
+        assert done.returncode == 3
         assert "unknown field `bogus`" in done.stderr
         assert "Traceback" not in done.stderr
     (directory / "plan.json").write_bytes(plan)

@@ -1,9 +1,9 @@
-"""Damaged files of jobs are told by name, with exit code 3: no traceback, no endless output, no hang."""
+"""Damaged files of jobs, studies and baselines: exit code 3 with the file's name; no traceback, no hang."""
 
 import random
 import select
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ import pytest
 
 from dlio_hpc import archive
 from dlio_hpc.errors import DlioError
-from tests import mutations
+from tests import mutations, studies
 from tests.conftest import Run, runner
 from tests.faults.ground import Done, end_session, environment, taken
 from tests.faults.nursery import Nursery
@@ -26,16 +26,24 @@ _FILES = (
 _MOST_LETTERS = 60_000
 _PATIENCE_S = 60.0
 _SEEDS = range(40)
+# 0: not read, or no harm; 2: nothing has that name any more; 6, 7: the job's state, or a history that is damaged.
+_CODES = {0, 1, 2, 3, 4, 5, 6, 7}
+_STUDY_COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("report", "tune"), ("report", "tune", "--json"), ("report", "tune-1"), ("status", "tune"), ("status",),
+    ("collect", "tune"), ("wait", "tune"), ("cancel", "tune"), ("compare", "tune-1"), ("compare", "tune-1", "--json"),
+    ("baseline", "list"), ("baseline", "show", "tune-1"), ("baseline", "accept", "tune-2", "--why", "new"),
+    ("baseline", "retire", "tune-1", "--why", "old"), ("history",), ("history", "--rebuild"),
+    ("similarity", "tune-1", "tune-2"),
+)  # fmt: skip
 
 
 class _Job(NamedTuple):
     directory: Path
     archives: Path
-    nursery: Nursery
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Job]:
+def job(tmp_path_factory: pytest.TempPathFactory) -> _Job:
     """A job of two ranks with its archive, and one beside it that is never damaged."""
     folder = tmp_path_factory.mktemp("mutations")
     run: Run = runner(folder)
@@ -49,19 +57,51 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Job]:
     (first / "runs" / "01-measure" / "error.json").write_text(
         '{"rank": 0, "host": "node", "kind": "OSError", "message": "no", "exit_code": 6}'
     )
-    nursery = Nursery()
-    yield _Job(first, folder / "dlio-runs" / "archive", nursery)
-    nursery.close()
+    return _Job(first, folder / "dlio-runs" / "archive")
 
 
-def _told(job: _Job, folder: Path, *words: str | Path) -> Done:
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study of two jobs with their archives, a baseline of its points, and its history."""
+    folder = tmp_path_factory.mktemp("study") / "runs"
+    made = studies.make(folder, studies.asked("demo", "reader.batch_size=4,8", ranks_per_node=(1, 2)))
+    studies.write(made, lambda point, repeat: 100.0 + 10 * point + repeat)
+    for directory in sorted(folder.glob("tune-*")):
+        archive.create(directory, folder / "archive" / f"{directory.name}.tar.zst")
+    accepted = runner(folder.parent)(
+        "dlio-hpc", "baseline", "accept", "tune-1", "--why", "quiet", "-o", folder, "--archive", folder / "archive"
+    )
+    assert accepted.code == 0, accepted.err
+    return folder
+
+
+@pytest.fixture(scope="module")
+def nursery() -> Iterator[Nursery]:
+    opened = Nursery()
+    yield opened
+    opened.close()
+
+
+def _done(nursery: Nursery, folder: Path, command: Sequence[str | Path]) -> Done:
     log = folder / ".output"
-    pid = job.nursery.start("dlio-hpc", list(map(str, words)), folder, environment({}), log)
-    if not select.select([job.nursery.descriptor], [], [], _PATIENCE_S)[0]:
+    arguments = list(map(str, command))
+    pid = nursery.start("dlio-hpc", arguments, folder, environment({}), log)
+    if not select.select([nursery.descriptor], [], [], _PATIENCE_S)[0]:
         end_session(pid)
-        job.nursery.code()
-        return Done(("dlio-hpc", *map(str, words)), None, taken(log))
-    return Done(("dlio-hpc", *map(str, words)), job.nursery.code(), taken(log))
+        nursery.code()
+        return Done(("dlio-hpc", *arguments), None, taken(log))
+    return Done(("dlio-hpc", *arguments), nursery.code(), taken(log))
+
+
+def _check(done: Done, damaged: str, names: Iterable[str]) -> None:
+    """names: the damaged file, and what holds a copy of it."""
+    context = f"{damaged}: {' '.join(done.command)}: {done.code}\n{done.out[-1500:]}"
+    assert done.code in _CODES, context
+    assert "Traceback" not in done.out, context
+    assert "a bug of dlio-hpc" not in done.out, context
+    assert len(done.out) < _MOST_LETTERS, context
+    if done.code == 3:
+        assert any(name in "".join(done.out.split()) for name in names), context
 
 
 def _commands(directory: Path, target: Path, sound: Path) -> list[tuple[str | Path, ...]]:
@@ -77,7 +117,7 @@ def _commands(directory: Path, target: Path, sound: Path) -> list[tuple[str | Pa
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("seed", _SEEDS)
-def test_damaged_files_of_jobs_are_told(job: _Job, tmp_path: Path, seed: int) -> None:
+def test_damaged_files_of_jobs(job: _Job, nursery: Nursery, tmp_path: Path, seed: int) -> None:
     random_ = random.Random(seed)
     directory = tmp_path / "runs" / job.directory.name
     shutil.copytree(job.directory, directory)
@@ -93,9 +133,19 @@ def test_damaged_files_of_jobs_are_told(job: _Job, tmp_path: Path, seed: int) ->
     except DlioError:
         shutil.copy(sound, target)
     for command in random_.sample(_commands(directory, target, sound), 4):
-        done = _told(job, tmp_path, *command)
-        context = f"{name}: {how}: {' '.join(done.command)}: {done.code}\n{done.out[-1500:]}"
-        assert done.code in {0, 1, 2, 3, 4, 5, 6, 7}, context
-        assert "Traceback" not in done.out, context
-        assert "a bug of dlio-hpc" not in done.out, context
-        assert len(done.out) < _MOST_LETTERS, context
+        _check(_done(nursery, tmp_path, command), f"{name}: {how}", (Path(name).name, target.name))
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_damaged_files_of_studies_and_baselines(study: Path, nursery: Nursery, tmp_path: Path, seed: int) -> None:
+    random_ = random.Random(seed)
+    runs = tmp_path / "runs"
+    shutil.copytree(study, runs)
+    path = random_.choice(sorted(
+        [*runs.glob("tune*/*.json"), *runs.glob("tune/study.json"), *runs.glob("archive/baselines/*"),
+         *runs.glob("archive/history.db"), *runs.glob("tune-1/runs/01-*/result.json")]
+    ))  # fmt: skip
+    how = mutations.damage(path, random_)
+    for command in random_.sample(_STUDY_COMMANDS, 4):
+        done = _done(nursery, tmp_path, (*command, "-o", runs))
+        _check(done, f"{path.relative_to(runs)}: {how}", (path.name, path.parent.name))

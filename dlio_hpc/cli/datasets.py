@@ -156,7 +156,7 @@ def _is_marked(folder: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError):
         return False
     except PermissionError:
-        pass
+        return folder.is_dir()
     return True
 
 

@@ -25,13 +25,14 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--packages", action="store_true", help="only import what the job's runs need")
     options = parser.parse_args(arguments)
 
-    orphan.end_with_proxy()  # first: ranks may wait for others for ever in MPI's own start
-    from mpi4py import MPI
+    with orphan.ending_all():
+        orphan.end_with_proxy()  # first: ranks may wait for others for ever in MPI's own start
+        from mpi4py import MPI
 
-    from dlio_hpc.core import packages
-    from dlio_hpc.core import run as core
+        from dlio_hpc.core import packages
+        from dlio_hpc.core import run as core
 
-    comm = MPI.COMM_WORLD
+        comm = MPI.COMM_WORLD
     directory = options.plan.resolve().parent
     folder: Path | None = None
     try:

@@ -1,9 +1,16 @@
-"""Ranks whose starter is gone."""
+"""Ranks that would wait for ever: for a starter that is gone, or for a rank that never reached MPI."""
 
 import ctypes
 import os
+import resource
 import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+
+from dlio_hpc.errors import Unexpected, classified
 
 _PR_SET_PDEATHSIG = 1
 _HYDRA = "hydra_pmi_proxy"
@@ -25,3 +32,21 @@ def end_with_proxy() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != proxy:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+@contextmanager
+def ending_all() -> Iterator[None]:
+    """Around the start of a rank up to MPI's own: a fault is printed and ends the rank by a signal.
+
+    hydra ends the other ranks when a signal ends one of them. It does not when one exits before MPI_Init, and they wait
+    in it until the job's time is over.
+    """
+    try:
+        yield
+    except Exception as fault:  # noqa: BLE001 - printed, then the rank ends
+        known = classified(fault)
+        if isinstance(known, Unexpected):
+            traceback.print_exc()
+        print(f"dlio-hpc: a rank on {os.uname().nodename} does not start: {known}", file=sys.stderr, flush=True)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        os.abort()

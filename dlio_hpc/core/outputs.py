@@ -46,7 +46,7 @@ class Outputs:
 
     def close(self) -> None:
         if self._folder is not None:
-            os.close(self._folder)
+            folders.close(self._folder)
             self._folder = None
 
 

@@ -33,7 +33,7 @@ def load(path: Path, number: int) -> tuple[Plan, Run, str]:
         content = path.read_bytes()
     except OSError as fault:
         raise unreadable(fault, path) from fault
-    plan = document.decode(content, Plan, str(path))
+    plan = document.decode(content, Plan, str(path), InvalidRun)
     for run in plan.runs:
         if run.number == number:
             return plan, run, hashlib.sha256(content).hexdigest()

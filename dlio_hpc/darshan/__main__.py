@@ -31,7 +31,7 @@ def main() -> None:
     excluding.add_argument("plan", type=Path, metavar="PLAN.json")
     options = parser.parse_args()
     with told():
-        plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan))
+        plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan), InvalidRun)
         directory = options.plan.resolve().parent
         if options.verb == "probe":
             sys.exit(_probe(directory, plan, options.log, options.command))

@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--run", type=int, metavar="N", help="of whose dataset; default: the first that has one")
     options = parser.parse_args()
     with told():
-        plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan))
+        plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan), InvalidRun)
         run = plan.datasets[0] if options.run is None else plan.runs[options.run]
         (before if options.when == "before" else after)(options.plan.resolve().parent, plan, run)
 

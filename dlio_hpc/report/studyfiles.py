@@ -11,7 +11,7 @@ from msgspec import structs
 from dlio_hpc import archive, document, folders, packing, plan, rundir
 from dlio_hpc.analysis.measured import Measured
 from dlio_hpc.batch.job import unknown
-from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.packing import Unit
 from dlio_hpc.report import jobfiles
 from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
@@ -67,7 +67,7 @@ def _record(path: Path) -> Path | None:
 
 
 def load(path: Path) -> Study:
-    """The study in a folder; ConfigError when there is none."""
+    """The study in a folder; ConfigError when there is none, InvalidRun when its record is damaged."""
     record = _record(path)
     if record is None and not path.exists():
         raise unknown(path)
@@ -77,7 +77,7 @@ def load(path: Path) -> Study:
         content = folders.content(record, archive.LARGEST_DOCUMENT)
     except OSError as fault:
         raise ConfigError(f"cannot read {record}: {fault.strerror}") from fault
-    found = document.decode(content, Study, str(record))
+    found = document.decode(content, Study, str(record), InvalidRun)
     here = os.path.dirname(os.path.abspath(path))
     return structs.replace(found, runs=here, archive=plan.moved(found.archive, found.runs, here))
 
@@ -85,7 +85,11 @@ def load(path: Path) -> Study:
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
     """The study that all these jobs are of; None: there is none."""
     copies = {outcome.study: outcome.job.job for outcome in outcomes}
-    studies = [document.decode(content, Study, f"{job}/{rundir.STUDY}") for content, job in copies.items() if content]
+    studies = [
+        document.decode(content, Study, f"{job}/{rundir.STUDY}", InvalidRun)
+        for content, job in copies.items()
+        if content
+    ]
     if None in copies or len({(study.study, study.created) for study in studies}) != 1 or studies[0].is_plain:
         return None
     return studies[0]

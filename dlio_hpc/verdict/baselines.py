@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 from dlio_hpc import document, folders, rundir, units
 from dlio_hpc.batch import job
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.verdict import groups
 from dlio_hpc.verdict.entry import Entry
 from dlio_hpc.verdict.groups import Group
@@ -65,17 +65,19 @@ class Baseline(NamedTuple):
 
 
 def read(folder: Path) -> Decisions:
-    """The decisions beside the archives in `folder`; ConfigError names a file that is none."""
+    """The decisions beside the archives in `folder`; ConfigError where one cannot be read, InvalidRun where one is
+    damaged.
+    """
     accepted, retired = [], []
     for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
         content = _content(path)
         try:
             if path.name.endswith(_RETIRED):
-                retired.append(document.decode(content, Retired, str(path)))
+                retired.append(document.decode(content, Retired, str(path), InvalidRun))
             else:
-                accepted.append(document.decode(content, Accepted, str(path)))
-        except ConfigError as fault:
-            raise ConfigError(f"{fault}; it is no decision: mend it, or move it out of that folder") from fault
+                accepted.append(document.decode(content, Accepted, str(path), InvalidRun))
+        except InvalidRun as fault:
+            raise InvalidRun(f"{fault}; it is no decision: mend it, or move it out of that folder") from fault
     return Decisions(
         tuple(sorted(accepted, key=lambda one: (one.when, one.id))),
         tuple(sorted(retired, key=lambda one: (one.when, one.id))),

@@ -75,6 +75,7 @@ run() {
 
 module load LUMI/25.03 partition/C cray-python
 set +eu
+export PYTHONSAFEPATH=1   # ranks find nothing in the job's directory, and need not list it
 cd "$job" || exit 6
 status=0
 

@@ -99,6 +99,7 @@ run() {
 # hydra quotes what it starts on other nodes for a shell, and pbs_tmrsh starts none.
 command -v pbs_tmrsh > /dev/null || PATH=$PATH:$(. /etc/pbs.conf && echo "$PBS_EXEC")/bin
 printf '%s\n' '#!/bin/sh' 'host=$1; shift' 'exec pbs_tmrsh "$host" /bin/sh -c "$*"' > "$job/remote" && chmod +x "$job/remote"
+export PYTHONSAFEPATH=1   # ranks find nothing in the job's directory, and need not list it
 cd "$job" || exit 6
 status=0
 

@@ -97,6 +97,7 @@ module use /soft/modulefiles
 module load conda
 conda activate base
 set +eu
+export PYTHONSAFEPATH=1   # ranks find nothing in the job's directory, and need not list it
 cd "$job" || exit 6
 status=0
 

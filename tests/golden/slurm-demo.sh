@@ -70,6 +70,7 @@ run() {
   return "$code"
 }
 
+export PYTHONSAFEPATH=1   # ranks find nothing in the job's directory, and need not list it
 cd "$job" || exit 6
 status=0
 

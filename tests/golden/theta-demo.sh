@@ -91,6 +91,7 @@ for name in "${!DARSHAN_@}"; do unset "$name"; done   # what modules or users se
 kept=   # two libdarshans in one rank would wait for each other
 for library in ${LD_PRELOAD//:/ }; do [[ $library == *libdarshan* ]] || kept+=${kept:+:}$library; done
 if [ "$kept" ]; then LD_PRELOAD=$kept; else unset LD_PRELOAD; fi
+export PYTHONSAFEPATH=1   # ranks find nothing in the job's directory, and need not list it
 cd "$job" || exit 6
 status=0
 

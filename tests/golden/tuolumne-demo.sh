@@ -88,6 +88,7 @@ run() {
 
 module load cray-python
 set +eu
+export PYTHONSAFEPATH=1   # ranks find nothing in the job's directory, and need not list it
 cd "$job" || exit 6
 status=0
 
