@@ -28,7 +28,7 @@ SUFFIX = ".tar.zst"
 _LEVEL = 3
 # Bytes of a file of a job that is read into memory: a plan, a result, or the manifest of as many files as an archive
 # takes have fewer. A recording (timeline, Darshan log) has what a login node can spare.
-LARGEST_DOCUMENT, LARGEST_RECORDING = 64 << 20, 4 << 30
+LARGEST_RECORDING = 4 << 30
 _FILLING = (0x184D2A5C).to_bytes(4, "little")
 _UNSEALED = "its checksum is wrong or gone: the file was changed, cut short or repacked"
 _SEAL_HEAD = (0x184D2A5D).to_bytes(4, "little") + (32).to_bytes(4, "little")
@@ -82,6 +82,12 @@ def is_of(path: Path, directory: Path) -> bool:
         return held.manifest == _manifest(directory)
 
 
+def listed(path: Path) -> frozenset[str]:
+    """Names of the archived files, from the manifest alone; InvalidRun when that cannot be read."""
+    with _opened(path) as held:
+        return frozenset(held.manifest.files)
+
+
 def faults(path: Path) -> list[str]:
     """Faults of an archive, a line each; none where every byte is as it was written. Whatever would be unsafe to
     read ends the list.
@@ -104,7 +110,7 @@ def entries(path: Path) -> list[tuple[str, int]]:
         return [own, *((member.name, member.size) for _, member in held.members())]
 
 
-def read(path: Path, wanted: Callable[[str], bool], largest: int = LARGEST_DOCUMENT) -> dict[str, bytes]:
+def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGEST_DOCUMENT) -> dict[str, bytes]:
     """The files, named from the job's folder down, whose names are `wanted`; of the job's outputs the last `largest`
     bytes. InvalidRun when the archive cannot be read, or another file is larger.
     """
@@ -225,7 +231,7 @@ def _pack(directory: Path, manifest: Manifest, target: Path) -> None:
 def _encoded(directory: Path, manifest: Manifest) -> bytes:
     """ConfigError where the job has more files than an archive may have."""
     content = document.encode(manifest)
-    if len(manifest.files) >= members.MOST_MEMBERS or len(content) > LARGEST_DOCUMENT:
+    if len(manifest.files) >= members.MOST_MEMBERS or len(content) > rundir.LARGEST_DOCUMENT:
         raise ConfigError(
             f"{directory} has {len(manifest.files)} files, an archive takes {members.MOST_MEMBERS}; remove those that "
             "dlio-hpc did not write"
@@ -308,7 +314,7 @@ def _begun(packed: Packed) -> _Held:
     first = next(iterator, None)
     if first is None or first.name.partition("/")[2] != rundir.MANIFEST:
         raise InvalidRun(f"it holds no {rundir.MANIFEST} at its beginning")
-    content = _kept(rundir.MANIFEST, tar.pieces(), LARGEST_DOCUMENT)
+    content = _kept(rundir.MANIFEST, tar.pieces(), rundir.LARGEST_DOCUMENT)
     manifest = document.decode(content, Manifest, first.name, InvalidRun)
     if manifest.job != first.name.partition("/")[0] or not _is_safe(first.name):
         raise InvalidRun(f"its {rundir.MANIFEST} is of another job")
@@ -333,7 +339,7 @@ def _passed(path: Path, wanted: Callable[[str], bool]) -> tuple[list[str], dict[
                 digest = hashlib.sha256()
                 pieces = _hashed(held.tar.pieces(), digest.update)
                 if wanted(name):
-                    content[name] = _kept(name, pieces, LARGEST_DOCUMENT)
+                    content[name] = _kept(name, pieces, rundir.LARGEST_DOCUMENT)
                 for _ in pieces:
                     pass
                 if digest.hexdigest() != listed.sha256:

@@ -1,7 +1,6 @@
 """A dataset's folder: its files' names and the fingerprint file that says what lies there."""
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,7 +91,7 @@ def is_note(name: str) -> bool:
 
 
 def _is_rest(name: str) -> bool:
-    return re.fullmatch(rf"[.]{re.escape(FINGERPRINT_FILE)}[.].+[.]tmp", name) is not None
+    return rundir.rest_of(name) == FINGERPRINT_FILE
 
 
 def _is_file_name(dataset: Dataset, name: str) -> bool:

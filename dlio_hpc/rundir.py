@@ -37,6 +37,10 @@ ERROR = "error.json"
 TF_PROFILE = "tf-profile"
 # Beside the archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
+# No JSON document of a job, an archive or a study has more bytes.
+LARGEST_DOCUMENT = 64 << 20
+# Jobs' directories below a folder of jobs: none that is still being made, whose name begins with a dot.
+JOBS = f"[!.]*/{JOB}"
 # A link or a pipe in the place of a file that is locked is neither followed nor waited for.
 _LOCKED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -53,6 +57,11 @@ def run_name(number: int, name: str) -> str:
 
 def run_directory(job: Path, number: int, name: str) -> Path:
     return job / RUNS / run_name(number, name)
+
+
+def attempts(job: Path) -> list[Path]:
+    """Folders with what earlier attempts of a requeued or repeated job left."""
+    return list((job / ATTEMPTS).glob("[0-9]*"))
 
 
 def xplane_name(rank: int) -> str:

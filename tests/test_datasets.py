@@ -248,7 +248,7 @@ def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> N
 def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -> None:
     side = "dataset.side_files=[{name: meta, bytes: 100}]"
     first, second = _generated(tmp_path, side), _generated(tmp_path, "dataset.format=csv")
-    (first / ".dlio-dataset.json.4711.tmp").touch()
+    (first / rundir.temporary_name(dataset.FINGERPRINT_FILE)).touch()
     size = sum(path.stat().st_size for path in first.iterdir())
     told = run("dlio-hpc", "datasets", "remove", "-d", "data", first.name, "--dry-run")
     assert (told.code, f"would free {size / 1024:.4g} KiB in 6 files" in told.out) == (0, True)

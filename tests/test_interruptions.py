@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import dataset, removal
+from dlio_hpc import dataset, removal, rundir
 from dlio_hpc.errors import InfrastructureError
 from tests.conftest import BIN, Run
 from tests.test_datasets import _generated, _plan
@@ -215,6 +215,15 @@ def test_what_a_killed_submission_left_is_seen_and_removed(tmp_path: Path, run: 
     assert run("dlio-hpc", "clean").code == 0
     assert not left.exists()
     assert run("dlio-hpc", "clean").out == "nothing to remove\n"
+
+
+def test_a_directory_that_is_still_being_made_is_no_job(tmp_path: Path, run: Run, small: Path) -> None:
+    done = _called(tmp_path, _at_save("True", _KILL), "dlio-submit", small, "-s", "local", "--ppn", 1)
+    assert done.returncode == -signal.SIGKILL
+    (left,) = [path for path in (tmp_path / "dlio-runs").iterdir() if path.name != "archive"]
+    (left / rundir.JOB).write_text("not written whole")
+    shown = run("dlio-hpc", "status")
+    assert (shown.code, "no jobs in dlio-runs, only what killed submissions left" in shown.err) == (2, True), shown
 
 
 @pytest.mark.mpi

@@ -73,9 +73,8 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
 
 def _ran_again(target: Path, directory: Path) -> bool:
     """Whether the job left results of an earlier attempt apart since it was archived."""
-    attempts = {path.name for path in (directory / rundir.ATTEMPTS).glob("[0-9]*")}
-    archived = {PurePosixPath(name).parts[1:3] for name, _ in archive.entries(target)}
-    return any((rundir.ATTEMPTS, name) not in archived for name in attempts)
+    archived = {PurePosixPath(name).parts[:2] for name in archive.listed(target)}
+    return any((rundir.ATTEMPTS, attempt.name) not in archived for attempt in rundir.attempts(directory))
 
 
 def _notes(target: Path, folders: Sequence[str]) -> list[str]:

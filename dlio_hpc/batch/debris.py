@@ -16,7 +16,7 @@ _LONG_S = 86400.0
 
 
 class Debris(NamedTuple):
-    """what: that it is, in words."""
+    """A file or a directory that may be removed. what: a description, such as "a half-written job.json"."""
 
     path: Path
     what: str
@@ -46,7 +46,7 @@ def _is_old(path: Path) -> bool:
 
 def never_started(runs: Path) -> Iterator[Debris]:
     """Directories of jobs that no batch system has taken, and of which nothing was executed."""
-    folders = [path.parent for path in sorted(runs.glob(f"*/{rundir.JOB}")) if not path.parent.is_symlink()]
+    folders = [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
     for folder in folders:
         try:
             record = job.load(folder)
@@ -63,9 +63,8 @@ def _has_output(folder: Path) -> bool:
     return any((folder / name).exists() for name in (rundir.STDOUT, rundir.EXIT_STATUS, rundir.ENVIRONMENT))
 
 
-def remove(found: Debris) -> None:
-    """The file, or the directory with all that is in it; no link is followed."""
-    path = found.path
+def remove(path: Path) -> None:
+    """Remove a file, or a directory with all that is in it; no link is followed."""
     try:
         if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)

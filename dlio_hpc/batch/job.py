@@ -14,7 +14,6 @@ from dlio_hpc.plan import Plan
 from dlio_hpc.site import SchedulerName
 
 # Bytes of a file that every job's directory has; the plan of a study with 10,000 points has less.
-_LONGEST = 64 << 20
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
@@ -87,7 +86,7 @@ def load_plan(directory: Path) -> Plan:
 def content(directory: Path, name: str) -> bytes:
     """A file that every job's directory has; ConfigError when this one has not."""
     try:
-        return folders.content(directory / name, _LONGEST)
+        return folders.content(directory / name, rundir.LARGEST_DOCUMENT)
     except OSError as fault:
         if not os.path.lexists(directory):
             raise unknown(directory) from None

@@ -257,23 +257,29 @@ def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[
     try:
         yield from launched(made, needed, patience_s)
     except DlioError as fault:
-        way = working_remote(made, needed, patience_s) if made.nodes > 1 else None
+        others = launchers.remotes(made.site) if made.nodes > 1 else ()
+        way, _ = working_remote(made, others, needed, patience_s)
         if way is None:
             raise
         raise type(fault)(f"{fault}; with -S site.launcher.remote={way} they run") from fault
 
 
-def working_remote(made: Plan, needed: tuple[str, ...], patience_s: float) -> Remote | None:
-    """The first of the other ways between nodes by which ranks on two nodes meet; None where none is seen to work."""
-    for way in launchers.remotes(made.site):
+def working_remote(
+    made: Plan, ways: Sequence[Remote | None], needed: tuple[str, ...], patience_s: float
+) -> tuple[Remote | None, str]:
+    """The first of the ways between nodes by which ranks on two nodes meet, None where none is seen to work; and what
+    was tried.
+    """
+    for way in ways:
         tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))
         try:
             findings = list(launched(tried, needed, patience_s))
         except DlioError:
             continue
         if any(finding.verdict == "ok" for finding in findings):
-            return way
-    return None
+            return way, "tried with two nodes"
+        return None, f"not tried: {findings[0].text}"  # the other ways would wait as long
+    return None, "tried, none works"
 
 
 def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:

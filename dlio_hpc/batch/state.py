@@ -97,7 +97,7 @@ def _is_settled(directory: Path, job: Job) -> bool:
 
 def ran_since(directory: Path, job: Job) -> bool:
     """Whether the script was started again, requeued or by hand, since the job's state was recorded."""
-    starts = [path.stat().st_mtime for path in (directory / rundir.ATTEMPTS).glob("[0-9]*")]
+    starts = [path.stat().st_mtime for path in rundir.attempts(directory)]
     return max(starts, default=0.0) > units.timestamp(job.states[-1].time) + 1  # which has whole seconds
 
 

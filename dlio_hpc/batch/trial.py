@@ -4,11 +4,8 @@ import re
 import tempfile
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from dlio_hpc import packing, site, workload
 from dlio_hpc.batch import launchers, preflight
-from dlio_hpc.errors import DlioError
 from dlio_hpc.plan import Plan
 from dlio_hpc.study import Asked, Request
 
@@ -27,24 +24,12 @@ def profile(text: str, account: str | None, queue: str | None) -> str:
     with tempfile.TemporaryDirectory(prefix=".dlio-hpc-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
         path = Path(folder, "site.yaml")
         path.write_text(text, encoding="utf-8")
-        way, outcome = _way(_plan(site.load(str(path)), Path(folder), account, queue))
+        made = _plan(site.load(str(path)), Path(folder), account, queue)
+        ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # the profile's own first
+        way, outcome = preflight.working_remote(made, ways, (), _PATIENCE_S)
     return _LINE.sub(lambda match: f"{match[1]}{way or match[2]}{match[3]}{outcome}", text)
 
 
 def _plan(found: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
     asked = Asked(workload.draft("null", ("name=trial",)), found, nodes=(2,), ranks_per_node=(2,))
     return packing.one(asked, Request(runs=folder, data=folder, account=account, queue=queue))
-
-
-def _way(made: Plan) -> tuple[site.Remote | None, str]:
-    """The way that works, the profile's own first, and what was tried in words."""
-    for way in (made.site.launcher.remote, *launchers.remotes(made.site)):
-        tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))
-        try:
-            findings = list(preflight.launched(tried, (), _PATIENCE_S))
-        except DlioError:
-            continue
-        if any(finding.verdict == "ok" for finding in findings):
-            return way, "tried with two nodes"
-        return None, f"not tried: {findings[0].text}"  # the other ways would wait as long
-    return None, "tried, none works"

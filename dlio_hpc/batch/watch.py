@@ -59,9 +59,10 @@ def watch(directories: Sequence[Path]) -> Iterator[Watched]:
             known[look.directory] = look.job
             if asks and look.fault is None:
                 answered[look.directory] = time.monotonic()
-        silent_s = {path: (time.monotonic() - since) * asks for path, since in answered.items()}
-        live = [look.directory for look in looks if _is_live(look, silent_s[look.directory])]
-        yield from (_watched(look, look.directory not in live) for look in looks)
+        silent = {path for path, since in answered.items() if asks and time.monotonic() - since > _SILENT_S}
+        is_live = {look.directory: _is_live(look, look.directory in silent) for look in looks}
+        yield from (_watched(look, not is_live[look.directory]) for look in looks)
+        live = [directory for directory, goes_on in is_live.items() if goes_on]
         if not live:
             return
         if asks and any(look.job.scheduler != "local" for look in looks):
@@ -102,11 +103,11 @@ def _watched(look: state.Look, is_final: bool) -> Watched:
     return Watched(look.directory, record, progress(look.directory), fault, is_final)
 
 
-def _is_live(look: state.Look, silent_s: float) -> bool:
-    """Whether there is more to be seen of the job, of which nothing has been learned for `silent_s`."""
+def _is_live(look: state.Look, is_silent: bool) -> bool:
+    """Whether there is more to learn about the job. is_silent: nothing was learned for so long that it is given up."""
     if look.job.state == "lost" and look.job.scheduler != "local":
         return time.time() - units.timestamp(look.job.states[-1].time) < _LOST_S
-    return not (look.job.ended or _is_stray(look) or look.never is not None or silent_s > _SILENT_S)
+    return not (look.job.ended or _is_stray(look) or look.never is not None or is_silent)
 
 
 def _is_stray(look: state.Look) -> bool:

@@ -30,7 +30,7 @@ def sites(context: click.Context, as_json: bool) -> None:
     """List the site profiles, show one as it is written (NAME or FILE), or write one for this machine (new)."""
     if context.invoked_subcommand is not None:
         return
-    profiles = [(name, site.load(name), shipped.find(shipped.SITES, name)) for name in shipped.names(shipped.SITES)]
+    profiles = [(name, site.load(name), path) for name, path in sorted(shipped.files(shipped.SITES).items())]
     if as_json:
         listed = [
             {"name": name, "scheduler": one.scheduler, "description": one.description, "file": str(path)}
@@ -96,9 +96,7 @@ def workloads(name: str | None, as_json: bool) -> None:
     if name is not None:
         _show(workload.load(name), shipped.find(shipped.WORKLOADS, name), as_json)
         return
-    known = [
-        (file, workload.load(file), shipped.find(shipped.WORKLOADS, file)) for file in shipped.names(shipped.WORKLOADS)
-    ]
+    known = [(file, workload.load(file), path) for file, path in sorted(shipped.files(shipped.WORKLOADS).items())]
     if as_json:
         listed = [
             {

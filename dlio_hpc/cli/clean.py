@@ -22,13 +22,12 @@ def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
         raise ConfigError(f"cannot look into {runs}; say with --runs where jobs are")
     left = [*debris.rests(runs), *debris.never_started(runs), *debris.rests(archive or runs / "archive")]
 
-    def removed(path: Path) -> None:
-        one = next(one for one in left if one.path == path)
+    def removed(one: debris.Debris) -> None:
         if not dry_run:
-            debris.remove(one)
-        click.echo(f"{'would remove' if dry_run else 'removed'} {path}: {one.what}")
+            debris.remove(one.path)
+        click.echo(f"{'would remove' if dry_run else 'removed'} {one.path}: {one.what}")
 
-    _, code = console.each([one.path for one in left], removed)
+    _, code = console.each(left, removed)
     if not left:
         click.echo("nothing to remove")
     return code

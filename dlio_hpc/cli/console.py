@@ -12,6 +12,7 @@ from dlio_hpc.batch import job
 from dlio_hpc.batch.watch import Progress, Watched, watch
 from dlio_hpc.errors import DlioError, Incomplete, shortened
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -25,13 +26,13 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=2))
 
 
-def each(paths: Iterable[Path], action: Callable[[Path], T]) -> tuple[list[T], int]:
-    """What `action` gave for each path, and the code of the first that failed; a failure is told and stops no other."""
+def each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
+    """What `action` gave for each item, and the code of the first that failed; a failure is told and stops no other."""
     done: list[T] = []
     code = 0
-    for path in paths:
+    for item in items:
         try:
-            done.append(action(path))
+            done.append(action(item))
         except DlioError as fault:
             say(f"dlio-hpc: {fault}")
             code = code or fault.exit_code

@@ -163,8 +163,7 @@ def _every(runs: Path) -> list[Path]:
     """The directories of all jobs below `runs`, but for those that may not be looked at; ConfigError where there are
     none, OSError where none may be looked at.
     """
-    pattern = f"*/{rundir.JOB}"
-    files = sorted(runs.glob(pattern)) or list(rundir.matching(runs, pattern))
+    files = sorted(runs.glob(rundir.JOBS)) or list(rundir.matching(runs, rundir.JOBS))
     if not files:
         left = ", only what killed submissions left (dlio-hpc clean)" if any(debris.rests(runs)) else ""
         raise ConfigError(f"no jobs in {runs}{left}; say with --runs where they lie")

@@ -107,7 +107,7 @@ def load(path: Path, look: state.Look | None = None) -> JobOutcome:
         others = (rundir.ENVIRONMENT, rundir.STUDY, rundir.EXIT_STATUS)
         for file in (file for pattern in (*others, *small) for file in rundir.matching(path, pattern)):
             with about(file):
-                content[file.relative_to(path).as_posix()] = folders.content(file, archive.LARGEST_DOCUMENT)
+                content[file.relative_to(path).as_posix()] = folders.content(file, rundir.LARGEST_DOCUMENT)
         for name in (rundir.STDERR, rundir.STDOUT):
             if (end := _end_of(path / name)) is not None:
                 content[name] = end

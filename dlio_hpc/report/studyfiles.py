@@ -74,7 +74,7 @@ def load(path: Path) -> Study:
     if record is None:
         raise ConfigError(f"{path} is no study's folder: there is no {rundir.STUDY}")
     try:
-        content = folders.content(record, archive.LARGEST_DOCUMENT)
+        content = folders.content(record, rundir.LARGEST_DOCUMENT)
     except OSError as fault:
         raise ConfigError(f"cannot read {record}: {fault.strerror}") from fault
     found = document.decode(content, Study, str(record), InvalidRun)

@@ -158,7 +158,7 @@ def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Tak
     notes = [each.fault for each in read if each.fault is not None]
     for path in _decisions(folder):
         try:
-            content = database.compact(folders.content(path, archive.LARGEST_DOCUMENT))
+            content = database.compact(folders.content(path, rundir.LARGEST_DOCUMENT))
         except (DlioError, OSError, msgspec.DecodeError) as fault:
             notes.append(f"left out: {path} is no decision: {fault}")
             continue
