@@ -20,7 +20,7 @@ from typing import IO, NamedTuple
 import zstandard
 from msgspec import Struct
 
-from dlio_hpc import document, members, rundir, units
+from dlio_hpc import document, folders, members, rundir, units
 from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
 from dlio_hpc.members import Member, Members, Packed
 
@@ -207,9 +207,12 @@ def _entry(file: IO[bytes]) -> Entry:
 
 
 def _walk(directory: Path) -> Iterator[Path]:
-    for folder, folders, names in os.walk(directory):
+    def fail(fault: OSError) -> None:
+        raise fault
+
+    for folder, below, names in os.walk(directory, onerror=fail):
         yield from (Path(folder, name) for name in names)
-        yield from (Path(folder, name) for name in folders if os.path.islink(os.path.join(folder, name)))
+        yield from (Path(folder, name) for name in below if os.path.islink(os.path.join(folder, name)))
 
 
 def _pack(directory: Path, manifest: Manifest, target: Path) -> None:
@@ -374,8 +377,9 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:
         raise unreadable(fault, path) from fault
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise InvalidRun(f"{path} is no archive: it is no regular file")
-    with about(path), os.fdopen(descriptor, "rb") as file:
-        yield file
+    with about(path):
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            folders.close(descriptor)
+            raise InvalidRun(f"{path} is no archive: it is no regular file")
+        with os.fdopen(descriptor, "rb") as file:
+            yield file

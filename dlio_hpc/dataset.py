@@ -1,6 +1,7 @@
 """A dataset's folder: its files' names and the fingerprint file that says what lies there."""
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +16,8 @@ from dlio_hpc.plan import Run
 from dlio_hpc.workload import Dataset, SideFile
 
 FINGERPRINT_FILE = "dlio-dataset.json"
+# Such as npz-8x4x11.7KiB-03c25a44c247, which ends with the fingerprint.
+_NAME = re.compile(r"[a-z0-9]+-.+-[0-9a-f]{12}")
 # Headers and directories of the formats, and the file system's own: room beyond the payload.
 _SPARE = 1.02
 # Bytes of a fingerprint file, which has some lines for each side file.
@@ -313,18 +316,20 @@ def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
     """The fingerprint in a dataset's folder; None where its generation was killed before it said so, and nothing but
     that attempt lies there. ConfigError where it is none. inside: the same folder by its descriptor, where it is open.
     """
-    if is_debris(inside or folder):
+    if is_debris(folder, inside):
         return None
     return existing(inside or folder, folder)
 
 
-def is_debris(folder: Path) -> bool:
-    """Does nothing lie in the folder but an attempt to write the fingerprint file?"""
+def is_debris(folder: Path, inside: Path | None = None) -> bool:
+    """Does nothing lie in the folder but an attempt to write the fingerprint file? An empty folder counts where it has
+    the name of a dataset. inside: the same folder by its descriptor, where it is open.
+    """
     try:
-        names = os.listdir(folder)
+        names = os.listdir(inside or folder)
     except OSError:
         return False
-    return bool(names) and all(map(_is_rest, names))
+    return all(map(_is_rest, names)) if names else _NAME.fullmatch(folder.name) is not None
 
 
 def read(folder: Path, called: Path | None = None) -> Fingerprint | None:

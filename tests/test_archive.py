@@ -1,3 +1,4 @@
+import errno
 import io
 import json
 import os
@@ -209,3 +210,20 @@ def test_live_records_of_killed_ranks_are_left_out_and_named(job: Path, tmp_path
     assert archive.faults(target) == []
     manifest = json.loads(archive.read(target, lambda name: name == "manifest.json")["manifest.json"])
     assert manifest["skipped"] == ["runs/01-measure/darshan/live/user_python_id7_mmap-log-1-0.darshan"]
+
+
+def test_a_folder_that_cannot_be_read_ends_archiving(
+    job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The archive would lack what lies in it."""
+    scandir = os.scandir
+
+    def failing(folder: object) -> object:
+        if str(folder).endswith("/runs"):
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(folder))
+        return scandir(folder)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(os, "scandir", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        archive.create(job, tmp_path / "kept.tar.zst")
+    assert list(tmp_path.glob("*.zst")) == []

@@ -407,3 +407,15 @@ def test_a_dataset_of_a_later_schema_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="schema"):
         removal.check(folder)
     assert replace(_plan(tmp_path), number=1).dataset == str(folder)
+
+
+def test_the_empty_folder_that_a_failed_removal_left_is_removed(run: Run, tmp_path: Path) -> None:
+    first = _generated(tmp_path, "dataset.format=npz")
+    for path in first.iterdir():
+        path.unlink()
+    (tmp_path / "data" / "mine").mkdir()
+    assert run("dlio-hpc", "datasets", "remove", "-d", "data", "mine").code == 2
+    listed = run("dlio-hpc", "datasets", "list", "-d", "data", "--json").json["datasets"]
+    assert [(one["name"], one["state"]) for one in listed] == [(first.name, "unfinished")]
+    assert run("dlio-hpc", "datasets", "remove", "-d", "data", first.name).code == 0
+    assert sorted(path.name for path in (tmp_path / "data").iterdir() if path.is_dir()) == ["mine"]
