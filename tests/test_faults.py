@@ -164,6 +164,29 @@ def test_a_run_without_a_result_shows_the_last_lines_of_job_err(tmp_path: Path, 
         assert "the last lines of job.err" in page
 
 
+def test_where_job_err_is_empty_the_last_lines_of_job_out_are_shown(tmp_path: Path, run: Run, small: Path) -> None:
+    launcher = tmp_path / "mpiexec"
+    launcher.write_text("#!/bin/sh\necho 'the fabric is down'; exit 9\n")
+    launcher.chmod(0o755)
+    done = run("dlio-submit", small, "-s", "local", "-S", f"site.launcher.command={launcher}", "--wait")
+    assert (done.code, "the last lines of job.out:" in done.out, "job.err" in done.out) == (6, True, False)
+    (job,) = (tmp_path / "dlio-runs").glob("small-*")
+    reported = run("dlio-hpc", "report", job, "--json").job
+    assert reported["stdout"][-1] == "the fabric is down"
+    assert "stderr" not in reported
+
+
+def test_a_message_of_a_rank_is_shortened(tmp_path: Path, run: Run, small: Path) -> None:
+    job = run("dlio-submit", small, "-s", "local", "--ppn", 1, "--wait", "--json").job
+    folder = Path(job["directory"], "runs", "01-measure")
+    (folder / "result.json").unlink()
+    error = {"rank": 0, "host": "n1", "kind": "OSError", "message": "x" * 70_000 + " the cause", "exit_code": 6}
+    (folder / "error.json").write_text(json.dumps(error))
+    shown = run("dlio-hpc", "report", job["directory"])
+    assert (shown.code, len(shown.out + shown.err) < 12_000) == (6, True)
+    assert "... (66510 letters) ..." in "".join(shown.out.splitlines()).replace("  ", " ")
+
+
 def test_a_full_disk_is_told_and_not_dropped() -> None:
     with open("/dev/full", "w") as full:
         command = [str(BIN / "dlio-hpc"), "workloads", "demo"]
