@@ -13,7 +13,7 @@ from dlio_hpc import dataset, plan, removal, site, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import PATH, SETTINGS, Group, option
 from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, Unexpected, unreadable
+from dlio_hpc.errors import InfrastructureError, InvalidRun, Unexpected, unreadable
 
 State = Literal["complete", "unfinished", "generating"]
 
@@ -54,7 +54,7 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
         console.print_json({"data": str(where), "datasets": [_as_document(each) for each in found]})
     elif found:
         click.echo(_table(where, found))
-    else:
+    elif not code:
         click.echo(f"no datasets in {where}" + ("" if where.exists() else ", which is not there"))
     return code
 
@@ -173,10 +173,11 @@ def _look(folder: Path) -> _Found:
     state: State = "complete" if known is not None and known.complete else "unfinished"
     if state == "unfinished" and dataset.is_owned(folder):
         state = "generating"
+    dated = folder if known is None else folder / FINGERPRINT_FILE
     try:
-        made = units.utc((folder if known is None else folder / FINGERPRINT_FILE).stat().st_mtime)
+        made = units.utc(dated.stat().st_mtime)
     except OSError as fault:
-        raise ConfigError(f"{folder} went away: {fault.strerror}") from fault
+        raise unreadable(fault, dated) from fault
     return _Found(folder, known, state, made)
 
 
