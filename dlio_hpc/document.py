@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dlio_hpc import near, units
+from dlio_hpc import spelling, units
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 
 T = TypeVar("T")
@@ -213,9 +213,9 @@ def _meant(name: str, known: list[str], kind: Any) -> str:
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
-    if hint := near.hint(name, known):
+    if hint := spelling.hint(name, known):
         return hint
-    leaf = near.nearest(name, [key.rpartition(".")[2] for key in everywhere])
+    leaf = spelling.nearest(name, [key.rpartition(".")[2] for key in everywhere])
     return "" if leaf is None else _meant(leaf, known, kind)
 
 

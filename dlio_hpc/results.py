@@ -5,8 +5,9 @@ from typing import Literal
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document, rundir
+from dlio_hpc import document
 from dlio_hpc.errors import InvalidRun, shortened
+from dlio_hpc.files import rundir
 
 
 class Distribution(Struct, frozen=True):

@@ -8,14 +8,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import document, rundir, site, units
-from dlio_hpc import workload as workloads
-from dlio_hpc.analysis import characterize, profile, reference
-from dlio_hpc.analysis.characterize import Character
-from dlio_hpc.analysis.profile import Profile
+from dlio_hpc import document, units
+from dlio_hpc.analysis.characterize import characterize
+from dlio_hpc.analysis.characterize.characterize import Character
+from dlio_hpc.analysis.similarity import io_profile, reference_profile
+from dlio_hpc.analysis.similarity.io_profile import Profile
+from dlio_hpc.config import site
+from dlio_hpc.config import workload as workloads
+from dlio_hpc.config.workload import SideFile, Workload
+from dlio_hpc.files import rundir
 from dlio_hpc.report import profiles, workloadyaml
 from dlio_hpc.results import Result
-from dlio_hpc.workload import SideFile, Workload
 from tests import planning, straced
 
 LOGS = Path(__file__).parent / "logs/apps"
@@ -43,8 +46,8 @@ class Pair(NamedTuple):
 
 
 def of_application(name: str, folder: Path) -> Pair:
-    published = reference.load_one(f"theta_128_nodes:{name}")
-    return Pair(profile.of_reference(published), seen(shrunk(name, published.reference.ranks or 1), folder))
+    published = reference_profile.load_one(f"theta_128_nodes:{name}")
+    return Pair(io_profile.of_reference(published), seen(shrunk(name, published.reference.ranks or 1), folder))
 
 
 def of_program(name: str, folder: Path) -> Pair:
@@ -54,7 +57,7 @@ def of_program(name: str, folder: Path) -> Pair:
 
 def files(name: str) -> tuple[int, int]:
     """That the shipped workload and the application touch, on as many ranks as that had."""
-    published = reference.load_one(f"theta_128_nodes:{name}").reference
+    published = reference_profile.load_one(f"theta_128_nodes:{name}").reference
     dataset = workloads.load(name).dataset
     written = [side for side in dataset.side_files if side.access == "write"]
     stored = dataset.files * (dataset.format != "null") + len(dataset.side_files) - len(written)
@@ -105,4 +108,4 @@ def seen(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
     (written,) = folder.glob(f"runs/*-{last.name}/result.json")
     result = document.decode(written.read_bytes(), Result, str(written))
     found = profiles.load("seen", folder / "seen.darshan", None, f"^(?:{last.dataset}|{last.outputs})/(?!dlio-dataset)")
-    return replace(found, application=workload.name, bytes_per_sample=profile.sample_bytes(result))
+    return replace(found, application=workload.name, bytes_per_sample=io_profile.sample_bytes(result))

@@ -6,8 +6,8 @@ from typing import Any
 from msgspec import structs
 
 from dlio_hpc import units
-from dlio_hpc.analysis.storage import EpochStorage, Storage
-from dlio_hpc.verdict.entry import Entry, Key, Measurement
+from dlio_hpc.analysis.page_cache_check import EpochStorage, Storage
+from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 KEY = Key("theta", "lustre /scratch", "8 stripes", 2, 4, "demo", "0" * 12, "1.0")
 _BEGIN = units.timestamp("2026-11-21T10:00:00Z")

@@ -8,10 +8,10 @@ import numpy.typing as npt
 from msgspec import structs
 
 from dlio_hpc import units
-from dlio_hpc.analysis.storage import EpochStorage, Storage
-from dlio_hpc.verdict import groups
+from dlio_hpc.analysis.page_cache_check import EpochStorage, Storage
+from dlio_hpc.verdict import run_groups
 from dlio_hpc.verdict.baselines import Accepted
-from dlio_hpc.verdict.entry import Entry, Key, Measurement
+from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 KEY = Key("theta", "lustre /scratch", "8 stripes of 1 MiB", 2, 4, "cosmoflow", "abcdef012345", "1.0.0")
 WORKLOAD = {"name": "cosmoflow", "reader": {"batch_size": 4}}
@@ -76,6 +76,6 @@ def draw(
 
 def accepted(made: Entry, number: int = 0, **rest: Any) -> Accepted:
     """A baseline of the job's only key."""
-    (group,) = groups.of(made)
+    (group,) = run_groups.of(made)
     found = Accepted(f"{made.job}-{number:06}", group, "it is good", "me@here", f"2026-10-01T00:00:{number:02}.000Z")
     return structs.replace(found, **rest)

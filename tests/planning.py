@@ -1,9 +1,10 @@
 """Plans of single jobs, without the command line."""
 
-from dlio_hpc import document, packing, plan, study
-from dlio_hpc.plan import Plan
-from dlio_hpc.site import Site
-from dlio_hpc.workload import Draft, Workload
+from dlio_hpc import document
+from dlio_hpc.config.site import Site
+from dlio_hpc.config.workload import Draft, Workload
+from dlio_hpc.plan import packing, plan, study
+from dlio_hpc.plan.plan import Plan
 
 
 class Request(study.Request, frozen=True):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import rundir
+from dlio_hpc.files import rundir
 from tests.conftest import BIN
 from tests.standins import darshanlog
 from tests.standins.darshanlog import Traced

@@ -6,11 +6,15 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc import document, packing, rundir, site, study, sweep, workload
-from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.batch import job
+from dlio_hpc import document
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.batch import job_record
 from dlio_hpc.batch.schedulers import State
-from dlio_hpc.plan import Plan, Run
+from dlio_hpc.config import site, workload
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import packing, study, sweep
+from dlio_hpc.plan.plan import Plan, Run
+from dlio_hpc.plan.study import Asked, Request, Study
 from dlio_hpc.results import (
     DatasetFacts,
     Distribution,
@@ -21,7 +25,6 @@ from dlio_hpc.results import (
     SlowestRank,
     Summary,
 )
-from dlio_hpc.study import Asked, Request, Study
 
 # Of a point and a repeat: samples/s; None: not measured.
 Values = Callable[[int, int], float | None]
@@ -88,8 +91,8 @@ def _write_job(
     for name, content in ((rundir.STUDY, made), (rundir.PLAN, plan)):
         if name == rundir.PLAN or not made.is_plain:
             (folder / name).write_bytes(document.encode(content))
-    record = job.planned(plan, "bash job.sh", ())
-    job.save(folder, job.seen(structs.replace(record, batch_id="42"), state))
+    record = job_record.planned(plan, "bash job.sh", ())
+    job_record.save(folder, job_record.seen(structs.replace(record, batch_id="42"), state))
     for run in plan.runs:
         point = 0 if run.point is None else run.point
         value = values(point, run.repeat)

@@ -15,17 +15,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import archive, document, filesystem, plan, results, rundir, units, workload
+from dlio_hpc import document, results, units
 from dlio_hpc.analysis import robust
 from dlio_hpc.batch.schedulers import State
+from dlio_hpc.config import workload
+from dlio_hpc.files import archive, filesystem, rundir
+from dlio_hpc.plan import plan
 from dlio_hpc.report import page
 from dlio_hpc.results import Epoch
-from dlio_hpc.verdict import acceptance, acceptancefigures, acceptancepages, acceptancetables, criteria, junit
+from dlio_hpc.verdict import acceptance, acceptancefigures, acceptancepages, acceptancetables, criteria_file, junit
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.check import Check
-from dlio_hpc.verdict.criteria import Criteria, Criterion
-from dlio_hpc.verdict.entry import Entry, Measurement
-from dlio_hpc.verdict.soundness import Absent
+from dlio_hpc.verdict.criteria_file import Criteria, Criterion
+from dlio_hpc.verdict.criterion_result import Check
+from dlio_hpc.verdict.history_entry import Entry, Measurement
+from dlio_hpc.verdict.validity_criteria import Absent
 from tests import studies
 from tests.conftest import Run
 from tests.judged import KEY, entry, repeats, run, storage
@@ -484,7 +487,7 @@ def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
 
 def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[str]]:
     """Exit code and keys of what is not met."""
-    rules = criteria.load("mlperf_storage")
+    rules = criteria_file.load("mlperf_storage")
     found = acceptance.judge(rules, [structs.replace(job, results_on=place or "")])
     return found.exit_code, {each.key for each in found.checks if each.verdict not in ("met", "passed over")}
 
@@ -546,7 +549,7 @@ def test_mlperf_in_two_jobs_has_a_gap() -> None:
         for each in JUST.measurements[4:]
     ]
     jobs = [structs.replace(JUST, measurements=JUST.measurements[:4]), entry(later, "job-2")]
-    found = acceptance.judge(criteria.load("mlperf_storage"), jobs)
+    found = acceptance.judge(criteria_file.load("mlperf_storage"), jobs)
     (gaps,) = (each for each in found.checks if each.verdict == "not met")
     assert (gaps.key, gaps.advice) == ("gaps", ("all runs in one batch job: --warmup, --repeat and enough --time",))
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dlio_hpc.analysis import examine, findings, pictures, requests, summary
-from dlio_hpc.analysis.findings import Analysis, Operation
-from dlio_hpc.darshan import counters, reader
+from dlio_hpc.analysis.log import analyze, findings, picture_data, requests, summary
+from dlio_hpc.analysis.log.findings import Analysis, Operation
+from dlio_hpc.darshan import counters, log_reader
 from dlio_hpc.errors import ConfigError, InvalidRun
 from tests.conftest import Run
 from tests.standins import darshanlog
@@ -27,7 +27,7 @@ def _everything(path: str) -> bool:
 
 
 def _analysis(path: Path, **options: Any) -> Analysis:
-    found = reader.load(path)
+    found = log_reader.load(path)
     traced = requests.of_log(found, "DXT_POSIX", _everything, None) if "DXT_POSIX" in found.traced else None
     return summary.summarise(found, traced, _everything, **options)
 
@@ -104,7 +104,7 @@ def test_io_within_computing(known: Path) -> None:
 
 
 def test_counters_alone_say_less_and_say_so(known: Path) -> None:
-    found = reader.load(known, trace=False)
+    found = log_reader.load(known, trace=False)
     told = summary.summarise(found, None, _everything)
     assert (told.traced, told.timeline, told.io_any_s, told.hidden_s) == (False, None, None, None)
     assert told.read is not None
@@ -121,7 +121,7 @@ def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
     found = _analysis(path)
     assert [(rank.reads, rank.bytes_read) for rank in found.by_rank] == [(1, 10), (1, 11), (1, 12)]
     assert found.files[0].ranks == -1
-    alone = summary.summarise(reader.load(path, trace=False), None, _everything)
+    alone = summary.summarise(log_reader.load(path, trace=False), None, _everything)
     assert alone.by_rank == [], "without a trace nobody knows"
     assert alone.read is not None
     assert alone.read.bytes == 33
@@ -131,7 +131,7 @@ def test_files_of_all_ranks_have_the_traces_figures(tmp_path: Path) -> None:
 def test_the_trace_of_a_real_log_falls_into_darshans_own_bins(name: str) -> None:
     found, counted = (
         _analysis(LOGS / f"{name}.darshan"),
-        summary.summarise(reader.load(LOGS / f"{name}.darshan", trace=False), None, _everything),
+        summary.summarise(log_reader.load(LOGS / f"{name}.darshan", trace=False), None, _everything),
     )
     assert found.read is not None
     assert counted.read is not None
@@ -145,7 +145,7 @@ def test_the_trace_of_a_real_log_falls_into_darshans_own_bins(name: str) -> None
 
 
 def test_only_the_files_that_are_asked_for() -> None:
-    whole, one = (examine.log_file(LOGS / "mpi4_npz.darshan", only).analysis for only in (None, r"f3[.]npz$"))
+    whole, one = (analyze.log_file(LOGS / "mpi4_npz.darshan", only).analysis for only in (None, r"f3[.]npz$"))
     assert whole is not None
     assert one is not None
     assert (len(whole.files), len(one.files)) == (8, 1)
@@ -153,16 +153,16 @@ def test_only_the_files_that_are_asked_for() -> None:
 
 
 def test_files_that_nobody_asked_for_leave_nothing() -> None:
-    examined = examine.log_file(LOGS / "mpi4_npz.darshan", "nowhere")
+    examined = analyze.log_file(LOGS / "mpi4_npz.darshan", "nowhere")
     assert examined.analysis is not None
     assert (examined.analysis.read, examined.analysis.files, examined.analysis.io_s) == (None, [], 0)
 
 
 def test_a_trace_that_says_otherwise_than_the_counters_is_not_drawn_from() -> None:
-    found = examine.log_file(LOGS / "mpi4_forkcorrupt.darshan")
+    found = analyze.log_file(LOGS / "mpi4_forkcorrupt.darshan")
     assert found.requests is None
     assert not found.is_sound
-    cut = examine.log_file(LOGS / "mpi4_dxtpartial.darshan")
+    cut = analyze.log_file(LOGS / "mpi4_dxtpartial.darshan")
     assert cut.requests is not None
     assert cut.is_sound, "its counters are whole"
     assert cut.view is not None
@@ -267,7 +267,7 @@ def test_pictures_pages_and_traces_of_a_log(run: Run, tmp_path: Path) -> None:
 def test_requests_at_once_lie_in_rows_of_their_own(known: Path, tmp_path: Path) -> None:
     from dlio_hpc.report import perfetto
 
-    assert perfetto.write(tmp_path / "p.json.gz", [examine.log_file(known)]) == 7
+    assert perfetto.write(tmp_path / "p.json.gz", [analyze.log_file(known)]) == 7
     import gzip
 
     events = json.loads(gzip.decompress((tmp_path / "p.json.gz").read_bytes()))["traceEvents"]
@@ -280,18 +280,18 @@ def test_requests_at_once_lie_in_rows_of_their_own(known: Path, tmp_path: Path) 
 def test_a_file_that_is_no_log_is_told(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bytes(2000))
     with pytest.raises(InvalidRun, match="is no Darshan log"):
-        examine.log_file(tmp_path / "x")
+        analyze.log_file(tmp_path / "x")
 
 
 @pytest.mark.parametrize("name", ["mpi4_npz", "mpi4_tfrecord", "main_dxtv2_npz"])
 def test_without_a_trace_heat_maps_tell_the_bandwidth_over_time(name: str) -> None:
-    found = reader.load(LOGS / f"{name}.darshan", trace=False)
+    found = log_reader.load(LOGS / f"{name}.darshan", trace=False)
     heat = found.heat["POSIX"]
     counters = found.counted["POSIX"]
     for rank, read in zip(heat.ranks.tolist(), heat.read.sum(axis=1).tolist(), strict=True):
         assert read == counters["BYTES_READ"][counters["rank"] == rank].sum()
     told = summary.summarise(found, None, _everything)
-    series = pictures.of_counters("log", [], told, [heat]).series
+    series = picture_data.of_counters("log", [], told, [heat]).series
     assert series.bytes_read.sum() == told.bytes_read
     assert series.reads is None
     assert series.edges[-1] >= found.job.seconds - heat.width_s
@@ -313,7 +313,7 @@ def test_a_device_stays_a_device(run: Run) -> None:
 def test_a_pipe_is_no_log(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="it is no regular file"):
-        examine.log_file(tmp_path / "pipe")
+        analyze.log_file(tmp_path / "pipe")
 
 
 def test_names_that_look_like_markup_are_shown_as_they_are(run: Run, tmp_path: Path) -> None:
@@ -328,7 +328,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(run: Run, tmp_path: P
 
 def test_figures_of_a_trace_that_is_cut_come_from_the_counters() -> None:
     """Half of its requests would give twice the bandwidth."""
-    found = examine.log_file(LOGS / "mpi4_dxtpartial.darshan")
+    found = analyze.log_file(LOGS / "mpi4_dxtpartial.darshan")
     analysis = found.analysis
     assert analysis is not None
     assert analysis.read is not None
@@ -345,7 +345,7 @@ def test_what_went_through_stdio_is_in_no_rate_of_a_trace(tmp_path: Path) -> Non
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 100, 0.0, 1.0)])])
     stdio = np.zeros(1, counters.record_type("STDIO", 2))
     stdio["READS"], stdio["BYTES_READ"], stdio["F_READ_TIME"] = 5, 10**9, 2.0
-    found = reader.load(path)
+    found = log_reader.load(path)
     found.counted["STDIO"] = stdio
     told = summary.summarise(found, requests.of_log(found, "DXT_POSIX", _everything, None), _everything)
     assert (told.bytes_read, told.untraced_bytes, told.by_rank[0].MBps) == (100, 10**9, 1e-4)
@@ -357,7 +357,7 @@ def test_what_went_through_stdio_is_in_no_rate_of_a_trace(tmp_path: Path) -> Non
 def test_a_log_that_pydarshan_read_has_its_files_names() -> None:
     darshan = pytest.importorskip("darshan")
     example = Path(darshan.__file__).parent / "examples" / "example_logs" / "ior_hdf5_example.darshan"
-    analysis = examine.log_file(example).analysis
+    analysis = analyze.log_file(example).analysis
     assert analysis is not None
     assert all(file.path.startswith(("/", "<")) for file in analysis.files)
 

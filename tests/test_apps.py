@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import workload
-from dlio_hpc.analysis import characterize, derived, merged, requests
-from dlio_hpc.analysis.characterize import Character
-from dlio_hpc.darshan import reader
+from dlio_hpc.analysis.characterize import characterize, derive
+from dlio_hpc.analysis.characterize.characterize import Character
+from dlio_hpc.analysis.log import merged_logs, requests
+from dlio_hpc.config import workload
+from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.report import workloadyaml
@@ -78,18 +79,18 @@ def test_what_a_log_tells_is_what_the_program_does(name: str, tmp_path: Path) ->
 
 def _later(path: Path, seconds: float) -> Log:
     """The same process, as if it had begun so much later: PyTorch's default makes new workers each epoch."""
-    found = reader.load(path)
+    found = log_reader.load(path)
     job = found.job._replace(started=found.job.started + seconds, ended=found.job.ended + seconds)
     return found._replace(path=path.with_name(path.name.replace("-", "-9")), job=job)
 
 
 def test_workers_of_one_epoch_after_another_are_no_more_at_a_time() -> None:
-    found = [reader.load(path) for path in fidelity.logs("torch_loader")]
+    found = [log_reader.load(path) for path in fidelity.logs("torch_loader")]
     (main,) = (log for log in found if not log.job.metadata.get("fork_parent"))
     workers = [log for log in found if log is not main]
     again = [_later(log.path, 20.0) for log in workers]
-    log = merged.merge([main, *workers, *again])
-    made = derived.derive(log, requests.of_log(log, "DXT_POSIX", lambda _: True, None), lambda _: True, False)
+    log = merged_logs.merge([main, *workers, *again])
+    made = derive.derive(log, requests.of_log(log, "DXT_POSIX", lambda _: True, None), lambda _: True, False)
     values = {key: each.value for key, each in made.keys.items()}
     assert (values["reader.read_threads"], values["reader.batch_size"], values["train.epochs"]) == (2, 8, 4)
     assert values["compute.time"] == pytest.approx(0.036, rel=0.1)
@@ -127,9 +128,9 @@ def test_libraries_and_scraps_are_told_from_data() -> None:
 @pytest.mark.parametrize("name", TRUTH)
 def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> None:
     """As most facilities keep logs: without traces."""
-    logs = [reader.load(path)._replace(traced={}) for path in fidelity.logs(name)]
+    logs = [log_reader.load(path)._replace(traced={}) for path in fidelity.logs(name)]
     whole = fidelity.character(name)
-    made = derived.derive(merged.merge(logs), None, lambda _: True, is_forced=False)
+    made = derive.derive(merged_logs.merge(logs), None, lambda _: True, is_forced=False)
     expected = TRUTH[name][0]
     keys = {"dataset.format", "dataset.files", "dataset.layout", "train.epochs"} & set(expected)
     if name == "h5_patches":  # two ranks, half of one file twice, or all of it once: counters cannot say

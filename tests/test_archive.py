@@ -12,8 +12,8 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import archive
 from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
+from dlio_hpc.files import archive
 
 
 @pytest.fixture

@@ -12,28 +12,28 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dlio_hpc.analysis import paired
-from dlio_hpc.analysis.examine import log_file
-from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.analysis.storage import Outcome as Origin
-from dlio_hpc.batch.job import seen
-from dlio_hpc.report import (
-    banner,
-    bottleneck,
-    jobbanner,
-    jobfiles,
-    logbanner,
-    page,
-    studybanner,
-    studypages,
-    studyreport,
-)
+from dlio_hpc.analysis.log.analyze import log_file
+from dlio_hpc.analysis.page_cache_check import Outcome as Origin
+from dlio_hpc.analysis.study import file_system_pairs
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.batch.job_record import seen
+from dlio_hpc.plan.study import Study
+from dlio_hpc.records import job_outcome
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.records.study_outcome import StudyOutcome
+from dlio_hpc.report import banner, bottleneck, jobbanner, logbanner, page, studybanner, studypages, studyreport
 from dlio_hpc.report.banner import Banner, State
-from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
-from dlio_hpc.report.studyfiles import StudyOutcome
 from dlio_hpc.results import Epoch
-from dlio_hpc.study import Study
-from dlio_hpc.verdict import acceptance, banners, comparison, criteria, historytables, listing, pages, weighing
+from dlio_hpc.verdict import (
+    acceptance,
+    banners,
+    baseline_comparison,
+    criteria_file,
+    history_listing,
+    historytables,
+    pages,
+    regression,
+)
 from tests import judged, nights, studies
 from tests.conftest import Run
 from tests.test_pictures import browser, dumped
@@ -48,7 +48,7 @@ def _job(folder: Path, values: Sequence[float], origin: Origin = "storage", **ph
     """A completed job with a measured run for each value of samples/s; phases: seconds of its epoch."""
     made = studies.make(folder / "dlio-runs", studies.asked(), repeat=len(values))
     studies.write(made, lambda _, repeat: values[repeat])
-    outcome = jobfiles.load(folder / "dlio-runs" / "tune")
+    outcome = job_outcome.load(folder / "dlio-runs" / "tune")
     return outcome._replace(runs=[_read(run, origin, phases) for run in outcome.runs])
 
 
@@ -233,7 +233,7 @@ def _nightly(values: Sequence[Sequence[float]], baseline: int | None = None, **l
     entries = [nights.entry(night, repeats) for night, repeats in enumerate(values[:-1])]
     entries.append(nights.entry(len(values) - 1, values[-1], **last))
     accepted = [] if baseline is None else [nights.accepted(entries[baseline])]
-    return banners.of_history(listing.blocks(entries, accepted, "samples_per_s"), "samples_per_s")
+    return banners.of_history(history_listing.blocks(entries, accepted, "samples_per_s"), "samples_per_s")
 
 
 def _alike(count: int, level: float = 100.0) -> list[list[float]]:
@@ -260,7 +260,7 @@ def test_names_of_jobs_keep_their_capitals() -> None:
     entries += [
         nights.entry(12 + night, values, job=f"Nightly-{12 + night}") for night, values in enumerate(_alike(8, 80.0))
     ]
-    opening = banners.of_history(listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    opening = banners.of_history(history_listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
     assert "Over 20 nights: " in opening.text
     assert "worse since Nightly-12 " in opening.text
 
@@ -269,7 +269,7 @@ def test_a_night_that_measured_no_storage_is_not_good() -> None:
     assert _nightly(_alike(12), baseline=2, storage="cached").state == "not measured"
     failed = nights.entry(12, [], fault="job failed", exit_code=6, state="failed")
     entries = [*(nights.entry(night, values) for night, values in enumerate(_alike(12))), failed]
-    opening = banners.of_history(listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    opening = banners.of_history(history_listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
     assert (opening.state, "measured nothing: job failed" in opening.text) == ("bad", True), opening
 
 
@@ -279,12 +279,12 @@ def test_the_banner_of_a_history_is_about_the_night_that_it_names() -> None:
     other = [structs.replace(one, data="/scratch/other") for one in several.measurements]
     several = structs.replace(several, measurements=(*several.measurements, *other))
     entries = [*(nights.entry(night, values) for night, values in enumerate(_alike(3))), several]
-    opening = banners.of_history(listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    opening = banners.of_history(history_listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
     assert (opening.state, "nightly-003 measured this on several datasets" in opening.text) == ("inconclusive", True)
 
 
 def test_a_history_opens_with_its_state_on_terminal_and_page() -> None:
-    blocks = listing.blocks([nights.entry(0, [100.0] * 3), nights.entry(1, [1.4] * 3)], [], "samples_per_s")
+    blocks = history_listing.blocks([nights.entry(0, [100.0] * 3), nights.entry(1, [1.4] * 3)], [], "samples_per_s")
     out = io.StringIO()
     historytables.show(blocks, "samples_per_s", out)
     assert out.getvalue().startswith("Inconclusive: ") or out.getvalue().startswith("Bad: ")
@@ -364,14 +364,14 @@ def test_figures_of_parts_of_single_points_are_their_repeats(run: Run, tmp_path:
 
 
 def test_each_verdict_has_the_state_of_its_exit_code() -> None:
-    for outcome in get_args(weighing.Outcome):
-        code = weighing.EXIT_CODES[outcome]
-        verdict = comparison.Verdict("job", "samples_per_s", outcome, code, "why", 0.02)
-        opening = banners.of_judgement(comparison.summed([verdict]))
+    for outcome in get_args(regression.Outcome):
+        code = regression.EXIT_CODES[outcome]
+        verdict = baseline_comparison.Verdict("job", "samples_per_s", outcome, code, "why", 0.02)
+        opening = banners.of_judgement(baseline_comparison.summed([verdict]))
         expected = {"fine": "good", "improved": "good", "noisy": "inconclusive", "not comparable": "inconclusive",
                     "CACHED": "not measured", "incomplete": "not measured"}  # fmt: skip
         assert opening.state == expected.get(outcome, "bad")
-    asked = criteria.Criteria(name="x")
+    asked = criteria_file.Criteria(name="x")
     good = acceptance.judge(asked, [judged.repeats("samples_per_s", [100.0] * 3)])
     assert banners.of_acceptance(good).state == "good"
     cached = acceptance.judge(asked, [judged.repeats("samples_per_s", [100.0] * 3, storage=judged.storage(0.9))])
@@ -448,14 +448,14 @@ def _pages(folder: Path) -> dict[str, page.Page]:
     values = _noisy(made, [100.0] * len(made.points), 0.3)
     report = studyreport.make(StudyOutcome(made, [], studies.measured(made, values), [], 0))
     entries = [nights.entry(night, values) for night, values in enumerate(_alike(4))]
-    blocks = listing.blocks(entries, [], "samples_per_s")
+    blocks = history_listing.blocks(entries, [], "samples_per_s")
     from dlio_hpc.report import pages as jobpages
     from dlio_hpc.verdict import acceptancepages
 
     accepted = acceptance.judge(
-        criteria.load("mlperf_storage"), [judged.repeats("au", [0.5, 0.9, 0.7], storage=judged.storage(None))]
+        criteria_file.load("mlperf_storage"), [judged.repeats("au", [0.5, 0.9, 0.7], storage=judged.storage(None))]
     )
-    compared = comparison.judge([entries[-1]], entries, [nights.accepted(entries[0])])
+    compared = baseline_comparison.judge([entries[-1]], entries, [nights.accepted(entries[0])])
     return {
         "job": jobpages.of_jobs([job], [{}]),
         "study": studypages.of_study(report),
@@ -499,7 +499,7 @@ def test_two_sides_report_pairs(tmp_path: Path) -> None:
     """The banner and the table of pairs come from one estimate."""
     made = two_sides(tmp_path)
     measured = studies.measured(made, _noisy(made, [100, 80], 0.01))
-    (effect,) = paired.effects(made, measured)
+    (effect,) = file_system_pairs.effects(made, measured)
     assert (
         f"{effect.ratio:.3g}"
         in _opening(made, [measurement._replace(origin="storage") for measurement in measured]).text

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.analysis import changes, robust
+from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.robust import Noise
+from dlio_hpc.verdict import change_detection
 
 _VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=9)
 
@@ -69,7 +70,7 @@ def test_noise_that_repeats_show_already_is_not_counted_twice() -> None:
 
 
 def test_a_step_is_found_where_it_is() -> None:
-    found = changes.find(_series([0.0] * 20 + [-0.05] * 10, 0.01))
+    found = change_detection.find(_series([0.0] * 20 + [-0.05] * 10, 0.01))
     (change,) = found.changes
     assert (change.kind, change.at) == ("step", 20)
     assert change.size == pytest.approx(-0.05, abs=0.01)
@@ -79,14 +80,14 @@ def test_a_step_is_found_where_it_is() -> None:
 
 
 def test_a_drift_is_no_step() -> None:
-    found = changes.find(_series(np.linspace(0, -0.1, 40), 0.008))
+    found = change_detection.find(_series(np.linspace(0, -0.1, 40), 0.008))
     (change,) = found.changes
     assert (change.kind, change.at, change.until) == ("drift", 0, 39)
     assert change.size == pytest.approx(-0.1, abs=0.02)
 
 
 def test_a_fault_that_was_mended_is_two_steps() -> None:
-    found = changes.find(_series([0.0] * 15 + [-0.08] * 10 + [0.0] * 15, 0.01))
+    found = change_detection.find(_series([0.0] * 15 + [-0.08] * 10 + [0.0] * 15, 0.01))
     assert [(change.kind, change.at) for change in found.changes] == [("step", 15), ("step", 25)]
     assert found.changes[0].size == pytest.approx(-found.changes[1].size, abs=0.02)
 
@@ -94,7 +95,7 @@ def test_a_fault_that_was_mended_is_two_steps() -> None:
 def test_one_bad_night_is_by_itself_and_no_change() -> None:
     values = _series([0.0] * 30, 0.01)
     values[17] -= 0.2
-    found = changes.find(values)
+    found = change_detection.find(values)
     assert found.changes == ()
     assert found.outliers == (17,)
     assert found.noise is not None
@@ -103,7 +104,7 @@ def test_one_bad_night_is_by_itself_and_no_change() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 8])
 def test_short_and_flat_histories_tell_nothing(count: int) -> None:
-    found = changes.find(np.zeros(count))
+    found = change_detection.find(np.zeros(count))
     assert found.changes == ()
     assert found.outliers == ()
     assert len(found.levels) == count
@@ -113,19 +114,25 @@ def test_short_and_flat_histories_tell_nothing(count: int) -> None:
 @given(st.lists(st.integers(-300, 300), min_size=8, max_size=40))
 def test_changes_do_not_hang_on_unit_or_level(values: list[int]) -> None:
     one = np.array(values, np.float64)
-    found, other = changes.find(one), changes.find(4 * one + 8)
+    found, other = change_detection.find(one), change_detection.find(4 * one + 8)
     assert [(each.kind, each.at) for each in found.changes] == [(each.kind, each.at) for each in other.changes]
     assert len(found.levels) == len(values)
     assert all(0 <= change.at < len(values) for change in found.changes)
 
 
 def test_equal_values_share_their_rank() -> None:
-    assert list(changes._ranks(np.array([3.0, 1.0, 3.0, 2.0]))) == [3.5, 1.0, 3.5, 2.0]
+    assert list(change_detection._ranks(np.array([3.0, 1.0, 3.0, 2.0]))) == [3.5, 1.0, 3.5, 2.0]
 
 
 def test_a_large_step_is_seen_in_three_nights_and_a_night_by_itself_is_none() -> None:
     random = np.random.default_rng(3)
-    seen = [bool(changes.find(random.normal(0, 0.01, 20) - 0.1 * (np.arange(20) >= 17)).changes) for _ in range(100)]
-    alone = [bool(changes.find(random.normal(0, 0.01, 20) - 0.15 * (np.arange(20) == 9)).changes) for _ in range(100)]
+    seen = [
+        bool(change_detection.find(random.normal(0, 0.01, 20) - 0.1 * (np.arange(20) >= 17)).changes)
+        for _ in range(100)
+    ]
+    alone = [
+        bool(change_detection.find(random.normal(0, 0.01, 20) - 0.15 * (np.arange(20) == 9)).changes)
+        for _ in range(100)
+    ]
     assert sum(seen) >= 95
     assert sum(alone) <= 2

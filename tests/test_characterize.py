@@ -10,14 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import workload
-from dlio_hpc.analysis import characterize, merged, roles
-from dlio_hpc.analysis.census import Seen
-from dlio_hpc.analysis.characterize import Character
-from dlio_hpc.darshan import reader
+from dlio_hpc.analysis.characterize import characterize
+from dlio_hpc.analysis.characterize.characterize import Character
+from dlio_hpc.analysis.log import file_roles, merged_logs
+from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.config import workload
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.darshan import log_reader
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.report import workloadyaml
-from dlio_hpc.workload import Workload
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
@@ -387,7 +388,7 @@ def test_files_written_again_and_again_are_states_and_logs_are_none() -> None:
         _seen("/d/empty.h5"),
         _seen("<STDOUT>", written=100),
     ]
-    told = [(role.role, role.why) for role in roles.tell(files)]
+    told = [(role.role, role.why) for role in file_roles.tell(files)]
     kinds = ["dataset", "checkpoint", *["checkpoint"] * 3, "output", "output", "other", "other"]
     assert [role for role, _ in told] == kinds
     assert told[1][1] == "written 3 times over"
@@ -482,10 +483,10 @@ def test_forked_workers_count_as_the_process_they_came_from(tmp_path: Path) -> N
     logs = []
     for pid in (10, 11, 12):
         calls = [Call(0, f"/d/{pid}.npz", 0, 1000, 1.0)]
-        logs.append(reader.load(_log(tmp_path / f"me_python_id7-{pid}_x.darshan", calls, ranks=1)))
+        logs.append(log_reader.load(_log(tmp_path / f"me_python_id7-{pid}_x.darshan", calls, ranks=1)))
     forked = [log._replace(job=log.job._replace(metadata={"fork_parent": parent}))
               for log, parent in zip(logs, ("", "10", "99"), strict=True)]  # fmt: skip
-    made = merged.merge(forked)
+    made = merged_logs.merge(forked)
     ranks = {made.names[int(row["id"])]: int(row["rank"]) for row in made.traced["DXT_POSIX"].files}
     assert ranks == {"/d/10.npz": 0, "/d/11.npz": 0, "/d/12.npz": 1}
     assert made.job.ranks == 2

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import site
+from dlio_hpc.config import site
+from dlio_hpc.config.workload import Checkpoint, load
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
-from dlio_hpc.workload import Checkpoint, load
 from tests import planning
 from tests.conftest import Run
 

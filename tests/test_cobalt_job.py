@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import site
+from dlio_hpc.config import site
 from tests.conftest import BIN, Run
 from tests.standins import batch, cobalt, libdarshan
 from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write

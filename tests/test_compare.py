@@ -10,12 +10,12 @@ import numpy.typing as npt
 import pytest
 from msgspec import structs
 
-from dlio_hpc import archive
 from dlio_hpc.analysis import robust
-from dlio_hpc.report import jobfiles
-from dlio_hpc.verdict import baselines, comparison, entry, history, verdictrows, weighing
-from dlio_hpc.verdict.comparison import Judgement, Terms, Verdict
-from dlio_hpc.verdict.entry import Entry
+from dlio_hpc.files import archive
+from dlio_hpc.records import job_outcome
+from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression, verdictrows
+from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
+from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
 from tests.bench import verdicts
 from tests.conftest import Run
@@ -25,7 +25,7 @@ BASE = nights.entry(0, [100.0, 100.5, 99.6])
 
 def _judge(job: Entry, *earlier: Entry, **terms: object) -> Verdict:
     """Against BASE."""
-    judged = comparison.judge([job], [BASE, *earlier, job], [nights.accepted(BASE)], Terms(**terms))  # type: ignore[arg-type]
+    judged = baseline_comparison.judge([job], [BASE, *earlier, job], [nights.accepted(BASE)], Terms(**terms))  # type: ignore[arg-type]
     (verdict,) = judged.verdicts
     assert judged.exit_code == verdict.exit_code
     return verdict
@@ -114,7 +114,7 @@ def test_differing_settings_are_named_by_their_keys() -> None:
 
 
 def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
-    judged = comparison.judge([BASE], [BASE], [])
+    judged = baseline_comparison.judge([BASE], [BASE], [])
     assert (judged.outcome, judged.exit_code) == ("not comparable", 2)
     assert "dlio-hpc baseline accept nightly-000" in judged.verdicts[0].advice[0]
 
@@ -127,12 +127,12 @@ def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) ->
     forced = _judge(job, force=True)
     assert forced.outcome == "fine"
     assert len(forced.overridden) == 1
-    against = Terms(against=comparison.references(job))
-    (other,) = comparison.judge([BASE], [], [], against).verdicts
+    against = Terms(against=baseline_comparison.references(job))
+    (other,) = baseline_comparison.judge([BASE], [], [], against).verdicts
     assert other.outcome == "CACHED"
     assert other.why.startswith("of nightly-001: ")
     cached = nights.accepted(job, overridden=("the storage was not measured",))
-    (third,) = comparison.judge([BASE], [], [cached]).verdicts
+    (third,) = baseline_comparison.judge([BASE], [], [cached]).verdicts
     assert third.overridden == ("of the baseline: the storage was not measured",)
 
 
@@ -142,7 +142,9 @@ def test_faulty_runs_and_jobs_are_not_compared(code: int, outcome: str) -> None:
     bad = structs.replace(made.measurements[0], fault="it went wrong", exit_code=code)
     found = _judge(structs.replace(made, measurements=(bad, *made.measurements[1:])))
     assert (found.outcome, found.exit_code, found.ratio) == (outcome, code, None)
-    judged = comparison.judge([structs.replace(made, fault="a node died", exit_code=code)], [], [nights.accepted(BASE)])
+    judged = baseline_comparison.judge(
+        [structs.replace(made, fault="a node died", exit_code=code)], [], [nights.accepted(BASE)]
+    )
     assert [verdict.outcome for verdict in judged.verdicts] == ["fine", outcome]
     assert judged.exit_code == code
     empty = structs.replace(made, measurements=(), fault="a node died", exit_code=code)
@@ -157,7 +159,9 @@ def test_what_is_compared_by_force_has_the_history_of_its_kind() -> None:
         nights.entry(night, [run.figures["samples_per_s"] for run in each.measurements], storage="cached")
         for night, each in enumerate(drawn)
     ]
-    (found,) = comparison.judge(cached[-1:], [*made, *cached], [nights.accepted(cached[0])], Terms(force=True)).verdicts
+    (found,) = baseline_comparison.judge(
+        cached[-1:], [*made, *cached], [nights.accepted(cached[0])], Terms(force=True)
+    ).verdicts
     assert found.noise is not None
     assert found.trend is not None
     assert [night.job for night in found.trend.nights] == [each.job for each in cached]
@@ -171,7 +175,7 @@ def test_cases_for_ci_systems() -> None:
         structs.replace(made, study="other", measurements=(late,)),
         structs.replace(BASE, measurements=(), fault="x", exit_code=7),
     ]
-    judged = comparison.judge(jobs, [], [nights.accepted(BASE)])
+    judged = baseline_comparison.judge(jobs, [], [nights.accepted(BASE)])
     cases = [verdictrows.case(verdict, 1.0) for verdict in judged.verdicts]
     assert [(case.kind, case.type) for case in cases] == [
         ("pass", ""), ("failure", "regression"), ("error", "CACHED"), ("error", "timeout"), ("error", "incomplete"),
@@ -182,7 +186,7 @@ def test_cases_for_ci_systems() -> None:
 def test_several_datasets_of_one_key_are_not_mixed_up() -> None:
     made = nights.entry(1, [100.0, 50.0])
     elsewhere = structs.replace(made.measurements[1], data="/scratch/other")
-    judged = comparison.judge(
+    judged = baseline_comparison.judge(
         [structs.replace(made, measurements=(made.measurements[0], elsewhere))], [], [nights.accepted(BASE)]
     )
     assert [verdict.outcome for verdict in judged.verdicts] == ["not comparable"] * 2
@@ -195,9 +199,9 @@ def test_a_metric_that_is_missing_or_0_cannot_be_compared() -> None:
 
 def test_the_worst_comes_first() -> None:
     order = ["INVALID", "infrastructure", "incomplete", "CACHED", "regression", "noisy", "not comparable"]
-    assert list(weighing.EXIT_CODES)[:7] == order
+    assert list(regression.EXIT_CODES)[:7] == order
     good, bad = nights.entry(1, [100.0, 100.1, 99.9]), nights.entry(2, [90.0, 90.1, 89.9])
-    judged = comparison.judge([good, bad], [], [nights.accepted(BASE)])
+    judged = baseline_comparison.judge([good, bad], [], [nights.accepted(BASE)])
     assert (judged.outcome, judged.exit_code, judged.words) == ("regression", 1, "1 regression, 1 fine")
 
 
@@ -205,7 +209,7 @@ def test_the_worst_comes_first() -> None:
 
 
 def _last(made: list[Entry], base: int = 0, **terms: object) -> Verdict:
-    (verdict,) = comparison.judge([made[-1]], made, [nights.accepted(made[base])], Terms(**terms)).verdicts  # type: ignore[arg-type]
+    (verdict,) = baseline_comparison.judge([made[-1]], made, [nights.accepted(made[base])], Terms(**terms)).verdicts  # type: ignore[arg-type]
     return verdict
 
 
@@ -258,7 +262,7 @@ def test_the_night_on_which_it_was_mended_is_fine() -> None:
 
 def test_a_history_tells_of_a_step_without_any_baseline() -> None:
     made = nights.entries([100.0] * 20 + [90.0] * 10, 0.01)
-    (found,) = comparison.judge([made[-1]], made, []).verdicts
+    (found,) = baseline_comparison.judge([made[-1]], made, []).verdicts
     assert found.outcome == "regression"
     assert "% worse since nightly-020" in found.why
     assert found.advice == ()
@@ -271,8 +275,8 @@ def test_later_nights_other_keys_and_cached_ones_do_not_count() -> None:
     noise += [nights.entry(night, [500.0], storage="cached", job=f"cached-{night}") for night in range(12)]
     later = [nights.entry(night, [50.0] * 3) for night in range(12, 24)]
     base = [nights.accepted(made[0])]
-    alone = comparison.judge([made[-1]], made, base)
-    assert comparison.judge([made[-1]], [*later, *noise, *made], base) == alone
+    alone = baseline_comparison.judge([made[-1]], made, base)
+    assert baseline_comparison.judge([made[-1]], [*later, *noise, *made], base) == alone
 
 
 # Rates ----------------------------------------------------------------------------------------------------------------
@@ -341,7 +345,7 @@ def test_compare_takes_directories_archives_and_studies_alike(tmp_path: Path, ru
         assert (name, done.code, done.out.splitlines()[-1]) == (name, 1, "2 regression")
     assert run("dlio-hpc", "compare", "after-1", "--baseline", "after-1").code == 0
     assert archive.faults(runs / "archive" / "after-1.tar.zst") == []
-    assert entry.of(jobfiles.load(runs / "after-1")) in history.entries(runs / "archive")
+    assert history_entry.of(job_outcome.load(runs / "after-1")) in history.entries(runs / "archive")
 
 
 def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
@@ -364,13 +368,13 @@ def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
 
 
 def test_the_summary_counts_verdicts() -> None:
-    assert comparison.summed([]) == Judgement((), "not comparable", 2, "nothing to compare")
+    assert baseline_comparison.summed([]) == Judgement((), "not comparable", 2, "nothing to compare")
 
 
 def test_outcomes_of_differences() -> None:
     def of(ratio: float, low: float, high: float) -> str:
         told: Callable[[float], npt.NDArray[np.float64]] = np.log
-        return weighing.outcome_of(robust.Difference(*(float(told(each)) for each in (ratio, low, high))), 0.02)
+        return regression.outcome_of(robust.Difference(*(float(told(each)) for each in (ratio, low, high))), 0.02)
 
     assert of(0.97, 0.96, 0.99) == "regression"
     assert of(0.97, 0.94, 1.01) == "noisy"
@@ -387,15 +391,15 @@ def test_repeats_of_one_study_are_repeats_however_many_jobs_it_took() -> None:
         structs.replace(each, measurements=(structs.replace(each.measurements[0], repeat=place),))
         for place, each in enumerate((one, two, three))
     ]
-    (verdict,) = comparison.judge(apart, apart, [nights.accepted(BASE)]).verdicts
+    (verdict,) = baseline_comparison.judge(apart, apart, [nights.accepted(BASE)]).verdicts
     assert (verdict.job, verdict.outcome) == ("s", "fine")
     assert verdict.here is not None
     assert verdict.here.values == (100.0, 100.2, 99.8)
     bad = structs.replace(apart[0].measurements[0], fault="lost", exit_code=7)
     first = structs.replace(apart[0], job="s-0", measurements=(bad,), fault="cancelled", exit_code=7)
-    (again,) = comparison.judge([first, *apart], [], [nights.accepted(BASE)]).verdicts
+    (again,) = baseline_comparison.judge([first, *apart], [], [nights.accepted(BASE)]).verdicts
     assert again.outcome == "fine"
-    (lost,) = comparison.judge([first, *apart[1:]], [], [nights.accepted(BASE)]).verdicts
+    (lost,) = baseline_comparison.judge([first, *apart[1:]], [], [nights.accepted(BASE)]).verdicts
     assert lost.outcome == "incomplete"
 
 
@@ -406,8 +410,10 @@ def test_what_failed_before_its_layout_was_known_can_be_made_good(code: int) -> 
     key = structs.replace(nights.KEY, file_system="unknown", layout="unknown")
     early = structs.replace(made.measurements[0], key=key, fault="it went wrong", exit_code=code)
     first = structs.replace(made, job="first", created=nights.day(0), measurements=(early,), fault="x", exit_code=code)
-    (verdict,) = comparison.judge([first, made], [], [nights.accepted(BASE)]).verdicts
+    (verdict,) = baseline_comparison.judge([first, made], [], [nights.accepted(BASE)]).verdicts
     assert verdict.outcome == "fine"
     other = structs.replace(early, repeat=7)
-    judged = comparison.judge([structs.replace(first, measurements=(other,)), made], [], [nights.accepted(BASE)])
+    judged = baseline_comparison.judge(
+        [structs.replace(first, measurements=(other,)), made], [], [nights.accepted(BASE)]
+    )
     assert judged.exit_code == code

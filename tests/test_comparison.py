@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.analysis import comparison, replicates
-from dlio_hpc.analysis.comparison import Comparison, Finding
-from dlio_hpc.study import Study
+from dlio_hpc.analysis.study import best_setting, replicates
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding
+from dlio_hpc.plan.study import Study
 from tests import studies
 
 Array = np.ndarray[Any, Any]
@@ -53,7 +53,7 @@ def _found(made: Study, logs: Array, **figures: Any) -> Finding:
     rates = np.exp(logs)
     there = {place: float(rate) for place, rate in np.ndenumerate(rates) if not np.isnan(rate)}
     values = studies.measured(made, lambda *place: there.get(place), **figures)
-    (finding,) = comparison.findings(made, values)
+    (finding,) = best_setting.findings(made, values)
     return finding
 
 
@@ -280,7 +280,7 @@ def test_one_point_or_none_is_compared_with_nothing(tmp_path: Path) -> None:
     assert finding.comparisons == ()
     assert [point.n for point in finding.points] == [3]
     plain = studies.make(tmp_path)
-    (finding,) = comparison.findings(plain, studies.measured(plain, lambda *_: 5.0))
+    (finding,) = best_setting.findings(plain, studies.measured(plain, lambda *_: 5.0))
     assert finding.comparisons == ()
     assert finding.points[0].labels == {}
 
@@ -294,7 +294,7 @@ def test_a_figure_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) -> Non
     assert finding.points[0].io_time_s is None
     finding = _found(made, np.random.default_rng(1).normal(0, 0.02, (3, 3)))
     assert len(finding.comparisons) == 1
-    (other,) = comparison.findings(made, studies.measured(made, lambda *_: 5.0, io_time_s=None), "samples_per_s")
+    (other,) = best_setting.findings(made, studies.measured(made, lambda *_: 5.0, io_time_s=None), "samples_per_s")
     assert other.metric == "samples_per_s"
     assert len(other.comparisons) == 1
 

@@ -9,9 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from dlio_hpc import units
+from dlio_hpc.config.workload import Compute, ComputeTime, Reader, load
 from dlio_hpc.core import compute
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.workload import Compute, ComputeTime, Reader, load
 from tests.conftest import Run
 
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc.core import sidefiles
-from dlio_hpc.core.cache import drop
-from dlio_hpc.core.collective import check_library
-from dlio_hpc.core.kernel import process_io
+from dlio_hpc.config.workload import SideFile
+from dlio_hpc.core import auxiliary_files
+from dlio_hpc.core.mpi_io import check_library
+from dlio_hpc.core.page_cache import drop
+from dlio_hpc.core.procfs import process_io
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.units import Size
-from dlio_hpc.workload import SideFile
 from tests import straced
 from tests.conftest import BIN, Outcome, Run
 
@@ -218,7 +218,7 @@ def test_side_files_are_read_in_runs_at_ascending_places(
     size: int, run: int, runs: int, more: int, number: int, rank: int
 ) -> None:
     side = SideFile("a", Size(size), run * runs, size=Size(size * run + more), random=True, run=run)
-    offsets = sidefiles.offsets(side, number, rank)
+    offsets = auxiliary_files.offsets(side, number, rank)
     assert len(offsets) == side.count
     assert offsets[::run] == sorted(offsets[::run])
     assert all(0 <= offset <= side.file_size - size for offset in offsets)
@@ -303,8 +303,8 @@ def test_workers_of_pytorch_are_counted_too(measured: Any, tmp_path: Path) -> No
 
 def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
     """By the plan's arithmetic, there being one node: each share is read by a rank of the next node."""
-    from dlio_hpc import plan
-    from dlio_hpc.workload import load
+    from dlio_hpc.config.workload import load
+    from dlio_hpc.plan import plan
 
     made = load("demo", ("reader.shift=true",))
     own = [plan.share(made.dataset.samples, 8, rank) for rank in range(8)]

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import document, rundir, site, units
-from dlio_hpc import workload as workloads
-from dlio_hpc.plan import Run
+from dlio_hpc import document, units
+from dlio_hpc.config import site
+from dlio_hpc.config import workload as workloads
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Run
 from dlio_hpc.results import Result, Summary
 from tests import planning, straced
 

@@ -7,18 +7,18 @@ import pytest
 import yaml
 from msgspec import structs
 
-from dlio_hpc import shipped
+from dlio_hpc.config import shipped
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.verdict import criteria
-from dlio_hpc.verdict.criteria import Criteria, Criterion
-from dlio_hpc.verdict.entry import Key
+from dlio_hpc.verdict import criteria_file
+from dlio_hpc.verdict.criteria_file import Criteria, Criterion
+from dlio_hpc.verdict.history_entry import Key
 from tests.judged import KEY
 
 
 def _file(folder: Path, content: dict[str, Any]) -> Criteria:
     path = folder / "mine.yaml"
     path.write_text(yaml.safe_dump({"name": "mine", **content}))
-    return criteria.load(str(path))
+    return criteria_file.load(str(path))
 
 
 def _key(**changes: Any) -> Key:
@@ -79,7 +79,7 @@ def test_a_name_that_is_not_shipped_lists_those_that_are() -> None:
     with pytest.raises(
         ConfigError, match=r"no criteria 'mlperf'; did you mean 'mlperf_storage'.* one of: acceptance, mlperf_st"
     ):
-        criteria.load("mlperf")
+        criteria_file.load("mlperf")
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_scales_may_be_a_range(tmp_path: Path) -> None:
 def test_all_that_is_shipped_is_sound_and_named_as_its_file() -> None:
     assert shipped.names(shipped.CRITERIA) == ["acceptance", "mlperf_storage", "nightly"]
     for name in shipped.names(shipped.CRITERIA):
-        found = criteria.load(name)
+        found = criteria_file.load(name)
         assert found.name == name
         assert found.description
         assert found.source
@@ -126,7 +126,7 @@ def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
     bare = "".join(line.replace("  # ", "  ", 1) for line in tail.splitlines(keepends=True))
     path = tmp_path / "mine.yaml"
     path.write_text(head + bare)
-    found = criteria.load(str(path)).criteria
+    found = criteria_file.load(str(path)).criteria
     assert found["latency"].longest_read_p99 == pytest.approx(0.05)
     assert found["checkpoints"].each_run
     assert found["bandwidth"].nodes == 64

@@ -15,8 +15,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import plan, site, workload
-from dlio_hpc.darshan import judge, preload, reader
+from dlio_hpc.config import site, workload
+from dlio_hpc.darshan import log_reader, run_check, setup
+from dlio_hpc.plan import plan
 from tests import planning
 from tests.conftest import BIN, Outcome, Run, runner
 from tests.standins import darshanlog, libdarshan
@@ -210,7 +211,7 @@ def _judged(directory: Path) -> Outcome:
 
 def _rewritten(path: Path, keep: Callable[[Traced], Traced | None] = lambda each: each, **changes: Any) -> None:
     """The log anew, with some of its traces changed or left out; counters are those of all traces that are kept."""
-    found = reader.load(path)
+    found = log_reader.load(path)
     trace, traces = found.traced["DXT_POSIX"], []
     for file, first in zip(trace.files, trace.first.tolist(), strict=True):
         writes, reads = int(file["writes"]), int(file["reads"])
@@ -233,9 +234,9 @@ def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
     """Half of its samples, and on one rank alone."""
     path = _log(copy / "runs/01-measure/darshan")
     lost = next(
-        (reader.load(path).names[int(file["id"])], int(file["rank"]), int(file["reads"]))
-        for file in reader.load(path).traced["DXT_POSIX"].files
-        if int(file["rank"]) == 1 and reader.load(path).names[int(file["id"])].endswith(".npz")
+        (log_reader.load(path).names[int(file["id"])], int(file["rank"]), int(file["reads"]))
+        for file in log_reader.load(path).traced["DXT_POSIX"].files
+        if int(file["rank"]) == 1 and log_reader.load(path).names[int(file["id"])].endswith(".npz")
     )
     _rewritten(path, lambda each: None if (each.path, each.rank) == lost[:2] else each)
     report = _judged(copy)
@@ -478,7 +479,7 @@ _NAMES = st.text(st.sampled_from(_LETTERS))
 @example(path="[[^", other="[[x")
 @given(path=_NAMES, other=_NAMES)
 def test_expressions_find_their_paths_and_no_others(path: str, other: str) -> None:
-    text = preload.expression(path)
+    text = setup.expression(path)
     assert not set(text) & set(" \t,")
     found = Expression(f"^{text}$")
     assert found.finds(path)
@@ -549,29 +550,29 @@ def test_a_trace_has_room_for_all_that_is_planned(
         f"reader.transfer_size={transfer or 'null'}",
         f"train={{epochs: {epochs}}}",
     )
-    need = preload.memory(made, run)
+    need = setup.memory(made, run)
     for rank in range(ranks):
-        requests = judge.samples_of_files(made, run, rank) * -(-size // (transfer or size))
+        requests = run_check.samples_of_files(made, run, rank) * -(-size // (transfer or size))
         touched = requests[requests > 0].tolist()
         kept = sum(104 + 40 * max(64, 1 << (count - 1).bit_length()) for count in [10, *touched])
         assert kept <= need.wanted_kib * _KIB
         assert len(touched) + 2 <= need.records
         assert (len(touched) + 2) * (len(f"{run.dataset}/00000000.npz") + 9) <= need.names_mib << 20
     assert need.pool_mib << 10 >= need.trace_kib
-    assert need.trace_kib == min(need.wanted_kib, preload.most_trace_kib(made))
+    assert need.trace_kib == min(need.wanted_kib, setup.most_trace_kib(made))
 
 
 def test_a_trace_that_would_take_too_much_is_cut_and_that_is_said() -> None:
     """Each rank clears its trace's whole limit at the end, and what it writes must fit into MODMEM when compressed."""
     files = "dataset={format: npz, files: 8, samples_per_file: 1000000, sample: {bytes: 4096}}"
     made, run = _planned(2, files, "reader.transfer_size=1024")
-    words = preload.note(made, run)
+    words = setup.note(made, run)
     assert words is not None
     assert re.match(r"Darshan.s trace of 00-measure would need .* a rank and gets 256 MiB: it will be cut", words)
-    lines = preload.config(made, run).splitlines()
+    lines = setup.config(made, run).splitlines()
     assert any(line.startswith("MAX_RECORDS 262144 DXT_POSIX,DXT_MPIIO") for line in lines)
     assert "MODMEM 257" in lines
-    assert preload.note(*_planned(2, files.replace("1000000", "10"))) is None
+    assert setup.note(*_planned(2, files.replace("1000000", "10"))) is None
 
 
 MANY = {
@@ -687,7 +688,7 @@ def test_tensorflow_reads_the_same_to_darshan(real: Darshan, mode: str) -> None:
 @pytest.mark.parametrize(("nodes", "kib"), [(1, 256 << 10), (128, 4 << 10), (2048, 256)])
 def test_the_traces_of_all_ranks_together_fit_into_memory(nodes: int, kib: int) -> None:
     made, _ = _planned(4, "dataset.files=8")
-    assert preload.most_trace_kib(replace(made, nodes=nodes)) == kib
+    assert setup.most_trace_kib(replace(made, nodes=nodes)) == kib
 
 
 @pytest.fixture(scope="module")
@@ -702,14 +703,14 @@ def early(tmp_path_factory: pytest.TempPathFactory) -> Darshan:
 def test_a_darshan_without_a_configuration_file_is_set_up_by_its_variables(early: Darshan) -> None:
     done = early.submit()
     assert done.code == 0, done.err
-    assert preload.EARLY in " ".join(done.err.split()), "it is said at submission"
+    assert setup.EARLY in " ".join(done.err.split()), "it is said at submission"
     verdict = _measured(done.job)["darshan"]
     assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
     assert verdict["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
-    log = reader.load(_log(_folder(done.job)))
+    log = log_reader.load(_log(_folder(done.job)))
     folders = (str(early.folder / "data"), done.job["directory"])
     assert all(name.startswith(folders) for name in log.names.values()), "nothing of Python's"
-    assert preload.EARLY in Path(done.job["directory"], "job.err").read_text()
+    assert setup.EARLY in Path(done.job["directory"], "job.err").read_text()
 
 
 def test_later_ones_are_given_no_variables_that_would_get_the_better_of_their_file(standin: Darshan, done: Any) -> None:
@@ -720,15 +721,15 @@ def test_later_ones_are_given_no_variables_that_would_get_the_better_of_their_fi
     )  # fmt: skip
     assert (named.stdout, named.stderr) == ("", "")
     assert '[ -z "$excluded" ] || darshan+=(' in script
-    assert preload.reads_configuration(str(standin.library))
-    assert preload.reads_configuration("/nowhere/libdarshan.so") is None
+    assert setup.reads_configuration(str(standin.library))
+    assert setup.reads_configuration("/nowhere/libdarshan.so") is None
 
 
 def test_folders_that_hold_data_are_not_left_out(tmp_path: Path) -> None:
     made = planning.make(
         workload.load("demo"), site.load("local"), planning.Request(tmp_path / "runs", data=Path("/opt/data"))
     )
-    named = preload.excluded(made, ["/usr", "/home/me/venv", "", "lib", str(tmp_path), "/a,b", "/op"]).split(",")
+    named = setup.excluded(made, ["/usr", "/home/me/venv", "", "lib", str(tmp_path), "/a,b", "/op"]).split(",")
     assert {"/usr/", "/proc/", "/dev/", "/home/me/venv/", "/op/"} <= set(named)
     assert not {"/opt/", f"{tmp_path}/", "/a", "b/", "lib/"} & set(named)
     assert len(named) == len(set(named))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.analysis import examine
-from dlio_hpc.darshan import counters, log, reader, trust
+from dlio_hpc.analysis.log import analyze
+from dlio_hpc.darshan import counters, log, log_reader, log_trust
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError, InvalidRun
 from tests.standins import darshanlog
@@ -24,23 +24,28 @@ READABLE = (*WHOLE, "mpi4_dxtpartial", "mpi4_forkcorrupt")
 
 
 def _load(name: str) -> Log:
-    return reader.load(LOGS / f"{name}.darshan")
+    return log_reader.load(LOGS / f"{name}.darshan")
 
 
 def _names(found: Log) -> list[str]:
-    return [fault.name for fault in trust.judge(found)]
+    return [fault.name for fault in log_trust.judge(found)]
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_whole_log_has_no_fault(name: str) -> None:
     found = _load(name)
-    assert trust.judge(found, trust.Expected(4, found.job.started - 1, found.job.ended + 1)) == []
+    assert log_trust.judge(found, log_trust.Expected(4, found.job.started - 1, found.job.ended + 1)) == []
 
 
 def test_what_a_log_says() -> None:
     found = _load("mpi4_npz")
     job = found.job
-    assert (job.ranks, job.id, job.library, job.program) == (4, 4242, "3.5.0", "/lus/demo/env/bin/python reader.py npz")
+    assert (job.ranks, job.id, job.library, job.program) == (
+        4,
+        4242,
+        "3.5.0",
+        "/lus/demo/env/bin/python reader.py npz",
+    )
     assert job.seconds == pytest.approx(0.297314, abs=1e-5)
     assert job.mounts["/"] == "ext4"
     posix, trace = found.counted["POSIX"], found.traced["DXT_POSIX"]
@@ -77,11 +82,13 @@ def test_both_versions_of_dxt_say_the_same() -> None:
 def test_what_is_wrong_with_a_log_has_its_name(name: str, wanted: list[str], words: str) -> None:
     found = _load(name)
     assert _names(found) == wanted
-    assert words in " ".join(fault.text for fault in trust.judge(found))
+    assert words in " ".join(fault.text for fault in log_trust.judge(found))
 
 
 def test_only_a_log_that_lost_counters_is_of_no_use() -> None:
-    whole = {name: trust.has_whole_counters(trust.judge(_load(name))) for name in (*READABLE, "mpi4_npz_truncated")}
+    whole = {
+        name: log_trust.has_whole_counters(log_trust.judge(_load(name))) for name in (*READABLE, "mpi4_npz_truncated")
+    }
     assert [name for name, holds in whole.items() if not holds] == [
         "mpi4_dxtpartial",
         "mpi4_forkcorrupt",
@@ -92,30 +99,30 @@ def test_only_a_log_that_lost_counters_is_of_no_use() -> None:
 @pytest.mark.parametrize(
     ("expected", "name"),
     [
-        (trust.Expected(8), "rank count"),
-        (trust.Expected(4, started=1_795_200_283.0 + 3600), "stale"),
-        (trust.Expected(4, ended=1_795_200_283.0 - 3600), "stale"),
+        (log_trust.Expected(8), "rank count"),
+        (log_trust.Expected(4, started=1_795_200_283.0 + 3600), "stale"),
+        (log_trust.Expected(4, ended=1_795_200_283.0 - 3600), "stale"),
     ],
 )
-def test_a_log_of_another_run_is_known(expected: trust.Expected, name: str) -> None:
-    assert [fault.name for fault in trust.judge(_load("mpi4_npz"), expected)] == [name]
+def test_a_log_of_another_run_is_known(expected: log_trust.Expected, name: str) -> None:
+    assert [fault.name for fault in log_trust.judge(_load("mpi4_npz"), expected)] == [name]
 
 
 def test_a_job_that_never_ended_and_a_log_that_was_being_written(tmp_path: Path) -> None:
     path = tmp_path / "a.darshan_partial"
     darshanlog.write(path, 2, [Traced("/d/a", 0, reads=[(0, 10, 0.1, 0.2)])], seconds=-1_700_000_000.25)
-    assert _names(reader.load(path)) == ["no end", "no end"]
+    assert _names(log_reader.load(path)) == ["no end", "no end"]
 
 
 def test_unknown_versions_of_a_module_are_named_and_not_read(tmp_path: Path) -> None:
     path = tmp_path / "a.darshan"
     traces = [Traced("/d/a", 0, reads=[(0, 10, 0.1, 0.2)])]
     darshanlog.write(path, 1, traces, versions={"DXT_POSIX": 7})
-    found = reader.load(path)
+    found = log_reader.load(path)
     assert _names(found) == ["unknown version"]
     assert not found.traced
     darshanlog.write(path, 1, traces, versions={"POSIX": 9})
-    assert _names(reader.load(path)) == ["unknown version"]
+    assert _names(log_reader.load(path)) == ["unknown version"]
 
 
 def test_a_trace_of_mpi_io_is_compared_with_its_own_counters(tmp_path: Path) -> None:
@@ -123,12 +130,12 @@ def test_a_trace_of_mpi_io_is_compared_with_its_own_counters(tmp_path: Path) -> 
     traces = [Traced("/d/a", rank, reads=[(0, 10, 0.1, 0.2), (10, 10, 0.2, 0.3)]) for rank in range(2)]
     for version in (2, 3):
         darshanlog.write(path, 2, traces, module="MPI-IO", versions={"DXT_MPIIO": version})
-        assert _names(reader.load(path)) == []
+        assert _names(log_reader.load(path)) == []
     counted = [
         (name, rank, {**values, "COLL_READS": 1}) for name, rank, values in darshanlog.counters_of(traces, "MPI-IO")
     ]
     darshanlog.write(path, 2, traces, module="MPI-IO", counted=counted)
-    assert _names(reader.load(path)) == ["counters disagree"]
+    assert _names(log_reader.load(path)) == ["counters disagree"]
 
 
 def test_counters_of_all_ranks_together_are_compared_with_the_sum_of_their_traces(tmp_path: Path) -> None:
@@ -136,23 +143,23 @@ def test_counters_of_all_ranks_together_are_compared_with_the_sum_of_their_trace
     traces = [Traced("/d/shared", rank, reads=[(rank * 10, 10, 0.1, 0.2)]) for rank in range(3)]
     together = [("/d/shared", -1, {"READS": 3.0, "BYTES_READ": 30.0})]
     darshanlog.write(path, 3, traces, counted=together)
-    assert _names(reader.load(path)) == []
+    assert _names(log_reader.load(path)) == []
     darshanlog.write(path, 3, traces[:2], counted=together)
-    assert _names(reader.load(path)) == ["counters disagree"]
+    assert _names(log_reader.load(path)) == ["counters disagree"]
     darshanlog.write(path, 3, traces[:2], counted=together, partial=("DXT_POSIX",))
-    assert _names(reader.load(path)) == ["partial", "DXT cut"]
+    assert _names(log_reader.load(path)) == ["partial", "DXT cut"]
 
 
 def test_what_is_no_log(tmp_path: Path) -> None:
     for content in (b"", b"\0" * 5000, b"PK\x03\x04" * 400, os.urandom(3000)):
         (tmp_path / "x").write_bytes(content)
         with pytest.raises(InvalidRun, match="is no Darshan log"):
-            reader.load(tmp_path / "x")
+            log_reader.load(tmp_path / "x")
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere"):
-        reader.load(tmp_path / "nowhere")
+        log_reader.load(tmp_path / "nowhere")
     (tmp_path / "x").write_bytes((LOGS / "mpi4_npz.darshan").read_bytes()[:900])
     with pytest.raises(InvalidRun, match="cut short: 900 bytes, the header alone has 1328"):
-        reader.load(tmp_path / "x")
+        log_reader.load(tmp_path / "x")
 
 
 def test_the_live_record_of_a_killed_process_is_no_log(tmp_path: Path) -> None:
@@ -160,7 +167,7 @@ def test_the_live_record_of_a_killed_process_is_no_log(tmp_path: Path) -> None:
     content[16] = 2
     (tmp_path / "live").write_bytes(content)
     with pytest.raises(InvalidRun, match="live record of a process that was killed"):
-        reader.load(tmp_path / "live")
+        log_reader.load(tmp_path / "live")
 
 
 def _same(one: Log, other: Log) -> bool:
@@ -179,8 +186,8 @@ def _same(one: Log, other: Log) -> bool:
 def _used_silently(path: Path, original: Log) -> bool:
     """Was a damaged log taken for a whole one that says something else?"""
     try:
-        found = reader.load(path)
-        faults = trust.judge(found)
+        found = log_reader.load(path)
+        faults = log_trust.judge(found)
     except (InvalidRun, ConfigError):
         return False
     if len(found.counted) != len(original.counted) or len(found.traced) != len(original.traced):
@@ -232,7 +239,7 @@ _TRACED = st.builds(
 def test_what_was_written_is_read(tmp_path: Path, traces: list[Traced], version: int) -> None:
     path = tmp_path / "a.darshan"
     darshanlog.write(path, 4, traces, versions={"DXT_POSIX": version})
-    found = reader.load(path)
+    found = log_reader.load(path)
     assert _names(found) == []
     if not traces:
         assert not found.traced
@@ -251,7 +258,7 @@ def test_traces_come_through_in_pieces(tmp_path: Path) -> None:
     path = tmp_path / "a.darshan"
     rows = np.arange(400_000.0).reshape(-1, 4)
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=rows), Traced("/d/b", 0, reads=rows[:7])])
-    trace = reader.load(path).traced["DXT_POSIX"]
+    trace = log_reader.load(path).traced["DXT_POSIX"]
     assert (trace.segments["offset"][:100_000] == rows[:, 0]).all()
     assert trace.counts.tolist() == [100_000, 7]
 
@@ -290,7 +297,7 @@ def _pydarshan(
 def test_pydarshan_reads_the_same(name: str) -> None:
     path = LOGS / f"{name}.darshan"
     integers, floats, segments = _pydarshan(path, "POSIX")
-    found = reader.load(path)
+    found = log_reader.load(path)
     records = found.counted["POSIX"]
     names = [each for each in records.dtype.names or () if not each.startswith("F_")]
     assert [tuple(int(row[each]) for each in names) for row in records] == integers
@@ -314,7 +321,7 @@ def _examples() -> list[Path]:
 
 @pytest.mark.parametrize("path", _examples(), ids=lambda path: path.name[:30])
 def test_older_logs_are_read_by_pydarshan(path: Path) -> None:
-    found = reader.load(path)
+    found = log_reader.load(path)
     assert found.version in {"3.10", "3.21"}
     assert found.job.ranks >= 1
     assert not {"garbled", "truncated"} & set(_names(found))
@@ -334,7 +341,7 @@ def test_a_damaged_older_log_harms_nobody(share: float, tmp_path: Path) -> None:
     content = examples[0].read_bytes()
     path = tmp_path / "cut.darshan"
     path.write_bytes(content[: int(len(content) * share)])
-    assert not _used_silently(path, reader.load(examples[0]))
+    assert not _used_silently(path, log_reader.load(examples[0]))
 
 
 def test_without_pydarshan_older_logs_are_refused_with_what_would_do(
@@ -346,14 +353,14 @@ def test_without_pydarshan_older_logs_are_refused_with_what_would_do(
     path.write_bytes(content)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"only pydarshan reads.*pip install 'dlio-hpc\[darshan\]'"):
-        reader.load(path)
+        log_reader.load(path)
 
 
 def test_streams_with_garbage_between_them_are_told(tmp_path: Path) -> None:
     content = (LOGS / "mpi4_npz.darshan").read_bytes()
     path = tmp_path / "a.darshan"
     path.write_bytes(content + zlib.compress(b"more"))
-    assert _names(reader.load(path)) == ["garbled"]
+    assert _names(log_reader.load(path)) == ["garbled"]
 
 
 def test_counters_have_the_names_and_the_number_that_darshan_has() -> None:
@@ -377,9 +384,9 @@ def test_a_trace_of_impossible_requests_is_not_used(tmp_path: Path, segment: tup
     path = tmp_path / "a.darshan"
     counted = [("/d/a", 0, {"READS": 2.0, "BYTES_READ": 20.0})]
     darshanlog.write(path, 1, [Traced("/d/a", 0, reads=[(0, 10, 0.0, 1.0), segment])], counted=counted)
-    faults = trust.judge(reader.load(path))
+    faults = log_trust.judge(log_reader.load(path))
     assert "1 requests and 0 files are impossible" in str(faults)
-    examined = examine.log_file(path)
+    examined = analyze.log_file(path)
     assert examined.requests is None
 
 
@@ -402,7 +409,7 @@ def test_impossible_counters_are_told_and_give_no_figures(
 ) -> None:
     path = tmp_path / "a.darshan"
     darshanlog.write(path, ranks, [], counted=[("/d/a", rank, values)])
-    examined = examine.log_file(path)
+    examined = analyze.log_file(path)
     assert "garbled" in [fault.name for fault in examined.faults]
     assert not examined.is_sound
     assert examined.analysis is None
@@ -414,7 +421,7 @@ def test_a_shared_file_whose_ranks_differ_by_gigabytes_is_no_fault(tmp_path: Pat
     path = tmp_path / "a.darshan"
     values = {"BYTES_READ": 8e12, "F_VARIANCE_RANK_BYTES": 2.25550275e19, "F_VARIANCE_RANK_TIME": 1e5}
     darshanlog.write(path, 4, [], module=module, counted=[("/d/a", -1, values)])
-    assert trust.judge(reader.load(path)) == []
+    assert log_trust.judge(log_reader.load(path)) == []
 
 
 @pytest.mark.parametrize("number", [1, 2, 3, 4])
@@ -437,11 +444,11 @@ def test_what_stands_in_a_slot_that_counts_nothing_is_no_fault_and_no_figure(
     if module == "POSIX":
         values |= {f"STRIDE{number}_STRIDE": -4.57613152e18, f"STRIDE{number}_COUNT": 0.0, "MAX_BYTE_READ": 2.0**62}
     darshanlog.write(path, 1, [], module=module, counted=[("/d/a", 0, values)])
-    loaded = reader.load(path)
-    assert [fault.name for fault in trust.judge(loaded)] == ["DXT missing"]
+    loaded = log_reader.load(path)
+    assert [fault.name for fault in log_trust.judge(loaded)] == ["DXT missing"]
     assert log.common_sizes(loaded.counted[module]) == {4096: 5}
     if module == "POSIX":
-        analysis = examine.log_file(path).analysis
+        analysis = analyze.log_file(path).analysis
         assert analysis is not None
         assert analysis.read is not None
         assert analysis.read.common == [(4096, 5)]
@@ -459,6 +466,6 @@ def test_a_trace_that_says_it_holds_more_than_can_be_is_told(tmp_path: Path, wri
     damaged = bytearray(content[:at] + stream)
     damaged[48 + 16 * 10 + 8 : 48 + 16 * 10 + 16] = len(stream).to_bytes(8, "little")
     path.write_bytes(damaged)
-    faults = trust.judge(reader.load(path))
+    faults = log_trust.judge(log_reader.load(path))
     assert [fault.name for fault in faults] == ["garbled", "DXT missing"]
     assert f"{reads} reads and {writes} writes" in faults[0].text

@@ -13,10 +13,12 @@ import h5py
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import dataset, plan, removal, rundir, site, workload
-from dlio_hpc.core import sidefiles
-from dlio_hpc.core.verify import verify
+from dlio_hpc.config import site, workload
+from dlio_hpc.core import auxiliary_files
+from dlio_hpc.core.verify_dataset import verify
 from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import dataset, dataset_removal, plan
 from tests import planning, written
 from tests.conftest import Run
 
@@ -52,7 +54,7 @@ def _generated(folder: Path, *overrides: str, complete: bool = True) -> Path:
         dataset.begin(run)
         for side in dataset.sides(run.workload.dataset):
             with open(dataset.side_path(run, side), "wb") as file:
-                sidefiles.write(file.fileno(), side)
+                auxiliary_files.write(file.fileno(), side)
         for number in range(dataset.file_count(run.workload.dataset)):
             written.write(dataset.file_path(run, number), run.workload.dataset, number)
         if complete:
@@ -308,7 +310,7 @@ def test_what_a_job_generates_is_left_alone(run: Run, tmp_path: Path) -> None:
 @pytest.mark.skipif(os.getuid() != 0, reason="becoming another user takes root")
 def test_the_lock_of_another_user_counts() -> None:
     """Who may delete from a group's folder need not be able to write the lock."""
-    program = "import os, sys; from pathlib import Path; from dlio_hpc import dataset; os.setuid(65534); "
+    program = "import os, sys; from pathlib import Path; from dlio_hpc.plan import dataset; os.setuid(65534); "
     program += "sys.exit(dataset.is_owned(Path(sys.argv[1])))"
     with tempfile.TemporaryDirectory() as name:  # tmp_path is its user's alone
         Path(name).chmod(0o777)
@@ -337,11 +339,11 @@ def test_an_interrupted_removal_is_not_taken_for_whole(
     with monkeypatch.context() as patch:
         patch.setattr(os, "unlink", limited)
         with pytest.raises(InfrastructureError, match="interrupted"):
-            removal.remove(folder)
+            dataset_removal.remove(folder)
     assert len(list(folder.glob("0*"))) == max(0, 3 - after)
     assert not dataset.is_complete(run)
     assert dataset.is_unwritten(run)
-    assert removal.remove(folder)[0] == 4 - after
+    assert dataset_removal.remove(folder)[0] == 4 - after
     assert not folder.exists()
 
 
@@ -355,7 +357,7 @@ def test_a_disk_without_room_for_a_mark(tmp_path: Path, monkeypatch: pytest.Monk
         write(where, found)
 
     monkeypatch.setattr(dataset, "write", full)
-    assert removal.remove(folder)[0] == 4
+    assert dataset_removal.remove(folder)[0] == 4
     assert not folder.exists()
 
 
@@ -405,7 +407,7 @@ def test_a_dataset_of_a_later_schema_is_left_alone(tmp_path: Path) -> None:
     note = folder / dataset.FINGERPRINT_FILE
     note.write_bytes(note.read_bytes().replace(b'"schema": 1', b'"schema": 2'))
     with pytest.raises(ConfigError, match="schema"):
-        removal.check(folder)
+        dataset_removal.check(folder)
     assert replace(_plan(tmp_path), number=1).dataset == str(folder)
 
 

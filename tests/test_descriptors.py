@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.core import descriptors
+from dlio_hpc.core import darshan_fd_gate
 
 
 @pytest.fixture
 def watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "is_watched", lambda: True)
+    monkeypatch.setattr(darshan_fd_gate, "is_watched", lambda: True)
 
 
 @pytest.mark.usefixtures("watched")
@@ -24,7 +24,7 @@ def test_nobody_opens_while_another_closes() -> None:
     def work(kind: str) -> None:
         nonlocal most_opening
         for _ in range(100):
-            with descriptors.opening() if kind == "open" else descriptors.closing():
+            with darshan_fd_gate.opening() if kind == "open" else darshan_fd_gate.closing():
                 busy.append(kind)
                 seen = list(busy)
                 if "close" in seen and len(seen) > 1:
@@ -45,17 +45,17 @@ def test_nobody_opens_while_another_closes() -> None:
 @pytest.mark.usefixtures("watched")
 def test_a_thread_does_not_wait_for_itself(tmp_path: Path) -> None:
     """Garbage may be closed while its thread opens something else."""
-    with descriptors.opening(), descriptors.closing(), descriptors.closing():
+    with darshan_fd_gate.opening(), darshan_fd_gate.closing(), darshan_fd_gate.closing():
         (tmp_path / "x").write_text("x")
-    with descriptors.opened(str(tmp_path / "x"), "rb") as file:
+    with darshan_fd_gate.opened(str(tmp_path / "x"), "rb") as file:
         assert file.read() == b"x"
     assert file.closed
 
 
 def test_without_darshan_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "is_watched", lambda: False)
-    with descriptors.closing():
-        other = threading.Thread(target=lambda: descriptors.opening().__enter__())
+    monkeypatch.setattr(darshan_fd_gate, "is_watched", lambda: False)
+    with darshan_fd_gate.closing():
+        other = threading.Thread(target=lambda: darshan_fd_gate.opening().__enter__())
         other.start()
         other.join(5)
         assert not other.is_alive()

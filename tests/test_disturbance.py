@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dlio_hpc import rundir
-from dlio_hpc.analysis import disturbances
-from dlio_hpc.analysis.disturbances import Repeat
-from dlio_hpc.core import disturbance, kernel
+from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.core import disturbance, procfs
 from dlio_hpc.core.disturbance import Meter
+from dlio_hpc.files import rundir
 from dlio_hpc.results import Disturbance
-from dlio_hpc.verdict import comparison, database, history, verdictrows, verdicttables
-from dlio_hpc.verdict.entry import Entry
+from dlio_hpc.verdict import baseline_comparison, history, history_database, verdictrows, verdicttables
+from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
 from tests.conftest import Run
 
@@ -74,18 +74,18 @@ def test_nodes_are_told_apart_and_the_worst_is_named() -> None:
 
 
 def test_what_the_kernel_does_not_tell_is_null(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    known = kernel.text
+    known = procfs.text
 
     def without_pressure(path: str) -> str:
         return "" if path.startswith("/proc/pressure") else known(path)
 
-    monkeypatch.setattr(kernel, "text", without_pressure)
+    monkeypatch.setattr(procfs, "text", without_pressure)
     meter = Meter(speaks=True)
     span = disturbance.between(meter.read(), meter.read())
     merged = disturbance.merged(["n1"], ["a"], span[np.newaxis])
     assert (merged.cpu_pressure, merged.io_pressure, merged.memory_pressure) == (None, None, None)
     assert merged.others is not None
-    monkeypatch.setattr(kernel, "text", lambda _: "")
+    monkeypatch.setattr(procfs, "text", lambda _: "")
     span = disturbance.between(meter.read(), meter.read())
     none = disturbance.merged(["n1", "n1"], ["a", "a"], np.array([span, _span(SECONDS=1, OWN=1)]))
     assert (none.others, none.load, none.steal) == (None, None, None)
@@ -101,11 +101,11 @@ def test_the_kernels_texts_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
         "/proc/pressure/io": "some avg10=0.00 avg60=0.00 avg300=0.00 total=1500000\nfull avg10=0.00 total=9",
         "/proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0",
     }
-    monkeypatch.setattr(kernel, "text", lambda path: texts.get(path, ""))
+    monkeypatch.setattr(procfs, "text", lambda path: texts.get(path, ""))
     monkeypatch.setattr("os.sysconf", lambda _: 100)
-    assert kernel.cpu_seconds() == (1.65, 0.25)
-    assert kernel.load() == 2.25
-    assert (kernel.stalled("io"), kernel.stalled("cpu"), kernel.stalled("memory")) == (1.5, 0.0, None)
+    assert procfs.cpu_seconds() == (1.65, 0.25)
+    assert procfs.load() == 2.25
+    assert (procfs.stalled("io"), procfs.stalled("cpu"), procfs.stalled("memory")) == (1.5, 0.0, None)
 
 
 def test_the_work_of_a_rank_and_of_its_children_is_its_own() -> None:
@@ -222,28 +222,28 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
         return structs.replace(made, measurements=tuple(runs)) if recorded else made
 
     quiet = night(0, [100.0, 101.0, 99.0])
-    terms = comparison.Terms(against=comparison.references(quiet))
+    terms = baseline_comparison.Terms(against=baseline_comparison.references(quiet))
     for other, outcome, named in (
         (night(1, [60.0, 100.0, 140.0], 0), "noisy", "01-measure (-40 %): other processes used 1.3 of 2 cores on n1"),
         (night(1, [60.0, 61.0, 59.0], 0, 1, 2), "regression", "in all of them: other processes used 1.3 of 2 cores"),
         (night(1, [60.0, 61.0, 59.0]), "regression", disturbances.UNEXPLAINED),
     ):
-        (verdict,) = comparison.judge([other], [quiet], [], terms).verdicts
+        (verdict,) = baseline_comparison.judge([other], [quiet], [], terms).verdicts
         assert verdict.outcome == outcome
         wanted = named if recorded else disturbances.UNRECORDED
         assert wanted in verdict.disturbances[0]
         assert ("meanwhile", verdict.disturbances[0]) in list(verdictrows.facts(verdict))
         file = io.StringIO()
-        verdicttables.show(comparison.summed([verdict]), file)
+        verdicttables.show(baseline_comparison.summed([verdict]), file)
         assert f"meanwhile: {verdict.disturbances[0]}" in file.getvalue()
-    (fine,) = comparison.judge([night(1, [100.0, 101.0, 99.0], 0)], [quiet], [], terms).verdicts
+    (fine,) = baseline_comparison.judge([night(1, [100.0, 101.0, 99.0], 0)], [quiet], [], terms).verdicts
     assert (fine.outcome, fine.disturbances) == ("fine", ())
 
 
 def test_an_older_history_is_what_its_archives_would_make_of_it(tmp_path: Path) -> None:
     """Entries from before disturbances were recorded have null, as after a rebuild."""
     made = nights.entry(0, [100.0])
-    old = json.loads(database.canonical(made))
+    old = json.loads(history_database.canonical(made))
     for measurement in old["measurements"]:
         del measurement["disturbance"]
     history.enter(tmp_path, made)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import shipped
+from dlio_hpc.config import shipped
 from tests.conftest import Outcome, Run
 
 _SITES, _WORKLOADS = Path("site_profiles"), Path("share", "workloads")

@@ -11,9 +11,9 @@ import pytest
 from dlio_hpc import errors
 from tests.conftest import BIN, Run, ahead
 
-_SHIPPED = "import dlio_hpc.shipped\ndlio_hpc.shipped.names = lambda folder: {}['npz3']\n"
+_SHIPPED = "import dlio_hpc.config.shipped\ndlio_hpc.config.shipped.names = lambda folder: {}['npz3']\n"
 _GENERATE = "import dlio_hpc.core.generate\ndlio_hpc.core.generate.generate = lambda *given: {}['npz3']\n"
-_LAYOUT = "import dlio_hpc.filesystem\ndlio_hpc.filesystem.of = lambda path: {}['npz3']\n"
+_LAYOUT = "import dlio_hpc.files.filesystem\ndlio_hpc.files.filesystem.of = lambda path: {}['npz3']\n"
 
 
 def _broken(folder: Path, change: str, module: str = "") -> dict[str, str]:
@@ -56,8 +56,10 @@ def test_a_bug_in_dlio_submit_is_no_failed_verdict_either(tmp_path: Path) -> Non
 
 
 def test_a_broken_pipe_to_another_program_is_no_failed_verdict(tmp_path: Path) -> None:
-    change = "import dlio_hpc.shipped\n\ndef names(folder): raise BrokenPipeError(32, 'Broken pipe')\n\n"
-    done = _called(tmp_path, _broken(tmp_path, f"{change}dlio_hpc.shipped.names = names\n"), "dlio-hpc", "workloads")
+    change = "import dlio_hpc.config.shipped\n\ndef names(folder): raise BrokenPipeError(32, 'Broken pipe')\n\n"
+    done = _called(
+        tmp_path, _broken(tmp_path, f"{change}dlio_hpc.config.shipped.names = names\n"), "dlio-hpc", "workloads"
+    )
     assert done.returncode == 6
     assert "a pipe to another program was closed" in done.stderr
 
@@ -92,7 +94,7 @@ def test_a_log_that_cannot_be_judged_for_a_bug_costs_no_measurement(tmp_path: Pa
     job = run("dlio-submit", small, "-s", "local", "--ppn", 1, "--wait", "--json").job
     directory = Path(job["directory"])
     (directory / "runs" / "01-measure" / "darshan").mkdir()
-    change = "import dlio_hpc.darshan.judge\ndlio_hpc.darshan.judge.judge = lambda *given: {}['npz3']\n"
+    change = "import dlio_hpc.darshan.run_check\ndlio_hpc.darshan.run_check.judge = lambda *given: {}['npz3']\n"
     command = [sys.executable, "-m", "dlio_hpc.darshan", "judge", str(directory / "plan.json"), "--run", "1"]
     environment = _broken(tmp_path, change, "dlio_hpc.darshan")
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

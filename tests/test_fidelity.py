@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc import document
-from dlio_hpc.analysis import similarity
+from dlio_hpc.analysis.similarity import similarity
 from dlio_hpc.report import profiles
 from tests import fidelity, straced
 from tests.conftest import Run

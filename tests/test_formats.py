@@ -16,19 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dlio_hpc.config.workload import Chunk, Dataset, Sample, Workload
+from dlio_hpc.config.workload import Reader as ReaderKeys
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import texture
+from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
-from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Reader
+from dlio_hpc.core.formats.posix import FlatReader
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.places import Place, Places
-from dlio_hpc.core.tally import Tally
-from dlio_hpc.core.verification import Verification
+from dlio_hpc.core.sample_layout import Place, Places
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.units import Size
-from dlio_hpc.workload import Chunk, Dataset, Sample, Workload
-from dlio_hpc.workload import Reader as ReaderKeys
 from tests import written
 
 FILES, PER_FILE = 3, 5

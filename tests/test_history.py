@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import archive, rundir
 from dlio_hpc.errors import ConfigError, InfrastructureError
-from dlio_hpc.report import jobfiles
-from dlio_hpc.verdict import baselines, database, entry, history
+from dlio_hpc.files import archive, rundir
+from dlio_hpc.records import job_outcome
+from dlio_hpc.verdict import baselines, history, history_database, history_entry
 from dlio_hpc.verdict.history import Where
 from tests import nights, studies
 from tests.conftest import Run
@@ -53,7 +53,7 @@ def test_archives_are_taken_in_once_and_say_the_same_as_directories(folder: Path
     assert taken == (("tune-1", "tune-2"), ())
     assert history.take_in(folder) == ((), ())
     for found in history.entries(folder):
-        assert found == entry.of(jobfiles.load(folder.parent / found.job))
+        assert found == history_entry.of(job_outcome.load(folder.parent / found.job))
         assert [each.figures["samples_per_s"] for each in found.measurements if each.kind == "measure"]
 
 
@@ -88,7 +88,7 @@ def test_an_archive_that_was_made_anew_is_read_anew(folder: Path) -> None:
     path.unlink()
     archive.create(folder.parent / "tune-1", path)
     assert history.take_in(folder).jobs == ("tune-1",)
-    assert history.entries(folder)[0] == entry.of(jobfiles.load(path))
+    assert history.entries(folder)[0] == history_entry.of(job_outcome.load(path))
 
 
 def test_what_is_no_jobs_archive_is_told_and_stops_nothing(folder: Path) -> None:
@@ -157,9 +157,9 @@ def test_an_older_schema_is_brought_up_with_its_data_kept(tmp_path: Path) -> Non
     made = nights.entries([100.0, 101.0], 0.01)
     path = tmp_path / rundir.HISTORY
     with sqlite3.connect(path) as old:
-        database._STEPS[0](old)
+        history_database._STEPS[0](old)
         for each in made:
-            content = database.canonical(each)
+            content = history_database.canonical(each)
             old.execute(
                 "INSERT INTO jobs VALUES (?, '', 'theta', 'completed', '', ?, 0, ?)", (each.job, each.ended, content)
             )
@@ -167,7 +167,7 @@ def test_an_older_schema_is_brought_up_with_its_data_kept(tmp_path: Path) -> Non
     old.close()
     assert history.entries(tmp_path, Where(nodes=2)) == tuple(made)
     with sqlite3.connect(path) as new:
-        assert new.execute("PRAGMA user_version").fetchone() == (database.SCHEMA,)
+        assert new.execute("PRAGMA user_version").fetchone() == (history_database.SCHEMA,)
         assert new.execute("SELECT count(*) FROM runs").fetchone() == (6,)
     new.close()
 
@@ -175,7 +175,7 @@ def test_an_older_schema_is_brought_up_with_its_data_kept(tmp_path: Path) -> Non
 def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
     history.enter(tmp_path, nights.entry(0, [100.0]))
     with sqlite3.connect(tmp_path / rundir.HISTORY) as newer:
-        newer.execute(f"PRAGMA user_version = {database.SCHEMA + 1}")
+        newer.execute(f"PRAGMA user_version = {history_database.SCHEMA + 1}")
     newer.close()
     before = (tmp_path / rundir.HISTORY).read_bytes()
     with pytest.raises(ConfigError, match="written by a newer dlio-hpc"):
@@ -199,7 +199,7 @@ def test_a_damaged_history_is_told_and_made_anew(folder: Path, damage: bytes | N
 
 
 def test_network_file_systems_get_no_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dlio_hpc import filesystem
+    from dlio_hpc.files import filesystem
 
     def mode() -> str:
         with sqlite3.connect(tmp_path / rundir.HISTORY) as file:
@@ -223,7 +223,7 @@ def test_who_may_not_write_reads_all_the_same(folder: Path, monkeypatch: pytest.
     history.take_in(folder)
     second.write_bytes(kept)
     before = (folder / rundir.HISTORY).read_bytes()
-    monkeypatch.setattr(database, "is_writable", lambda folder: False)
+    monkeypatch.setattr(history_database, "is_writable", lambda folder: False)
     assert [each.job for each in history.entries(folder)] == ["tune-1", "tune-2"]
     assert (folder / rundir.HISTORY).read_bytes() == before
     (folder / rundir.HISTORY).unlink()

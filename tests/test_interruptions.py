@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import dataset, removal, rundir
 from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import dataset, dataset_removal
 from tests.conftest import BIN, Run
 from tests.test_datasets import _generated, _plan
 from tests.test_faults import _broken
@@ -85,7 +86,7 @@ def test_a_full_disk_while_the_first_mark_is_written_blocks_nothing(tiny: Path) 
     filler.unlink()
     _generated(tiny)
     assert dataset.is_complete(made)
-    removal.remove(Path(made.dataset))
+    dataset_removal.remove(Path(made.dataset))
 
 
 def _begun(made: Any) -> None:
@@ -108,7 +109,7 @@ def _called(folder: Path, change: str, *arguments: object) -> subprocess.Complet
 def _at_save(condition: str, action: str) -> str:
     """Something else in the place of the writing of job.json, in some states."""
     return (
-        "import dlio_hpc.batch.job as job\n"
+        "import dlio_hpc.batch.job_record as job\n"
         "save = job.save\n"
         f"def odd(directory, record):\n    if {condition}:\n        {action}\n    save(directory, record)\n\n"
         "job.save = odd\n"
@@ -247,7 +248,7 @@ def test_what_a_killed_collect_left_is_removed_and_nothing_is_lost(tmp_path: Pat
     assert run("dlio-submit", small, "-s", "local", "--ppn", 1).code == 0
     (directory,) = (tmp_path / "dlio-runs").glob("small-*")
     _ended(run, directory)
-    change = f"import dlio_hpc.archive as archive\ndef odd(path):\n    {_KILL}\n\narchive.faults = odd\n"
+    change = f"import dlio_hpc.files.archive as archive\ndef odd(path):\n    {_KILL}\n\narchive.faults = odd\n"
     assert _called(tmp_path, change, "dlio-hpc", "collect", directory).returncode == -signal.SIGKILL
     folder = tmp_path / "dlio-runs" / "archive"
     (left,) = [name for name in os.listdir(folder) if name.endswith(".tmp")]

@@ -8,10 +8,12 @@ import jinja2
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import document, plan, shipped, site, workload
+from dlio_hpc import document
 from dlio_hpc.batch import jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
-from dlio_hpc.plan import Plan
+from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.plan import plan
+from dlio_hpc.plan.plan import Plan
 from tests import planning
 from tests.standins.login import until
 

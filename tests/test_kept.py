@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc.core.files import OpenFiles, Request, open_file
-from dlio_hpc.core.kept import Kept
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.handle_cache import Kept
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import InvalidRun
 
 

@@ -6,14 +6,14 @@ import sys
 import threading
 from pathlib import Path
 
-from dlio_hpc.core import kernel
+from dlio_hpc.core import procfs
 
 
 def _counted(path: Path, size: int) -> tuple[int, int]:
-    before = kernel.thread_io()
+    before = procfs.thread_io()
     with path.open("rb", buffering=0) as file:
         file.read(size)
-    after = kernel.thread_io()
+    after = procfs.thread_io()
     assert before is not None
     assert after is not None
     came = after.since(before)

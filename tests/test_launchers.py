@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import limits, site, units, workload
+from dlio_hpc import units
 from dlio_hpc.batch import launchers
-from dlio_hpc.batch.shell import join
+from dlio_hpc.batch.shell_quoting import join
+from dlio_hpc.config import site, workload
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan
+from dlio_hpc.plan import site_limits
+from dlio_hpc.plan.plan import Plan
 from tests import planning
 
 _PRELOAD = 'LD_PRELOAD=/opt/libother.so:/opt/libhdf5.so"${LD_PRELOAD:+:$LD_PRELOAD}"'
@@ -117,7 +119,7 @@ def test_the_limits_of_shipped_sites(name: str, options: dict[str, Any], message
     if "walltime" in options:
         options = options | {"walltime": units.walltime(options["walltime"])}
     with pytest.raises(ConfigError) as caught:
-        limits.check(
+        site_limits.check(
             [
                 planning.make(
                     workload.load("demo"), site.load(name), planning.Request(Path("/r"), data=Path("/d"), **options)
@@ -130,7 +132,7 @@ def test_the_limits_of_shipped_sites(name: str, options: dict[str, Any], message
 def test_a_queue_that_the_profile_does_not_list_is_passed_on_with_a_note() -> None:
     request = planning.Request(runs=Path("/r"), data=Path("/d"), account="p", queue="R123456")
     made = planning.make(workload.load("demo"), site.load("polaris"), request)
-    assert "site polaris does not list queue R123456; its limits are not known here" in list(limits.notes(made))
+    assert "site polaris does not list queue R123456; its limits are not known here" in list(site_limits.notes(made))
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import plan, units
+from dlio_hpc import units
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle, Workload
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.places import Samples
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import InvalidRun
-from dlio_hpc.order import Order
-from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
+from dlio_hpc.plan import plan
+from dlio_hpc.plan.sample_order import Order
 
 
 class _Counting:

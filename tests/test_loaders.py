@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dlio_hpc import plan
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle, Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import texture
+from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.places import Places
-from dlio_hpc.core.verification import Verification
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import ConfigError, InvalidRun
-from dlio_hpc.order import Order
+from dlio_hpc.plan import plan
+from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.units import Seconds, Size
-from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
 from tests import written
 
 pytestmark = pytest.mark.filterwarnings(

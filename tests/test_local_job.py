@@ -14,8 +14,9 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc import dataset, rundir
 from dlio_hpc.core import content
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import dataset
 from tests.conftest import BIN, Run
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2

@@ -12,9 +12,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc import document, filesystem, layout, units
+from dlio_hpc import document, units
+from dlio_hpc.config import lustre_layout
+from dlio_hpc.config.lustre_layout import Component, Layout
 from dlio_hpc.errors import ConfigError, DlioError
-from dlio_hpc.layout import Component, Layout
+from dlio_hpc.files import filesystem
 from dlio_hpc.lustre import lfs, readback
 from dlio_hpc.lustre.lfs import Part
 from tests import throttle
@@ -126,7 +128,7 @@ def test_whatever_lfs_prints_does_no_harm(text: str) -> None:
 )
 def test_a_layout_as_options_of_setstripe(text: str, words: str) -> None:
     asked = document.convert(document.parse_yaml(text, ""), Layout, "site")
-    assert layout.arguments(asked) == words.split()
+    assert lustre_layout.arguments(asked) == words.split()
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc.core import arrival, disturbance, measures, merge
-from dlio_hpc.core.activity import BUSY, LEAST_S, Activity, Lattice, common, spread
-from dlio_hpc.core.measures import Counts, Floats
+from dlio_hpc.config.site import load as load_site
+from dlio_hpc.config.workload import load
+from dlio_hpc.core import cache_accounting, distributions, disturbance, merge
+from dlio_hpc.core.distributions import Counts, Floats
+from dlio_hpc.core.io_counters import UNKNOWN, Tally
 from dlio_hpc.core.merge import Host, Merged
+from dlio_hpc.core.read_activity import BUSY, LEAST_S, Activity, Lattice, common, spread
 from dlio_hpc.core.run import _placement_faults
-from dlio_hpc.core.tally import UNKNOWN, Tally
-from dlio_hpc.plan import Run
-from dlio_hpc.site import load as load_site
-from dlio_hpc.workload import load
+from dlio_hpc.plan.plan import Run
 from tests import planning
 
 _INTERVALS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_size=20)
@@ -24,9 +24,9 @@ _INTERVALS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 30)), max_si
 @given(st.lists(st.floats(2e-7, 500), min_size=1, max_size=300), st.integers(1, 5))
 def test_histograms_add_up_and_keep_quantiles(latencies: list[float], parts: int) -> None:
     values = np.array(latencies)
-    counts = sum((measures.histogram(part) for part in np.array_split(values, parts)), np.zeros(272, np.int64))
-    assert (counts == measures.histogram(values)).all()
-    told = measures.of_histogram(counts, float(values.sum()), float(values.max()))
+    counts = sum((distributions.histogram(part) for part in np.array_split(values, parts)), np.zeros(272, np.int64))
+    assert (counts == distributions.histogram(values)).all()
+    told = distributions.of_histogram(counts, float(values.sum()), float(values.max()))
     assert told is not None
     assert told.mean == pytest.approx(values.mean())
     assert told.max == values.max()
@@ -37,7 +37,7 @@ def test_histograms_add_up_and_keep_quantiles(latencies: list[float], parts: int
 
 
 def test_nothing_read_has_no_latency() -> None:
-    assert measures.of_histogram(measures.histogram(np.array([])), 0.0, 0.0) is None
+    assert distributions.of_histogram(distributions.histogram(np.array([])), 0.0, 0.0) is None
 
 
 def _run_of(steps_per_epoch: int) -> Run:
@@ -51,8 +51,8 @@ def _merged(
     ranks = len(hosts)
     sizes, activity = np.zeros((ranks, 160), np.int64), np.zeros((ranks, 3, 1))
     offsets, sides, marks = np.zeros((ranks, 1)), np.zeros((ranks, 6)), np.zeros((ranks, 0, 2))
-    arrivals = np.zeros((*fetched.shape, arrival.COLUMNS))
-    arrivals[..., arrival.FETCHED] = fetched
+    arrivals = np.zeros((*fetched.shape, cache_accounting.COLUMNS))
+    arrivals[..., cache_accounting.FETCHED] = fetched
     disturbances = np.zeros((ranks, fetched.shape[1] + 1, disturbance.COLUMNS))
     verified = np.zeros((*fetched.shape, 2))
     return Merged(
@@ -63,7 +63,7 @@ def _merged(
 
 def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
     """One rank, epochs of three steps, four done: the second epoch has one step, and MLPerf's formula leaves it out."""
-    steps = np.zeros((1, 4, measures.COLUMNS))
+    steps = np.zeros((1, 4, distributions.COLUMNS))
     for number in range(4):
         steps[0, number] = [10 * number, 10 * number + 1, 10 * number + 9, 10 * number + 10, 2, 20, 8]
     none = np.zeros((1, 272), np.int64)
@@ -80,13 +80,13 @@ def test_a_run_that_was_cut_short_in_its_second_epoch() -> None:
 
 def test_the_summary_of_a_run_with_known_figures() -> None:
     """Two ranks, two epochs of two steps: rank 0 waits 1, rank 1 waits 2; compute 3; sync until the later is there."""
-    steps = np.zeros((2, 4, measures.COLUMNS))
+    steps = np.zeros((2, 4, distributions.COLUMNS))
     for rank, wait in ((0, 1.0), (1, 2.0)):
         for number in range(4):
             start = 100 + 5.0 * number
             steps[rank, number] = [start, start + wait, start + wait + 3, start + 5, 4, 40, 3]
     totals = np.array([[3, 0, 4, 1.5, 4, 2.0, 1.0, 2.0, 0.5], [4, 8, 4, 2.5, 4, 4.0, 0.5, 6.0, 1.5]])
-    histogram = np.array([measures.histogram(np.full(4, 0.5)), measures.histogram(np.full(4, 1.5))])
+    histogram = np.array([distributions.histogram(np.full(4, 0.5)), distributions.histogram(np.full(4, 1.5))])
     hosts = [Host("a", "1"), Host("b", "2")]
     fetched, saved = np.array([[10.0, 0], [5, 1]]), np.zeros((2, 0, 7))
     merged = _merged(hosts, steps, histogram, totals, fetched, saved)
@@ -113,7 +113,7 @@ def test_the_summary_of_a_run_with_known_figures() -> None:
 
 def test_checkpoints_with_known_figures() -> None:
     """Two ranks, one epoch of two steps and a checkpoint after each: root writes 4 MB in 1 s + 1 s, twice."""
-    steps = np.zeros((2, 2, measures.COLUMNS))
+    steps = np.zeros((2, 2, distributions.COLUMNS))
     steps[:, 0, :4] = [0, 1, 2, 3]
     steps[:, 1, :4] = [5.5, 6, 7, 8]
     saved = np.zeros((2, 2, 7))
@@ -145,11 +145,11 @@ def _tally(starts: Floats, ends: Floats, size: int = 1000) -> Tally:
 def test_folding_often_gives_what_folding_once_gives() -> None:
     """Eight threads whose batches of twenty reads overlap in time and arrive one after the other."""
     random = np.random.default_rng(1)
-    steps = np.zeros((200, measures.COLUMNS))
-    steps[:, measures.STARTED] = np.arange(200)
-    steps[:, measures.READY] = np.arange(200) + 0.3
-    steps[:, measures.COMPUTED] = np.arange(200) + 0.9
-    once, often = measures.ReadLog(), measures.ReadLog()
+    steps = np.zeros((200, distributions.COLUMNS))
+    steps[:, distributions.STARTED] = np.arange(200)
+    steps[:, distributions.READY] = np.arange(200) + 0.3
+    steps[:, distributions.COMPUTED] = np.arange(200) + 0.9
+    once, often = distributions.ReadLog(), distributions.ReadLog()
     for done in range(1, 200):
         starts = np.sort(random.uniform(max(0, done - 8), done + 0.3, 20))
         ends = np.minimum(starts + random.uniform(0, 0.3, 20), done + 0.3)
@@ -171,11 +171,11 @@ def test_folding_often_gives_what_folding_once_gives() -> None:
 
 
 def test_a_log_asks_to_be_folded_before_it_grows_large() -> None:
-    log = measures.ReadLog()
+    log = distributions.ReadLog()
     many = _tally(np.zeros(1 << 17), np.zeros(1 << 17))
     assert not log.add(many)
     assert log.add(many)
-    log.fold(np.zeros((1, measures.COLUMNS)), 1.0)
+    log.fold(np.zeros((1, distributions.COLUMNS)), 1.0)
     assert not log.add(many)
 
 
@@ -256,7 +256,7 @@ def test_what_a_librarys_calls_brought_is_shared_out_within_their_batch(
     latencies = np.array([latency for _, _, latency in flat], float)
     sizes = np.array([size if known else UNKNOWN for known, size, _ in flat], np.int64)
     told = np.array([[len(batch), sum(size for _, size, _ in batch) + 7, len(batch) + 3] for batch in batches])
-    amounts = measures.shared_out(latencies, sizes, told.reshape(-1, 3).astype(np.int64))
+    amounts = distributions.shared_out(latencies, sizes, told.reshape(-1, 3).astype(np.int64))
     at = 0
     for batch, (reads, brought, requests) in zip(batches, told.tolist(), strict=True):
         mine = amounts[:, at : at + reads]
@@ -269,16 +269,16 @@ def test_what_a_librarys_calls_brought_is_shared_out_within_their_batch(
 
 @given(st.lists(st.integers(1, 2**45), max_size=50))
 def test_request_sizes_lie_between_their_bins_edges(sizes: list[int]) -> None:
-    edges = measures.size_edges()
+    edges = distributions.size_edges()
     assert len(edges) == 161
     assert (edges[0], edges[-1]) == (1, 2**40)
     expected = np.zeros(160, int)
     for size in sizes:
         expected[max(n for n in range(160) if edges[n] <= size)] += 1
-    assert (measures.size_histogram(np.array(sizes, np.int64)) == expected).all()
+    assert (distributions.size_histogram(np.array(sizes, np.int64)) == expected).all()
 
 
 def test_powers_of_two_begin_a_bin_of_request_sizes() -> None:
     sizes = 2 ** np.arange(40)
-    assert (np.flatnonzero(measures.size_histogram(sizes)) == 4 * np.arange(40)).all()
-    assert not measures.size_histogram(np.array([0, UNKNOWN])).any()
+    assert (np.flatnonzero(distributions.size_histogram(sizes)) == 4 * np.arange(40)).all()
+    assert not distributions.size_histogram(np.array([0, UNKNOWN])).any()

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from dlio_hpc import archive
 from dlio_hpc.errors import DlioError
+from dlio_hpc.files import archive
 from tests import mutations, studies
 from tests.conftest import Run, runner
 from tests.faults.ground import Done, end_session, environment, taken

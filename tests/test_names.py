@@ -4,8 +4,8 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc.verdict import groups, listing, names
-from dlio_hpc.verdict.entry import Entry
+from dlio_hpc.verdict import group_names, history_listing, run_groups
+from dlio_hpc.verdict.history_entry import Entry
 from tests import nights
 
 
@@ -17,7 +17,7 @@ def _entry(night: int, workload: dict[str, Any], settings: str, title: str = "",
 
 
 def _titles(*entries: Entry) -> list[str]:
-    return names.titles([group for entry in entries for group in groups.of(entry)])
+    return group_names.titles([group for entry in entries for group in run_groups.of(entry)])
 
 
 REST = "cosmoflow on theta, 2 x 4 ranks; lustre /scratch, 8 stripes of 1 MiB; dlio-hpc 1.0.0"
@@ -30,7 +30,7 @@ def test_a_suites_parts_go_by_their_names() -> None:
     (point,) = _titles(_entry(0, {}, "a" * 12, "reader.batch_size=4", "cosmoflow-20261121-013031-ec32ce"))
     assert point == f"reader.batch_size=4: {REST}"
     assert _titles(_entry(0, {}, "a" * 12)) == [REST]
-    blocks = listing.blocks([_entry(0, {}, "a" * 12, "records", study)], [], "samples_per_s")
+    blocks = history_listing.blocks([_entry(0, {}, "a" * 12, "records", study)], [], "samples_per_s")
     assert [(block.title, block.name) for block in blocks] == [
         (f"nightly records: {REST}", "nightly records: cosmoflow on theta, 2 x 4 ranks")
     ]

@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle
 from dlio_hpc.core.loaders.loader import in_steps
-from dlio_hpc.order import Order, mix, permute
-from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
+from dlio_hpc.plan.sample_order import Order, mix, permute
 
 
 def _dataset(files: int, samples_per_file: int) -> Dataset:
@@ -82,8 +82,8 @@ def test_places_are_uniform_and_neighbours_unrelated(count: int) -> None:
 def test_a_billion_samples_take_no_memory_and_no_time_of_set_up() -> None:
     program = """
 import resource, time
-from dlio_hpc.order import Order
-from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
+from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle
 keys = Reader(shuffle=Shuffle(True, True, 1))
 Order(Dataset("npz", 1, 1000, Sample(shape=(1,))), keys, 0).samples(0, 64)
 before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

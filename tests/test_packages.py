@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc import packages, site, workload
 from dlio_hpc.batch import jobscript
+from dlio_hpc.config import site, workload
+from dlio_hpc.plan import packages
 from tests import planning
 from tests.conftest import BIN, Outcome, Run, ahead
 

@@ -83,12 +83,12 @@ def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
     (package,) = place.rglob("dlio_hpc/__init__.py")
     where = package.parents[1]
     # The environment of the tests has an editable install; PYTHONPATH comes before it.
-    found = _run(sys.executable, "-c", "import dlio_hpc.shipped as s; print(s.__file__, s.root(), sep='\\n')",
+    found = _run(sys.executable, "-c", "import dlio_hpc.config.shipped as s; print(s.__file__, s.root(), sep='\\n')",
                  cwd=tmp_path, PYTHONPATH=str(where)).split("\n")  # fmt: skip
     assert found[0].startswith(str(place))
     assert found[1] == str(place / "share" / "dlio-hpc")
-    names = _run(sys.executable, "-c", "from dlio_hpc.shipped import *; print(names(STUDIES)[0], *names(CRITERIA))",
-                 cwd=tmp_path, PYTHONPATH=str(where)).split()  # fmt: skip
+    listing = "from dlio_hpc.config.shipped import *; print(names(STUDIES)[0], *names(CRITERIA))"
+    names = _run(sys.executable, "-c", listing, cwd=tmp_path, PYTHONPATH=str(where)).split()
     assert names == ["fig10", "acceptance", "mlperf_storage", "nightly"]
     _submit(place / "bin" / "dlio-submit", tmp_path, PYTHONPATH=str(where))
     (script,) = tmp_path.glob("dlio-runs/*/job.sh")
@@ -97,6 +97,6 @@ def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
 
 def test_the_checkout_is_found_without_an_install() -> None:
     out = _run(
-        sys.executable, "-c", "from dlio_hpc import shipped; print(shipped.root())", cwd=ROOT, PYTHONPATH=str(ROOT)
+        sys.executable, "-c", "from dlio_hpc.config import shipped; print(shipped.root())", cwd=ROOT, PYTHONPATH=str(ROOT)
     )
     assert Path(out.strip()) == ROOT

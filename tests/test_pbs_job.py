@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from dlio_hpc import shipped, site
 from dlio_hpc.batch.schedulers import pbs as pbs_scheduler
+from dlio_hpc.config import shipped, site
 from tests.conftest import BIN, Run
 from tests.standins import batch, libdarshan, pbs
 from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write

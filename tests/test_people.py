@@ -11,15 +11,16 @@ from typing import Any
 import h5py
 import pytest
 
-from dlio_hpc import dataset, plan, removal, rundir
-from dlio_hpc.core import sidefiles
+from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.checkpoint import Checkpoints
+from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
-from dlio_hpc.core.kernel import Apart
+from dlio_hpc.core.procfs import Apart
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.core.stop import Stop
-from dlio_hpc.core.verify import verify
+from dlio_hpc.core.verify_dataset import verify
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import dataset, dataset_removal, plan
 from tests.conftest import Run
 from tests.test_datasets import _plan
 
@@ -187,13 +188,13 @@ def test_what_my_group_shares_is_taken_over_where_that_was_asked_for(shared: Pat
     assert _as(_ME, lambda: _generate(run), _GROUP, umask=0o002) == (0, "")
     assert verify(Path(run.dataset), quick=False).faults == ()
     assert stat.S_IMODE(Path(run.dataset, "00000000.npz").stat().st_mode) == 0o664
-    assert _as(_OTHER, lambda: removal.remove(Path(run.dataset)), _GROUP) == (0, "")
+    assert _as(_OTHER, lambda: dataset_removal.remove(Path(run.dataset)), _GROUP) == (0, "")
     for mode, umask in ((0o2777, 0o002), (0o775, 0o002), (0o2775, 0o022)):  # not asked for
         data.chmod(mode)
         assert _as(_OTHER, begin, _GROUP, umask)[0] == 0
         code, words = _as(_ME, lambda: _generate(run), _GROUP, umask=0o002)
         assert (code, "belongs to user" in words) == (2, True), words
-        removal.remove(Path(run.dataset))
+        dataset_removal.remove(Path(run.dataset))
         dataset.lock_file(Path(run.dataset)).unlink(missing_ok=True)
 
 
@@ -221,7 +222,7 @@ def test_outputs_are_written_to_a_folder_of_mine_alone(shared: Path, what: str) 
         if what == "checkpoint":
             Checkpoints(run, keys, 0).save()
         else:
-            sidefiles.SideFiles(run, 0, Apart()).due("step")
+            auxiliary_files.SideFiles(run, 0, Apart()).due("step")
 
     assert _as(_OTHER, plant) == (0, "")
     code, words = _as(_ME, write)
@@ -259,7 +260,7 @@ def test_a_mark_that_promises_too_much_is_removed_and_verified_in_no_time(tmp_pa
     folder.mkdir(parents=True)
     dataset.write(folder, dataset.Fingerprint(made.fingerprint, made.workload.dataset, complete=True))
     assert len(verify(folder, quick=True).faults) < 2000
-    removal.remove(folder)
+    dataset_removal.remove(folder)
     assert not folder.exists()
 
 
@@ -279,7 +280,7 @@ def test_a_folder_that_is_swapped_while_it_is_removed(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(dataset, "begun", swapped)
     with pytest.raises(Exception, match="cannot remove"):
-        removal.remove(folder)
+        dataset_removal.remove(folder)
     assert (folder / "00000000.npz").read_text() == "another one's"
 
 

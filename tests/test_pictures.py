@@ -19,8 +19,8 @@ from matplotlib.image import imread
 from matplotlib.patches import PathPatch, StepPatch
 from matplotlib.text import Annotation
 
-from dlio_hpc import shipped
-from dlio_hpc.analysis.view import Histogram, Lane, Ranks, Series, Steps, View
+from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, Steps, View
+from dlio_hpc.config import shipped
 from dlio_hpc.report import figures, page
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.canvas import COLOURS

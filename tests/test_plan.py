@@ -8,10 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, limits, plan, shipped, site, units, workload
+from dlio_hpc import document, units
+from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Train, Workload
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan
-from dlio_hpc.workload import Dataset, Reader, Sample, Train, Workload
+from dlio_hpc.plan import plan, site_limits
+from dlio_hpc.plan.plan import Plan
 from tests import planning
 
 
@@ -80,12 +82,12 @@ def test_the_kinds_of_runs_follow_generate(tmp_path: Path) -> None:
 
 def test_limits_are_checked_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="--nodes 2: site local has 1 at most"):
-        limits.check([_make(planning.Request(runs=tmp_path, nodes=2))])
+        site_limits.check([_make(planning.Request(runs=tmp_path, nodes=2))])
     with pytest.raises(ConfigError, match="nothing is left to read"):
         _make(planning.Request(runs=tmp_path), "reader.drop_last=true", "reader.batch_size=100")
     profile = replace(site.load("local"), limits=site.Limits(walltime=units.Walltime(600)))
     with pytest.raises(ConfigError, match="--time 1:00:00: site local allows 0:10:00 at most"):
-        limits.check([planning.make(workload.load("demo"), profile, planning.Request(runs=tmp_path))])
+        site_limits.check([planning.make(workload.load("demo"), profile, planning.Request(runs=tmp_path))])
     profile = replace(profile, data=None)
     with pytest.raises(ConfigError, match="say with --data"):
         planning.make(workload.load("demo"), profile, planning.Request(runs=tmp_path, walltime=units.Walltime(60)))
@@ -147,8 +149,8 @@ from dlio_hpc import plan, site, workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.order import Order
-from dlio_hpc.core.places import Places
+from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.core.sample_layout import Places
 from tests import planning
 
 def begin(files):

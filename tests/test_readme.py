@@ -4,7 +4,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from dlio_hpc.workload import Checkpoint, ComputeTime, Dataset, Sample, SideFile, Workload, load
+from dlio_hpc.config.workload import Checkpoint, ComputeTime, Dataset, Sample, SideFile, Workload, load
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

@@ -16,10 +16,13 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import dataset, document, plan, results, rundir, site, workload
-from dlio_hpc.analysis import recorded
-from dlio_hpc.core import arrival, cache, disturbance, measures, merge, timeline
-from dlio_hpc.order import Order
+from dlio_hpc import document, results
+from dlio_hpc.analysis import timeline_reader
+from dlio_hpc.config import site, workload
+from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, page_cache, timeline
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import dataset, plan
+from dlio_hpc.plan.sample_order import Order
 from tests import planning, recordings, straced, written
 from tests.bench import scaling
 from tests.conftest import BIN
@@ -71,7 +74,7 @@ def test_every_step_can_be_read_back(tmp_path: Path) -> None:
     made = scaling.planned(tmp_path, "slurm", 2)
     (run,) = made.runs
     merged = recordings.merged(made)._replace(
-        arrivals=np.zeros((8, 3, arrival.COLUMNS)),
+        arrivals=np.zeros((8, 3, cache_accounting.COLUMNS)),
         disturbances=np.zeros((8, 4, disturbance.COLUMNS)),
         verified=np.zeros((8, 3, 2)),
     )
@@ -79,26 +82,26 @@ def test_every_step_can_be_read_back(tmp_path: Path) -> None:
     path = tmp_path / rundir.TIMELINE
     timeline.write(tmp_path, cut, replace(run, steps_per_epoch=400), [], "")
     assert [epoch.steps for epoch in merge.epochs(cut, replace(run, steps_per_epoch=400))] == [400, 400, 150]
-    first = cut.steps[..., measures.STARTED].min()
+    first = cut.steps[..., distributions.STARTED].min()
     with h5py.File(path) as file:
         columns = {name: file["steps"][name][:].reshape(8, -1) for name in file["steps"]}
     assert {column.shape for column in columns.values()} == {(8, 1200)}
     steps = cut.steps
     for name, expected in (
-        ("start", steps[..., measures.STARTED] - first),
-        ("wait", steps[..., measures.READY] - steps[..., measures.STARTED]),
-        ("compute", steps[..., measures.COMPUTED] - steps[..., measures.READY]),
-        ("sync", steps[..., measures.SYNCED] - steps[..., measures.COMPUTED]),
-        ("asked", steps[..., measures.ASKED]),
-        ("samples", steps[..., measures.SAMPLES]),
-        ("bytes", steps[..., measures.BYTES]),
+        ("start", steps[..., distributions.STARTED] - first),
+        ("wait", steps[..., distributions.READY] - steps[..., distributions.STARTED]),
+        ("compute", steps[..., distributions.COMPUTED] - steps[..., distributions.READY]),
+        ("sync", steps[..., distributions.SYNCED] - steps[..., distributions.COMPUTED]),
+        ("asked", steps[..., distributions.ASKED]),
+        ("samples", steps[..., distributions.SAMPLES]),
+        ("bytes", steps[..., distributions.BYTES]),
     ):
         assert (columns[name][:, :950] == expected).all(), name
         rest = columns[name][:, 950:]
         assert (np.isnan(rest) if rest.dtype.kind == "f" else rest == 0).all()
-    with recorded.opened(path.read_bytes()) as record:
-        at_once = recorded.computing_of_all(record)
-        assert all((at_once[rank] == recorded.computing(record, rank)).all() for rank in range(8))
+    with timeline_reader.opened(path.read_bytes()) as record:
+        at_once = timeline_reader.computing_of_all(record)
+        assert all((at_once[rank] == timeline_reader.computing(record, rank)).all() for rank in range(8))
         assert at_once[3].shape == (950, 2)
 
 
@@ -177,7 +180,7 @@ def test_a_node_forgets_what_it_reads_and_no_more_than_that(tmp_path: Path, way:
         for rank in range(ranks_on_node):
             first, last = plan.positions(made, 8, rank, ranks_on_node)
             node: Any = SimpleNamespace(size=ranks_on_node, rank=rank)
-            mine = list(cache.files_of(node, made, order, first, last, steps))
+            mine = list(page_cache.files_of(node, made, order, first, last, steps))
             assert len(mine) <= steps * _BATCH
             dropped += mine
             read |= set(order.samples(first, min(last, first + steps * _BATCH)).tolist())

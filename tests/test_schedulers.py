@@ -12,15 +12,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import command, site, units, workload
-from dlio_hpc.batch import detect, job
-from dlio_hpc.batch import state as job_state
+from dlio_hpc import command, units
+from dlio_hpc.batch import job_record, job_state, site_detection
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.collect import collect
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, Known, Sight, cobalt, common, flux, pbs, slurm
 from dlio_hpc.command import Answer, Unanswered
+from dlio_hpc.config import site, workload
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete
-from dlio_hpc.plan import Plan
+from dlio_hpc.plan.plan import Plan
 from dlio_hpc.units import Walltime
 from tests import planning
 
@@ -604,7 +604,7 @@ def test_no_answer_keeps_a_profile_from_being_written(
 
     monkeypatch.setattr(command, "ask", ask)
     try:
-        found = detect.batch()
+        found = site_detection.batch()
     except DlioError:
         return
     assert found.scheduler in SCHEDULERS
@@ -615,10 +615,10 @@ def test_no_answer_keeps_a_profile_from_being_written(
 
 def _recorded(folder: Path, state: str, minutes_ago: float, status: str | None, attempt: bool = True) -> Path:
     """A Slurm job whose state was recorded so long ago; its script was started again since, if `attempt`."""
-    sighting = job.Sighting(state, units.utc(time.time() - 60 * minutes_ago), state.upper())  # type: ignore[arg-type]
+    sighting = job_record.Sighting(state, units.utc(time.time() - 60 * minutes_ago), state.upper())  # type: ignore[arg-type]
     directory = folder / "one"
     (directory / "attempts/1").mkdir(parents=True) if attempt else directory.mkdir()
-    job.save(directory, job.Job("one", "one", "slurm", "slurm", "here", "sbatch", "7", (sighting,)))
+    job_record.save(directory, job_record.Job("one", "one", "slurm", "slurm", "here", "sbatch", "7", (sighting,)))
     if status is not None:
         (directory / "exit_status").write_text(status)
     return directory
@@ -659,7 +659,7 @@ def test_memory_that_an_earlier_attempt_lacked_explains_nothing(said: Said, tmp_
     (directory / "job.err").write_text("Detected 1 oom_kill event\n== attempt 2\nanother fault\n")
     assert job_state.refresh(directory).state == "failed"
     (directory / "job.err").write_text("== attempt 2\nDetected 1 oom_kill event\n")
-    job.save(directory, job.load(_recorded(tmp_path / "again", "running", 5, "1")))
+    job_record.save(directory, job_record.load(_recorded(tmp_path / "again", "running", 5, "1")))
     assert job_state.refresh(directory).state == "out_of_memory"
 
 
@@ -669,4 +669,4 @@ def test_a_cancel_that_nobody_heard_was_not_asked_for(said: Said, tmp_path: Path
     directory = _recorded(tmp_path, "running", 5, None, attempt=False)
     with pytest.raises(Unanswered):
         cancel(directory)
-    assert job.load(directory).cancel_asked is None
+    assert job_record.load(directory).cancel_asked is None

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import plan, shipped, site, units
-from dlio_hpc.workload import Compute, load
+from dlio_hpc import units
+from dlio_hpc.config import shipped, site
+from dlio_hpc.config.workload import Compute, load
+from dlio_hpc.plan import plan
 from tests import planning
 from tests.conftest import Run
 

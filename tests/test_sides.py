@@ -7,14 +7,15 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc import packing, study
-from dlio_hpc.analysis import paired, stragglers
-from dlio_hpc.analysis.recorded import Recorded
+from dlio_hpc.analysis.study import file_system_pairs, stragglers
+from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.lustre import record
+from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.lfs import Part
-from dlio_hpc.report import sidesrows, straggling, studyfiles, studyreport
+from dlio_hpc.plan import packing, study
+from dlio_hpc.records import study_outcome
+from dlio_hpc.report import sidesrows, straggling, studyreport
 from tests import studies, throttle
 from tests.conftest import Run
 
@@ -57,7 +58,7 @@ def test_scales_have_a_job_each(tmp_path: Path) -> None:
 
 
 def _effects(made: study.Study, values: studies.Values, metric: study.Metric | None = None) -> tuple[Any, ...]:
-    return paired.effects(made, studies.measured(made, values), metric)
+    return file_system_pairs.effects(made, studies.measured(made, values), metric)
 
 
 def test_the_slower_side_is_named_with_an_interval(tmp_path: Path) -> None:
@@ -85,11 +86,11 @@ def test_intervals_hold_what_they_promise(tmp_path: Path) -> None:
     """95 of 100 contain the truth, with four pairs."""
     random: Any = np.random.default_rng(3)
     logs = random.normal(0.1, 0.05, (1000, 4))
-    half = paired.students(3) * logs.std(axis=1, ddof=1) / 2
+    half = file_system_pairs.students(3) * logs.std(axis=1, ddof=1) / 2
     held = np.abs(logs.mean(axis=1) - 0.1) < half
     assert 0.93 < held.mean() < 0.97
-    assert paired.students(3) == pytest.approx(3.182, rel=0.01)
-    assert paired.students(30) == pytest.approx(2.042, rel=0.01)
+    assert file_system_pairs.students(3) == pytest.approx(3.182, rel=0.01)
+    assert file_system_pairs.students(30) == pytest.approx(2.042, rel=0.01)
 
 
 def test_several_settings_come_to_one_effect(tmp_path: Path) -> None:
@@ -159,15 +160,15 @@ def test_targets_are_told_by_the_files_on_them() -> None:
 
 def test_targets_of_each_file_are_recorded_unless_they_are_too_many() -> None:
     few, many = (Part(None, count, 1 << 20, "raid0", None, 0, tuple(range(count))) for count in (2, 9))
-    assert record.targets({"/d/a": (few,), "/d/b": (few, few)}) == {"a": (0, 1), "b": (0, 1)}
-    assert record.targets({"/d/a": (few,), "/d/b": (many,)}) == {}
+    assert layout_record.targets({"/d/a": (few,), "/d/b": (few, few)}) == {"a": (0, 1), "b": (0, 1)}
+    assert layout_record.targets({"/d/a": (few,), "/d/b": (many,)}) == {}
 
 
 def test_the_report_says_which_is_which(tmp_path: Path) -> None:
     made = _study(tmp_path)
     noise = np.random.default_rng(5).normal(0, 0.01, (2, 4))
     studies.write(made, lambda point, repeat: float((100, 200)[point] * np.exp(noise[point, repeat])))
-    report = studyreport.make(studyfiles.outcome(made, studyfiles.jobs(made)))
+    report = studyreport.make(study_outcome.outcome(made, study_outcome.jobs(made)))
     told = studyreport.as_document(report)
     assert told["effects"][0]["better"] == "B"
     assert [side["data"] for side in told["stragglers"]] == list(FOLDERS)

@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import shipped
-from dlio_hpc.analysis import octaves, profile, reference, similarity
-from dlio_hpc.analysis.octaves import Distribution, Grain
-from dlio_hpc.analysis.profile import SLACK, Profile
-from dlio_hpc.analysis.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
+from dlio_hpc.analysis.similarity import io_profile, reference_profile, request_distance, similarity
+from dlio_hpc.analysis.similarity.io_profile import SLACK, Profile
+from dlio_hpc.analysis.similarity.request_distance import Distribution, Grain
+from dlio_hpc.analysis.similarity.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
+from dlio_hpc.config import shipped
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.report import profiles, similarityrows
 from tests.conftest import Run, runner
@@ -33,7 +33,7 @@ def _profile(title: str = "x", **factors: Any) -> Profile:
 
 
 def _published(name: str) -> dict[str, Profile]:
-    return {each.name: profile.of_reference(each) for each in reference.load(name)}
+    return {each.name: io_profile.of_reference(each) for each in reference_profile.load(name)}
 
 
 def _loaded(path: Path | str, run: str | None = None, only: str | None = None) -> Profile:
@@ -74,7 +74,7 @@ def test_what_is_zero_in_both_is_equal_and_turns_no_vector() -> None:
 
 
 def _of_sizes(sizes: list[int]) -> Profile:
-    return _profile(**profile.of_lengths(np.array(sizes)))
+    return _profile(**io_profile.of_lengths(np.array(sizes)))
 
 
 def test_one_request_in_a_hundred_makes_no_other_pattern() -> None:
@@ -151,18 +151,18 @@ def test_units_do_not_matter(a: Profile, b: Profile, scale: float) -> None:
 
 
 def _sizes(*sizes: int, grain: Grain = Grain.EXACT) -> Distribution:
-    return octaves.of_sizes(np.array(sizes), np.ones(len(sizes)), grain)
+    return request_distance.of_sizes(np.array(sizes), np.ones(len(sizes)), grain)
 
 
 def test_distances_are_octaves() -> None:
     small, large = _sizes(4 * KIB), _sizes(64 * KIB)
-    found = octaves.distance(small, large)
+    found = request_distance.distance(small, large)
     assert found is not None
     assert (found.octaves, found.closeness, found.grain) == (4.0, 1 / 16, Grain.EXACT)
-    mixed = octaves.distance(small, _sizes(4 * KIB, 64 * KIB, 64 * KIB, 4 * KIB))
+    mixed = request_distance.distance(small, _sizes(4 * KIB, 64 * KIB, 64 * KIB, 4 * KIB))
     assert mixed is not None
     assert mixed.octaves == pytest.approx(2.0), "half of the requests go four octaves"
-    assert octaves.distance(_sizes(), small) is None
+    assert request_distance.distance(_sizes(), small) is None
 
 
 _MANY = st.lists(st.integers(0, 1 << 40), min_size=1, max_size=30)
@@ -171,7 +171,7 @@ _MANY = st.lists(st.integers(0, 1 << 40), min_size=1, max_size=30)
 @given(_MANY, _MANY, _MANY)
 def test_distances_are_distances(one: list[int], other: list[int], third: list[int]) -> None:
     def apart(a: list[int], b: list[int]) -> float:
-        found = octaves.distance(_sizes(*a), _sizes(*b))
+        found = request_distance.distance(_sizes(*a), _sizes(*b))
         assert found is not None
         return found.octaves
 
@@ -185,11 +185,11 @@ def test_distances_are_distances(one: list[int], other: list[int], third: list[i
 def test_the_same_requests_known_less_well_are_no_way_apart(sizes: list[int]) -> None:
     edges = 2.0 ** (np.arange(161) / 4)
     counts, _ = np.histogram(sizes, edges)
-    quarters = octaves.of_sizes(edges[:-1], counts, Grain.QUARTER)
+    quarters = request_distance.of_sizes(edges[:-1], counts, Grain.QUARTER)
     last = np.array([100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 62])
     bins = np.bincount(np.searchsorted(last, sizes), minlength=10)
-    for coarse in (quarters, octaves.of_sizes(last, bins, Grain.DARSHAN)):
-        found = octaves.distance(_sizes(*sizes), coarse)
+    for coarse in (quarters, request_distance.of_sizes(last, bins, Grain.DARSHAN)):
+        found = request_distance.distance(_sizes(*sizes), coarse)
         assert found is not None
         assert found.grain == coarse.grain
         assert found.octaves == pytest.approx(0, abs=1e-9)
@@ -462,7 +462,7 @@ def test_names_that_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_all_that_is_shipped_is_sound_and_has_a_source() -> None:
     assert shipped.names(shipped.REFERENCES) == ["theta_128_nodes", "theta_8_nodes", "theta_8_nodes_dlio"]
     for name in shipped.names(shipped.REFERENCES):
-        for each in reference.load(name):
+        for each in reference_profile.load(name):
             assert "vanidl" in each.source
             assert None not in (each.reference.ranks, each.reference.files, each.reference.request_bytes.median)
 

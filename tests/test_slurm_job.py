@@ -16,8 +16,8 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc import shipped, site, workload
 from dlio_hpc.batch import jobscript
+from dlio_hpc.config import shipped, site, workload
 from tests import cluster, planning, throttle
 from tests.cluster import Cluster
 from tests.conftest import BIN, Outcome, Run

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import filesystem, site, workload
-from dlio_hpc.analysis import storage
-from dlio_hpc.analysis.storage import Storage
-from dlio_hpc.core import cache, client, kernel
-from dlio_hpc.darshan.verdict import Bytes, Verdict
-from dlio_hpc.filesystem import FileSystem
-from dlio_hpc.plan import Run
-from dlio_hpc.report.jobfiles import RunOutcome
+from dlio_hpc.analysis import page_cache_check
+from dlio_hpc.analysis.page_cache_check import Storage
+from dlio_hpc.config import site, workload
+from dlio_hpc.core import client_counters, page_cache, procfs
+from dlio_hpc.darshan.log_verdict import Bytes, Verdict
+from dlio_hpc.files import filesystem
+from dlio_hpc.files.filesystem import FileSystem
+from dlio_hpc.plan.plan import Run
+from dlio_hpc.records.job_outcome import RunOutcome
 from dlio_hpc.results import DatasetFacts, Epoch, Result
 from tests import planning
 
@@ -42,7 +43,7 @@ def _result(kind: str, *epochs: dict[str, Any], memory: int | None = None, size:
 def _judge(
     kind: str, *epochs: dict[str, Any], memory: int | None = None, size: int = 256 * MIB, **reader: Any
 ) -> Storage:
-    return storage.judge(_run(**reader), _result(kind, *epochs, memory=memory, size=size))
+    return page_cache_check.judge(_run(**reader), _result(kind, *epochs, memory=memory, size=size))
 
 
 def test_the_kernels_count_decides_on_local_disks() -> None:
@@ -56,7 +57,9 @@ def test_the_kernels_count_decides_on_local_disks() -> None:
 def test_darshans_count_stands_beside_it_wherever_a_run_is_shown() -> None:
     result = _result("ext4", {"storage_bytes_read": 256 * MIB})
     assert RunOutcome(_run(), None, None, None).storage is None
-    assert RunOutcome(_run(), result, None, Verdict(None, "it is gone")).storage == storage.judge(_run(), result)
+    assert RunOutcome(_run(), result, None, Verdict(None, "it is gone")).storage == page_cache_check.judge(
+        _run(), result
+    )
     found = RunOutcome(_run(), result, None, Verdict("a.darshan", bytes=Bytes(255 * MIB, 256 * MIB, None))).storage
     assert found is not None
     assert found.words() == "100.0 % from storage (kernel's count on ext4; Darshan saw 255 MiB asked for)"
@@ -157,10 +160,10 @@ def test_advice_says_how_large_the_dataset_has_to_be() -> None:
 
 
 def test_lustres_clients_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "_LUSTRE", (str(tmp_path / "nowhere"), str(tmp_path)))
+    monkeypatch.setattr(client_counters, "_LUSTRE", (str(tmp_path / "nowhere"), str(tmp_path)))
     line = "read_bytes                500 samples [bytes] 4096 1048576 {} 123456789\n"
     scratch = FileSystem("lustre", "/scratch", "10.0.0.1@o2ib:/scratch")
-    assert client.counter(scratch) is None
+    assert client_counters.counter(scratch) is None
     for name, count in (
         ("llite/scratch-ffff8803", 700), ("osc/scratch-OST0000-osc-ffff8803", 300),
         ("osc/scratch-OST0001-osc-ffff8803", 200), ("mdc/scratch-MDT0000-mdc-ffff8803", 50),
@@ -171,7 +174,7 @@ def test_lustres_clients_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (tmp_path / name / "stats").write_text(text)
     (tmp_path / "osc/scratch-OST0002-osc-ffff8803").mkdir()
     (tmp_path / "osc/scratch-OST0002-osc-ffff8803/stats").write_text("snapshot_time 1.2\n")  # nothing was read there
-    ask = client.counter(scratch)
+    ask = client_counters.counter(scratch)
     assert ask is not None
     assert ask() == (700, 550)
 
@@ -183,12 +186,12 @@ def test_nfs_mounts_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         "device srv:/a mounted on /a with fstype nfs4 statvers=1.1\n\tage:\t10\n\tbytes:\t1 2 3 4 5 6 7 8\n"
         "device srv:/ab mounted on /ab with fstype nfs statvers=1.1\n\tbytes:\t100 0 20 0 90 0 1 0\n"
     )
-    monkeypatch.setattr(client, "_MOUNTSTATS", str(stats))
-    count = client.counter(FileSystem("nfs", "/ab", "srv:/ab"))
+    monkeypatch.setattr(client_counters, "_MOUNTSTATS", str(stats))
+    count = client_counters.counter(FileSystem("nfs", "/ab", "srv:/ab"))
     assert count is not None
     assert count() == (120, 90)
-    assert client.counter(FileSystem("nfs", "/other", "srv:/x")) is None
-    assert client.counter(FileSystem("ext4", "/ab", "")) is None
+    assert client_counters.counter(FileSystem("nfs", "/other", "srv:/x")) is None
+    assert client_counters.counter(FileSystem("ext4", "/ab", "")) is None
 
 
 def test_pages_in_memory_are_counted_and_forgotten(tmp_path: Path) -> None:
@@ -197,22 +200,22 @@ def test_pages_in_memory_are_counted_and_forgotten(tmp_path: Path) -> None:
     with path.open("rb+") as file:
         os.fsync(file.fileno())
     pages = 3 * MIB // 4096 + 1
-    assert cache.resident([str(path)]) == (pages, pages)
-    cache.drop(str(path))
-    looked, there = cache.resident([str(path)])
+    assert page_cache.resident([str(path)]) == (pages, pages)
+    page_cache.drop(str(path))
+    looked, there = page_cache.resident([str(path)])
     assert looked == pages
     assert there < pages or filesystem.of(tmp_path).kind in ("tmpfs", "overlay")
-    assert cache.resident([str(tmp_path / "missing")]) == (0, 0)
+    assert page_cache.resident([str(tmp_path / "missing")]) == (0, 0)
     empty = tmp_path / "empty"
     empty.touch()
-    assert cache.resident([str(empty)]) == (0, 0)
+    assert page_cache.resident([str(empty)]) == (0, 0)
 
 
 def test_of_a_large_file_stretches_are_looked_at(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(1 << 30)
-    looked, there = cache.resident([str(path)])
+    looked, there = page_cache.resident([str(path)])
     assert 0 < looked <= 17 * (4 << 20) // 4096
     assert there == 0
 
@@ -221,10 +224,10 @@ def test_memory_is_the_control_groups_where_that_is_less(monkeypatch: pytest.Mon
     whole = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     limits = {"/proc/self/cgroup": "0::/a/b\n", "/sys/fs/cgroup/a/b/memory.max": "max"}
     limits["/sys/fs/cgroup/a/memory.max"] = "1048576"
-    monkeypatch.setattr(kernel, "text", lambda path: limits.get(path, ""))
-    assert kernel.memory() == 1048576
+    monkeypatch.setattr(procfs, "text", lambda path: limits.get(path, ""))
+    assert procfs.memory() == 1048576
     limits["/proc/self/cgroup"] = "3:memory:/job_7\n1:cpu:/x\n"
     limits["/sys/fs/cgroup/memory/job_7/memory.limit_in_bytes"] = "2097152"
-    assert kernel.memory() == 2097152
+    assert procfs.memory() == 2097152
     limits["/sys/fs/cgroup/memory/job_7/memory.limit_in_bytes"] = str(1 << 63)
-    assert kernel.memory() == whole
+    assert procfs.memory() == whole

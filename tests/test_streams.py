@@ -18,14 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, plan, recipe, rundir, site, study, turns, units, volume, workload
+from dlio_hpc import document, units
+from dlio_hpc.config import site, workload
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle, Train, Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.order import Order
-from dlio_hpc.plan import Plan
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import interleave, plan, planned_bytes, study, study_file
+from dlio_hpc.plan.plan import Plan
+from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.results import Result
 from dlio_hpc.units import Size
-from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Train, Workload
 from tests import planning, straced, written
 from tests.conftest import BIN, Run
 
@@ -217,11 +220,11 @@ def test_what_is_read_beyond_the_samples_is_known_before(stored: Path, loader: s
     factors = []
     for number, (ranks, threads, files, shuffle, steps) in enumerate(_PARTS):
         made = _part(loader, threads, files, shuffle, steps)
-        planned = volume.planned(made, ranks, plan.samples_per_epoch(made, ranks))
+        planned = planned_bytes.planned(made, ranks, plan.samples_per_epoch(made, ranks))
         # TensorFlow reads the byte before its first offset to check that it exists.
         requests = [request for request in read[number] if request.length > 1]
         assert _bytes(requests) == pytest.approx(planned * 2016 / 2000, abs=ranks * 2), _PARTS[number]
-        factors.append(volume.factor(made, ranks))
+        factors.append(planned_bytes.factor(made, ranks))
     assert min(factors) >= 1
     assert max(factors) > 4, "a file that is read whole for three samples of it"
 
@@ -286,7 +289,7 @@ def test_parts_of_a_share_are_of_one_group_or_of_whole_groups(
     files: int, per_file: int, at_once: int, shares: int, share: int, begin: int, length: int
 ) -> None:
     shares = min(shares, files)
-    order = turns.Turns(files, per_file, min(at_once, files), shares)
+    order = interleave.Turns(files, per_file, min(at_once, files), shares)
     first, last = (bound * per_file for bound in plan.share(files, shares, share % shares))
     first = min(first + begin, last)
     last = min(first + length, last)
@@ -357,18 +360,18 @@ def test_more_than_was_planned_is_a_fault(tmp_path: Path, keys: tuple[str, ...])
 
 def _study(name: str, full: bool) -> study.Study:
     machine = site.load("theta" if full else "local")
-    asked = recipe.asked_of(recipe.load(name), machine, recipe.Changes(full))
+    asked = study_file.asked_of(study_file.load(name), machine, study_file.Changes(full))
     return study.make(name, asked, study.Request(Path("/r"), data=Path("/d")))
 
 
 def test_applications_as_shipped_read_their_datasets_once() -> None:
-    assert volume.factor(workload.load("cosmoflow"), 512) == 1
+    assert planned_bytes.factor(workload.load("cosmoflow"), 512) == 1
     for name in ("cosmoflow", "imagenet", "cosmoflow_h100", "resnet50_h100"):
-        assert volume.factor(workload.load(name), 512) <= _MOST
+        assert planned_bytes.factor(workload.load(name), 512) <= _MOST
     points = _study("fig14", full=True).points
     assert max(point.ranks for point in points) == 8192
     for point in points:
-        assert volume.factor(point.workload, point.ranks) == 1
+        assert planned_bytes.factor(point.workload, point.ranks) == 1
         assert point.workload.dataset.files >= point.ranks
 
 
@@ -382,10 +385,10 @@ def test_studies_of_read_threads_vary_the_files_that_are_read_at_once(name: str,
     assert threads == ([1, 2, 4, 8, 16] if full else [1, 2, 4])
     for point in points:
         work = point.workload
-        order = turns.of(work.dataset, work.reader, point.ranks)
+        order = interleave.of(work.dataset, work.reader, point.ranks)
         assert (order.at_once, order.shares) == (work.reader.read_threads, point.ranks)
         assert work.dataset.files // point.ranks >= work.reader.read_threads
-        assert volume.factor(work, point.ranks) == 1
+        assert planned_bytes.factor(work, point.ranks) == 1
 
 
 def test_reading_more_than_the_samples_is_told_before_and_costs(tmp_path: Path, run: Run) -> None:

@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import cost, document, limits, packing, recipe, shipped, site, study, sweep, units, workload
+from dlio_hpc import document, units
+from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.config.site import Site
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.packing import Unit
-from dlio_hpc.site import Site
-from dlio_hpc.study import Asked, Request, Study
+from dlio_hpc.plan import cost, packing, site_limits, study, study_file, sweep
+from dlio_hpc.plan.packing import Unit
+from dlio_hpc.plan.study import Asked, Request, Study
 
 LOCAL = site.load("local")
 
@@ -72,7 +74,7 @@ def test_every_measurement_is_made_once_whatever_the_time(points: int, repeat: i
         assert [run.number for run in job.runs] == list(range(len(job.runs)))
         measured = sum(run.point is not None for run in job.runs)
         assert measured == 1 or cost.of_jobs([job])[0].expected_s <= job.walltime - job.notice + 2
-    limits.check(jobs) if minutes > 120 else None
+    site_limits.check(jobs) if minutes > 120 else None
 
 
 def test_points_that_come_to_the_same_are_refused() -> None:
@@ -183,25 +185,27 @@ def test_costs_are_added_up_and_limited() -> None:
         ("space=1MiB", "take up"),
     ):
         with pytest.raises(ConfigError) as caught:
-            limits.check_cost(site.load("local", (f"limits.{limit}",)), [told])
+            site_limits.check_cost(site.load("local", (f"limits.{limit}",)), [told])
         assert message in str(caught.value)
-    limits.check_cost(site.load("local", ("limits.node_hours=1", "limits.space=1GiB")), [told])
+    site_limits.check_cost(site.load("local", ("limits.node_hours=1", "limits.space=1GiB")), [told])
 
 
 @pytest.mark.parametrize("full", [False, True])
 @pytest.mark.parametrize("name", shipped.names(shipped.STUDIES))
 def test_shipped_studies_are_planned(name: str, full: bool) -> None:
-    file = recipe.load(name)
+    file = study_file.load(name)
     assert file.name == name
     assert "Fig." in file.source
     machine = site.load("theta" if full else "local", () if full else ("rates.launch=1",))
-    made = study.make(name, recipe.asked_of(file, machine, recipe.Changes(full)), Request(Path("/r"), data=Path("/d")))
+    made = study.make(
+        name, study_file.asked_of(file, machine, study_file.Changes(full)), Request(Path("/r"), data=Path("/d"))
+    )
     jobs = packing.plans(made)
     assert jobs
     if full:
         assert {point.ranks_per_node for point in made.points} == {4}
         return
-    limits.check(jobs)
+    site_limits.check(jobs)
     costs = cost.of_jobs(jobs)
     assert sum(one.space for one in costs) < 2 << 30, "fit for a laptop"
     assert sum(one.expected_s for one in costs) < 600
@@ -210,9 +214,9 @@ def test_shipped_studies_are_planned(name: str, full: bool) -> None:
 
 
 def test_what_the_user_says_gets_the_better_of_a_study_file() -> None:
-    file = recipe.load("fig14")
-    changes = recipe.Changes(nodes=(2, 4), overrides=("train.epochs=3",), dataset_size=64 << 20)
-    made = study.make("s", recipe.asked_of(file, site.load("slurm"), changes), Request(Path("/r"), data=Path("/d")))
+    file = study_file.load("fig14")
+    changes = study_file.Changes(nodes=(2, 4), overrides=("train.epochs=3",), dataset_size=64 << 20)
+    made = study.make("s", study_file.asked_of(file, site.load("slurm"), changes), Request(Path("/r"), data=Path("/d")))
     assert {(point.nodes, point.ranks_per_node) for point in made.points} == {(2, 4), (4, 4)}
     assert {point.workload.train.epochs for point in made.points} == {3}
     assert max(point.workload.dataset.size for point in made.points) < 80 << 20
@@ -220,7 +224,9 @@ def test_what_the_user_says_gets_the_better_of_a_study_file() -> None:
 
 
 def _from_file(path: Path) -> Study:
-    return study.make("s", recipe.asked_of(recipe.load(str(path)), LOCAL, recipe.Changes()), Request(path.parent))
+    return study.make(
+        "s", study_file.asked_of(study_file.load(str(path)), LOCAL, study_file.Changes()), Request(path.parent)
+    )
 
 
 def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:

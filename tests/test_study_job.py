@@ -13,8 +13,8 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc.analysis import requests
-from dlio_hpc.darshan import reader
+from dlio_hpc.analysis.log import requests
+from dlio_hpc.darshan import log_reader
 from tests.conftest import Outcome, Run
 from tests.standins import libdarshan
 from tests.test_darshan_job import REAL, STANDIN
@@ -64,7 +64,7 @@ def _requests(run: Any) -> dict[int, int]:
 def _traced(run: Any) -> set[int]:
     """Sizes of all reads of the dataset in the trace of a run's Darshan log."""
     (path,) = (run["folder"] / "darshan").glob("*.darshan")
-    found = requests.of_log(reader.load(path), "DXT_POSIX", lambda name: "/data/" in name, None)
+    found = requests.of_log(log_reader.load(path), "DXT_POSIX", lambda name: "/data/" in name, None)
     return set(found.length[~found.write].tolist())
 
 

@@ -16,13 +16,15 @@ import pytest
 from matplotlib.patches import Rectangle
 from msgspec import structs
 
-from dlio_hpc import archive, packing
 from dlio_hpc.batch.schedulers import State
-from dlio_hpc.report import figures, jobfiles, page, studyfigures, studyfiles, studypages, studyreport, studytables
+from dlio_hpc.files import archive
+from dlio_hpc.plan import packing
+from dlio_hpc.plan.study import Study
+from dlio_hpc.records import job_outcome, study_outcome
+from dlio_hpc.records.study_outcome import StudyOutcome
+from dlio_hpc.report import figures, page, studyfigures, studypages, studyreport, studytables
 from dlio_hpc.report.figures import Picture
-from dlio_hpc.report.studyfiles import StudyOutcome
 from dlio_hpc.report.studyreport import StudyReport
-from dlio_hpc.study import Study
 from tests import studies
 from tests.conftest import Run
 from tests.test_pictures import _browse, _Reader, browser
@@ -50,7 +52,7 @@ def _report(made: Study, values: studies.Values, metric: Any = None, **summary: 
     measured = studies.measured(made, values, **summary)
     have = {(each.point, each.repeat) for each in measured}
     missing = [
-        studyfiles.Missing(unit, None, "no job was submitted for it", False)
+        study_outcome.Missing(unit, None, "no job was submitted for it", False)
         for unit in packing.order(made)
         if unit not in have
     ]
@@ -474,13 +476,13 @@ def test_a_part_of_a_studys_jobs_is_not_all(run: Run, tmp_path: Path) -> None:
 
 def test_runs_made_once_more_are_left_out_and_told(tmp_path: Path) -> None:
     folder = _written(tmp_path)
-    made = studyfiles.load(folder)
-    outcomes = [jobfiles.load(path) for path in studyfiles.jobs(made)]
-    assert jobfiles.load_all([outcomes[0].directory or folder]) == outcomes
-    twice = studyfiles.of_jobs(made, [*outcomes, *outcomes])
+    made = study_outcome.load(folder)
+    outcomes = [job_outcome.load(path) for path in study_outcome.jobs(made)]
+    assert job_outcome.load_all([outcomes[0].directory or folder]) == outcomes
+    twice = study_outcome.of_jobs(made, [*outcomes, *outcomes])
     assert twice.others == 12
     assert "12 measured once more and left out" in " ".join(_shown(studyreport.make(twice)).split())
-    assert studyfiles.held(outcomes) == made
+    assert study_outcome.held(outcomes) == made
 
 
 COSMOFLOW = ("reader.interleave=16", "reader.prefetch=16")
@@ -569,6 +571,6 @@ def test_a_study_is_not_taken_for_another_of_a_longer_name(run: Run, tmp_path: P
     varied = studies.asked("demo", "reader.read_threads=1,2")
     made = studies.make(tmp_path / "dlio-runs", varied, name="demo-20261121-100000-abcdef")
     studies.write(made, lambda *_: 5.0)
-    assert not studyfiles.is_study(tmp_path / "dlio-runs" / "demo")
+    assert not study_outcome.is_study(tmp_path / "dlio-runs" / "demo")
     assert run("dlio-hpc", "plan-cost", "demo", "-s", "local").code == 0
     assert run("dlio-submit", "--resume", "demo").code == 2

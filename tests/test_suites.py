@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import recipe, shipped, site, study, units
-from dlio_hpc.analysis import paired
-from dlio_hpc.verdict import acceptance, comparison, criteria, soundness, suite
+from dlio_hpc import units
+from dlio_hpc.analysis.study import file_system_pairs
+from dlio_hpc.config import shipped, site
+from dlio_hpc.plan import study, study_file
+from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file, suite, validity_criteria
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.comparison import Judgement
-from dlio_hpc.verdict.weighing import EXIT_CODES, Outcome
+from dlio_hpc.verdict.baseline_comparison import Judgement
+from dlio_hpc.verdict.regression import EXIT_CODES, Outcome
 from tests import studies
 from tests.conftest import BIN, Run
 from tests.judged import KEY, repeats
@@ -43,17 +45,19 @@ def test_each_shipped_suite_is_planned_and_its_criteria_are_there(run: Run, name
     assert done.code == 0, done.err
     script = done.json["jobs"][0]["script"]
     assert ("#SBATCH --nodes=2" in script or "#SBATCH --nodes=1" in script) == (machine == "slurm")
-    asked = recipe.load(str(shipped.find(shipped.SUITES, name))).verdict
+    asked = study_file.load(str(shipped.find(shipped.SUITES, name))).verdict
     assert asked is not None
     assert asked.criteria is not None
-    assert criteria.load(asked.criteria).name == name
+    assert criteria_file.load(asked.criteria).name == name
 
 
 def test_a_suite_is_small_on_a_laptop_and_whole_elsewhere(tmp_path: Path) -> None:
-    file = recipe.load(str(shipped.find(shipped.SUITES, "nightly")))
-    small = study.make("s", recipe.asked_of(file, site.load("local"), recipe.Changes()), study.Request(tmp_path))
+    file = study_file.load(str(shipped.find(shipped.SUITES, "nightly")))
+    small = study.make(
+        "s", study_file.asked_of(file, site.load("local"), study_file.Changes()), study.Request(tmp_path)
+    )
     assert max(point.workload.dataset.size for point in small.points) <= 1 << 30
-    whole = recipe.asked_of(file, site.load("slurm"), recipe.Changes(full=True))
+    whole = study_file.asked_of(file, site.load("slurm"), study_file.Changes(full=True))
     assert {part.nodes for part in whole} == {(2,)}
     assert whole[1].dataset_size == 64 << 30
 
@@ -65,16 +69,18 @@ def _study(folder: Path, folders: tuple[str, ...] = ()) -> study.Study:
 
 def _judged(*verdicts: tuple[Outcome, float | None]) -> Judgement:
     codes = EXIT_CODES
-    return comparison.summed(
+    return baseline_comparison.summed(
         [
-            comparison.Verdict(f"job-{number}", "samples_per_s", outcome, codes[outcome], "why", 0.02, ratio=ratio)
+            baseline_comparison.Verdict(
+                f"job-{number}", "samples_per_s", outcome, codes[outcome], "why", 0.02, ratio=ratio
+            )
             for number, (outcome, ratio) in enumerate(verdicts)
         ]
     )
 
 
-def _accepted(absent: Sequence[soundness.Absent] = ()) -> Acceptance:
-    return acceptance.judge(criteria.Criteria(name="x"), [repeats("samples_per_s", [100.0] * 3)], absent)
+def _accepted(absent: Sequence[validity_criteria.Absent] = ()) -> Acceptance:
+    return acceptance.judge(criteria_file.Criteria(name="x"), [repeats("samples_per_s", [100.0] * 3)], absent)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +98,7 @@ def _accepted(absent: Sequence[soundness.Absent] = ()) -> Acceptance:
     ],
 )
 def test_the_gravest_is_the_verdict(tmp_path: Path, outcomes: Any, missing: int, code: int, word: str) -> None:
-    absent = [soundness.Absent("", number, None, "lost") for number in range(missing)]
+    absent = [validity_criteria.Absent("", number, None, "lost") for number in range(missing)]
     found = suite.judge(_study(tmp_path), _judged(*outcomes), _accepted(absent), (), ())
     assert found.exit_code == code
     assert found.summary.startswith(f"nightly on local: {word}")
@@ -107,8 +113,10 @@ def test_a_regression_is_named_in_the_summary(tmp_path: Path) -> None:
 
 def test_a_baseline_of_another_key_is_no_silent_pass(tmp_path: Path) -> None:
     """After an upgrade, or with other nodes: what was accepted holds no longer, and that is said."""
-    verdict = comparison.Verdict("job", "samples_per_s", "not comparable", 2, "why", 0.02, key=KEY, reference="old")
-    judged = comparison.summed([verdict])
+    verdict = baseline_comparison.Verdict(
+        "job", "samples_per_s", "not comparable", 2, "why", 0.02, key=KEY, reference="old"
+    )
+    judged = baseline_comparison.summed([verdict])
     found = suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, version="0.9")])
     assert (found.exit_code, found.is_first) == (2, False)
     assert "NOT COMPARABLE; baselines are of other keys" in found.summary
@@ -126,7 +134,7 @@ def test_a_new_file_system_must_not_be_slower_beyond_the_tolerance(
     made = _study(tmp_path, ("/old", "/new"))
     noise = np.random.default_rng(1).normal(0, sd, (2, 4))
     measured = studies.measured(made, lambda point, repeat: float(values[point] * np.exp(noise[point, repeat])))
-    found = suite.judge(made, _judged(("fine", 1.0)), _accepted(), paired.effects(made, measured), ())
+    found = suite.judge(made, _judged(("fine", 1.0)), _accepted(), file_system_pairs.effects(made, measured), ())
     assert found.exit_code == code
     assert "B / A" in found.summary
 

@@ -9,31 +9,31 @@ from pathlib import Path
 from typing import NamedTuple
 
 import dlio_hpc
-from dlio_hpc import shipped, site
-from dlio_hpc.batch import detect
+from dlio_hpc.batch import site_detection
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS
+from dlio_hpc.config import shipped, site
 from dlio_hpc.core import environment
-from dlio_hpc.report import jobfiles
-from dlio_hpc.verdict import check, metrics, performance
+from dlio_hpc.records import job_outcome
+from dlio_hpc.verdict import criterion_result, metrics, performance_criteria
 
 _ROOT = Path(dlio_hpc.__file__).parent
 
 # Tables that omit values on purpose, by module and keys. Their users call get(), iterate, or check the key.
 _PARTIAL = {
-    ("analysis/comparison.py", "io_time_s read_MBps"): "why a metric may be unknown; the others never are",
-    ("batch/detect.py", "pbs slurm"): "options that only these need",
+    ("analysis/study/best_setting.py", "io_time_s read_MBps"): "why a metric may be unknown; the others never are",
+    ("batch/site_detection.py", "pbs slurm"): "options that only these need",
     ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
-    ("combinations.py", "hdf5 npz"): "formats that compress",
-    ("combinations.py", "csv npz raw"): "formats that libraries load whole",
-    ("report/jobfiles.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
-    ("report/jobfiles.py", "error"): "a key of the JSON document, no table",
+    ("config/workload_rules.py", "hdf5 npz"): "formats that compress",
+    ("config/workload_rules.py", "csv npz raw"): "formats that libraries load whole",
+    ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
+    ("records/job_outcome.py", "error"): "a key of the JSON document, no table",
     ("report/sweeps.py", "best|same as best"): "verdicts that are framed",
     ("report/tables.py", "completed queued running submitted"): "states that are not red",
     ("verdict/acceptancetables.py", "met|noisy|passed over"): "verdicts that are not red",
-    ("verdict/check.py", "|1/s|MB/s|x"): "units that stand behind the number as they are",
+    ("verdict/criterion_result.py", "|1/s|MB/s|x"): "units that stand behind the number as they are",
     ("verdict/figures.py", "fine improved noisy regression"): "outcomes with a colour of their own",
-    ("verdict/performance.py", "|1/s|MB/s|s"): "units of metrics that are no shares",
-    ("verdict/soundness.py", "incomplete infrastructure invalid"): "verdicts that are asked for in any case",
+    ("verdict/performance_criteria.py", "|1/s|MB/s|s"): "units of metrics that are no shares",
+    ("verdict/validity_criteria.py", "incomplete infrastructure invalid"): "verdicts that are asked for in any case",
     ("verdict/verdicttables.py", "CACHED|fine|improved|noisy|not comparable"): "outcomes that are not red",
 }
 
@@ -104,10 +104,12 @@ def test_every_table_has_an_entry_for_every_value_of_its_literal() -> None:
 
 
 def test_tables_that_leave_values_out_are_never_asked_for_those() -> None:
-    assert frozenset(jobfiles._ENDED) == ENDED
-    assert {known.unit for known in metrics.METRICS.values() if not known.is_share} <= performance._UNITS.keys()
-    for unit in typing.get_args(check.Unit):
-        assert check.show(0.5, unit)
+    assert frozenset(job_outcome._ENDED) == ENDED
+    assert {
+        known.unit for known in metrics.METRICS.values() if not known.is_share
+    } <= performance_criteria._UNITS.keys()
+    for unit in typing.get_args(criterion_result.Unit):
+        assert criterion_result.show(0.5, unit)
 
 
 def test_each_batch_system_is_in_every_place_that_needs_it() -> None:
@@ -119,4 +121,4 @@ def test_each_batch_system_is_in_every_place_that_needs_it() -> None:
         if scheduler.is_queue:
             assert scheduler.job_variable, f"{name}: the variable that it sets in its jobs"
             assert scheduler.job_variable.startswith(environment._VARIABLES), f"core/environment.py lacks {name}"
-            assert callable(getattr(detect, f"_{name}", None)), f"batch/detect.py does not find {name}"
+            assert callable(getattr(site_detection, f"_{name}", None)), f"batch/site_detection.py does not find {name}"

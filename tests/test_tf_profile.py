@@ -7,7 +7,7 @@ import h5py
 import numpy as np
 import pytest
 
-from dlio_hpc import site, workload
+from dlio_hpc.config import site, workload
 from dlio_hpc.core.loaders.tensorflow import xplane
 from tests import planning
 from tests.conftest import Run

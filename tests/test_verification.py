@@ -12,19 +12,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc import document, plan, recipe, runs, shipped, site, study
-from dlio_hpc import workload as workloads
+from dlio_hpc import document
+from dlio_hpc.config import shipped, site
+from dlio_hpc.config import workload as workloads
+from dlio_hpc.config.workload import Chunk, Dataset, Reader, Sample, Workload
 from dlio_hpc.core import content
+from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.verification import Verification
 from dlio_hpc.errors import ConfigError, InvalidRun
-from dlio_hpc.order import Order
-from dlio_hpc.study import Study
+from dlio_hpc.plan import plan, run_plan, study, study_file
+from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.plan.study import Study
 from dlio_hpc.units import Size
-from dlio_hpc.workload import Chunk, Dataset, Reader, Sample, Workload
 from tests import written
 from tests.conftest import Run
 
@@ -165,21 +167,21 @@ def test_a_bit_that_is_wrong_on_its_way_is_found(tmp_path: Path, monkeypatch: py
 
 
 def _planned(*overrides: str, **changes: Any) -> Study:
-    file = _changed(recipe.load(str(shipped.find(shipped.SUITES, "acceptance"))), **changes)
+    file = _changed(study_file.load(str(shipped.find(shipped.SUITES, "acceptance"))), **changes)
     machine = site.load("local")
-    parts = recipe.asked_of(file, machine, recipe.Changes(overrides=overrides))
+    parts = study_file.asked_of(file, machine, study_file.Changes(overrides=overrides))
     about = study.About(warmup_set=file.warmup_set)
     return study.make("s", parts, study.Request(Path("/runs"), data=Path("/data"), warmup=1), about)
 
 
-def _changed(file: recipe.StudyFile, **changes: Any) -> recipe.StudyFile:
-    return document.convert(document.plain(file) | changes, recipe.StudyFile, "suite")
+def _changed(file: study_file.StudyFile, **changes: Any) -> study_file.StudyFile:
+    return document.convert(document.plain(file) | changes, study_file.StudyFile, "suite")
 
 
 def test_the_acceptance_suite_compares_everything_as_it_warms_up() -> None:
     made = _planned()
     for point in made.points:
-        warm, measure = (runs.of_point(made, point, kind, kind, "j") for kind in ("warmup", "measure"))
+        warm, measure = (run_plan.of_point(made, point, kind, kind, "j") for kind in ("warmup", "measure"))
         assert warm.workload.reader.verify_content == "all"
         assert measure.workload.reader.verify_content == "first"
         assert warm.dataset == measure.dataset
@@ -190,7 +192,7 @@ def test_what_a_warm_up_is_given_has_to_be_a_key_of_its_own() -> None:
         _planned(warmup_set={"dataset.files": 3})
     made = _planned(warmup_set={"reader.verify_contents": "all"})
     with pytest.raises(ConfigError, match="verify_contents"):
-        runs.of_point(made, made.points[0], "warmup", "warmup", "j")
+        run_plan.of_point(made, made.points[0], "warmup", "warmup", "j")
 
 
 def test_what_cannot_be_compared_is_refused() -> None:

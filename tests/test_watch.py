@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from dlio_hpc import units
-from dlio_hpc.batch import job, state, watch
-from dlio_hpc.batch.job import Job, Sighting
+from dlio_hpc.batch import job_record, job_state, job_watch
+from dlio_hpc.batch.job_record import Job, Sighting
 from dlio_hpc.command import Unanswered
 from dlio_hpc.errors import InfrastructureError
 
@@ -18,27 +18,27 @@ def _job(current: str, scheduler: str = "slurm", since: float = 0.0) -> Job:
 
 
 def _watched(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, *looks: state.Look, limits: tuple[float, float] = (0.3, 0.3)
-) -> list[watch.Watched]:
+    monkeypatch: pytest.MonkeyPatch, folder: Path, *looks: job_state.Look, limits: tuple[float, float] = (0.3, 0.3)
+) -> list[job_watch.Watched]:
     """The sightings of a job whose looks are these, the last of them again and again."""
     left = list(looks)
     (folder / "job.json").touch()
-    monkeypatch.setattr(job, "load", lambda _: looks[0].job)
+    monkeypatch.setattr(job_record, "load", lambda _: looks[0].job)
 
-    def refresh_all(_paths: list[Path], ask: bool) -> list[state.Look]:
+    def refresh_all(_paths: list[Path], ask: bool) -> list[job_state.Look]:
         look = left[0] if not ask or len(left) == 1 else left.pop(0)
         return [look if ask else look._replace(fault=None)]  # files alone tell no fault
 
-    monkeypatch.setattr(state, "refresh_all", refresh_all)
-    monkeypatch.setattr(watch, "_ASK_FIRST_S", 0.15)
-    monkeypatch.setattr(watch, "_LOST_S", limits[0])
-    monkeypatch.setattr(watch, "_SILENT_S", limits[1])
-    return list(watch.watch([folder]))
+    monkeypatch.setattr(job_state, "refresh_all", refresh_all)
+    monkeypatch.setattr(job_watch, "_ASK_FIRST_S", 0.15)
+    monkeypatch.setattr(job_watch, "_LOST_S", limits[0])
+    monkeypatch.setattr(job_watch, "_SILENT_S", limits[1])
+    return list(job_watch.watch([folder]))
 
 
 def test_a_job_of_which_nothing_is_learned_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The controller has purged it, and accounting does not answer."""
-    silent = state.Look(tmp_path, _job("running"), Unanswered("sacct ended with 1"))
+    silent = job_state.Look(tmp_path, _job("running"), Unanswered("sacct ended with 1"))
     began = time.monotonic()
     *before, last = _watched(monkeypatch, tmp_path, silent)
     assert time.monotonic() - began > 0.3
@@ -48,9 +48,9 @@ def test_a_job_of_which_nothing_is_learned_is_given_up(monkeypatch: pytest.Monke
 
 
 def test_an_answer_now_and_then_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    silent = state.Look(tmp_path, _job("running"), Unanswered("no answer"))
-    answered = state.Look(tmp_path, _job("running"), None)
-    ended = state.Look(tmp_path, _job("completed"), None)
+    silent = job_state.Look(tmp_path, _job("running"), Unanswered("no answer"))
+    answered = job_state.Look(tmp_path, _job("running"), None)
+    ended = job_state.Look(tmp_path, _job("completed"), None)
     sightings = _watched(monkeypatch, tmp_path, silent, answered, silent, answered, ended, limits=(0.3, 0.25))
     assert [one.is_final for one in sightings] == [False] * 4 + [True]
 
@@ -60,16 +60,16 @@ def test_a_lost_job_is_looked_for_a_while(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheduler: str, waits: bool
 ) -> None:
     """NFS shows new files late. Processes of this computer are gone or not."""
-    lost = state.Look(tmp_path, _job("lost", scheduler), None)
-    turned_up = state.Look(tmp_path, _job("completed", scheduler), None)
+    lost = job_state.Look(tmp_path, _job("lost", scheduler), None)
+    turned_up = job_state.Look(tmp_path, _job("completed", scheduler), None)
     last = _watched(monkeypatch, tmp_path, lost, turned_up, limits=(60, 60))[-1]
     assert last.job.state == ("completed" if waits else "lost")
-    old = state.Look(tmp_path, _job("lost", scheduler, since=3600), None)
+    old = job_state.Look(tmp_path, _job("lost", scheduler, since=3600), None)
     assert len(_watched(monkeypatch, tmp_path, old, limits=(60, 60))) == 1
 
 
 def test_a_job_that_can_never_run_is_given_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    stuck = state.Look(tmp_path, _job("queued"), None, "Can Never Run: no such node")
+    stuck = job_state.Look(tmp_path, _job("queued"), None, "Can Never Run: no such node")
     (last,) = _watched(monkeypatch, tmp_path, stuck)
     assert isinstance(last.fault, InfrastructureError)
     assert "Can Never Run: no such node" in str(last.fault)

@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc import document, plan, shipped, site, units, workload
+from dlio_hpc import document, units
+from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.config.workload import Dataset, Sample, Workload
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.workload import Dataset, Sample, Workload
+from dlio_hpc.plan import plan
 from tests import planning
 
 

@@ -3,8 +3,8 @@
 import os
 from pathlib import Path
 
+from dlio_hpc.config.workload import Dataset
 from dlio_hpc.core.formats import FORMATS
-from dlio_hpc.workload import Dataset
 
 
 def write(path: str | Path, dataset: Dataset, number: int) -> None:

@@ -4,10 +4,11 @@ from pathlib import Path
 
 from msgspec import structs
 
-from dlio_hpc import rundir, units
-from dlio_hpc.batch.job import Job, load, require_host, save, seen
+from dlio_hpc import units
+from dlio_hpc.batch.job_record import Job, load, require_host, save, seen
+from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS
-from dlio_hpc.batch.state import refresh
+from dlio_hpc.files import rundir
 
 
 def cancel(directory: Path) -> Job:

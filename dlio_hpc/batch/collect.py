@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from dlio_hpc import archive, filesystem, rundir
-from dlio_hpc.batch import job, state
+from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.errors import Incomplete, InfrastructureError, of_system
-from dlio_hpc.plan import archive_folder
+from dlio_hpc.files import archive, filesystem, rundir
+from dlio_hpc.plan.plan import archive_folder
 
 
 class Collected(NamedTuple):
@@ -25,20 +25,20 @@ def collect(directory: Path) -> Collected:
 
     Incomplete while the job goes on. Whenever this is interrupted, the directory is whole and can be collected again.
     """
-    record = state.refresh(directory)
+    record = job_state.refresh(directory)
     if not record.ended:
         raise Incomplete(
             f"job {record.job} is {record.state}; collect it when it has ended (dlio-hpc wait {directory})"
         )
-    if state.ran_since(directory, record) and state.exit_status(directory) is None:
+    if job_state.ran_since(directory, record) and job_state.exit_status(directory) is None:
         raise Incomplete(
             f"job {record.job} was {record.state}, and its script was started again without an end so far; collect it "
             "when there is a file exit_status"
         )
-    plan = job.load_plan(directory)
+    plan = job_record.load_plan(directory)
     target = archive_folder(plan, directory) / (record.job + archive.SUFFIX)
     if not target.exists():
-        state.await_release(directory)
+        job_state.await_release(directory)
     with rundir.locked(directory):
         notes = _notes(target, plan.folders)
         try:

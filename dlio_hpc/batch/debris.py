@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import rundir
-from dlio_hpc.batch import job, state
+from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.errors import DlioError, InfrastructureError
+from dlio_hpc.files import rundir
 
 # After which a file that another host was writing counts as left: no command writes one for so long.
 _LONG_S = 86400.0
@@ -49,10 +49,10 @@ def never_started(runs: Path) -> Iterator[Debris]:
     folders = [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
     for folder in folders:
         try:
-            record = job.load(folder)
+            record = job_record.load(folder)
             if record.batch_id is not None or _has_output(folder):
                 continue
-            record = state.refresh(folder)
+            record = job_state.refresh(folder)
         except DlioError:  # it cannot be read, or its batch system does not answer: nothing is known of it
             continue
         if record.batch_id is None and not _has_output(folder) and not rundir.is_locked(folder):

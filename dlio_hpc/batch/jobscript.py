@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import jinja2
 
-from dlio_hpc import rundir, shipped
 from dlio_hpc.batch import launchers
 from dlio_hpc.batch.schedulers import SCHEDULERS
-from dlio_hpc.batch.shell import Shell, comment, join, quote
+from dlio_hpc.batch.shell_quoting import Shell, comment, join, quote
+from dlio_hpc.config import shipped
+from dlio_hpc.config.site import depth
+from dlio_hpc.files import rundir
 from dlio_hpc.lustre import lfs
-from dlio_hpc.plan import Plan, Run
-from dlio_hpc.site import depth
+from dlio_hpc.plan.plan import Plan, Run
 
 
 class Step(NamedTuple):

@@ -6,10 +6,10 @@ library must not reach srun, aprun or the shell.
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dlio_hpc.batch.shell import Shell, quote
-from dlio_hpc.darshan import preload
-from dlio_hpc.plan import Plan
-from dlio_hpc.site import Launcher, Remote, Site, depth
+from dlio_hpc.batch.shell_quoting import Shell, quote
+from dlio_hpc.config.site import Launcher, Remote, Site, depth
+from dlio_hpc.darshan import setup
+from dlio_hpc.plan.plan import Plan
 
 Variables = dict[str, Shell]
 
@@ -153,7 +153,7 @@ def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
     option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])
     settings, early = (
         {name: Shell(f'"{value}"') for name, value in named.items()}
-        for named in (preload.variables(), preload.early_variables())
+        for named in (setup.variables(), setup.early_variables())
     )
     watching = variables({}, (*filter(None, [site.darshan]), *site.preload)) | settings
     return tuple(  # type: ignore[return-value]

@@ -10,37 +10,27 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import (
-    cost,
-    dataset,
-    filesystem,
-    layout,
-    limits,
-    packages,
-    packing,
-    plan,
-    results,
-    rundir,
-    units,
-    workload,
-)
-from dlio_hpc.batch import job, jobscript, launchers
+from dlio_hpc import results, units
+from dlio_hpc.batch import job_record, jobscript, launchers
 from dlio_hpc.batch.cancel import cancel
+from dlio_hpc.batch.job_state import await_release
+from dlio_hpc.batch.job_watch import Watched, watch
 from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.common import user
-from dlio_hpc.batch.state import await_release
 from dlio_hpc.batch.submit import check as check_submission
 from dlio_hpc.batch.submit import submit
-from dlio_hpc.batch.watch import Watched, watch
 from dlio_hpc.command import Missing, Unanswered
-from dlio_hpc.darshan import preload as darshan
-from dlio_hpc.darshan import verdict
+from dlio_hpc.config import lustre_layout, workload
+from dlio_hpc.config.lustre_layout import Layout
+from dlio_hpc.config.site import Remote
+from dlio_hpc.darshan import log_verdict
+from dlio_hpc.darshan import setup as darshan
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, kind_of
-from dlio_hpc.layout import Layout
+from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.lustre import lfs
-from dlio_hpc.plan import Plan, Run
-from dlio_hpc.site import Remote
-from dlio_hpc.study import Asked, Request
+from dlio_hpc.plan import cost, dataset, packages, packing, plan, site_limits
+from dlio_hpc.plan.plan import Plan, Run
+from dlio_hpc.plan.study import Asked, Request
 
 _LAUNCH_WALLTIME, _RANKS_A_NODE = units.Walltime(120), 2
 
@@ -98,8 +88,8 @@ def _guarded(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Find
 def _limits(plans: Sequence[Plan]) -> Iterator[Finding]:
     """Of the site and its queue; account, time and the ranks of a node among them."""
     made = plans[0]
-    faults = {str(fault): fault for each in plans for fault in limits.faults(each)}
-    faults |= {str(fault): fault for fault in limits.of_cost(made.site, cost.of_jobs(plans))}
+    faults = {str(fault): fault for each in plans for fault in site_limits.faults(each)}
+    faults |= {str(fault): fault for fault in site_limits.of_cost(made.site, cost.of_jobs(plans))}
     for words, fault in faults.items():
         yield Finding("fault", "limits", words, fault.exit_code)
     for note in dict.fromkeys(note for one in plans for note in one.notes):
@@ -147,7 +137,7 @@ def _layout(asked: Layout | None, folder: str) -> Iterator[Finding]:
         yield Finding("ok", "layout", f"left alone; Lustre client {number}")
         return
     lfs.check_version(asked, client)
-    yield Finding("ok", "layout", f"{layout.describe(asked)}; Lustre client {number}")
+    yield Finding("ok", "layout", f"{lustre_layout.describe(asked)}; Lustre client {number}")
 
 
 def _targets(asked: Layout | None, folder: str) -> Iterator[Finding]:
@@ -167,7 +157,7 @@ def _targets(asked: Layout | None, folder: str) -> Iterator[Finding]:
         yield Finding("ok", "targets", f"{len(targets)} targets, none degraded, full or read-only")
     if asked is None:
         return
-    for pool in filter(None, layout.pools(asked)):
+    for pool in filter(None, lustre_layout.pools(asked)):
         yield Finding("ok", "pool", f"{pool} has {lfs.pool_size(found.fsname, pool)} targets")
     most = max((part.stripe_count or 0 for part in (asked.components or (asked,))), default=0)
     if most > len(targets) and not asked.overstripe:
@@ -308,7 +298,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     took = time.monotonic() - started
     await_release(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
-    found = verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
+    found = log_verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     shutil.rmtree(directory, ignore_errors=True)
     yield Finding("ok", "launch", f"{_who(smallest)} met through {made.site.launcher.kind}, {took:.0f} s in all")
     if needed:
@@ -333,7 +323,7 @@ def _watched(directory: Path, deadline: float) -> Watched:
     return last
 
 
-def _failure(smallest: Plan, record: job.Job) -> DlioError:
+def _failure(smallest: Plan, record: job_record.Job) -> DlioError:
     """In the ranks' own words, where they came so far, or the last ones that anybody said."""
     directory = Path(smallest.directory)
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):

@@ -12,15 +12,17 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import dataset, document, filesystem, limits, packages, rundir
-from dlio_hpc.batch import job, jobscript
+from dlio_hpc import document
+from dlio_hpc.batch import job_record, jobscript
+from dlio_hpc.batch.job_state import refresh
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
-from dlio_hpc.batch.state import refresh
 from dlio_hpc.command import Unanswered
-from dlio_hpc.darshan import preload
+from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
-from dlio_hpc.plan import Plan
-from dlio_hpc.study import Study
+from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.plan import dataset, packages, site_limits
+from dlio_hpc.plan.plan import Plan
+from dlio_hpc.plan.study import Study
 
 _AFTER_NONE = After()
 
@@ -28,7 +30,7 @@ _AFTER_NONE = After()
 class Submitted(NamedTuple):
     """A submitted job. notes: notes on the submission, in addition to those in the plan."""
 
-    job: job.Job
+    job: job_record.Job
     notes: list[str]
 
 
@@ -53,7 +55,7 @@ def check(plans: Sequence[Plan]) -> None:
         )
     known = plan.site.queues.get(plan.queue or "")
     if plan.site.limits.jobs is not None or (known is not None and known.jobs is not None):
-        limits.check_jobs(plan.site, plan.queue, scheduler.queues(), len(plans))
+        site_limits.check_jobs(plan.site, plan.queue, scheduler.queues(), len(plans))
 
 
 def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
@@ -62,10 +64,10 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
-    record = job.planned(plan, scheduler.command(plan, after), after.all)
+    record = job_record.planned(plan, scheduler.command(plan, after), after.all)
     _write(directory, plan, record, study)
     with _uninterrupted(), rundir.locked(directory):  # until its id is written down, nobody takes it for stray
-        if job.load(directory).ended:
+        if job_record.load(directory).ended:
             raise Incomplete(f"job {plan.job} was cancelled before it was handed over")
         try:
             record = replace(record, batch_id=scheduler.submit(plan, after))
@@ -75,17 +77,17 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
                 f"dlio-hpc cancel {directory} gives it up"
             ) from fault
         except DlioError as fault:
-            _noted(directory, job.seen(record, "failed", str(fault)))
+            _noted(directory, job_record.seen(record, "failed", str(fault)))
             raise
-        record = job.seen(record, "submitted")
+        record = job_record.seen(record, "submitted")
         notes = _noted(directory, record)
     return Submitted(record, _unused(plan) + notes)
 
 
-def _noted(directory: Path, record: job.Job) -> list[str]:
+def _noted(directory: Path, record: job_record.Job) -> list[str]:
     """Write the job's record, and return a note where that cannot be: what was handed over goes on."""
     try:
-        job.save(directory, record)
+        job_record.save(directory, record)
     except OSError as fault:
         return [
             f"cannot note in {directory} that {record.job} is {record.batch_id} there: {fault.strerror}; the job goes "
@@ -103,7 +105,7 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
             raise ConfigError(f"--after {record.job}: it ended as {record.state}, nothing can follow on it")
         if record.scheduler != plan.site.scheduler or record.batch_id is None:
             raise ConfigError(f"--after {record.job}: it is no job of {plan.site.name}'s batch system")
-        if not record.ended and record.scheduler == "cobalt" and job.load_plan(directory).is_link:
+        if not record.ended and record.scheduler == "cobalt" and job_record.load_plan(directory).is_link:
             raise ConfigError(f"--after {record.job}: Cobalt is not told how a study's jobs end; wait for it")
         if not record.ended:
             ids.append(record.batch_id)
@@ -156,7 +158,7 @@ def _keep_copy(study: Study, path: Path) -> None:
         rundir.write(path, original.read_bytes())
 
 
-def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) -> None:
+def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | None) -> None:
     """The job's directory, whole or not at all: it has another name until all files are in it."""
     script = jobscript.render(plan).encode()
     hidden = directory.with_name(rundir.temporary_name(directory.name))
@@ -168,7 +170,7 @@ def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) ->
         rundir.write(hidden / rundir.SCRIPT, script)
         (hidden / rundir.SCRIPT).chmod(0o755)
         _write_darshan(hidden, plan)
-        job.save(hidden, record)
+        job_record.save(hidden, record)
         directory.mkdir()  # of two submissions of one name the second one ends here
         hidden.rename(directory)
     except OSError as fault:
@@ -185,10 +187,10 @@ def _write_darshan(directory: Path, plan: Plan) -> None:
     for run in watched:
         folder = rundir.run_directory(directory, run.number, run.name) / rundir.DARSHAN
         folder.mkdir(parents=True)
-        rundir.write(folder / preload.CONFIG, preload.config(plan, run).encode())
+        rundir.write(folder / setup.CONFIG, setup.config(plan, run).encode())
     if watched:
         (directory / rundir.DARSHAN).mkdir()
-        rundir.write(directory / rundir.DARSHAN / preload.CONFIG, preload.config(plan, watched[0]).encode())
+        rundir.write(directory / rundir.DARSHAN / setup.CONFIG, setup.config(plan, watched[0]).encode())
 
 
 def _check_packages(plans: Sequence[Plan]) -> None:

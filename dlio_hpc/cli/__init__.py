@@ -54,9 +54,9 @@ def _exit_code(program: str, arguments: list[str]) -> int:
     except Exception as fault:  # noqa: BLE001 - reported, with its exit code
         known = classified(fault)
         if isinstance(known, Unexpected) and known is not fault:
-            from dlio_hpc.cli import bug
+            from dlio_hpc.cli import bug_report
 
-            known = bug.reported(program, arguments if program == "dlio-hpc" else arguments[1:], fault)
+            known = bug_report.reported(program, arguments if program == "dlio-hpc" else arguments[1:], fault)
         _complain(program, str(known))
         return known.exit_code
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from dlio_hpc.cli import console, named
-from dlio_hpc.cli.pictures import Pictures, gives_page, write_junit
+from dlio_hpc.cli import console, job_names
+from dlio_hpc.cli.picture_options import Pictures, gives_page, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
-from dlio_hpc.report import jobfiles, studyfiles
-from dlio_hpc.report.jobfiles import JobOutcome
-from dlio_hpc.report.studyfiles import StudyOutcome
+from dlio_hpc.records import job_outcome, study_outcome
+from dlio_hpc.records.job_outcome import JobOutcome
+from dlio_hpc.records.study_outcome import StudyOutcome
 
 if TYPE_CHECKING:
-    from dlio_hpc.verdict.soundness import Absent
+    from dlio_hpc.verdict.validity_criteria import Absent
 
 
 @click.command(context_settings=SETTINGS)
@@ -32,15 +32,15 @@ def accept(
     Exit codes, the first that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are missing, 4
     CACHED (not the storage was measured), 1 a criterion is not met, 5 too noisy to tell, 0 all are met.
     """
-    from dlio_hpc.verdict import acceptance, entry
-    from dlio_hpc.verdict import criteria as files
+    from dlio_hpc.verdict import acceptance, history_entry
+    from dlio_hpc.verdict import criteria_file as files
 
-    loaded = _load([named.place(name, runs) for name in names])
+    loaded = _load([job_names.place(name, runs) for name in names])
     for words in (words for study in loaded.studies for words in study.broken):
         console.say(f"dlio-hpc: left out, cannot be read: {words}")
     jobs = [*(job for study in loaded.studies for job in study.jobs), *loaded.jobs]
     lacking = [each for study in loaded.studies for each in absent(study)]
-    found = acceptance.judge(files.load(criteria or _own(loaded)), [entry.of(job) for job in jobs], lacking)
+    found = acceptance.judge(files.load(criteria or _own(loaded)), [history_entry.of(job) for job in jobs], lacking)
     if as_json:
         console.print_json(acceptance.as_document(found))
     else:
@@ -66,11 +66,11 @@ class _Loaded(NamedTuple):
 
 def _load(paths: list[Path]) -> _Loaded:
     """Several jobs that are all of one study are that study; a job that is named by itself is judged by itself."""
-    folders = [path for path in paths if studyfiles.is_study(path)]
-    studies = [named.study_in(folder) for folder in dict.fromkeys(folders)]
-    jobs = jobfiles.load_all([path for path in dict.fromkeys(paths) if path not in folders])
-    if not studies and len(jobs) > 1 and (study := studyfiles.held(jobs)) is not None:
-        return _Loaded([studyfiles.of_jobs(study, jobs, absent="none of these jobs was to make it")], [])
+    folders = [path for path in paths if study_outcome.is_study(path)]
+    studies = [job_names.study_in(folder) for folder in dict.fromkeys(folders)]
+    jobs = job_outcome.load_all([path for path in dict.fromkeys(paths) if path not in folders])
+    if not studies and len(jobs) > 1 and (study := study_outcome.held(jobs)) is not None:
+        return _Loaded([study_outcome.of_jobs(study, jobs, absent="none of these jobs was to make it")], [])
     return _Loaded(studies, jobs)
 
 
@@ -84,7 +84,7 @@ def _own(loaded: _Loaded) -> str:
 
 def absent(outcome: StudyOutcome) -> "list[Absent]":
     """What a study lacks, as it is judged."""
-    from dlio_hpc.verdict.soundness import Absent
+    from dlio_hpc.verdict.validity_criteria import Absent
 
     study = outcome.study
     return [

@@ -20,7 +20,7 @@ def archive() -> None:
 @_ARCHIVES
 def verify(archives: tuple[Path, ...]) -> int:
     """Check every byte of each ARCHIVE against its checksum and manifest; exit code 3 when one is broken."""
-    from dlio_hpc.archive import faults
+    from dlio_hpc.files.archive import faults
 
     checked, code = console.each(archives, lambda path: (path, faults(path)))
     for path, found in checked:
@@ -35,7 +35,7 @@ def verify(archives: tuple[Path, ...]) -> int:
 @_ARCHIVES
 def list_members(archives: tuple[Path, ...]) -> None:
     """List the members of each ARCHIVE with their sizes in bytes."""
-    from dlio_hpc.archive import entries
+    from dlio_hpc.files.archive import entries
 
     for path in archives:
         for name, size in entries(path):
@@ -47,7 +47,7 @@ def list_members(archives: tuple[Path, ...]) -> None:
 @option("--to", type=PATH, metavar="DIR", default=".", show_default=True, help="Below which folder.")
 def extract(archives: tuple[Path, ...], to: Path) -> None:
     """Verify each ARCHIVE, then extract the job's folder."""
-    from dlio_hpc.archive import extract as unpack
+    from dlio_hpc.files.archive import extract as unpack
 
     for path in archives:
         click.echo(str(unpack(path, to)))

@@ -6,10 +6,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from dlio_hpc.cli import console, found
+from dlio_hpc.cli import console, selection
 from dlio_hpc.cli.verbs import SETTINGS, Group, option
 from dlio_hpc.verdict import baselines
-from dlio_hpc.verdict.entry import together
+from dlio_hpc.verdict.history_entry import together
 
 
 @click.group(cls=Group, context_settings=SETTINGS)
@@ -22,14 +22,14 @@ def baseline() -> None:
 
 @baseline.command()
 @click.argument("job", metavar="JOB")
-@found.of_archives
+@selection.of_archives
 @option("--why", required=True, metavar="TEXT", help="Why this job is a good reference; kept with the decision.")
 @click.option("--force", is_flag=True, help="Accept what is CACHED or went wrong in part; that is recorded.")
 def accept(job: str, archive: Path | None, runs: Path, why: str, force: bool) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
     one before it, which is kept.
     """
-    jobs = found.jobs([job], archive, runs)
+    jobs = selection.jobs([job], archive, runs)
     (entry, *_), folder = together([each.entry for each in jobs]), jobs[0].folder
     before = {each.group.key: each for each in baselines.active(baselines.read(folder))}
     for made in baselines.accept(folder, entry, why, force):
@@ -39,18 +39,18 @@ def accept(job: str, archive: Path | None, runs: Path, why: str, force: bool) ->
             console.say(f"note: accepted although {words}")
     for words in baselines.left_out(entry):
         console.say(f"note: {words}")
-    found.refresh(folder)
+    selection.refresh(folder)
 
 
 @baseline.command("list")
-@found.of_archives
+@selection.of_archives
 @click.option("--all", "everything", is_flag=True, help="Those that were replaced or retired, too.")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool) -> None:
     """List the baselines that hold, a line each."""
     from dlio_hpc.verdict import baselinetables
 
-    folder = found.folder(archive, runs)
+    folder = selection.folder(archive, runs)
     kept = [one for one in baselines.baselines(baselines.read(folder)) if everything or one.state == "active"]
     if as_json:
         console.print_json({"baselines": [baselinetables.as_document(one) for one in kept]})
@@ -62,13 +62,13 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 
 @baseline.command()
 @click.argument("name", metavar="BASELINE")
-@found.of_archives
+@selection.of_archives
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     """Show a BASELINE, by its id or its job: key, figures, who accepted it, when and why, and what became of it."""
     from dlio_hpc.verdict import baselinetables
 
-    folder = found.folder(archive, runs)
+    folder = selection.folder(archive, runs)
     one = baselines.named(baselines.baselines(baselines.read(folder)), name, folder)
     if as_json:
         console.print_json(baselinetables.as_document(one) | {"group": msgspec.to_builtins(one.accepted.group)})
@@ -79,11 +79,11 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
 
 @baseline.command()
 @click.argument("name", metavar="BASELINE")
-@found.of_archives
+@selection.of_archives
 @option("--why", required=True, metavar="TEXT", help="Why it holds no longer; kept with the decision.")
 def retire(name: str, archive: Path | None, runs: Path, why: str) -> None:
     """End a BASELINE: its key has none until another job is accepted. It stays in the list of --all."""
-    folder = found.folder(archive, runs)
+    folder = selection.folder(archive, runs)
     made = baselines.retire(folder, name, why)
     click.echo(f"{made.id}: retired")
-    found.refresh(folder)
+    selection.refresh(folder)

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from dlio_hpc import defaults, document, shipped, site, units, workload
+from dlio_hpc import document, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
+from dlio_hpc.config import defaults, shipped, site, workload
 from dlio_hpc.errors import ConfigError
 
 
@@ -64,13 +65,13 @@ def _origin(path: Path) -> str:
 @click.option("--queue", metavar="NAME", help="Where the jobs of --launch wait. Default: the batch system's.")
 def new(name: str, to: Path | None, launch: bool, account: str | None, queue: str | None) -> None:
     """Write a commented profile NAME from what this machine tells: scheduler, queues, launcher, MPI, file systems."""
-    from dlio_hpc.batch import detect
+    from dlio_hpc.batch import site_detection
 
-    text = detect.profile(name)
+    text = site_detection.profile(name)
     if launch:
-        from dlio_hpc.batch import trial
+        from dlio_hpc.batch import launch_trial
 
-        text = trial.profile(text, account, queue)
+        text = launch_trial.profile(text, account, queue)
     if str(to) == "-":
         click.echo(text, nl=False)
         return

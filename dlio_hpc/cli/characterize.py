@@ -13,7 +13,7 @@ from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dlio_hpc.analysis.characterize import Character
+    from dlio_hpc.analysis.characterize.characterize import Character
 
 
 @click.command(context_settings=SETTINGS)
@@ -49,7 +49,7 @@ def characterize(
     Several logs are taken for the processes of one program. Exit code 2: the program does not read as training does,
     and is described instead.
     """
-    from dlio_hpc.analysis import characterize as analysis
+    from dlio_hpc.analysis.characterize import characterize as analysis
     from dlio_hpc.report import workloadyaml
 
     found = analysis.load(logs, only, force)
@@ -64,9 +64,9 @@ def characterize(
     elif not as_json and not check:
         sys.stdout.write(content)
     if check:
-        from dlio_hpc.cli import checking
+        from dlio_hpc.cli import characterize_check
 
-        compared = checking.run(found, content, as_json, **of_check)
+        compared = characterize_check.run(found, content, as_json, **of_check)
     if as_json:
         console.print_json(_document(found, content, compared))
     return 0

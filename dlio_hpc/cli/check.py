@@ -6,7 +6,7 @@ import click
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.request import asks, drafted
+from dlio_hpc.cli.study_options import asks, drafted
 from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 
 _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}

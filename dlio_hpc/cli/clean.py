@@ -6,13 +6,13 @@ from pathlib import Path
 import click
 
 from dlio_hpc.batch import debris
-from dlio_hpc.cli import console, found
+from dlio_hpc.cli import console, selection
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.errors import ConfigError
 
 
 @click.command(context_settings=SETTINGS)
-@found.of_archives
+@selection.of_archives
 @option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
 def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
     """Remove what killed commands left below RUNS and beside the archives: half-written files, and directories of jobs

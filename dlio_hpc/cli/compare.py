@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 import click
 
 from dlio_hpc import document, units
-from dlio_hpc.cli import console, found
-from dlio_hpc.cli.pictures import Pictures, gives_page, write_junit
+from dlio_hpc.cli import console, selection
+from dlio_hpc.cli.picture_options import Pictures, gives_page, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.verdict.metrics import METRICS
 
 if TYPE_CHECKING:
-    from dlio_hpc.cli.found import Found
+    from dlio_hpc.cli.selection import Found
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
-    from dlio_hpc.verdict.comparison import Judgement, Reference, Terms, Verdict
+    from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Verdict
     from dlio_hpc.verdict.junit import Case
 
 
@@ -31,7 +31,7 @@ def _tolerance(text: str) -> float:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
-@found.of_archives
+@selection.of_archives
 @option("--baseline", "against", metavar="JOB|ID", help="Compare with this job, or baseline, instead of the key's own.")
 @option(
     "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, default=("samples_per_s",),
@@ -54,10 +54,10 @@ def compare(
     Exit code: of the worst verdict, in this order: 3 INVALID, 6 infrastructure, 7 incomplete, 4 CACHED, 1 regression,
     5 noisy, 2 not comparable, 0 fine or improved.
     """
-    from dlio_hpc.verdict.comparison import Terms
+    from dlio_hpc.verdict.baseline_comparison import Terms
 
     started = units.utc_now(fraction=True)
-    jobs, missing = found.look(names, archive, runs)
+    jobs, missing = selection.look(names, archive, runs)
     if not jobs:
         raise ConfigError(f"{' '.join(names)}: none of its jobs measured anything")
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
@@ -84,25 +84,27 @@ def compare(
 
 def _judge(jobs: "Sequence[Found]", terms: "Terms") -> "Judgement":
     """Each job by the history and the baselines of its own folder."""
-    from dlio_hpc.verdict import baselines, comparison
+    from dlio_hpc.verdict import baseline_comparison, baselines
 
     verdicts: list[Verdict] = []
     for folder in dict.fromkeys(job.folder for job in jobs):
         mine = [job.entry for job in jobs if job.folder == folder]
         active = baselines.active(baselines.read(folder))
-        verdicts += comparison.judge(mine, found.entries(folder), active, terms).verdicts
-    return comparison.summed(verdicts)
+        verdicts += baseline_comparison.judge(mine, selection.entries(folder), active, terms).verdicts
+    return baseline_comparison.summed(verdicts)
 
 
 def _references(name: str, folder: Path, runs: Path) -> "tuple[Reference, ...]":
     """A baseline by its id, whatever became of it, or any job."""
-    from dlio_hpc.verdict import baselines, comparison
+    from dlio_hpc.verdict import baseline_comparison, baselines
 
     for one in baselines.read(folder).accepted:
         if one.id == name:
-            return (comparison.Reference(one.id, one.group, one.overridden),)
+            return (baseline_comparison.Reference(one.id, one.group, one.overridden),)
     told = tuple(
-        reference for job in found.jobs([name], folder, runs) for reference in comparison.references(job.entry)
+        reference
+        for job in selection.jobs([name], folder, runs)
+        for reference in baseline_comparison.references(job.entry)
     )
     if not told:
         raise ConfigError(f"--baseline {name}: it has no good measured run")

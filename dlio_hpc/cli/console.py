@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from dlio_hpc.batch import job
-from dlio_hpc.batch.watch import Progress, Watched, watch
+from dlio_hpc.batch import job_record
+from dlio_hpc.batch.job_watch import Progress, Watched, watch
 from dlio_hpc.errors import DlioError, Incomplete, shortened
 
 S = TypeVar("S")
@@ -90,7 +90,7 @@ def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
     return last
 
 
-def _state(record: job.Job) -> str:
+def _state(record: job_record.Job) -> str:
     words = record.states[-1].words
     return f"{record.state} ({words})" if words else record.state
 

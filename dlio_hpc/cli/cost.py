@@ -5,11 +5,13 @@ from typing import Any
 import click
 from msgspec import structs
 
-from dlio_hpc import cost, limits, packing, shipped, units
+from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.request import Planned, asks, drafted, given_options, study_folder
+from dlio_hpc.cli.study_options import Planned, asks, drafted, given_options, study_folder
 from dlio_hpc.cli.verbs import SETTINGS, option
-from dlio_hpc.cost import JobCost
+from dlio_hpc.config import shipped
+from dlio_hpc.plan import cost, packing, site_limits
+from dlio_hpc.plan.cost import JobCost
 
 _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "writes", "new data")
 
@@ -27,7 +29,10 @@ def plan_cost(context: click.Context, /, name: str | None, as_json: bool, **opti
     """
     found = _planned(context, name, options)
     costs = cost.of_jobs(found.jobs)
-    faults = [*limits.of_cost(found.study.site, costs), *(each for job in found.jobs for each in limits.faults(job))]
+    faults = [
+        *site_limits.of_cost(found.study.site, costs),
+        *(each for job in found.jobs for each in site_limits.faults(job)),
+    ]
     for words in dict.fromkeys(map(str, faults)):
         console.say(f"note: dlio-submit would refuse: {words}")
     if as_json:
@@ -47,13 +52,13 @@ def plan_cost(context: click.Context, /, name: str | None, as_json: bool, **opti
 
 
 def _planned(context: click.Context, name: str | None, options: dict[str, Any]) -> Planned:
-    from dlio_hpc.report import studyfiles
+    from dlio_hpc.records import study_outcome
 
     folder = None if name is None else study_folder(name, options["runs"])
-    if folder is not None and studyfiles.is_study(folder):
+    if folder is not None and study_outcome.is_study(folder):
         if given := given_options(context, {"runs", "as_json"}):
             raise click.UsageError(f"{given[0]}: {folder} is a study, whose options are settled")
-        found = studyfiles.load(folder)
+        found = study_outcome.load(folder)
         return Planned(found, packing.plans(found))
     if name in shipped.names(shipped.STUDIES) and options["study_name"] is None:
         return drafted(None, options | {"study_name": name})

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dlio_hpc.cli import console
-from dlio_hpc.cli.pictures import Pictures, gives_pictures
+from dlio_hpc.cli.picture_options import Pictures, gives_pictures
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import DlioError, InvalidRun
 
 if TYPE_CHECKING:
-    from dlio_hpc.analysis.examine import Examined
+    from dlio_hpc.analysis.log.analyze import Examined
     from dlio_hpc.report.page import Page
 
 
@@ -39,10 +39,10 @@ def darshan(
     Logs of Darshan 3.4 and 3.5 with their extended traces (DXT); those of other versions are read by pydarshan, if it
     is installed. Exit code 3: a log is not whole.
     """
-    from dlio_hpc.analysis import examine
+    from dlio_hpc.analysis.log import analyze
 
     wanted = Pictures(**options)
-    examined, code = console.each(logs, lambda path: examine.log_file(path, only, step_s))
+    examined, code = console.each(logs, lambda path: analyze.log_file(path, only, step_s))
     if as_json:
         console.print_json({"logs": [_document(each) for each in examined]})
     elif as_csv:

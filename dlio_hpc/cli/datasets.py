@@ -9,11 +9,13 @@ from typing import Any, Literal, NamedTuple
 
 import click
 
-from dlio_hpc import dataset, plan, removal, site, units
+from dlio_hpc import units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import PATH, SETTINGS, Group, option
-from dlio_hpc.dataset import FINGERPRINT_FILE, Fingerprint
+from dlio_hpc.config import site
 from dlio_hpc.errors import InfrastructureError, InvalidRun, Unexpected, unreadable
+from dlio_hpc.plan import dataset, dataset_removal, plan
+from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint
 
 State = Literal["complete", "unfinished", "generating"]
 
@@ -96,7 +98,7 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
     if found.state == "generating":
         fault = {"file": folder.name, "fault": "a job generates it just now; verify it when that has ended"}
         return {**base, "files": 0, "bytes": 0, "faults": [fault]}
-    command = [sys.executable, "-m", "dlio_hpc.core.verify", str(folder), "--json", *["--quick"] * quick]
+    command = [sys.executable, "-m", "dlio_hpc.core.verify_dataset", str(folder), "--json", *["--quick"] * quick]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode == Unexpected.exit_code:
         raise Unexpected(f"{folder} could not be verified; see above")
@@ -127,9 +129,9 @@ def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unf
     else:
         folders = list(dict.fromkeys(_named(names, data, site_name)))
     for folder in folders:
-        removal.check(folder)
+        dataset_removal.check(folder)
     for folder in folders:
-        count, size = removal.content(folder) if dry_run else removal.remove(folder)
+        count, size = dataset_removal.content(folder) if dry_run else dataset_removal.remove(folder)
         click.echo(f"{folder}: {'would free' if dry_run else 'freed'} {units.format_size(size)} in {count} files")
     return code
 

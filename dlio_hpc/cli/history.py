@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dlio_hpc.batch.schedulers import ENDED
-from dlio_hpc.cli import console, found
-from dlio_hpc.cli.pictures import Pictures, gives_page
+from dlio_hpc.cli import console, selection
+from dlio_hpc.cli.picture_options import Pictures, gives_page
 from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.verdict.metrics import METRICS
@@ -17,9 +17,9 @@ from dlio_hpc.verdict.metrics import METRICS
 if TYPE_CHECKING:
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
-    from dlio_hpc.verdict.entry import Entry
     from dlio_hpc.verdict.figures import Series
-    from dlio_hpc.verdict.listing import Block
+    from dlio_hpc.verdict.history_entry import Entry
+    from dlio_hpc.verdict.history_listing import Block
 
 
 def _day(text: str) -> str:
@@ -35,7 +35,7 @@ def _day(text: str) -> str:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("pattern", required=False, metavar="[JOB-PATTERN]")
-@found.of_archives
+@selection.of_archives
 @option("--site", is_common=False, metavar="NAME", help="Jobs of this site alone.")
 @option("--workload", metavar="NAME", help="Jobs of this workload alone.")
 @option("--nodes", type=int, metavar="N", help="Jobs on so many nodes alone.")
@@ -65,11 +65,11 @@ def history(
 
     if sum((as_json, as_csv, is_export)) > 1:
         raise click.UsageError("--json, --csv and --export: one of them at a time")
-    folder = found.folder(archive, runs)
+    folder = selection.folder(archive, runs)
     if is_rebuild:
         _rebuild(folder)
     else:
-        found.refresh(folder)
+        selection.refresh(folder)
     if is_export:
         sys.stdout.buffer.write(histories.export(folder))
         return 0
@@ -105,9 +105,9 @@ def _rebuild(folder: Path) -> None:
 
 
 def _show(entries: "Sequence[Entry]", folder: Path, metric: str, pictures: Pictures, is_quiet: bool) -> None:
-    from dlio_hpc.verdict import baselines, historytables, listing
+    from dlio_hpc.verdict import baselines, history_listing, historytables
 
-    blocks = listing.blocks(entries, baselines.active(baselines.read(folder)), metric)
+    blocks = history_listing.blocks(entries, baselines.active(baselines.read(folder)), metric)
     if not is_quiet:
         historytables.show(blocks, metric, sys.stdout)
     if pictures.any:

@@ -7,15 +7,15 @@ from typing import Any
 
 import click
 
-from dlio_hpc import rundir
-from dlio_hpc.batch import debris, job, state
+from dlio_hpc.batch import debris, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
-from dlio_hpc.cli.request import study_folder
+from dlio_hpc.cli.study_options import study_folder
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError, Incomplete
-from dlio_hpc.report import studyfiles
+from dlio_hpc.files import rundir
+from dlio_hpc.records import study_outcome
 
 
 def _on_jobs(function: Any) -> Any:
@@ -47,10 +47,10 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     return code
 
 
-def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[state.Look], int]:
+def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.Look], int]:
     """The jobs as of now, their batch systems asked once; a batch system that does not answer is said once."""
     directories, code = _sound(jobs, runs)
-    looks = state.refresh_all(directories)
+    looks = job_state.refresh_all(directories)
     faults = {str(look.fault): look.fault for look in looks if look.fault is not None}
     for words, fault in faults.items():
         console.say(f"dlio-hpc: {words}; states may be old")
@@ -116,13 +116,13 @@ def _studies(jobs: tuple[str, ...], runs: Path) -> list[Path]:
     named = [study_folder(name, runs) for name in jobs] or sorted(
         path.parent for path in runs.glob(f"*/{rundir.STUDY}")
     )
-    return [folder for folder in named if studyfiles.is_study(folder)]
+    return [folder for folder in named if study_outcome.is_study(folder)]
 
 
 def _missing(folder: Path) -> int:
     """Say which points of a study were not measured, and how they can be; Incomplete's code when some are."""
-    study = studyfiles.load(folder)
-    found = studyfiles.outcome(study, studyfiles.jobs(study))
+    study = study_outcome.load(folder)
+    found = study_outcome.outcome(study, study_outcome.jobs(study))
     for words in found.broken:
         console.say(f"{study.study}: left out, it cannot be read: {words}")
     if not found.missing:
@@ -137,7 +137,7 @@ def _missing(folder: Path) -> int:
     return Incomplete.exit_code
 
 
-def _cancelled(record: job.Job) -> str:
+def _cancelled(record: job_record.Job) -> str:
     if not record.ended:
         return "cancelling"
     is_unsubmitted = record.batch_id is None and record.state == "cancelled"
@@ -146,7 +146,7 @@ def _cancelled(record: job.Job) -> str:
 
 def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
     """The directories whose job can be read; the others are told, and the code of the first of them."""
-    return console.each(_directories(jobs, runs), lambda directory: (job.load(directory), directory)[1])
+    return console.each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
@@ -172,11 +172,11 @@ def _every(runs: Path) -> list[Path]:
 
 def named(name: str, runs: Path) -> list[Path]:
     """The directory of a job, by its path or its name below `runs`, or those of a study there."""
-    if studyfiles.is_study(folder := study_folder(name, runs)):
-        return [path for path in studyfiles.jobs(studyfiles.load(folder)) if path.is_dir()]
+    if study_outcome.is_study(folder := study_folder(name, runs)):
+        return [path for path in study_outcome.jobs(study_outcome.load(folder)) if path.is_dir()]
     if folder.is_dir() or "/" in name:
         return [folder]
     # A study's jobs are named after it.
     likely = [path.parent for path in sorted(runs.glob(f"{glob.escape(name)}-*/{rundir.JOB}"))]
-    of_study = [directory for directory in likely if job.load(directory).study == name]
+    of_study = [directory for directory in likely if job_record.load(directory).study == name]
     return of_study or [runs / name]

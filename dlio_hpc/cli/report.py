@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from dlio_hpc.cli import console, named
-from dlio_hpc.cli.pictures import Pictures, gives_pictures
+from dlio_hpc.cli import console, job_names
+from dlio_hpc.cli.picture_options import Pictures, gives_pictures
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError, DlioError
-from dlio_hpc.report import jobfiles, studyfiles
-from dlio_hpc.study import Metric
+from dlio_hpc.plan.study import Metric
+from dlio_hpc.records import job_outcome, study_outcome
 
 if TYPE_CHECKING:
-    from dlio_hpc.analysis.examine import Examined
+    from dlio_hpc.analysis.log.analyze import Examined
     from dlio_hpc.batch.collect import Collected
+    from dlio_hpc.records.study_outcome import StudyOutcome
     from dlio_hpc.report.banner import Banner
     from dlio_hpc.report.figures import Picture
     from dlio_hpc.report.page import Page
-    from dlio_hpc.report.studyfiles import StudyOutcome
     from dlio_hpc.report.studyreport import StudyReport
     from dlio_hpc.verdict.suite import SuiteVerdict
 
@@ -45,16 +45,16 @@ def report(
     A study is named by its folder, by its name, or by its jobs, several directories or archives.
     """
     wanted = Pictures(**options)
-    jobs = [named.place(name, runs) for name in names]
-    if (folder := next((path for path in jobs if studyfiles.is_study(path)), None)) is not None:
+    jobs = [job_names.place(name, runs) for name in names]
+    if (folder := next((path for path in jobs if study_outcome.is_study(path)), None)) is not None:
         _check_study_options(wanted, step_s)
         if len(jobs) > 1:
             raise ConfigError(f"{folder} is a study: report on it by itself, or give all of its jobs")
-        return _report_study(named.study_in(folder), wanted, metric, as_json, as_csv)
-    outcomes = jobfiles.load_all(jobs)
-    if len(jobs) > 1 and (study := studyfiles.held(outcomes)) is not None:
+        return _report_study(job_names.study_in(folder), wanted, metric, as_json, as_csv)
+    outcomes = job_outcome.load_all(jobs)
+    if len(jobs) > 1 and (study := study_outcome.held(outcomes)) is not None:
         _check_study_options(wanted, step_s)
-        found = studyfiles.of_jobs(study, outcomes, absent="none of these jobs was to make it")
+        found = study_outcome.of_jobs(study, outcomes, absent="none of these jobs was to make it")
         return _report_study(found, wanted, metric, as_json, as_csv)
     if metric is not None:
         raise click.UsageError("--metric goes with a study, whose points it judges")
@@ -71,7 +71,7 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
     """Print what the study in a folder found, where that is judged with its verdict first if it is a suite; 0, or the
     verdict's code, or that of why measurements are missing.
     """
-    outcome = named.study_in(folder)
+    outcome = job_names.study_in(folder)
     if is_judged and outcome.study.verdict is not None and outcome.study.generate != "only":
         return _show_suite(outcome, as_json)
     return _report_study(outcome, Pictures(None, None, None), None, as_json, False, is_judged)
@@ -152,7 +152,7 @@ def _study_pictures(made: "StudyReport") -> "Iterator[Picture]":
 
 
 def _report_jobs(
-    jobs: list[Path], outcomes: list[jobfiles.JobOutcome], wanted: Pictures, as_json: bool, as_csv: bool,
+    jobs: list[Path], outcomes: list[job_outcome.JobOutcome], wanted: Pictures, as_json: bool, as_csv: bool,
     step_s: float | None,
 ) -> int:  # fmt: skip
     from dlio_hpc.report import evidence
@@ -167,10 +167,10 @@ def _report_jobs(
         _print(outcomes, examined)
     if wanted.any:
         wanted.write(lambda: _page(outcomes, examined), [run for runs in examined for run in runs.values()])
-    return console.exit_code(jobfiles.fault(outcome) for outcome in outcomes)
+    return console.exit_code(job_outcome.fault(outcome) for outcome in outcomes)
 
 
-def _page(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> "Page":
+def _page(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str, Examined]]") -> "Page":
     from dlio_hpc.report import pages
 
     return pages.of_jobs(outcomes, examined)
@@ -178,16 +178,16 @@ def _page(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examine
 
 def show(paths: list[Path] | tuple[Path, ...], as_json: bool) -> int:
     """Print what the jobs measured; the exit code of the first that went wrong."""
-    outcomes = [jobfiles.load(path) for path in paths]
+    outcomes = [job_outcome.load(path) for path in paths]
     if as_json:
         _print_json(outcomes, [])
     else:
         _print(outcomes, [])
-    return console.exit_code(jobfiles.fault(outcome) for outcome in outcomes)
+    return console.exit_code(job_outcome.fault(outcome) for outcome in outcomes)
 
 
-def _print_json(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
-    documents = [jobfiles.as_document(outcome) for outcome in outcomes]
+def _print_json(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
+    documents = [job_outcome.as_document(outcome) for outcome in outcomes]
     for document, runs in zip(documents, examined, strict=False):
         for run in document["runs"]:
             if (found := runs.get(run["name"])) is not None and found.analysis is not None:
@@ -197,7 +197,7 @@ def _print_json(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, E
     console.print_json({"study": outcomes[0].plan.study, "jobs": documents})
 
 
-def _print_csv(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
+def _print_csv(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
     from dlio_hpc.report import iotables
 
     measured = [
@@ -210,7 +210,7 @@ def _print_csv(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Ex
     iotables.write_csv(chain.from_iterable([*measured, *logs]), sys.stdout)
 
 
-def _print(outcomes: list[jobfiles.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
+def _print(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
     from dlio_hpc.report import tables
 
     for number, outcome in enumerate(outcomes):
@@ -251,14 +251,14 @@ def _record(directory: Path, collected: "Collected") -> list[str]:
     """Enter the job into the history beside its archive; why it could not be, which loses nothing: the history takes
     in by itself what it finds later.
     """
-    from dlio_hpc.verdict import entry, history
+    from dlio_hpc.verdict import history, history_entry
 
     folder = collected.archive.parent
     try:
         if collected.fresh:
-            history.enter(folder, entry.of(jobfiles.load(directory)))
+            history.enter(folder, history_entry.of(job_outcome.load(directory)))
         elif not history.knows(collected.archive):
-            history.enter(folder, entry.of(jobfiles.load(collected.archive)))
+            history.enter(folder, history_entry.of(job_outcome.load(collected.archive)))
     except (DlioError, OSError) as fault:
         return [f"the job is not in the history yet: {fault}"]
     return []

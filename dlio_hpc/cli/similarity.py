@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dlio_hpc.cli import console, named
+from dlio_hpc.cli import console, job_names
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.pictures import Pictures, gives_page
+from dlio_hpc.cli.picture_options import Pictures, gives_page
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
-    from dlio_hpc.analysis.profile import Profile
+    from dlio_hpc.analysis.similarity.io_profile import Profile
 
 
 @click.command(context_settings=SETTINGS)
@@ -54,7 +54,7 @@ def similarity(
 def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Profile]":
     from dlio_hpc.report import profiles
 
-    return profiles.load_all(name, named.place(name, runs), run, only)
+    return profiles.load_all(name, job_names.place(name, runs), run, only)
 
 
 def _once(found: "Iterable[Profile]") -> "list[Profile]":
@@ -64,10 +64,10 @@ def _once(found: "Iterable[Profile]") -> "list[Profile]":
 def _pair(
     first: str, second: str, runs: Path, run: str | None, only: str | None, wanted: Pictures, as_json: bool
 ) -> int:
-    from dlio_hpc.analysis import similarity
+    from dlio_hpc.analysis.similarity import similarity
     from dlio_hpc.report import profiles, similarityrows
 
-    a, b = (profiles.load(name, named.place(name, runs), run, only) for name in (first, second))
+    a, b = (profiles.load(name, job_names.place(name, runs), run, only) for name in (first, second))
     found = similarity.compare(a, b)
     known = similarity.yardsticks(found.left_out)
     if as_json:
@@ -84,7 +84,7 @@ def _pair(
 
 
 def _matrix(rows: "list[Profile]", columns: "list[Profile]", wanted: Pictures, as_json: bool) -> int:
-    from dlio_hpc.analysis import similarity
+    from dlio_hpc.analysis.similarity import similarity
 
     if len({each.title for each in (*rows, *columns)}) < 2:
         raise ConfigError("a matrix needs two programs at least; name more, or --against theta_128_nodes")

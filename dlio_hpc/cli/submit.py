@@ -5,24 +5,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dlio_hpc import __version__, packing, rundir
-from dlio_hpc.cli.handover import Manner, afterwards, hand_over, show
-from dlio_hpc.cli.request import (
-    RESUMABLE,
-    Planned,
-    asks,
-    check,
-    given_options,
-    planned,
-    resumed,
-    study_folder,
-)
+from dlio_hpc import __version__
+from dlio_hpc.cli.study_options import RESUMABLE, Planned, asks, check, given_options, planned, resumed, study_folder
+from dlio_hpc.cli.submission import Manner, afterwards, hand_over, show
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.study import Study
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import packing
+from dlio_hpc.plan.study import Study
 
 if TYPE_CHECKING:
-    from dlio_hpc.report.jobfiles import JobOutcome
+    from dlio_hpc.records.job_outcome import JobOutcome
 
 
 @click.command(context_settings=SETTINGS)
@@ -95,9 +88,9 @@ def _resume(folder: Path, options: dict[str, Any], manner: Manner) -> int:
     from dlio_hpc.batch import submit as batch
     from dlio_hpc.batch.cancel import cancel
     from dlio_hpc.cli import console
-    from dlio_hpc.report import studyfiles
+    from dlio_hpc.records import study_outcome
 
-    known = studyfiles.load(folder)
+    known = study_outcome.load(folder)
     if known.generate == "only":
         raise ConfigError(f"{known.study} was to generate data, not to measure; submit it anew")
     found = resumed(known, options)
@@ -123,17 +116,19 @@ def _resume(folder: Path, options: dict[str, Any], manner: Manner) -> int:
 def _missing(found: Study) -> "tuple[Planned, list[JobOutcome], list[Path]]":
     """Jobs that measure what the study has not; jobs of it that go on; folders of those that were never handed over."""
     from dlio_hpc.cli import console
-    from dlio_hpc.report import studyfiles
+    from dlio_hpc.records import study_outcome
 
-    seen = studyfiles.outcome(found, studyfiles.jobs(found))
-    live = [job for job in seen.jobs if studyfiles.is_live(job)]
-    stray = [job.directory for job in seen.jobs if job.directory and not job.job.ended and not studyfiles.is_live(job)]
+    seen = study_outcome.outcome(found, study_outcome.jobs(found))
+    live = [job for job in seen.jobs if study_outcome.is_live(job)]
+    stray = [
+        job.directory for job in seen.jobs if job.directory and not job.job.ended and not study_outcome.is_live(job)
+    ]
     wanted = [missing.unit for missing in seen.missing if not missing.is_live]
     if not wanted:
         waiting = f"; {len(seen.missing)} are still to come" if seen.missing else ""
         console.say(f"nothing to resume: {len(seen.measured)} measurements are there{waiting}")
         return Planned(found, ()), live, stray
     taken = {packing.Unit(one.point, one.repeat): one.seconds for one in seen.measured}
-    again = Planned(found, packing.plans(found, wanted, studyfiles.next_number(found), taken))
+    again = Planned(found, packing.plans(found, wanted, study_outcome.next_number(found), taken))
     check(again)
     return again, live, stray

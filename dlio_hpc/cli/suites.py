@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlio_hpc import document
-from dlio_hpc.cli import found
+from dlio_hpc.cli import selection
 from dlio_hpc.cli.accept import absent
-from dlio_hpc.verdict import acceptance, baselines, comparison, criteria, entry, suite
-from dlio_hpc.verdict.comparison import Terms
-from dlio_hpc.verdict.criteria import Criteria
+from dlio_hpc.verdict import acceptance, baseline_comparison, baselines, criteria_file, history_entry, suite
+from dlio_hpc.verdict.baseline_comparison import Terms
+from dlio_hpc.verdict.criteria_file import Criteria
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 if TYPE_CHECKING:
@@ -22,11 +22,15 @@ def judge(report: "StudyReport") -> SuiteVerdict:
     study, asked = outcome.study, outcome.study.verdict
     assert asked is not None
     folder = Path(study.archive)
-    entries = [entry.of(job) for job in outcome.jobs]
+    entries = [history_entry.of(job) for job in outcome.jobs]
     terms = Terms(metrics=asked.metrics, tolerance=asked.tolerance)
     known = baselines.active(baselines.read(folder)) if folder.is_dir() else ()
-    judged = comparison.judge([each for each in entries if each.measurements], found.entries(folder), known, terms)
-    by = acceptance.judge(criteria.load(asked.criteria) if asked.criteria else _NOTHING_MORE, entries, absent(outcome))
+    judged = baseline_comparison.judge(
+        [each for each in entries if each.measurements], selection.entries(folder), known, terms
+    )
+    by = acceptance.judge(
+        criteria_file.load(asked.criteria) if asked.criteria else _NOTHING_MORE, entries, absent(outcome)
+    )
     return suite.judge(study, judged, by, report.effects, [one.group.key for one in known])
 
 

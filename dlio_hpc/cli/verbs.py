@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from dlio_hpc import __version__, defaults, near, url
+from dlio_hpc import __version__, spelling
+from dlio_hpc.config import defaults
+from dlio_hpc.files import url
 
 _VERBS = {
     "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
@@ -44,7 +46,7 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            meant = near.hint(name, self.list_commands(ctx))
+            meant = spelling.hint(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command {name!r}; {meant}see --help", ctx)
         return super().resolve_command(ctx, args)
 

@@ -7,9 +7,10 @@ import time
 import traceback
 from pathlib import Path
 
-from dlio_hpc import document, rundir
-from dlio_hpc.core import orphan
+from dlio_hpc import document
+from dlio_hpc.core import orphan_ranks
 from dlio_hpc.errors import Unexpected, classified, of_system
+from dlio_hpc.files import rundir
 from dlio_hpc.results import RunError
 
 # Launchers drop what they have not forwarded when ranks are aborted: time for the message of the rank that failed
@@ -25,11 +26,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--packages", action="store_true", help="only import what the job's runs need")
     options = parser.parse_args(arguments)
 
-    with orphan.ending_all():
-        orphan.end_with_proxy()  # first: ranks may wait for others for ever in MPI's own start
+    with orphan_ranks.ending_all():
+        orphan_ranks.end_with_proxy()  # first: ranks may wait for others for ever in MPI's own start
         from mpi4py import MPI
 
-        from dlio_hpc.core import packages
+        from dlio_hpc.core import package_check
         from dlio_hpc.core import run as core
 
         comm = MPI.COMM_WORLD
@@ -43,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
             (folder / rundir.ERROR).unlink(missing_ok=True)
         comm.Barrier()
         if options.packages:
-            packages.require(comm, plan.packages, plan.nodes)
+            package_check.require(comm, plan.packages, plan.nodes)
         else:
             core.execute(comm, directory, plan, run, plan_sha256)
     except Exception as fault:  # noqa: BLE001 - reported, then all ranks end

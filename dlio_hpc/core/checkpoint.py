@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.combinations import LARGEST_REQUEST
+from dlio_hpc.config.workload import Checkpoint
+from dlio_hpc.config.workload_rules import LARGEST_REQUEST
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.comparison import difference
+from dlio_hpc.core.file_comparison import difference
 from dlio_hpc.core.files import write_all
-from dlio_hpc.core.outputs import Outputs
+from dlio_hpc.core.output_folder import Outputs
 from dlio_hpc.errors import InfrastructureError, InvalidRun
-from dlio_hpc.plan import Run
-from dlio_hpc.workload import Checkpoint
+from dlio_hpc.plan.plan import Run
 
 # Bytes that are made up before any of them is written.
 _READY = 8 * content.BLOCK

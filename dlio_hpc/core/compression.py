@@ -4,8 +4,8 @@ import math
 from bisect import bisect_right
 from itertools import pairwise
 
+from dlio_hpc.config.workload import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.core.content import BLOCK, WORD, Texture
-from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset
 
 # Overhead of deflate beyond the random share of the data, in 1/10000 of their size: codes and repeated words. Measured
 # with zlib 1.2.13; levels 1 to 3 are alike, and levels 4 to 9. Rows: bytes that are compressed at once.

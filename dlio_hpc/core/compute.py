@@ -6,10 +6,10 @@ import zlib
 
 import numpy as np
 
+from dlio_hpc.config.workload import ComputeTime, Workload
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.measures import Floats
+from dlio_hpc.core.distributions import Floats
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.workload import ComputeTime, Workload
 
 # A sleep wakes up late by the timer's slack; the last bit is waited for in zero-length sleeps, which give way to
 # other threads each time.

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlio_hpc.core import clock, kernel
-from dlio_hpc.core.measures import Floats
+from dlio_hpc.core import clock, procfs
+from dlio_hpc.core.distributions import Floats
 from dlio_hpc.results import Disturbance, Level
 
 # Columns of a span. OWN: CPU seconds of the rank and of its children that have ended. The columns after it are the
@@ -33,8 +33,8 @@ class Meter:
         counts = np.zeros(COLUMNS)
         counts[SECONDS], counts[OWN] = clock.now(), _own()
         if self._speaks:
-            busy, steal = kernel.cpu_seconds() or (_UNKNOWN, _UNKNOWN)
-            node = os.cpu_count(), busy, steal, kernel.load(), *map(kernel.stalled, ("cpu", "io", "memory"))
+            busy, steal = procfs.cpu_seconds() or (_UNKNOWN, _UNKNOWN)
+            node = os.cpu_count(), busy, steal, procfs.load(), *map(procfs.stalled, ("cpu", "io", "memory"))
             counts[CORES:] = [_UNKNOWN if value is None else value for value in node]
         return counts
 

@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dlio_hpc import __version__, document, filesystem, rundir
-from dlio_hpc.core import kernel
+from dlio_hpc import __version__, document
+from dlio_hpc.core import procfs
 from dlio_hpc.core.merge import Host
+from dlio_hpc.files import filesystem, rundir
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -24,7 +25,7 @@ _SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 def host() -> Host:
     """This rank's node."""
     name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
-    return Host(name, kernel.text("/proc/sys/kernel/random/boot_id") or name)
+    return Host(name, procfs.text("/proc/sys/kernel/random/boot_id") or name)
 
 
 def versions() -> dict[str, str]:
@@ -68,12 +69,12 @@ def _is_wanted(variable: str) -> bool:
 
 def _node() -> dict[str, Any]:
     model = [
-        line.partition(":")[2].strip() for line in kernel.text("/proc/cpuinfo").splitlines() if "model name" in line
+        line.partition(":")[2].strip() for line in procfs.text("/proc/cpuinfo").splitlines() if "model name" in line
     ]
     return {
         "host": host().name,
         "kernel": platform.release(),
         "cpu": model[0] if model else platform.processor(),
         "cores": os.cpu_count(),
-        "memory_bytes": kernel.memory(),
+        "memory_bytes": procfs.memory(),
     }

@@ -10,11 +10,11 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from dlio_hpc.combinations import BLOCK
-from dlio_hpc.core import descriptors
+from dlio_hpc.config.workload_rules import BLOCK
+from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.kept import Kept
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.handle_cache import Kept
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
 
 # Linux takes this many buffers in one preadv (UIO_MAXIOV).
@@ -89,14 +89,14 @@ class File(NamedTuple):
         self._ask([memoryview(bytearray(1))], offset, tally)
 
     def close(self) -> None:
-        with descriptors.closing(), suppress(OSError):  # nothing was written
+        with darshan_fd_gate.closing(), suppress(OSError):  # nothing was written
             os.close(self.descriptor)
 
 
 def open_file(path: str, direct: bool = False) -> File:
     """To be read; InvalidRun when it cannot be, ConfigError when the file system has no direct access."""
     try:
-        with descriptors.opening():
+        with darshan_fd_gate.opening():
             return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
     except OSError as fault:
         if fault.errno == errno.EINVAL and direct:

@@ -5,14 +5,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
-from dlio_hpc import dataset, folders
-from dlio_hpc.core import cache, clock, sidefiles
+from dlio_hpc.core import auxiliary_files, clock, page_cache
+from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.core.root import on_root
-from dlio_hpc.core.stop import Stop
+from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.errors import InfrastructureError
-from dlio_hpc.plan import Run, share
+from dlio_hpc.files import safe_folders
+from dlio_hpc.plan import dataset
+from dlio_hpc.plan.plan import Run, share
 from dlio_hpc.results import Generated
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
     with dataset.filled(run) as folder:
         for side in dataset.sides(layout) if rank == 0 else ():
             with _created(folder, dataset.side_path(run, side)) as file:
-                sidefiles.write(file, side)
+                auxiliary_files.write(file, side)
             written += side.file_size
         for number in range(first, last):
             stop.check(f"{number} of rank 0's {last} files are written; the next job that wants them makes them anew")
@@ -66,7 +67,7 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
                 write(file, layout, number)
                 written += os.fstat(file).st_size
             if run.workload.reader.drop_cache:
-                cache.drop(path)
+                page_cache.drop(path)
             progress.show(number + 1 - first, last - first, "files", f"{written / 1e6:.0f} MB written by rank 0")
     return written
 
@@ -78,7 +79,7 @@ def _created(folder: int, path: str) -> Iterator[int]:
     InfrastructureError where it cannot be written, ConfigError where something else lies in its place.
     """
     try:
-        descriptor = folders.created(folder, os.path.basename(path))
+        descriptor = safe_folders.created(folder, os.path.basename(path))
         try:
             yield descriptor
             os.fsync(descriptor)

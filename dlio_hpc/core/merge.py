@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.core import arrival, clock, disturbance, measures
-from dlio_hpc.core.activity import Activity, Lattice, common
-from dlio_hpc.core.measures import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import cache_accounting, clock, distributions, disturbance
+from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats
+from dlio_hpc.core.read_activity import Activity, Lattice, common
 from dlio_hpc.core.train import Recording
-from dlio_hpc.plan import Run
+from dlio_hpc.plan.plan import Run
 from dlio_hpc.results import (
     CheckpointSummary,
     Distribution,
@@ -19,7 +20,6 @@ from dlio_hpc.results import (
     SlowestRank,
     Summary,
 )
-from dlio_hpc.workload import Workload
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -45,13 +45,13 @@ class Merged(NamedTuple):
     lattice: Lattice
     offsets: Floats
     steps: Floats
-    histogram: measures.Counts
+    histogram: distributions.Counts
     totals: Floats
     arrivals: Floats
     checkpoints: Floats
     verified: Floats
     side_files: Floats
-    sizes: measures.Counts
+    sizes: distributions.Counts
     activity: Floats
     marks: Floats
     disturbances: Floats
@@ -129,7 +129,7 @@ def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
 def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
     wait, compute, sync = (phase(steps, which).sum(axis=1).mean() for which in PHASES)
     arrived = merged.arrivals[:, number]
-    looked = arrived[:, arrival.LOOKED].sum()
+    looked = arrived[:, cache_accounting.LOOKED].sum()
     saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
     after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # the last step's checkpoint is the epoch's too
     return Epoch(
@@ -142,11 +142,11 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
         compute_s=float(compute),
         sync_s=float(sync),
         checkpoint_s=float(saved[..., _PAUSE_S].sum()) / len(saved),
-        storage_bytes_read=_total(arrived[:, arrival.FETCHED]),
-        client_bytes_asked=_total(arrived[:, arrival.ASKED]),
-        client_bytes_read=_total(arrived[:, arrival.ARRIVED]),
+        storage_bytes_read=_total(arrived[:, cache_accounting.FETCHED]),
+        client_bytes_asked=_total(arrived[:, cache_accounting.ASKED]),
+        client_bytes_read=_total(arrived[:, cache_accounting.ARRIVED]),
         verify_s=float(merged.verified[:, number, 0].mean()),
-        resident=float(arrived[:, arrival.RESIDENT].sum() / looked) if looked else None,
+        resident=float(arrived[:, cache_accounting.RESIDENT].sum() / looked) if looked else None,
         disturbance=disturbed(merged, number),
     )
 
@@ -172,7 +172,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         steps_planned=run.steps_per_epoch * run.workload.train.epochs,
         bytes_read=bytes_read,
         overhead_bytes_read=int(totals[:, OVERHEAD].sum()),
-        storage_bytes_read=_total(merged.arrivals[..., arrival.FETCHED]),
+        storage_bytes_read=_total(merged.arrivals[..., cache_accounting.FETCHED]),
         wall_s=wall_s,
         samples_per_s=samples / wall_s,
         read_MBps=bytes_read / wall_s / 1e6,
@@ -185,7 +185,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         wait_s=times.wait,
         compute_s=times.compute,
         sync_s=times.sync,
-        read_latency_s=measures.of_histogram(
+        read_latency_s=distributions.of_histogram(
             counts, float(totals[:, _READ_S].sum()), float(totals[:, _LONGEST_S].max())
         ),
         compute_asked_s=float(steps[..., ASKED].mean()),
@@ -216,10 +216,10 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
     return CheckpointSummary(
         count=saved.shape[1],
         bytes_written=size,
-        pause_s=measures.of_values(saved[..., _PAUSE_S]),
-        write_s=measures.of_values(writers[..., WRITE_S]),
-        fsync_s=measures.of_values(writers[..., FSYNC_S]),
-        read_s=measures.of_values(writers[..., _BACK_S]) if slowest_read else None,
+        pause_s=distributions.of_values(saved[..., _PAUSE_S]),
+        write_s=distributions.of_values(writers[..., WRITE_S]),
+        fsync_s=distributions.of_values(writers[..., FSYNC_S]),
+        read_s=distributions.of_values(writers[..., _BACK_S]) if slowest_read else None,
         write_MBps=float(size / slowest_write / 1e6),
         read_MBps=float(size / slowest_read / 1e6) if slowest_read else None,
     )
@@ -243,14 +243,14 @@ class _Times(NamedTuple):
 
 def _times(steps: Floats) -> _Times:
     both = phase(steps, WAIT)
-    wait, wait_s = measures.of_values(both), float(both.sum())
+    wait, wait_s = distributions.of_values(both), float(both.sum())
     compute = phase(steps, COMPUTE)
     both += compute
     busy = both.sum(axis=1)
     del both
-    computed, compute_s = measures.of_values(compute), float(compute.sum())
+    computed, compute_s = distributions.of_values(compute), float(compute.sum())
     del compute
-    return _Times(wait, computed, measures.of_values(phase(steps, SYNC)), wait_s, compute_s, busy)
+    return _Times(wait, computed, distributions.of_values(phase(steps, SYNC)), wait_s, compute_s, busy)
 
 
 def _au_mlperf(epochs: list[Floats]) -> float | None:

@@ -7,17 +7,19 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlio_hpc import dataset, document, filesystem, rundir, units, volume
+from dlio_hpc import document, units
 from dlio_hpc.core import clock, environment, merge, timeline
+from dlio_hpc.core.darshan_markers import Marks
+from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
-from dlio_hpc.core.marks import Marks
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.core.root import on_root
-from dlio_hpc.core.stop import Stop
+from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.train import train
-from dlio_hpc.darshan import preload
+from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
-from dlio_hpc.plan import Plan, Run
+from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.plan import dataset, planned_bytes
+from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.results import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
 
 if TYPE_CHECKING:
@@ -128,7 +130,7 @@ def _train(
     if merged is None:
         return None
     summary = merge.summary(merged, run)
-    timeline.write(folder, merged, run, profiles, preload.marker_path(plan.directory, run))
+    timeline.write(folder, merged, run, profiles, setup.marker_path(plan.directory, run))
     faults = _faults(run, summary, comm.size) + _placement_faults(plan, [host.name for host in hosts])
     return _Trained(merge.epochs(merged, run), summary, recording.counts.hints, faults, merge.disturbed(merged))
 
@@ -171,7 +173,7 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         return faults
     exact = run.workload.reader.mode == "floor" and not run.workload.dataset.is_chunked
     enough = summary.bytes_read == run.bytes if exact else summary.bytes_read >= run.bytes
-    most = volume.most(run.workload, ranks, run.bytes)
+    most = planned_bytes.most(run.workload, ranks, run.bytes)
     if not enough:
         faults.append(f"{summary.bytes_read} bytes arrived, {run.bytes} were planned")
     elif most is not None and summary.bytes_read > most:
@@ -188,7 +190,9 @@ def _foretells_bytes(run: Run, summary: Summary, ranks: int) -> bool:
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
         return False
-    if dataset.sample.stdev is not None and (summary.samples_left_out or volume.factor(run.workload, ranks) != 1):
+    if dataset.sample.stdev is not None and (
+        summary.samples_left_out or planned_bytes.factor(run.workload, ranks) != 1
+    ):
         return False
     return dataset.compression == "none"
 

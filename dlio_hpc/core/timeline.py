@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc import rundir
-from dlio_hpc.core import measures, merge
-from dlio_hpc.core.measures import ASKED, BYTES, SAMPLES, STARTED
+from dlio_hpc.core import distributions, merge
+from dlio_hpc.core.distributions import ASKED, BYTES, SAMPLES, STARTED
+from dlio_hpc.core.hdf5_output import Outlet
 from dlio_hpc.core.merge import Merged
-from dlio_hpc.core.outlet import Outlet
-from dlio_hpc.darshan import clocks
-from dlio_hpc.plan import Run
+from dlio_hpc.darshan import clock_alignment
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Run
 
 if TYPE_CHECKING:
     import h5py
@@ -41,18 +41,18 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[Profile |
     _ranks(file.create_group("ranks"), merged)
     latency = file.create_group("read_latency")
     latency.attrs["about"] = "reads of each rank (axis 0) by duration; edges in seconds"
-    latency["edges"] = measures.bin_edges()
+    latency["edges"] = distributions.bin_edges()
     latency.create_dataset("counts", data=merged.histogram, **_PACKED)
     sizes = file.create_group("request_sizes")
     sizes.attrs["about"] = (
         "requests of each rank (axis 0) by the bytes they brought; edges in bytes, a bin has its lower edge in it. "
         "Left out: requests that brought nothing, and those that a library made by itself"
     )
-    sizes["edges"] = measures.size_edges()
+    sizes["edges"] = distributions.size_edges()
     sizes.create_dataset("counts", data=merged.sizes, **_PACKED)
     _activity(file.create_group("activity"), merged)
     if merged.marks.size:
-        marks = file.create_group(clocks.GROUP)
+        marks = file.create_group(clock_alignment.GROUP)
         marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
         marks.attrs["path"] = marker
         marks["instants"] = merged.marks - first_step(merged)

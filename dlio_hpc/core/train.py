@@ -8,24 +8,35 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dlio_hpc import dataset
-from dlio_hpc.core import cache, clock, disturbance
-from dlio_hpc.core.arrival import Arrivals
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import clock, disturbance, page_cache
+from dlio_hpc.core.auxiliary_files import Counts, SideFiles
+from dlio_hpc.core.cache_accounting import Arrivals
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
+from dlio_hpc.core.content_check import Verification
+from dlio_hpc.core.distributions import (
+    ASKED,
+    BYTES,
+    COLUMNS,
+    COMPUTED,
+    READY,
+    SAMPLES,
+    STARTED,
+    SYNCED,
+    Floats,
+    ReadLog,
+)
 from dlio_hpc.core.disturbance import Meter
-from dlio_hpc.core.kernel import Apart
+from dlio_hpc.core.early_stop import Stop
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.measures import ASKED, BYTES, COLUMNS, COMPUTED, READY, SAMPLES, STARTED, SYNCED, Floats, ReadLog
+from dlio_hpc.core.procfs import Apart
 from dlio_hpc.core.progress import Progress
-from dlio_hpc.core.sidefiles import Counts, SideFiles
-from dlio_hpc.core.stop import Stop
-from dlio_hpc.core.tally import Tally
-from dlio_hpc.core.verification import Verification
-from dlio_hpc.order import Order
-from dlio_hpc.plan import Run, positions
-from dlio_hpc.workload import Workload
+from dlio_hpc.plan import dataset
+from dlio_hpc.plan.plan import Run, positions
+from dlio_hpc.plan.sample_order import Order
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -177,8 +188,10 @@ class _Forgetting:
         self._run = run
 
     def __call__(self, order: Order, first: int, last: int) -> None:
-        for number in cache.files_of(self._node, self._run.workload, order, first, last, self._run.steps_per_epoch):
-            cache.drop(dataset.file_path(self._run, number))
+        for number in page_cache.files_of(
+            self._node, self._run.workload, order, first, last, self._run.steps_per_epoch
+        ):
+            page_cache.drop(dataset.file_path(self._run, number))
 
 
 class _Recorder:

@@ -6,13 +6,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from dlio_hpc import document, rundir
-from dlio_hpc.darshan import preload
-from dlio_hpc.darshan.judge import judge
-from dlio_hpc.darshan.probe import probe
-from dlio_hpc.darshan.verdict import Verdict
+from dlio_hpc import document
+from dlio_hpc.darshan import setup
+from dlio_hpc.darshan.log_verdict import Verdict
+from dlio_hpc.darshan.preload_probe import probe
+from dlio_hpc.darshan.run_check import judge
 from dlio_hpc.errors import InvalidRun, Unexpected, classified, told
-from dlio_hpc.plan import Plan
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Plan
 
 
 def main() -> None:
@@ -42,15 +43,15 @@ def main() -> None:
 
 
 def _name_excluded(plan: Plan) -> None:
-    if preload.reads_configuration(str(plan.site.darshan)) is False:
-        print(f"Darshan: {preload.EARLY}", file=sys.stderr)
-        print(preload.excluded(plan, preload.python_folders()))
+    if setup.reads_configuration(str(plan.site.darshan)) is False:
+        print(f"Darshan: {setup.EARLY}", file=sys.stderr)
+        print(setup.excluded(plan, setup.python_folders()))
 
 
 def _probe(directory: Path, plan: Plan, log: str, command: list[str]) -> int:
     folder = directory / rundir.DARSHAN
     found = probe(str(plan.site.darshan), folder / log, command, min(2, plan.ranks))
-    rundir.write(folder / preload.PROBE, document.encode(found))
+    rundir.write(folder / setup.PROBE, document.encode(found))
     if found.why_not is None:
         print(f"Darshan {found.version} watches the ranks ({found.library})")
         return 0
@@ -65,9 +66,9 @@ def _judge(directory: Path, plan: Plan, number: int) -> None:
         verdict = judge(directory, plan, run)
     except Exception as fault:
         if isinstance(known := classified(fault), Unexpected):  # the measurement is as valid as one without a log
-            rundir.write(folder / preload.VERDICT, document.encode(Verdict(None, f"it could not be judged: {known}")))
+            rundir.write(folder / setup.VERDICT, document.encode(Verdict(None, f"it could not be judged: {known}")))
         raise
-    rundir.write(folder / preload.VERDICT, document.encode(verdict))
+    rundir.write(folder / setup.VERDICT, document.encode(verdict))
     for reason in verdict.faults:
         print(f"Darshan's log of {rundir.run_name(run.number, run.name)}: {reason.name}: {reason.text}")
     if verdict.why_not is not None:

@@ -6,12 +6,15 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dlio_hpc import dataset, document, filesystem, layout, rundir, units
+from dlio_hpc import document, units
 from dlio_hpc.command import Missing, Unanswered
+from dlio_hpc.config import lustre_layout
 from dlio_hpc.errors import InfrastructureError, InvalidRun, told
-from dlio_hpc.lustre import lfs, readback, record
-from dlio_hpc.lustre.record import Record
-from dlio_hpc.plan import Plan, Run
+from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.lustre import layout_record, lfs, readback
+from dlio_hpc.lustre.layout_record import Record
+from dlio_hpc.plan import dataset
+from dlio_hpc.plan.plan import Plan, Run
 
 # Files that are read back: every one costs a request to the metadata server.
 _LOOKED_AT = 64
@@ -34,16 +37,16 @@ def before(directory: Path, plan: Plan, run: Run) -> None:
     seen, name = _seen(run), _name(plan, run, rundir.BEFORE)
     if not seen.file_system.is_lustre:
         print(f"layout: {run.dataset} is on {seen.file_system.kind}, not Lustre: nothing is set")
-        record.write(directory, name, seen)
+        layout_record.write(directory, name, seen)
         return
     seen = _with_folder(seen, run)
-    record.write(directory, name, seen)
+    layout_record.write(directory, name, seen)
     if seen.asked is None:
         print(f"layout: left alone on {run.dataset}")
     elif run.kind == "generate" and dataset.is_unwritten(run):
         if faults := _set(seen, run, seen.asked):
             _refuse(directory, _name(plan, run, rundir.AFTER), replace(seen, faults=faults))
-        print(f"layout: {layout.describe(seen.asked)} on {run.dataset}")
+        print(f"layout: {lustre_layout.describe(seen.asked)} on {run.dataset}")
 
 
 def _seen(run: Run) -> Record:
@@ -55,7 +58,7 @@ def _name(plan: Plan, run: Run, when: str) -> str:
 
 
 def _refuse(directory: Path, name: str, seen: Record) -> None:
-    record.write(directory, name, seen)
+    layout_record.write(directory, name, seen)
     raise InvalidRun(f"the layout is not as asked: {'; '.join(seen.faults)}")
 
 
@@ -74,7 +77,7 @@ def _with_folder(seen: Record, run: Run) -> Record:
     return replace(seen, lfs=".".join(map(str, client)), directory=folder)
 
 
-def _set(seen: Record, run: Run, asked: layout.Layout) -> tuple[str, ...]:
+def _set(seen: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ...]:
     """Set the layout; differences from what was asked. ConfigError where the folder is another user's."""
     folder = Path(run.dataset)
     lfs.check_version(asked, lfs.version())
@@ -91,15 +94,15 @@ def _set(seen: Record, run: Run, asked: layout.Layout) -> tuple[str, ...]:
     )
 
 
-def _check_pools(seen: Record, asked: layout.Layout) -> None:
+def _check_pools(seen: Record, asked: lustre_layout.Layout) -> None:
     """A client of 2.15 takes the name of a pool that does not exist without a word."""
-    for pool in filter(None, layout.pools(asked)):
+    for pool in filter(None, lustre_layout.pools(asked)):
         lfs.pool_size(seen.file_system.fsname, pool)
 
 
-def _available(seen: Record, asked: layout.Layout) -> int | None:
+def _available(seen: Record, asked: lustre_layout.Layout) -> int | None:
     """Targets that a stripe on every target needs: of the pool, else of the file system; None where parts differ."""
-    pools = layout.pools(asked)
+    pools = lustre_layout.pools(asked)
     if len(pools) > 1:
         return None
     (pool,) = pools
@@ -119,7 +122,7 @@ def after(directory: Path, plan: Plan, run: Run) -> None:
         seen = _with_files(_with_folder(seen, run), run)
     if seen.faults:
         _refuse(directory, name, seen)
-    record.write(directory, name, seen)
+    layout_record.write(directory, name, seen)
 
 
 def _with_files(seen: Record, run: Run) -> Record:
@@ -134,9 +137,9 @@ def _with_files(seen: Record, run: Run) -> Record:
         seen,
         files=files,
         looked_at=len(paths),
-        layouts=record.kinds(parts),
-        stripes=record.stripes(parts),
-        targets=record.targets(found),
+        layouts=layout_record.kinds(parts),
+        stripes=layout_record.stripes(parts),
+        targets=layout_record.targets(found),
         faults=tuple(_faults(seen, found)) if seen.asked else (),
     )
 

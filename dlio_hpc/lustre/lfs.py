@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc import command, document, layout
+from dlio_hpc import command, document
+from dlio_hpc.config import lustre_layout
+from dlio_hpc.config.lustre_layout import Layout, Version
 from dlio_hpc.errors import ConfigError, InfrastructureError
-from dlio_hpc.layout import Layout, Version
 
 
 class Part(Struct, frozen=True):
@@ -66,14 +67,14 @@ def version() -> Version:
 
 def check_version(asked: Layout, client: Version) -> None:
     """ConfigError when the client is too old for what is asked."""
-    for feature, least in layout.needs(asked):
+    for feature, least in lustre_layout.needs(asked):
         if client < least:
             wanted, have = (".".join(map(str, number)) for number in (least, client))
             raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, this one is {have}")
 
 
 def _setstripe(folder: str, asked: Layout) -> list[str]:
-    return ["lfs", "setstripe", *layout.arguments(asked), folder]
+    return ["lfs", "setstripe", *lustre_layout.arguments(asked), folder]
 
 
 def command_line(folder: str, asked: Layout) -> str:

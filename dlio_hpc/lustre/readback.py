@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from dlio_hpc.layout import Component, Layout
+from dlio_hpc.config.lustre_layout import Component, Layout
 from dlio_hpc.lustre.lfs import Found, Part
 from dlio_hpc.units import format_size
 

@@ -8,12 +8,12 @@ Sources: tensorflow.org/api_docs/python/tf/data (TFRecordDataset, Dataset.map, p
 import math
 from collections.abc import Callable, Iterator
 
-from dlio_hpc import layout as layouts
-from dlio_hpc import plan, sweep
-from dlio_hpc.analysis.comparison import Comparison, Finding
-from dlio_hpc.study import Part, Point, Study
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding
+from dlio_hpc.config import lustre_layout as layouts
+from dlio_hpc.config.workload import ITEM_BYTES, Workload
+from dlio_hpc.plan import plan, sweep
+from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.units import format_size
-from dlio_hpc.workload import ITEM_BYTES, Workload
 
 # Of shipped workloads; others are called by their names.
 _APPLICATIONS = {

@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Sequence
 
-from dlio_hpc.analysis.findings import Analysis
-from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
+from dlio_hpc.analysis.log.findings import Analysis
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.report.rows import title
 from dlio_hpc.results import Summary
 from dlio_hpc.units import format_seconds

@@ -13,7 +13,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from dlio_hpc.analysis.view import Floats, View
+from dlio_hpc.analysis.log.view import Floats, View
 from dlio_hpc.units import format_size
 
 # Okabe and Ito's palette, which colour-blind people tell apart.

@@ -1,6 +1,6 @@
 """The banner of a characterization: confidence in the derived workload."""
 
-from dlio_hpc.analysis.characterize import Character
+from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.report.banner import Banner
 
 

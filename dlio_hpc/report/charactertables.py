@@ -3,8 +3,8 @@
 from collections import defaultdict
 from typing import IO, Any
 
-from dlio_hpc.analysis.characterize import Character
-from dlio_hpc.analysis.roles import Role
+from dlio_hpc.analysis.characterize.characterize import Character
+from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.report import characterbanner, workloadyaml
 from dlio_hpc.report.banner import COLOURS
 from dlio_hpc.units import format_seconds, format_size

@@ -5,7 +5,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from dlio_hpc.analysis.view import Counts, Floats, Histogram, Ranks, View
+from dlio_hpc.analysis.log.view import Counts, Floats, Histogram, Ranks, View
 from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size

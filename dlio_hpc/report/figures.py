@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc.analysis.view import View
+from dlio_hpc.analysis.log.view import View
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.report.page import Drawing
 
 try:
     from matplotlib.figure import Figure
 
-    from dlio_hpc.report import canvas, courses, distributions, iocosts
+    from dlio_hpc.report import canvas, distributions, iocosts, time_series
     from dlio_hpc.report.canvas import NARROW, WIDE
 except ModuleNotFoundError as fault:
     if not (fault.name or "").startswith("matplotlib"):
@@ -27,11 +27,11 @@ FIRST = ("heat_map", "costs")
 _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("heat_map", "Bytes of each rank over time", NARROW, iocosts.heat_map),
     ("costs", "I/O cost of a rank", NARROW, iocosts.costs),
-    ("bandwidth", "Bandwidth over time", WIDE, courses.bandwidth),
+    ("bandwidth", "Bandwidth over time", WIDE, time_series.bandwidth),
     ("sizes", "Sizes of requests", NARROW, distributions.sizes),
     ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distributions.ranks_bandwidth),
-    ("timeline", "Compute and I/O of single ranks", WIDE, courses.timeline),
-    ("steps", "What steps spend their time on", WIDE, courses.steps),
+    ("timeline", "Compute and I/O of single ranks", WIDE, time_series.timeline),
+    ("steps", "What steps spend their time on", WIDE, time_series.steps),
     ("latency", "How long requests take", NARROW, distributions.latency),
     ("spread", "Spread over ranks", NARROW, distributions.spread),
 ]

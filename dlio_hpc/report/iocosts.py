@@ -6,7 +6,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from dlio_hpc.analysis.view import Cost, HeatMap, View
+from dlio_hpc.analysis.log.view import Cost, HeatMap, View
 from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size

@@ -10,8 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dlio_hpc.analysis.examine import Examined
-from dlio_hpc.analysis.findings import SIZE_BINS, Analysis, Operation
+from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.analysis.log.findings import SIZE_BINS, Analysis, Operation
 from dlio_hpc.report import bottleneck, logbanner
 from dlio_hpc.report.tables import console, show_banner, table
 from dlio_hpc.results import Result

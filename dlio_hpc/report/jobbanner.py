@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from dlio_hpc.analysis import disturbances
-from dlio_hpc.analysis.disturbances import Repeat
-from dlio_hpc.report import banner, jobfiles, rows
+from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.records import job_outcome
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.report import banner, rows
 from dlio_hpc.report.banner import Banner
-from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
@@ -15,7 +16,7 @@ def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
 
 
 def _of_job(outcome: JobOutcome) -> Banner:
-    if (fault := jobfiles.fault(outcome)) is not None:
+    if (fault := job_outcome.fault(outcome)) is not None:
         return banner.of_fault(fault)
     measured = [run for run in outcome.runs if run.run.kind == "measure" and run.result is not None]
     planned = [run for run in outcome.runs if run.run.kind == "measure"]

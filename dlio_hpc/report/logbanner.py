@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from dlio_hpc.analysis.examine import Examined
+from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.report import banner
 from dlio_hpc.report.banner import Banner
 

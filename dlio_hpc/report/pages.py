@@ -4,12 +4,12 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from dlio_hpc.analysis.examine import Examined
-from dlio_hpc.darshan.verdict import Bytes
-from dlio_hpc.lustre.record import Record
+from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.darshan.log_verdict import Bytes
+from dlio_hpc.lustre.layout_record import Record
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.report import bottleneck, figures, iotables, jobbanner, logbanner, rows
 from dlio_hpc.report.figures import FIRST
-from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 

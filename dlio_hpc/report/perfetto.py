@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc import rundir
-from dlio_hpc.analysis import recorded
-from dlio_hpc.analysis.examine import Examined
+from dlio_hpc.analysis import timeline_reader
+from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.files import rundir
 
 Floats = npt.NDArray[np.float64]
 _STEPS, _FIRST_ROW = 1, 10
@@ -72,7 +72,7 @@ def _lines(examined: Examined, number: int) -> Iterator[str]:
 
 def _rows(examined: Examined) -> Iterator[Row]:
     if examined.timeline is not None:
-        with recorded.opened(examined.timeline) as record:
+        with timeline_reader.opened(examined.timeline) as record:
             for rank in range(len(record.hosts)):
                 yield _steps(record, rank)
             yield from _tensorflow(record)
@@ -80,7 +80,7 @@ def _rows(examined: Examined) -> Iterator[Row]:
         yield from _requests(examined)
 
 
-def _steps(record: recorded.Recorded, rank: int) -> Row:
+def _steps(record: timeline_reader.Recorded, rank: int) -> Row:
     group = record.file["steps"]
     start, *phases = (group[name][rank].reshape(-1) for name in ("start", "wait", "compute", "sync"))
     done = ~np.isnan(start)
@@ -90,7 +90,7 @@ def _steps(record: recorded.Recorded, rank: int) -> Row:
     return Row(rank, _STEPS, "steps", begins.reshape(-1), durations.reshape(-1), kinds, None)
 
 
-def _tensorflow(record: recorded.Recorded) -> Iterator[Row]:
+def _tensorflow(record: timeline_reader.Recorded) -> Iterator[Row]:
     if "tf_profile" not in record.file:
         return
     group = record.file["tf_profile"]

@@ -7,9 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
+from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import GREY, WIDE
-from dlio_hpc.sweep import Axis
 
 # More of them than fit beside each other are not all named.
 _MOST_TICKS = 14

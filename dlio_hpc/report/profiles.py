@@ -4,16 +4,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dlio_hpc import archive, shipped
-from dlio_hpc.analysis import examine, profile, reference
-from dlio_hpc.analysis.characterize import Character
-from dlio_hpc.analysis.examine import Examined
-from dlio_hpc.analysis.profile import Kind, Profile
-from dlio_hpc.batch.job import unknown
-from dlio_hpc.darshan import judge
+from dlio_hpc.analysis.characterize.characterize import Character
+from dlio_hpc.analysis.log import analyze
+from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.analysis.similarity import io_profile, reference_profile
+from dlio_hpc.analysis.similarity.io_profile import Kind, Profile
+from dlio_hpc.batch.job_record import unknown
+from dlio_hpc.config import shipped
+from dlio_hpc.darshan import run_check
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
-from dlio_hpc.report import jobfiles, studyfiles
-from dlio_hpc.report.jobfiles import Evidence, JobOutcome, RunOutcome
+from dlio_hpc.files import archive
+from dlio_hpc.records import job_outcome, study_outcome
+from dlio_hpc.records.job_outcome import Evidence, JobOutcome, RunOutcome
 from dlio_hpc.results import Result
 
 
@@ -21,15 +23,15 @@ def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[P
     """The profile that `name` stands for; those of a file of references are all of it. path: where it lies, if it is
     none of those. run: of jobs; None: the last one that measured. only: of logs, files whose path it is found in.
     """
-    if reference.is_reference(name):
-        return [profile.of_reference(each) for each in reference.load(name)]
+    if reference_profile.is_reference(name):
+        return [io_profile.of_reference(each) for each in reference_profile.load(name)]
     return [_found(path, run, only)]
 
 
 def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
     """Likewise, where one is wanted."""
-    if reference.is_reference(name):
-        return profile.of_reference(reference.load_one(name))
+    if reference_profile.is_reference(name):
+        return io_profile.of_reference(reference_profile.load_one(name))
     return _found(path, run, only)
 
 
@@ -37,11 +39,11 @@ def of_character(found: Character, title: str) -> Profile:
     """Logs that were characterized, by the files that are the program's own; by their trace, if that was used."""
     paths = {role.file.path for role in found.derived.roles if role.role not in ("library", "other")}
     log = found.log if found.derived.traced else found.log._replace(traced={})
-    return _watched(examine.files_of(log, title, paths.__contains__), title, "log", "", None)
+    return _watched(analyze.files_of(log, title, paths.__contains__), title, "log", "", None)
 
 
 def _found(path: Path, run: str | None, only: str | None) -> Profile:
-    if studyfiles.is_study(path):
+    if study_outcome.is_study(path):
         raise ConfigError(f"{path} is a study of many jobs; name one of them, its directory or archive")
     if path.is_dir() or path.name.endswith(archive.SUFFIX):
         return _of_job(path, run)
@@ -54,7 +56,7 @@ def _found(path: Path, run: str | None, only: str | None) -> Profile:
 
 
 def _of_log(path: Path, only: str | None) -> Profile:
-    examined = examine.log_file(path, profile.DATA if only is None else only)
+    examined = analyze.log_file(path, io_profile.DATA if only is None else only)
     if not examined.is_sound or examined.analysis is None:
         raise InvalidRun(f"{path} is not whole, and nothing is to be compared with it: {examined.faults[0]}")
     if not examined.analysis.bytes_read + examined.analysis.bytes_written:
@@ -64,13 +66,13 @@ def _of_log(path: Path, only: str | None) -> Profile:
 
 
 def _of_job(path: Path, run: str | None) -> Profile:
-    outcome = jobfiles.load(path)
+    outcome = job_outcome.load(path)
     chosen = _chosen(outcome, path, run)
-    fault = jobfiles.run_fault(outcome, chosen)
+    fault = job_outcome.run_fault(outcome, chosen)
     has_figures = chosen.result is not None and chosen.result.summary is not None
     if fault is not None and not (isinstance(fault, Incomplete) and has_figures):
         raise fault
-    with jobfiles.evidence(path, outcome) as found:
+    with job_outcome.evidence(path, outcome) as found:
         each = next(each for each in found if each.run.name == chosen.name)
         made = _of_run(outcome, each)
     return made if fault is None else replace(made, notes=(*made.notes, str(fault)))
@@ -95,24 +97,26 @@ def _of_run(outcome: JobOutcome, each: Evidence) -> Profile:
     assert result is not None
     title, name = f"{outcome.job.job}/{run.name}", run.run.workload.name
     try:
-        examined = examine.run(run.run, title, each.log, judge.expected(outcome.plan, result), None)
+        examined = analyze.run(run.run, title, each.log, run_check.expected(outcome.plan, result), None)
     except DlioError as fault:  # a log that is none
-        return profile.of_core(title, result, each.timeline, name, str(fault))
+        return io_profile.of_core(title, result, each.timeline, name, str(fault))
     if examined.analysis is None or not examined.is_sound:
-        why = [str(fault) for fault in examined.faults[:1]] or [jobfiles.without_log(outcome, run) or "it is not there"]
-        return profile.of_core(title, result, each.timeline, name, why[0])
+        why = [str(fault) for fault in examined.faults[:1]] or [
+            job_outcome.without_log(outcome, run) or "it is not there"
+        ]
+        return io_profile.of_core(title, result, each.timeline, name, why[0])
     return _watched(examined, title, "job", name, result)
 
 
 def _watched(examined: Examined, title: str, kind: Kind, name: str, result: Result | None) -> Profile:
     analysis = examined.analysis
     assert analysis is not None
-    return profile.of_log(
+    return io_profile.of_log(
         title,
         kind,
         name,
         analysis,
         examined.requests if analysis.traced else None,
         tuple(map(str, examined.faults)),
-        None if result is None else profile.sample_bytes(result),
+        None if result is None else io_profile.sample_bytes(result),
     )

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from matplotlib.figure import Figure
 
-from dlio_hpc.analysis.comparison import Finding, value
-from dlio_hpc.analysis.measured import Measured
+from dlio_hpc.analysis.study.best_setting import Finding, value
+from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.report import canvas, plots
 from dlio_hpc.report.canvas import COLOURS
 from dlio_hpc.report.sweeps import UNITS

@@ -2,15 +2,16 @@
 
 from collections.abc import Iterable
 
-from dlio_hpc import rundir, volume
-from dlio_hpc.analysis import disturbances
-from dlio_hpc.analysis.disturbances import Repeat
-from dlio_hpc.lustre.record import Record, describe
-from dlio_hpc.plan import Plan
-from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome, is_cut_short, without_log
+from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.files import rundir
+from dlio_hpc.lustre.layout_record import Record, describe
+from dlio_hpc.plan import planned_bytes
+from dlio_hpc.plan.plan import Plan
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome, is_cut_short, without_log
 from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
-from dlio_hpc.workload import Workload
 
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
 TAKES = ("what one takes", "mean", "p50", "p95", "p99", "max")
@@ -130,8 +131,10 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     """What else there is to say: label and text."""
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
-        wanted = volume.payload(run.run.workload, run.result.ranks, run.run.samples)
-        planned += f", {run.run.bytes / wanted:.3g} x the samples" if run.run.bytes > volume.SPARE * wanted else ""
+        wanted = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
+        planned += (
+            f", {run.run.bytes / wanted:.3g} x the samples" if run.run.bytes > planned_bytes.SPARE * wanted else ""
+        )
     read = f"{format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens"
     slowest = summary.slowest_rank
     return [

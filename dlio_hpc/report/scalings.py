@@ -7,8 +7,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from dlio_hpc.analysis.scaling import Scaling
-from dlio_hpc.report import canvas, plots, studyrows, studywords
+from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.report import canvas, plots, study_text, studyrows
 from dlio_hpc.report.canvas import GREY
 from dlio_hpc.report.plots import Places
 
@@ -55,10 +55,10 @@ def setting(scaling: Scaling) -> str:
 
 
 def _words(named: list[tuple[str, Scaling]], drawn: int) -> str:
-    sentences = " ".join(f"{name}: {' '.join(studywords.scaling(scaling))}" for name, scaling in named[:drawn])
+    sentences = " ".join(f"{name}: {' '.join(study_text.scaling(scaling))}" for name, scaling in named[:drawn])
     kinds = {scaling.kind for _, scaling in named}
     scale = " ".join(
-        f"{kind.capitalize()} scaling: {words}." for kind, words in studywords.KINDS.items() if kind in kinds
+        f"{kind.capitalize()} scaling: {words}." for kind, words in study_text.KINDS.items() if kind in kinds
     )
     more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
     return f"{scale} {sentences} Bars: 95 % intervals, for all ratios of a part together; none without repeats.{more}"

@@ -3,10 +3,10 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from dlio_hpc.analysis.paired import Effect
+from dlio_hpc.analysis.study.file_system_pairs import Effect
+from dlio_hpc.plan.study import Study
 from dlio_hpc.report import canvas, plots, sidesrows
 from dlio_hpc.report.canvas import COLOURS, GREY, INK
-from dlio_hpc.study import Study
 
 
 def effects(study: Study, found: tuple[Effect, ...], title: str) -> tuple[Figure, str]:

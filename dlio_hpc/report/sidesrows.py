@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.analysis.paired import Effect
-from dlio_hpc.analysis.storage import LIMIT
-from dlio_hpc.analysis.stragglers import Member
+from dlio_hpc.analysis.page_cache_check import LIMIT
+from dlio_hpc.analysis.study.file_system_pairs import Effect
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.stragglers import Member
+from dlio_hpc.plan.study import Study
 from dlio_hpc.report import studyrows
 from dlio_hpc.report.straggling import Side
-from dlio_hpc.study import Study
 
 EFFECTS = ("what was read", "pairs", "A", "B", "B / A", "95 % interval", "beyond noise")
 MEMBERS = ("name", "runs", "MB/s", "of the median", "")

@@ -1,6 +1,6 @@
 """The banner of similarities: whether two programs are as alike as two runs of one application."""
 
-from dlio_hpc.analysis.similarity import Matrix, Similarity, Yardsticks
+from dlio_hpc.analysis.similarity.similarity import Matrix, Similarity, Yardsticks
 from dlio_hpc.report import similarityrows
 from dlio_hpc.report.banner import Banner
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from matplotlib.axes import Axes
 
-from dlio_hpc.analysis.octaves import Distribution, Floats
-from dlio_hpc.analysis.profile import Profile
+from dlio_hpc.analysis.similarity.io_profile import Profile
+from dlio_hpc.analysis.similarity.request_distance import Distribution, Floats
 from dlio_hpc.report import canvas, plots
 from dlio_hpc.report.canvas import COLOURS, GREY
 from dlio_hpc.report.figures import Picture

@@ -1,7 +1,7 @@
 """Similarities as pages."""
 
-from dlio_hpc.analysis.profile import Profile
-from dlio_hpc.analysis.similarity import Matrix, Similarity, Yardsticks
+from dlio_hpc.analysis.similarity.io_profile import Profile
+from dlio_hpc.analysis.similarity.similarity import Matrix, Similarity, Yardsticks
 from dlio_hpc.report import figures, similaritybanner, similarityfigures
 from dlio_hpc.report import similarityrows as rows
 from dlio_hpc.report.page import Facts, Page, Section, Table

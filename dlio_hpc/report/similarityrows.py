@@ -5,10 +5,10 @@ from typing import Any
 
 import msgspec
 
-from dlio_hpc.analysis import octaves, similarity
-from dlio_hpc.analysis.octaves import Distance, Distribution, Grain
-from dlio_hpc.analysis.profile import Profile
-from dlio_hpc.analysis.similarity import (
+from dlio_hpc.analysis.similarity import request_distance, similarity
+from dlio_hpc.analysis.similarity.io_profile import Profile
+from dlio_hpc.analysis.similarity.request_distance import Distance, Distribution, Grain
+from dlio_hpc.analysis.similarity.similarity import (
     FACTORS,
     PAPER,
     PATTERN,
@@ -132,7 +132,7 @@ def distances(a: Profile, b: Profile, found: Similarity) -> Iterator[tuple[str, 
 def _distance(found: Distance | None, what: str) -> str:
     if found is None:
         return f"{what}: unknown, whole traces of both would tell"
-    grain = "" if found.grain == Grain.EXACT else f", by {octaves.GRAINS[found.grain]}"
+    grain = "" if found.grain == Grain.EXACT else f", by {request_distance.GRAINS[found.grain]}"
     return f"{what}: {found.octaves:.2f} octaves apart, {found.closeness:.3f} near{grain}"
 
 
@@ -256,7 +256,7 @@ def _quantiles(found: Distribution | None) -> dict[str, float] | None:
     if found is None or not len(found.at):
         return None
     shares = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
-    return dict(zip(shares, octaves.quantiles(found, list(shares.values())), strict=True))
+    return dict(zip(shares, request_distance.quantiles(found, list(shares.values())), strict=True))
 
 
 def _similarity(found: Similarity) -> dict[str, Any]:
@@ -273,7 +273,7 @@ def _similarity(found: Similarity) -> dict[str, Any]:
 def _apart(found: Distance | None) -> dict[str, Any] | None:
     if found is None:
         return None
-    return {"octaves": found.octaves, "near": found.closeness, "resolution": octaves.GRAINS[found.grain]}
+    return {"octaves": found.octaves, "near": found.closeness, "resolution": request_distance.GRAINS[found.grain]}
 
 
 def _yardsticks(known: Yardsticks) -> dict[str, Any]:

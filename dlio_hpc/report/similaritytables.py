@@ -8,8 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from dlio_hpc.analysis.profile import Profile
-from dlio_hpc.analysis.similarity import Matrix, Similarity, Yardsticks
+from dlio_hpc.analysis.similarity.io_profile import Profile
+from dlio_hpc.analysis.similarity.similarity import Matrix, Similarity, Yardsticks
 from dlio_hpc.report import similaritybanner, tables
 from dlio_hpc.report import similarityrows as rows
 from dlio_hpc.report.banner import Banner

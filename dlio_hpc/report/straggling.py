@@ -4,13 +4,14 @@ import os
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dlio_hpc.analysis import recorded, stragglers
-from dlio_hpc.analysis.stragglers import Member
-from dlio_hpc.darshan import reader
+from dlio_hpc.analysis import timeline_reader
+from dlio_hpc.analysis.study import stragglers
+from dlio_hpc.analysis.study.stragglers import Member
+from dlio_hpc.darshan import log_reader
 from dlio_hpc.errors import DlioError
-from dlio_hpc.report import jobfiles
-from dlio_hpc.report.jobfiles import Evidence, JobOutcome
-from dlio_hpc.study import Study
+from dlio_hpc.plan.study import Study
+from dlio_hpc.records import job_outcome
+from dlio_hpc.records.job_outcome import Evidence, JobOutcome
 
 
 class Side(NamedTuple):
@@ -55,9 +56,9 @@ def _of_job(study: Study, job: JobOutcome) -> Iterator[_Rates]:
     place = job.directory or job.archive
     if place is None:
         return
-    with jobfiles.evidence(place, job) as found:
+    with job_outcome.evidence(place, job) as found:
         for each in found:
-            if each.run.run.point is not None and jobfiles.run_fault(job, each.run) is None:
+            if each.run.run.point is not None and job_outcome.run_fault(job, each.run) is None:
                 folder = study.points[each.run.run.point].data or study.data
                 yield _Rates(folder, _nodes(each), _targets(job, each))
 
@@ -65,7 +66,7 @@ def _of_job(study: Study, job: JobOutcome) -> Iterator[_Rates]:
 def _nodes(each: Evidence) -> dict[str, float]:
     if each.timeline is None:
         return {}
-    with recorded.opened(each.timeline) as file:
+    with timeline_reader.opened(each.timeline) as file:
         return stragglers.by_node(file)
 
 
@@ -75,6 +76,6 @@ def _targets(job: JobOutcome, each: Evidence) -> dict[str, float]:
     if layout is None or not layout.targets or each.log is None:
         return {}
     try:
-        return stragglers.by_target(reader.load(each.log, trace=False), layout.targets)
+        return stragglers.by_target(log_reader.load(each.log, trace=False), layout.targets)
     except DlioError:
         return {}

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 
-from dlio_hpc.analysis import disturbances
-from dlio_hpc.analysis.comparison import Comparison, Finding, PointFigures
-from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.analysis.scaling import Scaling
-from dlio_hpc.report import banner, sidesrows, studyreport, studywords
+from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointFigures
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.plan.study import Study
+from dlio_hpc.report import banner, sidesrows, study_text, studyreport
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.studyreport import StudyReport
-from dlio_hpc.study import Study
 
 # A study that finds no difference is conclusive where a difference of this share would have been detected.
 HIDDEN = 0.20
@@ -21,7 +21,7 @@ def of_study(report: StudyReport) -> Banner:
     """
     study = report.outcome.study
     if (fault := studyreport.fault(report)) is not None:
-        missing = studywords.missing(report.outcome)
+        missing = study_text.missing(report.outcome)
         opening = banner.of_fault(fault)
         return opening._replace(text=f"{missing[0]} {opening.text}") if missing else opening
     if study.generate == "only":
@@ -81,7 +81,7 @@ def _of_parts(study: Study, report: StudyReport) -> Iterator[Banner]:
 
 
 def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
-    text = " ".join(studywords.first(study, finding))
+    text = " ".join(study_text.first(study, finding))
     if not finding.points:
         yield Banner("not measured", "Nothing was measured.")
     elif finding.unusable is not None:
@@ -89,7 +89,7 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
     elif finding.comparisons:
         yield _of_comparison(text, finding.comparisons[-1])
     elif finding.scalings:
-        yield from (_of_scaling(" ".join(studywords.scaling(scaling)), scaling) for scaling in finding.scalings)
+        yield from (_of_scaling(" ".join(study_text.scaling(scaling)), scaling) for scaling in finding.scalings)
     elif not study.is_ab:
         yield from map(_of_point, finding.points)
 

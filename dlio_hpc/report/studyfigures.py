@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from matplotlib.figure import Figure
 
-from dlio_hpc.analysis.comparison import Finding
+from dlio_hpc.analysis.study.best_setting import Finding
+from dlio_hpc.plan.study import Part
 from dlio_hpc.report import canvas, repeatsfigure, scalings, sidesfigure, studyrows, sweeps
 from dlio_hpc.report.figures import Picture
 from dlio_hpc.report.studyreport import StudyReport
 from dlio_hpc.report.sweeps import Shown
-from dlio_hpc.study import Part
 
 
 def draw(report: StudyReport) -> Iterator[Picture]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.analysis.comparison import Comparison, Finding
-from dlio_hpc.report import bottleneck, figures, rows, sidesrows, studybanner, studyfigures, studyrows, studywords
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding
+from dlio_hpc.plan.study import Study
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.report import bottleneck, figures, rows, sidesrows, study_text, studybanner, studyfigures, studyrows
 from dlio_hpc.report.banner import Banner
-from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.report.page import Facts, Page, Section, Table
 from dlio_hpc.report.studyreport import StudyReport
-from dlio_hpc.study import Study
 from dlio_hpc.units import format_seconds
 
 
@@ -18,7 +18,7 @@ def of_study(report: StudyReport, opening: Banner | None = None, verdicts: Seque
     study = outcome.study
     return Page(
         title=study.study,
-        subtitle=" · ".join([*studywords.heading(outcome), f"{study.site.name}, {study.created}"]),
+        subtitle=" · ".join([*study_text.heading(outcome), f"{study.site.name}, {study.created}"]),
         banner=opening or studybanner.of_study(report),
         answers=bottleneck.of_study(outcome.jobs),
         facts=list(_facts(report)),
@@ -35,7 +35,7 @@ def of_study(report: StudyReport, opening: Banner | None = None, verdicts: Seque
 
 def _first(study: Study, finding: Finding) -> Iterator[str]:
     """The conclusions of a part in one paragraph; empty where nothing was compared."""
-    yield from filter(None, [" ".join(studywords.first(study, finding))])
+    yield from filter(None, [" ".join(study_text.first(study, finding))])
 
 
 def _facts(report: StudyReport) -> Iterator[Facts]:
@@ -44,8 +44,8 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
         conclusions = [(finding.part, line) for finding in report.findings for line in _first(study, finding)]
         if conclusions:
             yield Facts("Found", conclusions)
-    if missing := studywords.missing(report.outcome):
-        lines = [*missing, *filter(None, [studywords.resume(report.outcome)])]
+    if missing := study_text.missing(report.outcome):
+        lines = [*missing, *filter(None, [study_text.resume(report.outcome)])]
         yield Facts("Missing", [("", line) for line in lines])
     workloads = dict.fromkeys(point.workload.name for point in study.points)
     yield Facts(
@@ -56,7 +56,7 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
             ("Points", str(len(study.points))),
             ("Repeats", f"{study.repeat}, after {study.warmup} warm-up(s) of each dataset in a job"),
             ("Order", f"in rounds of all points, shuffled with seed {study.seed}"),
-            *(("Note", note) for note in studywords.notes(report.outcome)),
+            *(("Note", note) for note in study_text.notes(report.outcome)),
         ],
     )
 
@@ -92,20 +92,20 @@ def _sides(report: StudyReport) -> Section:
 
 def _part(report: StudyReport, finding: Finding) -> Section:
     study = report.outcome.study
-    sentences = [line for conclusion in studywords.conclusions(study, finding) for line in conclusion] + [
-        *studywords.noise(finding),
-        *studywords.disturbances(study, finding, report.outcome.measured),
-        *studywords.cached(finding),
+    sentences = [line for conclusion in study_text.conclusions(study, finding) for line in conclusion] + [
+        *study_text.noise(finding),
+        *study_text.disturbances(study, finding, report.outcome.measured),
+        *study_text.cached(finding),
     ]
     summary = [Table("What was found", [""], [[line] for line in sentences])] if sentences else []
     if (found := studyrows.ranked(finding)) is not None:
         summary += _ranking(finding, found)
     summary += [
-        Table(studywords.scaling_title(each), studyrows.scaling_header(), studyrows.scaling(each))
+        Table(study_text.scaling_title(each), studyrows.scaling_header(), studyrows.scaling(each))
         for each in finding.scalings
     ]
     return Section(
-        heading=studywords.part_title(study, finding) or study.points[0].workload.name,
+        heading=study_text.part_title(study, finding) or study.points[0].workload.name,
         notes=_notes(finding),
         summary=summary,
         drawings=[figures.inline(picture) for picture in studyfigures.of_part(report, finding)],
@@ -122,11 +122,11 @@ def _notes(finding: Finding) -> list[str]:
 def _ranking(finding: Finding, found: Comparison) -> list[Table]:
     if found.ranking is None:
         return []
-    notes = [[note] for note in studywords.ranking_notes(found.ranking)]
+    notes = [[note] for note in study_text.ranking_notes(found.ranking)]
     told = [Table("", [""], notes)] if notes else []
     if len(found.ranking.effects) < 2:
         return told
-    title = studywords.ranking_title(finding, found)
+    title = study_text.ranking_title(finding, found)
     return [Table(title, list(studyrows.RANKING), studyrows.ranking(found.ranking)), *told]
 
 
@@ -136,7 +136,7 @@ def _points(study: Study, finding: Finding) -> list[Table]:
     header = studyrows.point_header(finding, studyrows.varied(study, finding))
     told = [row for _, row in studyrows.points(study, finding)]
     more = studyrows.left_out(finding)
-    legend = studywords.legend(study, finding)
+    legend = study_text.legend(study, finding)
     return [Table("Points", header, told), Table("", [""], [[" ".join(filter(None, (more, legend)))]])]
 
 

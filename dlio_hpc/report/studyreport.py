@@ -6,15 +6,16 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc.analysis import comparison, paired
-from dlio_hpc.analysis.comparison import Finding
-from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.analysis.paired import Effect
+from dlio_hpc.analysis.study import best_setting, file_system_pairs
+from dlio_hpc.analysis.study.best_setting import Finding
+from dlio_hpc.analysis.study.file_system_pairs import Effect
+from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.errors import DlioError, Incomplete
-from dlio_hpc.report import advice, jobfiles, straggling
+from dlio_hpc.plan.study import Metric, Point, Study
+from dlio_hpc.records import job_outcome
+from dlio_hpc.records.study_outcome import Missing, StudyOutcome
+from dlio_hpc.report import advice, straggling
 from dlio_hpc.report.straggling import Side
-from dlio_hpc.report.studyfiles import Missing, StudyOutcome
-from dlio_hpc.study import Metric, Point, Study
 
 _FIGURES = ("wall_s", "samples_per_s", "read_MBps", "io_time_s", "au", "bytes_read", "storage_bytes_read")
 
@@ -34,8 +35,8 @@ class StudyReport(NamedTuple):
 def make(outcome: StudyOutcome, metric: Metric | None = None) -> StudyReport:
     """metric: what points are judged by; None: what each part says."""
     study = outcome.study
-    findings = comparison.findings(study, outcome.measured, metric)
-    effects = paired.effects(study, outcome.measured, metric)
+    findings = best_setting.findings(study, outcome.measured, metric)
+    effects = file_system_pairs.effects(study, outcome.measured, metric)
     return StudyReport(outcome, findings, _advice(outcome, findings), effects, straggling.of_study(study, outcome.jobs))
 
 
@@ -67,7 +68,7 @@ def as_document(report: StudyReport) -> dict[str, Any]:
         "findings": msgspec.to_builtins(report.findings),
         "advice": report.advice,
         **(_ab(report) if study.is_ab else {}),
-        "jobs": [jobfiles.as_document(job) for job in outcome.jobs],
+        "jobs": [job_outcome.as_document(job) for job in outcome.jobs],
     }
 
 
@@ -134,10 +135,10 @@ def fault(report: StudyReport) -> DlioError | None:
     """
     outcome, missing = report.outcome, report.outcome.missing
     if outcome.study.generate == "only":
-        return next(filter(None, map(jobfiles.fault, outcome.jobs)), None)
+        return next(filter(None, map(job_outcome.fault, outcome.jobs)), None)
     if not missing:
         return None
     concerned = {each.job for each in missing}
-    faults = [jobfiles.fault(job) for job in outcome.jobs if job.job.job in concerned]
+    faults = [job_outcome.fault(job) for job in outcome.jobs if job.job.job in concerned]
     first = next((found for found in faults if found is not None and not isinstance(found, Incomplete)), None)
     return first or Incomplete(f"{len(missing)} of {outcome.wanted} measurements of {outcome.study.study} are missing")

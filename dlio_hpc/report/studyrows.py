@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.analysis.comparison import COSTS, Comparison, Finding, Judged, PointFigures, Spread
-from dlio_hpc.analysis.effects import Effect, Ranking
-from dlio_hpc.analysis.scaling import Scaling
+from dlio_hpc.analysis.study.best_setting import COSTS, Comparison, Finding, Judged, PointFigures, Spread
+from dlio_hpc.analysis.study.main_effects import Effect, Ranking
+from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.plan.study import Metric, Study
 from dlio_hpc.report.rows import share
-from dlio_hpc.study import Metric, Study
 from dlio_hpc.units import format_seconds
 
 METRICS: dict[Metric, str] = {

@@ -8,11 +8,11 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from dlio_hpc.analysis.comparison import Finding
-from dlio_hpc.report import bottleneck, sidesrows, studybanner, studyrows, studywords, tables
+from dlio_hpc.analysis.study.best_setting import Finding
+from dlio_hpc.plan.study import Study
+from dlio_hpc.report import bottleneck, sidesrows, study_text, studybanner, studyrows, tables
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.report.studyreport import StudyReport
-from dlio_hpc.study import Study
 
 _WIDTH = 100
 # Columns that figures take of it.
@@ -30,15 +30,15 @@ def show(report: StudyReport, file: Any, opening: Banner | None = None) -> None:
     for answer in bottleneck.of_study(report.outcome.jobs):
         out.print(Text(answer))
     out.print(Group(*_report(report, out.width)))
-    if (words := studywords.resume(report.outcome)) is not None:
+    if (words := study_text.resume(report.outcome)) is not None:
         out.print(Text(words, "yellow"), soft_wrap=True)
 
 
 def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
     study = report.outcome.study
     yield Text(study.study, "bold")
-    yield from map(Text, studywords.heading(report.outcome))
-    yield from (Text(f"Note: {words}", "yellow") for words in studywords.notes(report.outcome))
+    yield from map(Text, study_text.heading(report.outcome))
+    yield from (Text(f"Note: {words}", "yellow") for words in study_text.notes(report.outcome))
     if study.is_ab:
         yield Text()
         yield from _sides(report)
@@ -49,7 +49,7 @@ def _report(report: StudyReport, width: int) -> Iterator[RenderableType]:
         yield Text()
         yield Text("For the application", "bold")
         yield from _indented(report.advice, width)
-    if lines := studywords.missing(report.outcome):
+    if lines := study_text.missing(report.outcome):
         yield Text()
         yield from (Text(line, "yellow") for line in lines)
 
@@ -89,7 +89,7 @@ def _indented(lines: list[str], width: int) -> Iterator[RenderableType]:
 
 def _part(report: StudyReport, finding: Finding) -> Iterator[RenderableType]:
     study, measured = report.outcome.study, report.outcome.measured
-    if title := studywords.part_title(study, finding):
+    if title := study_text.part_title(study, finding):
         yield Text(title, "bold")
     if not finding.points:
         yield Text("Nothing was measured yet.")
@@ -98,18 +98,18 @@ def _part(report: StudyReport, finding: Finding) -> Iterator[RenderableType]:
     if (more := studyrows.left_out(finding)) is not None:
         yield Text(more)
     if finding.comparisons:
-        yield Text(studywords.legend(study, finding), "dim")
+        yield Text(study_text.legend(study, finding), "dim")
     if finding.unusable is not None:
         yield Text(finding.unusable, "yellow")
-    for sentences in studywords.conclusions(study, finding):
+    for sentences in study_text.conclusions(study, finding):
         yield Text()
         yield from map(Text, sentences)
-    disturbed = studywords.disturbances(study, finding, measured)
-    yield from map(Text, [*studywords.noise(finding), *disturbed, *studywords.cached(finding)])
+    disturbed = study_text.disturbances(study, finding, measured)
+    yield from map(Text, [*study_text.noise(finding), *disturbed, *study_text.cached(finding)])
     yield from _ranking(finding)
     for scaling in finding.scalings:
         yield Text()
-        yield Text(studywords.scaling_title(scaling))
+        yield Text(study_text.scaling_title(scaling))
         grid = tables.table(*studyrows.scaling_header())
         for row in studyrows.scaling(scaling):
             grid.add_row(*row)
@@ -144,11 +144,11 @@ def _ranking(finding: Finding) -> Iterator[RenderableType]:
         return
     if len(found.ranking.effects) > 1:
         yield Text()
-        yield Text(studywords.ranking_title(finding, found))
+        yield Text(study_text.ranking_title(finding, found))
         grid = tables.table(*studyrows.RANKING)
         for place in (0, 1, 2):
             grid.columns[place].justify, grid.columns[place].no_wrap = "left", False
         for row in studyrows.ranking(found.ranking):
             grid.add_row(*row)
         yield grid
-    yield from map(Text, studywords.ranking_notes(found.ranking))
+    yield from map(Text, study_text.ranking_notes(found.ranking))

@@ -8,14 +8,14 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from dlio_hpc.analysis.comparison import COSTS, Comparison, Finding, PointFigures, value
-from dlio_hpc.analysis.effects import Effect
-from dlio_hpc.analysis.measured import Measured
-from dlio_hpc.report import canvas, plots, studyrows, studywords
+from dlio_hpc.analysis.study.best_setting import COSTS, Comparison, Finding, PointFigures, value
+from dlio_hpc.analysis.study.main_effects import Effect
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.plan.study import Metric, Part, Study
+from dlio_hpc.plan.sweep import Axis
+from dlio_hpc.report import canvas, plots, study_text, studyrows
 from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.plots import Places
-from dlio_hpc.study import Metric, Part, Study
-from dlio_hpc.sweep import Axis
 
 UNITS: dict[Metric, str] = {
     "wall_s": "time (s)",
@@ -127,7 +127,7 @@ def _mark(axes: Axes, found: Comparison, number: int, x: float, y: float) -> Non
 
 
 def _verdict(shown: Shown) -> str:
-    return " ".join([*studywords.verdict(shown.study, shown.finding, shown.found), *studywords.noise(shown.finding)])
+    return " ".join([*study_text.verdict(shown.study, shown.finding, shown.found), *study_text.noise(shown.finding)])
 
 
 def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
@@ -214,7 +214,7 @@ def effects(shown: Shown, title: str) -> tuple[Figure, str]:
     for axes in sheets[len(effects) :]:
         axes.axis("off")
     told = "; ".join(_effect_words(effect) for effect in effects)
-    notes = " ".join(studywords.ranking_notes(shown.found.ranking))
+    notes = " ".join(study_text.ranking_notes(shown.found.ranking))
     return figure, f"{told}. Lines are geometric means over all settings of the others, dots medians of points. {notes}"
 
 

@@ -8,9 +8,9 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.report import banner, bottleneck, jobbanner, rows
 from dlio_hpc.report.banner import Banner
-from dlio_hpc.report.jobfiles import JobOutcome, RunOutcome
 from dlio_hpc.results import Summary
 
 _WIDTH, _WIDEST = 80, 1000

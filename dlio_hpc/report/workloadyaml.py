@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from dlio_hpc import __version__, units
-from dlio_hpc.analysis.characterize import Character
-from dlio_hpc.analysis.estimate import Estimate
-from dlio_hpc.analysis.roles import Role
+from dlio_hpc.analysis.characterize.characterize import Character
+from dlio_hpc.analysis.characterize.evidence import Estimate
+from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.report import characterbanner
 
 _WIDTH, _INDENT, _MOST_COLUMN = 118, 2, 36
@@ -21,7 +21,7 @@ _SIZES = (
     "reader.transfer_size",
     "checkpoint.transfer_size",
 )
-# As workload.py has them.
+# As config/workload.py has them.
 _SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train")
 
 

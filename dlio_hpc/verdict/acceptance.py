@@ -7,12 +7,21 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dlio_hpc import document
-from dlio_hpc.verdict import performance, rules, soundness
-from dlio_hpc.verdict.check import EXIT_CODES, Check, Group, Ran, Verdict, advice_lines, evidence_lines, listed
-from dlio_hpc.verdict.criteria import Criteria, Criterion, is_named
-from dlio_hpc.verdict.entry import Entry, Key
+from dlio_hpc.verdict import performance_criteria, procedure_criteria, validity_criteria
+from dlio_hpc.verdict.criteria_file import Criteria, Criterion, is_named
+from dlio_hpc.verdict.criterion_result import (
+    EXIT_CODES,
+    Check,
+    Group,
+    Ran,
+    Verdict,
+    advice_lines,
+    evidence_lines,
+    listed,
+)
+from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.junit import Case, Kind
-from dlio_hpc.verdict.soundness import Absent
+from dlio_hpc.verdict.validity_criteria import Absent
 
 # What JUnit calls the verdicts that are no pass: kind and type.
 _KINDS: dict[Verdict, tuple[Kind, str]] = {
@@ -57,11 +66,11 @@ def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent]
     """
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
-    checks = [*soundness.good(entries, absent), *_strangers(criteria, groups)]
+    checks = [*validity_criteria.good(entries, absent), *_strangers(criteria, groups)]
     asked = {group.label: list(_of_group(criteria, group, groups)) for group in groups}
     checks += _unasked(criteria, [each for found in asked.values() for each in found], [group.key for group in groups])
     for group in groups:
-        storage = soundness.of_storage(group, criteria.cached_above)
+        storage = validity_criteria.of_storage(group, criteria.cached_above)
         checks.append(storage)
         checks += asked[group.label] if storage.verdict == "met" else map(_of_memory, asked[group.label])
     seconds = {group.label: sum(each.run.figures.get("wall_s", 0.0) for each in group.runs) for group in groups}
@@ -72,8 +81,8 @@ def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent]
 def _of_group(criteria: Criteria, group: Group, groups: Sequence[Group]) -> Iterator[Check]:
     for name, criterion in criteria.criteria.items():
         if criterion.selects(group.key):
-            yield from performance.checks(name, criterion, group, groups)
-            yield from rules.checks(name, criterion, group)
+            yield from performance_criteria.checks(name, criterion, group, groups)
+            yield from procedure_criteria.checks(name, criterion, group)
 
 
 def _of_memory(check: Check) -> Check:
@@ -109,9 +118,9 @@ def _unasked(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -
 
 
 def _in_words(name: str, key: str, criterion: Criterion) -> str:
-    if key in performance.LIMITS:
-        return performance.limit(name, key, criterion).words
-    return rules.in_words(key, criterion)
+    if key in performance_criteria.LIMITS:
+        return performance_criteria.limit(name, key, criterion).words
+    return procedure_criteria.in_words(key, criterion)
 
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:

@@ -12,7 +12,7 @@ from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.figures import Picture
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.check import Check, show
+from dlio_hpc.verdict.criterion_result import Check, show
 
 _HEAD, _ROW = 0.75, 0.95
 _GOOD, _BAD = "#00734f", "#b3261e"

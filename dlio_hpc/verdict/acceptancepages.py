@@ -8,7 +8,7 @@ from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
 from dlio_hpc.verdict import acceptancefigures, banners
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.acceptancetables import HEADER, row
-from dlio_hpc.verdict.check import Check, advice_lines
+from dlio_hpc.verdict.criterion_result import Check, advice_lines
 
 _FINE = ("met", "passed over")
 

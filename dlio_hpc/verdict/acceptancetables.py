@@ -11,7 +11,7 @@ from rich.text import Text
 from dlio_hpc.report import tables
 from dlio_hpc.verdict import acceptance, banners
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.check import Check, Verdict, advice_lines, evidence_lines
+from dlio_hpc.verdict.criterion_result import Check, Verdict, advice_lines, evidence_lines
 
 _WIDTH, _MOST_LINES = 100, 12
 _COLOURS: dict[Verdict, str] = {"met": "green", "noisy": "yellow", "passed over": "dim"}

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 
-from dlio_hpc.analysis.changes import FEWEST
 from dlio_hpc.report import banner
 from dlio_hpc.report.banner import Banner, state_of
-from dlio_hpc.verdict import acceptance, trend, verdictrows, weighing
+from dlio_hpc.verdict import acceptance, regression, trend, verdictrows
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.check import Verdict
-from dlio_hpc.verdict.comparison import TOLERANCE, Judgement
-from dlio_hpc.verdict.listing import Block
+from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Judgement
+from dlio_hpc.verdict.change_detection import FEWEST
+from dlio_hpc.verdict.criterion_result import Verdict
+from dlio_hpc.verdict.history_listing import Block
 from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.verdict.regression import EXIT_CODES
 from dlio_hpc.verdict.suite import SuiteVerdict
 from dlio_hpc.verdict.trend import Night, Trend
-from dlio_hpc.verdict.weighing import EXIT_CODES
 
 _ACCEPTANCES: dict[Verdict, str] = {
     "met": "Accepted: every criterion is met.",
@@ -69,16 +69,16 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: str
     if history.nights[-1].job != here.job:
         text = "measured this on several datasets, which are compared with each other and not with other nights"
         return Banner("inconclusive", f"{name} {text}.")
-    changes = weighing.changes_sentence(history)
+    changes = regression.changes_sentence(history)
     reference = _reference(block, history, metric)
     if reference is None:
         return Banner("inconclusive", f"{name} has neither a baseline nor an earlier night. {changes}")
     there, against = reference
-    weighed = weighing.weigh(history.nights, there, metric, TOLERANCE)
+    weighed = regression.weigh(history.nights, there, metric, TOLERANCE)
     state = state_of(EXIT_CODES[weighed.outcome])
     if state == "good" and len(history.nights) < FEWEST:
         state = "inconclusive"
-    return Banner(state, f"{name} is {weighing.words(weighed, against, here, TOLERANCE)}. {changes}")
+    return Banner(state, f"{name} is {regression.words(weighed, against, here, TOLERANCE)}. {changes}")
 
 
 def _reference(block: Block, history: Trend, metric: str) -> tuple[Night, str] | None:

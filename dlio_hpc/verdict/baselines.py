@@ -12,12 +12,13 @@ from typing import Literal, NamedTuple
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document, folders, rundir, units
-from dlio_hpc.batch import job
+from dlio_hpc import document, units
+from dlio_hpc.batch import job_record
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
-from dlio_hpc.verdict import groups
-from dlio_hpc.verdict.entry import Entry
-from dlio_hpc.verdict.groups import Group
+from dlio_hpc.files import rundir, safe_folders
+from dlio_hpc.verdict import run_groups
+from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.run_groups import Group
 
 # Bytes of a decision, which has the key and the figures of a job's runs.
 _LONGEST = 16 << 20
@@ -86,7 +87,7 @@ def read(folder: Path) -> Decisions:
 
 def _content(path: Path) -> bytes:
     try:
-        return folders.content(path, _LONGEST)
+        return safe_folders.content(path, _LONGEST)
     except OSError as fault:
         raise ConfigError(f"cannot read {path}: {fault.strerror}") from fault
 
@@ -115,8 +116,8 @@ def accept(folder: Path, entry: Entry, why: str, force: bool = False) -> tuple[A
     one, unless forced, and where it has no good run of any key, forced or not.
     """
     _check_why(why)
-    found = groups.of(entry)
-    fit = [group for group in found if group.good and groups.alone(found, group)]
+    found = run_groups.of(entry)
+    fit = [group for group in found if group.good and run_groups.alone(found, group)]
     if not fit:
         raise ConfigError(f"{entry.job} cannot be a baseline: {_nothing(entry, found)}")
     against = [objections(entry, group) for group in fit]
@@ -130,8 +131,8 @@ def accept(folder: Path, entry: Entry, why: str, force: bool = False) -> tuple[A
 
 def left_out(entry: Entry) -> list[str]:
     """Why some of the job's runs can be no baseline, a line each."""
-    found = groups.of(entry)
-    doubled = dict.fromkeys(group.key.title for group in found if not groups.alone(found, group))
+    found = run_groups.of(entry)
+    doubled = dict.fromkeys(group.key.title for group in found if not run_groups.alone(found, group))
     told = [f"{title} was measured on several datasets, which are alike by their key: no baseline" for title in doubled]
     return told + [f"{group.key.title} has no good run: no baseline" for group in found if not group.good]
 
@@ -192,9 +193,9 @@ def _accepted(group: Group, why: str, overridden: tuple[str, ...]) -> Accepted:
 
 def _who() -> str:
     try:
-        return f"{getpass.getuser()}@{job.host()}"
+        return f"{getpass.getuser()}@{job_record.host()}"
     except (OSError, KeyError):  # a container without a name for the user
-        return f"unknown@{job.host()}"
+        return f"unknown@{job_record.host()}"
 
 
 def _write(folder: Path, name: str, decision: Struct) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from dlio_hpc.report import tables
-from dlio_hpc.verdict import names, trend, verdictrows
+from dlio_hpc.verdict import group_names, trend, verdictrows
 from dlio_hpc.verdict.baselines import Baseline
 from dlio_hpc.verdict.metrics import METRICS
 
@@ -16,7 +16,7 @@ _MAIN = "samples_per_s"
 def show(kept: Sequence[Baseline], file: Any) -> None:
     """Two lines each: the baseline, and its key."""
     out = tables.console(file)
-    titles = names.titles([one.accepted.group for one in kept])
+    titles = group_names.titles([one.accepted.group for one in kept])
     for one, title in zip(kept, titles, strict=True):
         accepted = one.accepted
         out.print(Text.assemble((accepted.id, "bold"), f"  {_state(one)}  {_median(one)}"), soft_wrap=True)

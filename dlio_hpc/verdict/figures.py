@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.figures import Picture
-from dlio_hpc.verdict import trend, weighing
-from dlio_hpc.verdict.comparison import TOLERANCE, Verdict
-from dlio_hpc.verdict.entry import Key
-from dlio_hpc.verdict.listing import Block
+from dlio_hpc.verdict import regression, trend
+from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Verdict
+from dlio_hpc.verdict.history_entry import Key
+from dlio_hpc.verdict.history_listing import Block
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night, Trend
 
@@ -160,7 +160,7 @@ def of_history(told: Sequence[Series], metric: str) -> Iterator[Picture]:
 def _told(seen: Trend) -> str:
     """The changes in words."""
     out = f"; by itself: {', '.join(seen.outliers)}" if seen.outliers else ""
-    sentence = weighing.changes_sentence(seen).removesuffix(".")
+    sentence = regression.changes_sentence(seen).removesuffix(".")
     return f"{sentence}{out}. Dots are repeats, the line joins the medians."
 
 
@@ -207,7 +207,7 @@ def _shifts(axes: Axes, seen: Trend) -> None:
         assert place is not None
         colour = _BAD if shift.ratio < 1 else _GOOD
         axes.axvline(place - 0.5, color=colour, linewidth=1, linestyle=":")
-        words = f"{shift.kind} {weighing.signed(shift.ratio)}"
+        words = f"{shift.kind} {regression.signed(shift.ratio)}"
         right = place > 0.75 * len(seen.nights)
         axes.annotate(
             words,

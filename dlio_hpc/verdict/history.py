@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import archive, folders, rundir
 from dlio_hpc.errors import DlioError
-from dlio_hpc.report import jobfiles
-from dlio_hpc.verdict import database
-from dlio_hpc.verdict import entry as entries_
-from dlio_hpc.verdict.entry import Entry
+from dlio_hpc.files import archive, rundir, safe_folders
+from dlio_hpc.records import job_outcome
+from dlio_hpc.verdict import history_database
+from dlio_hpc.verdict import history_entry as entries_
+from dlio_hpc.verdict.history_entry import Entry
 
 
 class Taken(NamedTuple):
@@ -56,7 +56,7 @@ class _Read(NamedTuple):
 
 def _read(path: Path) -> _Read:
     try:
-        entry = entries_.of(jobfiles.load_archive(path))
+        entry = entries_.of(job_outcome.load_archive(path))
     except (DlioError, OSError) as fault:
         return _Read(path, None, f"left out: {fault}")
     except Exception as fault:  # noqa: BLE001 - what one archive holds must not keep the others from being read
@@ -68,7 +68,7 @@ def _read(path: Path) -> _Read:
 
 def enter(folder: Path, entry: Entry) -> None:
     """The job into the history of `folder`; what was known of it is replaced."""
-    with database.writing(folder) as db:
+    with history_database.writing(folder) as db:
         _enter(db, entry)
         _stamp(db, folder / (entry.job + archive.SUFFIX))
 
@@ -86,7 +86,7 @@ def take_in(folder: Path) -> Taken:
     if not news.archives and not news.decisions:
         return Taken((), ())
     read = [_read(path) for path in news.archives]
-    with database.writing(folder) as db:
+    with history_database.writing(folder) as db:
         return _take_in(db, folder, read)
 
 
@@ -94,10 +94,10 @@ def rebuild(folder: Path) -> Taken:
     """The history made anew from archives and decisions alone, whatever is there now. Who reads it meanwhile sees the
     old one or the new one; only a damaged file is replaced.
     """
-    database.check_folder(folder)
+    history_database.check_folder(folder)
     read = [_read(path) for path in _archives(folder)]
     try:
-        with database.writing(folder) as db:
+        with history_database.writing(folder) as db:
             for table in ("runs", "jobs", "decisions", "archives"):
                 db.execute(f"DELETE FROM {table}")
             return _take_in(db, folder, read)
@@ -108,11 +108,15 @@ def rebuild(folder: Path) -> Taken:
 def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
     """A new file in the place of one that cannot be used."""
     target = folder / rundir.HISTORY
-    with database.locked(folder), rundir.replacing(target) as temporary:
-        with database.told(temporary), closing(database.opened(temporary)) as db, database.transaction(db):
-            database.migrate(db, temporary)
+    with history_database.locked(folder), rundir.replacing(target) as temporary:
+        with (
+            history_database.told(temporary),
+            closing(history_database.opened(temporary)) as db,
+            history_database.transaction(db),
+        ):
+            history_database.migrate(db, temporary)
             taken = _take_in(db, folder, read)
-        for suffix in database.SUFFIXES:
+        for suffix in history_database.SUFFIXES:
             with suppress(FileNotFoundError):
                 os.unlink(f"{target}{suffix}")  # of the file that is replaced
     return taken
@@ -120,7 +124,7 @@ def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
 
 def is_writable(folder: Path) -> bool:
     """May this user enter jobs? Who may not reads all the same."""
-    return database.is_writable(folder)
+    return history_database.is_writable(folder)
 
 
 class _News(NamedTuple):
@@ -158,7 +162,7 @@ def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Tak
     notes = [each.fault for each in read if each.fault is not None]
     for path in _decisions(folder):
         try:
-            content = database.compact(folders.content(path, rundir.LARGEST_DOCUMENT))
+            content = history_database.compact(safe_folders.content(path, rundir.LARGEST_DOCUMENT))
         except (DlioError, OSError, msgspec.DecodeError) as fault:
             notes.append(f"left out: {path} is no decision: {fault}")
             continue
@@ -172,10 +176,10 @@ def _enter(db: sqlite3.Connection, entry: Entry) -> None:
         "INSERT OR REPLACE INTO jobs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             entry.job, entry.study, entry.site, entry.state, entry.created, entry.ended, entry.exit_code,
-            database.canonical(entry),
+            history_database.canonical(entry),
         ),
     )  # fmt: skip
-    database.enter_runs(db, entry)
+    history_database.enter_runs(db, entry)
 
 
 def _stamp(db: sqlite3.Connection, path: Path) -> None:
@@ -194,7 +198,7 @@ def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
     clauses, values = _clauses(where)
     asked = f"SELECT document FROM jobs {'WHERE ' if clauses else ''}{' AND '.join(clauses)} ORDER BY ended, job"
     with _reading(folder) as db:
-        return tuple(database.decode(content) for (content,) in db.execute(asked, values))
+        return tuple(history_database.decode(content) for (content,) in db.execute(asked, values))
 
 
 def _clauses(where: Where) -> tuple[list[str], list[Any]]:
@@ -221,7 +225,7 @@ def export(folder: Path) -> bytes:
         jobs = db.execute("SELECT document FROM jobs ORDER BY job").fetchall()
         decisions = db.execute("SELECT file, document FROM decisions ORDER BY file").fetchall()
     lines = [b'{"job":' + content + b"}\n" for (content,) in jobs]
-    lines += [b'{"decision":' + content + b',"file":' + database.compact(json.dumps(file).encode()) + b"}\n"
+    lines += [b'{"decision":' + content + b',"file":' + history_database.compact(json.dumps(file).encode()) + b"}\n"
               for file, content in decisions]  # fmt: skip
     return b"".join(lines)
 
@@ -229,18 +233,18 @@ def export(folder: Path) -> bytes:
 @contextmanager
 def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
     """The history at this schema. Who may not write the folder gets a copy in memory, with what is new in it."""
-    database.check_folder(folder)
+    history_database.check_folder(folder)
     path = folder / rundir.HISTORY
-    if database.is_writable(folder):
-        if not database.is_current(path):
-            with database.writing(folder):
+    if history_database.is_writable(folder):
+        if not history_database.is_current(path):
+            with history_database.writing(folder):
                 pass
-        with database.told(path), closing(database.opened(path)) as db:
+        with history_database.told(path), closing(history_database.opened(path)) as db:
             yield db
         return
-    with database.told(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+    with history_database.told(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
         if path.exists():
-            database.copy(path, memory)
-        database.migrate(memory, path)
+            history_database.copy(path, memory)
+        history_database.migrate(memory, path)
         _take_in(memory, folder, [_read(each) for each in _news(memory, folder).archives])
         yield memory

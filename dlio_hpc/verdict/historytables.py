@@ -7,9 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from dlio_hpc.report import tables
-from dlio_hpc.verdict import banners, listing
-from dlio_hpc.verdict.entry import Entry
-from dlio_hpc.verdict.listing import Block
+from dlio_hpc.verdict import banners, history_listing
+from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.history_listing import Block
 from dlio_hpc.verdict.metrics import METRICS
 
 _COLUMNS = ("study", "site", "state", "ended")
@@ -28,11 +28,11 @@ def show(blocks: Sequence[Block], metric: str, file: Any) -> None:
         out.print(Text(block.title, "bold"), soft_wrap=True)
         if block.bars:
             out.print(Text(f"{METRICS[metric].label}  {block.bars}"), soft_wrap=True)
-        table = tables.table(*(name.replace("change", _change(block)) for name in listing.HEADER))
+        table = tables.table(*(name.replace("change", _change(block)) for name in history_listing.HEADER))
         for place in (0, 1, -1):
             table.columns[place].justify = "left"
         for line in block.lines:
-            table.add_row(*listing.cells(line))
+            table.add_row(*history_listing.cells(line))
         tables.show_whole(out, table)
         for words in block.shifts:
             out.print(Text(words, "red" if block.is_worse else ""), soft_wrap=True)

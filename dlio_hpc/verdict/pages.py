@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from dlio_hpc.report import figures as drawn
 from dlio_hpc.report.page import Page, Section, Table
-from dlio_hpc.verdict import acceptancepages, banners, figures, listing, verdictrows
-from dlio_hpc.verdict.comparison import Judgement, Verdict
+from dlio_hpc.verdict import acceptancepages, banners, figures, history_listing, verdictrows
+from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.figures import Series
-from dlio_hpc.verdict.listing import Block
+from dlio_hpc.verdict.history_listing import Block
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.suite import SuiteVerdict
 
@@ -62,7 +62,7 @@ def of_history(blocks: Sequence[Block], series: Sequence[Series], metric: str, s
                 [],
                 [],
                 [drawn.inline(pictures[block.key]._replace(stem="history"))] if block.key in pictures else [],
-                [Table("", list(listing.HEADER), [list(listing.cells(line)) for line in block.lines])],
+                [Table("", list(history_listing.HEADER), [list(history_listing.cells(line)) for line in block.lines])],
             )
             for block in blocks
         ],

@@ -4,13 +4,13 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
-from dlio_hpc.analysis.paired import Effect
-from dlio_hpc.plan import workload_of
-from dlio_hpc.study import Study
-from dlio_hpc.verdict import acceptance, verdictrows, weighing
+from dlio_hpc.analysis.study.file_system_pairs import Effect
+from dlio_hpc.plan.plan import workload_of
+from dlio_hpc.plan.study import Study
+from dlio_hpc.verdict import acceptance, regression, verdictrows
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.comparison import Judgement, Verdict
-from dlio_hpc.verdict.entry import Key
+from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
+from dlio_hpc.verdict.history_entry import Key
 
 # The gravest first; what never had a baseline is no fault.
 _WORDS = {
@@ -77,7 +77,7 @@ def _details(
     drops = [one for one in judgement.verdicts if one.outcome == "regression" and one.ratio is not None]
     if drops:
         worst = min(drops, key=lambda one: one.ratio or 0.0)
-        yield f"{verdictrows.subject(worst)} {weighing.signed(worst.ratio or 0.0)}"
+        yield f"{verdictrows.subject(worst)} {regression.signed(worst.ratio or 0.0)}"
     if effects:
         yield f"B / A {effects[-1].ratio:.3g}"
     other = [one for one in judgement.verdicts if one.outcome == "not comparable"]

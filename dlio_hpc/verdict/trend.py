@@ -7,13 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.analysis import changes
-from dlio_hpc.analysis.changes import Change
 from dlio_hpc.analysis.robust import Floats, Noise
-from dlio_hpc.verdict import groups
-from dlio_hpc.verdict.entry import Entry
-from dlio_hpc.verdict.groups import Group
+from dlio_hpc.verdict import change_detection, run_groups
+from dlio_hpc.verdict.change_detection import Change
+from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.verdict.run_groups import Group
 
 # Nights that are looked back over.
 MOST = 90
@@ -36,7 +35,7 @@ class Shift(Struct, frozen=True):
     last job of a drift, else `since`.
     """
 
-    kind: changes.Kind
+    kind: change_detection.Kind
     since: str
     to: str
     ended: str
@@ -70,7 +69,7 @@ def nights(history: Sequence[Entry], like: Group, metric: str) -> list[Night]:
     """
     found = []
     for entry in history:
-        mine = [group for group in groups.of(entry) if group.key == like.key]
+        mine = [group for group in run_groups.of(entry) if group.key == like.key]
         if len(mine) == 1 and mine[0].faulty is None and mine[0].is_of_storage == like.is_of_storage:
             found.append(night(mine[0], metric))
     return sorted((each for each in found if each is not None), key=lambda each: (each.ended, each.job))[-MOST:]
@@ -78,7 +77,7 @@ def nights(history: Sequence[Entry], like: Group, metric: str) -> list[Night]:
 
 def of(found: Sequence[Night], metric: str) -> Trend:
     """Of nights in their order."""
-    told = changes.find(logs([each.median for each in found], metric))
+    told = change_detection.find(logs([each.median for each in found], metric))
     sign = 1.0 if METRICS[metric].higher else -1.0
     return Trend(
         nights=tuple(found),
@@ -90,7 +89,7 @@ def of(found: Sequence[Night], metric: str) -> Trend:
 
 def noise(found: Sequence[Night], metric: str) -> Noise | None:
     """Between these nights' medians, apart from what has changed; None where they are too few."""
-    return changes.find(logs([each.median for each in found], metric)).noise
+    return change_detection.find(logs([each.median for each in found], metric)).noise
 
 
 def logs(values: Sequence[float], metric: str) -> Floats:

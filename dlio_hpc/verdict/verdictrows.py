@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dlio_hpc.verdict import weighing
-from dlio_hpc.verdict.comparison import Judgement, Verdict
+from dlio_hpc.verdict import regression
+from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night
@@ -87,7 +87,7 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
 def _history(verdict: Verdict) -> Iterator[tuple[str, str]]:
     assert verdict.trend is not None
     seen = verdict.trend
-    yield "history", weighing.changes_words(seen)
+    yield "history", regression.changes_words(seen)
     if seen.outliers:
         yield "by themselves", ", ".join(seen.outliers)
 

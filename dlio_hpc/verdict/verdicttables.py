@@ -7,7 +7,7 @@ from rich.text import Text
 
 from dlio_hpc.report import tables
 from dlio_hpc.verdict import banners, verdictrows
-from dlio_hpc.verdict.comparison import Judgement, Verdict
+from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 
 _COLOURS = {"fine": "green", "improved": "green", "noisy": "yellow", "not comparable": "yellow", "CACHED": "yellow"}
 

@@ -9,13 +9,13 @@ from typing import Any
 import h5py
 import numpy as np
 
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.formats import FORMATS, npz, tfrecord
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.order import Order
+from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.units import Size
-from dlio_hpc.workload import Dataset, Reader, Sample, Workload
 from tests import written
 from tests.bench.table import compare
 

@@ -12,7 +12,9 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from dlio_hpc import document, limits, plan, site, units, workload
+from dlio_hpc import document, units
+from dlio_hpc.config import site, workload
+from dlio_hpc.plan import plan, site_limits
 from tests import planning
 from tests.bench.table import row, seconds
 
@@ -75,7 +77,7 @@ def _plans(folder: Path, nodes: int) -> None:
 
     for name in SITES:
         made = planned(folder, name, nodes)
-        limits.check([made])
+        site_limits.check([made])
         document.encode(made)
         jobscript.render(made)
 

@@ -8,11 +8,11 @@ import tempfile
 from collections import deque
 from pathlib import Path
 
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle, Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.order import Order
+from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.units import Size
-from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle, Workload
 from tests.bench.table import ROUNDS, row, seconds
 
 BIN = Path(sys.executable).parent
@@ -47,8 +47,8 @@ def _set_up() -> None:
 def _first_samples(files: int) -> tuple[float, float]:
     program = f"""
 import statistics, time
-from dlio_hpc.order import Order
-from dlio_hpc.workload import Dataset, Reader, Sample, Shuffle
+from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle
 took = []
 for _ in range(50):
     started = time.perf_counter()

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis import changes
-from dlio_hpc.verdict import weighing
+from dlio_hpc.verdict import change_detection, regression
+from dlio_hpc.verdict.regression import Outcome
 from dlio_hpc.verdict.trend import Night
-from dlio_hpc.verdict.weighing import Outcome
 from tests import nights
 
 DRAWS = 1000
@@ -104,7 +103,7 @@ def _drawn(scenario: Scenario, seed: int) -> list[list[Night]]:
 
 
 def _outcome(series: list[Night]) -> Outcome:
-    return weighing.weigh(series, series[0], "samples_per_s", 0.02).outcome
+    return regression.weigh(series, series[0], "samples_per_s", 0.02).outcome
 
 
 def bench() -> None:
@@ -131,5 +130,5 @@ def _alarms(noise: float, between: float) -> int:
     count, seen = 60, 0
     for values in nights.draw(np.zeros((DRAWS, count)), noise, between, 3, 7):
         logs = np.log(np.median(values, axis=1))
-        seen += any(changes.find(logs[:night]).changes for night in range(8, count + 1))
+        seen += any(change_detection.find(logs[:night]).changes for night in range(8, count + 1))
     return seen

@@ -7,10 +7,13 @@ from functools import partial
 
 import h5py
 
-from dlio_hpc import dataset, document, results, rundir, site, workload
-from dlio_hpc.core import verify
+from dlio_hpc import document, results
+from dlio_hpc.config import site, workload
+from dlio_hpc.core import verify_dataset
 from dlio_hpc.errors import DlioError
-from dlio_hpc.plan import Plan, Run
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import dataset
+from dlio_hpc.plan.plan import Plan, Run
 from tests import planning
 from tests.faults.ground import Done, Ground
 from tests.faults.ground import run as run_command
@@ -115,7 +118,7 @@ def unsound(ground: Ground) -> str | None:
     if known is None or not known.complete:
         return "the dataset is not whole"
     with contextlib.redirect_stderr(io.StringIO()):
-        findings = verify.verify(ground.dataset, quick=False)
+        findings = verify_dataset.verify(ground.dataset, quick=False)
     return f"the dataset has faults: {findings.faults[0]}" if findings.faults else None
 
 

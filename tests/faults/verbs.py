@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlio_hpc import archive, rundir
 from dlio_hpc.errors import DlioError
+from dlio_hpc.files import archive, rundir
 from tests.faults import core
 from tests.faults.ground import Done, Ground, run
 from tests.faults.nursery import Nursery

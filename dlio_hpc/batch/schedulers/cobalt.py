@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc import rundir
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
 from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Plan
 
 _QUEUE_COLUMNS = 11
 _STATES: dict[str, State] = {

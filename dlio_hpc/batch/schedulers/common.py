@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from dlio_hpc import command
 from dlio_hpc.batch.schedulers.scheduler import After
-from dlio_hpc.batch.shell import Shell
+from dlio_hpc.batch.shell_quoting import Shell
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan
+from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180
 _UNREACHABLE = re.compile(

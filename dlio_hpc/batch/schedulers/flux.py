@@ -6,13 +6,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc import rundir
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import ENDED, After, Known, Scheduler, Sight, State
-from dlio_hpc.batch.shell import quote
+from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import unexplained
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Plan
 
 _STATES: dict[str, State] = {
     "NEW": "queued", "DEPEND": "queued", "PRIORITY": "queued", "SCHED": "queued", "RUN": "running",

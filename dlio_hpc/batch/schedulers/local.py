@@ -9,17 +9,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc import rundir
 from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight
-from dlio_hpc.batch.shell import quote
+from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.errors import ConfigError, InfrastructureError
-from dlio_hpc.plan import Plan
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Plan
 
 # From TERM to KILL, for ranks that do not listen.
 _GRACE_S = 30
 # The program that waits for other jobs and becomes the next one. Started by its path: python -m would look for modules
 # in the folder of whoever submits first.
-_SUCCESSOR = str(Path(__file__).parents[1] / "successor.py")
+_SUCCESSOR = str(Path(__file__).parents[1] / "local_successor.py")
 
 
 def _arguments(plan: Plan, after: After) -> list[str]:

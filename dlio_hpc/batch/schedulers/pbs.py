@@ -7,12 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc import rundir, units
+from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
 from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Plan
 
 _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",

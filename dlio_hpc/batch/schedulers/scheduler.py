@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from dlio_hpc.batch.shell import Shell
-from dlio_hpc.plan import Plan
+from dlio_hpc.batch.shell_quoting import Shell
+from dlio_hpc.plan.plan import Plan
 
 State = Literal[
     "planned", "submitted", "queued", "running", "completed", "failed", "timeout", "cancelled", "node_fail",

@@ -6,13 +6,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dlio_hpc import rundir, units
+from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common
 from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
-from dlio_hpc.batch.shell import quote
+from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import Missing, unexplained
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.plan import Plan
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Plan
 
 # Slurm's words for what is neither waiting nor over are many; these are the others.
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}

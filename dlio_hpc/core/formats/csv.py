@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core import comparison, content
+from dlio_hpc.config.workload import CSV_VALUE, Dataset, Workload
+from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows, Texture
 from dlio_hpc.core.files import Request, write_file
-from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
-from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
-from dlio_hpc.core.places import Samples
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.formats.posix import FlatReader
+from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.workload import CSV_VALUE, Dataset, Workload
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -51,7 +51,7 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     count, line = dataset.samples_per_file, dataset.sample_bytes
-    return comparison.of_file(
+    return file_comparison.of_file(
         path, count * line, None if quick else _pieces(dataset, number), lambda at: number * count + at // line
     )
 

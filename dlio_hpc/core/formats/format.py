@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+from dlio_hpc.config.workload import Dataset, Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.content import Rows, Texture
-from dlio_hpc.core.places import Samples
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import InvalidRun
-from dlio_hpc.workload import Dataset, Workload
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

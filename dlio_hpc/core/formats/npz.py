@@ -17,14 +17,14 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.core import comparison, content
+from dlio_hpc.config.workload import LEVEL, Dataset, Workload
+from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
-from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
-from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader, buffered
-from dlio_hpc.core.places import Places
-from dlio_hpc.core.tally import Tally
-from dlio_hpc.workload import LEVEL, Dataset, Workload
+from dlio_hpc.core.formats.posix import FlatReader
+from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader, buffered
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Places
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -79,16 +79,16 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
                 return why
             if quick:
                 return None
-            checksum = comparison.Checksum(_member(dataset, places, number))
+            checksum = file_comparison.Checksum(_member(dataset, places, number))
             with archive.open(member) as stream:
                 stream._expected_crc = None  # type: ignore[attr-defined]  # where it differs says more
-                at = comparison.first_difference(stream, checksum)
+                at = file_comparison.first_difference(stream, checksum)
     except _DAMAGE as fault:
         return f"is no archive of ours, or damaged: {fault}"
     if at is None:
         return None if checksum.value == member.CRC else f"the checksum of {_MEMBER} is wrong"
     where = f"byte {at + _LOCAL_HEADER}" if stored else f"byte {at} of {_MEMBER}"
-    return comparison.told(where, places.holder(number, at - header) if at >= header else None)
+    return file_comparison.told(where, places.holder(number, at - header) if at >= header else None)
 
 
 def _opened(file: io.BufferedReader) -> zipfile.ZipFile:

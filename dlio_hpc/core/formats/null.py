@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING
 
+from dlio_hpc.config.workload import Dataset, Workload
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
-from dlio_hpc.core.places import Samples
-from dlio_hpc.core.tally import Tally
-from dlio_hpc.workload import Dataset, Workload
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Samples
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.core import comparison, content
+from dlio_hpc.config.workload import Dataset, Workload
+from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.files import write_file
-from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
-from dlio_hpc.core.formats.whole import Array, CountedFile, WholeFileReader
-from dlio_hpc.core.places import Places
-from dlio_hpc.core.tally import Tally
-from dlio_hpc.workload import Dataset, Workload
+from dlio_hpc.core.formats.posix import FlatReader
+from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Places
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -35,7 +35,7 @@ def _pieces(places: Places, dataset: Dataset, number: int) -> Iterator[memoryvie
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     places = Places(dataset)
     expected = None if quick else _pieces(places, dataset, number)
-    return comparison.of_file(path, places.file_size(number), expected, lambda at: places.holder(number, at))
+    return file_comparison.of_file(path, places.file_size(number), expected, lambda at: places.holder(number, at))
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:

@@ -13,17 +13,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.combinations import by_streams
-from dlio_hpc.core import comparison, content
+from dlio_hpc.config.workload import TENSORFLOW_BUFFER, TFRECORD_FRAME, Dataset, Workload
+from dlio_hpc.config.workload_rules import by_streams
+from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import Request, write_file
-from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, damaged
-from dlio_hpc.core.formats.streams import Streams
-from dlio_hpc.core.places import Place, Places, Samples
-from dlio_hpc.core.tally import Tally
-from dlio_hpc.workload import TENSORFLOW_BUFFER, TFRECORD_FRAME, Dataset, Workload
+from dlio_hpc.core.formats.posix import FlatReader
+from dlio_hpc.core.formats.stream import Streams
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Place, Places, Samples
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -58,7 +58,7 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     places = Places(dataset)
     size = places.file_size(number) + dataset.samples_per_file * FRAME
-    return comparison.of_file(
+    return file_comparison.of_file(
         path, size, None if quick else _pieces(dataset, number), lambda at: places.holder(number, at, FRAME)
     )
 

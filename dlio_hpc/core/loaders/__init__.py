@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from dlio_hpc import dataset
+from dlio_hpc.config.workload import Train
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.plan import Run, steps_per_epoch
-from dlio_hpc.workload import Train
+from dlio_hpc.plan import dataset
+from dlio_hpc.plan.plan import Run, steps_per_epoch
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

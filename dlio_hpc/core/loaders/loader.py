@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.places import Samples
-from dlio_hpc.core.tally import Tally
-from dlio_hpc.order import Order
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Samples
+from dlio_hpc.plan.sample_order import Order
 
 # Positions whose samples are computed at once: 64 KiB of numbers.
 STRETCH = 8192

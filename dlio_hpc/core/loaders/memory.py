@@ -6,13 +6,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from dlio_hpc import units
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, Loader
-from dlio_hpc.core.places import Samples
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.order import Order
-from dlio_hpc.workload import Workload
+from dlio_hpc.plan.sample_order import Order
 
 
 class MemoryLoader:

@@ -8,18 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.compute import emulate
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Reader
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import threads
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.threads import Threads
-from dlio_hpc.core.places import Samples
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.order import Order
-from dlio_hpc.workload import Workload
+from dlio_hpc.plan.sample_order import Order
 
 
 class NativeLoader:

@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths, Reader
-from dlio_hpc.core.kernel import process_io
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.procfs import process_io
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError
-from dlio_hpc.order import Order
-from dlio_hpc.workload import Workload
+from dlio_hpc.plan.sample_order import Order
 
 
 class PyTorchLoader:

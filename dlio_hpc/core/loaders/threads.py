@@ -7,10 +7,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from dlio_hpc.combinations import by_streams
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.config.workload_rules import by_streams
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.places import Samples
-from dlio_hpc.workload import Workload
+from dlio_hpc.core.sample_layout import Samples
 
 T = TypeVar("T")
 Read = Callable[[Samples, Rows], T]

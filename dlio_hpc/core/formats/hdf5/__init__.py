@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc import folders
-from dlio_hpc.core import comparison, content, descriptors
+from dlio_hpc.config.workload import ITEM_BYTES, LEVEL, Dataset, Workload
+from dlio_hpc.core import content, darshan_fd_gate, file_comparison
 from dlio_hpc.core.compression import texture
-from dlio_hpc.core.formats.flat import FlatReader
 from dlio_hpc.core.formats.format import Paths, Reader, as_bytes, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
 from dlio_hpc.core.formats.hdf5.file import (
@@ -33,10 +32,11 @@ from dlio_hpc.core.formats.hdf5.file import (
     unusable,
 )
 from dlio_hpc.core.formats.hdf5.library import Library
-from dlio_hpc.core.places import Places
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.formats.posix import FlatReader
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import InfrastructureError, InvalidRun
-from dlio_hpc.workload import ITEM_BYTES, LEVEL, Dataset, Workload
+from dlio_hpc.files import safe_folders
 
 if TYPE_CHECKING:
     import h5py
@@ -59,7 +59,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
         options |= {"compression": dataset.compression}
         options |= {"compression_opts": level} if dataset.compression == "gzip" else {}
     try:
-        file = h5py.File(folders.held(descriptor), "w")
+        file = h5py.File(safe_folders.held(descriptor), "w")
         with _abandoned(file):
             target = file.create_dataset(NAME, shape, dataset.sample.array_dtype, **options)
             for first, slab in _slabs(dataset, places, number):
@@ -114,10 +114,10 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
         with contextlib.closing(File(path, dataset, number)) as file:
             for first, slab in _slabs(dataset, places, number):
                 found, expected = as_bytes(file.dataset[first : first + len(slab)]), as_bytes(slab)
-                wrong = comparison.difference(found, expected)
+                wrong = file_comparison.difference(found, expected)
                 if wrong is not None:
                     at += wrong
-                    return comparison.told(f"byte {at} of its array", places.holder(number, at))
+                    return file_comparison.told(f"byte {at} of its array", places.holder(number, at))
                 at += len(expected)
     except InvalidRun as fault:
         return str(fault)
@@ -131,7 +131,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
     import h5py  # noqa: F401 - here, not by the thread whose reads are counted
 
-    descriptors.is_watched()  # reads /proc/self/maps when it is first called
+    darshan_fd_gate.is_watched()  # reads /proc/self/maps when it is first called
     if workload.reader.mode == "framework":
         return Library(workload, paths, comm if workload.reader.access == "collective" else None)
     if workload.dataset.is_chunked:

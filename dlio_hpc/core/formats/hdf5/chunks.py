@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dlio_hpc.config.workload import ITEM_BYTES, Dataset, Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import File as RawFile
 from dlio_hpc.core.formats.format import Paths, damaged
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, looking_up, unusable
-from dlio_hpc.core.kept import Kept
-from dlio_hpc.core.places import Place, Places, Samples
-from dlio_hpc.core.tally import Tally
-from dlio_hpc.workload import ITEM_BYTES, Dataset, Workload
+from dlio_hpc.core.handle_cache import Kept
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Place, Places, Samples
 
 
 class _Chunks(NamedTuple):

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from dlio_hpc.core import descriptors, kernel
+from dlio_hpc.config.workload import Dataset
+from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import ABSENT
 from dlio_hpc.core.formats.format import damaged
-from dlio_hpc.core.places import Places
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import DlioError, InvalidRun, unreadable
-from dlio_hpc.workload import Dataset
 
 NAME = "x"
 # Bytes at the front that tell where the file ends, and where among them, by version; addresses have eight bytes.
@@ -31,9 +31,9 @@ DAMAGE = (
 @contextmanager
 def looking_up(tally: Tally) -> Iterator[None]:
     """HDF5 reads its own structures in the block; the kernel's count for the thread says how much of them."""
-    before, started = kernel.thread_io(), now()
+    before, started = procfs.thread_io(), now()
     yield
-    after = kernel.thread_io()
+    after = procfs.thread_io()
     tally.timed(started)
     if before is not None and after is not None:
         came = after.since(before)
@@ -48,7 +48,7 @@ class File:
         import h5py
 
         try:
-            with descriptors.opening():
+            with darshan_fd_gate.opening():
                 self._file = h5py.File(path, "r", **driver)
             self.dataset = self._file[NAME]
             found = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
@@ -70,7 +70,7 @@ class File:
         return descriptor
 
     def close(self) -> None:
-        with descriptors.closing(), suppress(OSError, RuntimeError):  # nothing was written
+        with darshan_fd_gate.closing(), suppress(OSError, RuntimeError):  # nothing was written
             self._file.close()
 
 

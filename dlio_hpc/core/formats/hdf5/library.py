@@ -5,16 +5,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dlio_hpc.core import kernel
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import procfs
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, unusable
-from dlio_hpc.core.kept import Kept
-from dlio_hpc.core.places import Place, Places, Samples
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.handle_cache import Kept
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Place, Places, Samples
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.workload import Workload
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -45,7 +45,7 @@ class Library:
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         places = self._places.of(samples)
-        before = kernel.thread_io()
+        before = procfs.thread_io()
         calls = len(tally.starts)
         for call in self._calls(places, rows):
             with self._files.use(call.place.file, tally) as file:
@@ -53,7 +53,7 @@ class Library:
         for _ in range(self._calls_a_batch - len(places)):
             with self._files.use(0, tally) as file:
                 _transfer(file.dataset, (), rows[:0], collective=True)
-        after = kernel.thread_io()
+        after = procfs.thread_io()
         if before is None or after is None:
             tally.bytes_read += sum(place.size for place in places)
             tally.requests += len(tally.starts) - calls

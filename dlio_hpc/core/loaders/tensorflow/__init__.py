@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from dlio_hpc.combinations import reads_records
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.config.workload_rules import reads_records
 from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.tensorflow.batches import Batches
 from dlio_hpc.core.loaders.tensorflow.records import Records
 from dlio_hpc.core.loaders.tensorflow.source import Source, Span
-from dlio_hpc.core.places import Places, Samples
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.sample_layout import Places, Samples
 from dlio_hpc.errors import ConfigError, InvalidRun
-from dlio_hpc.order import Order
-from dlio_hpc.workload import Workload
+from dlio_hpc.plan.sample_order import Order
 
 
 class TensorFlowLoader:

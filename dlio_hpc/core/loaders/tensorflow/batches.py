@@ -5,17 +5,17 @@ from typing import Any
 
 import numpy as np
 
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
-from dlio_hpc.core.places import Samples
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import DlioError, InvalidRun
-from dlio_hpc.order import Order
-from dlio_hpc.turns import Turns
-from dlio_hpc.workload import Workload
+from dlio_hpc.plan.interleave import Turns
+from dlio_hpc.plan.sample_order import Order
 
 
 class Batches:

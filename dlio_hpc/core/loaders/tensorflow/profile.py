@@ -5,10 +5,10 @@ import sys
 import threading
 from pathlib import Path
 
-from dlio_hpc import rundir
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.loaders.tensorflow import xplane
 from dlio_hpc.core.loaders.tensorflow.xplane import Profile
+from dlio_hpc.files import rundir
 
 # Ranks from 0 on that are looked at, and for how long: TensorFlow keeps every event in memory until it is stopped,
 # twenty for each record of a TFRecord file, and then writes them while Python stands still.

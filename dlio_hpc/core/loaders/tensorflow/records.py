@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.core import kernel
+from dlio_hpc.config.workload import TFRECORD_FRAME, Workload
+from dlio_hpc.core import procfs
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
-from dlio_hpc.core.places import Places
-from dlio_hpc.core.tally import Tally
+from dlio_hpc.core.sample_layout import Places
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
-from dlio_hpc.order import Order
-from dlio_hpc.turns import Turns
-from dlio_hpc.workload import TFRECORD_FRAME, Workload
+from dlio_hpc.plan.interleave import Turns
+from dlio_hpc.plan.sample_order import Order
 
 Withins = npt.NDArray[np.int64]
 
@@ -33,19 +33,19 @@ class Records:
         self._opens = 0
         self._lock = threading.Lock()
         self._order: Order | None = None
-        self._seen: kernel.IO | None = None
-        self._left: kernel.IO | None = None
+        self._seen: procfs.IO | None = None
+        self._left: procfs.IO | None = None
         self._beside = (0, 0)
 
     def begin(self, order: Order) -> None:
         """A new epoch."""
         self._order = order
-        self._seen, self._left = kernel.process_io(), kernel.thread_io()
+        self._seen, self._left = procfs.process_io(), procfs.thread_io()
         self._beside = (0, 0)
 
     def resumed(self) -> None:
         """What this thread has read since the last batch are side files and checkpoints."""
-        back = kernel.thread_io()
+        back = procfs.thread_io()
         if back is not None and self._left is not None:
             did = back.since(self._left)
             self._beside = (did.requested + self._left.asking + back.asking, did.calls + 2)
@@ -147,14 +147,14 @@ class Records:
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         """The batch, and what the process has read since the one before."""
         tally = Tally()
-        seen = kernel.process_io()
+        seen = procfs.process_io()
         rows = np.asarray(got)
         if seen is not None and self._seen is not None:
             came, (requested, calls) = seen.since(self._seen), self._beside
             tally.bytes_read, tally.requests = max(0, came.requested - requested), max(0, came.calls - calls)
         else:
             tally.bytes_read = rows.nbytes
-        self._seen, self._left = seen, kernel.thread_io()
+        self._seen, self._left = seen, procfs.thread_io()
         with self._lock:
             tally.opens, self._opens = self._opens, 0
         tally.preprocess_s = self._preprocessing.took()

@@ -3,13 +3,13 @@
 import threading
 from typing import Any, NamedTuple, Protocol
 
+from dlio_hpc.config.workload import Reader, Workload
 from dlio_hpc.core.content import Rows
+from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import preprocess
-from dlio_hpc.core.tally import Tally
 from dlio_hpc.errors import DlioError
-from dlio_hpc.order import Order
-from dlio_hpc.turns import Turns
-from dlio_hpc.workload import Reader, Workload
+from dlio_hpc.plan.interleave import Turns
+from dlio_hpc.plan.sample_order import Order
 
 
 class Span(NamedTuple):

@@ -1,0 +1,1 @@
+"""From a Darshan log to the workload of its program, each key with its evidence."""

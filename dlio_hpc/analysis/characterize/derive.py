@@ -1,0 +1,322 @@
+"""From a log to the workload that its program was: each key with its value, the evidence, and how sure that is."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dlio_hpc.analysis.characterize import fitting, from_counters, training_check
+from dlio_hpc.analysis.characterize.evidence import Confidence, Estimate, weaker
+from dlio_hpc.analysis.log import access_pattern, auxiliary_files, extents, file_formats, file_roles, step_detection
+from dlio_hpc.analysis.log import file_stats as files_of
+from dlio_hpc.analysis.log.auxiliary_files import Side
+from dlio_hpc.analysis.log.extents import Reads
+from dlio_hpc.analysis.log.file_roles import Role
+from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.requests import Requests
+from dlio_hpc.analysis.log.step_detection import Pace
+from dlio_hpc.darshan.log import NO_RECORDS, Log
+from dlio_hpc.units import format_size
+
+# What a sample is taken for where none shows: no more than that, unless it is read in larger requests.
+_GUESS = 1 << 20
+# Of what lies in the files, below which the program is taken to have read a part on purpose.
+_ALL = 0.9
+# Bytes that HDF5 reads at once of contiguous data where less is wanted (H5Pset_sieve_buf_size).
+_SIEVE = 64 << 10
+# A program that goes on for longer than that without reading computes on what it has.
+_LONG_S = 5.0
+
+
+class Derived(NamedTuple):
+    """keys: of a workload, with dots. against: why it is none; keys are empty then, unless they were asked for all the
+    same. traced: the trace was used.
+    """
+
+    keys: dict[str, Estimate]
+    sides: list[Side]
+    roles: list[Role]
+    against: list[str]
+    traced: bool
+
+
+class _Subject(NamedTuple):
+    log: Log
+    found: list[Role]
+    data: list[Seen]
+    reads: Reads | None
+    requests: Requests | None
+    kind: file_formats.Format
+
+
+def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
+    """requests: of the whole trace of wanted files; None: counters alone."""
+    found = file_roles.tell(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
+    reasons = training_check.against(found)
+    data = file_roles.of(found, "dataset")
+    if not data or (reasons and not is_forced):
+        return Derived({}, [], found, reasons, requests is not None)
+    reads = _reads(data, requests)
+    subject = _Subject(log, found, data, reads, requests, file_formats.tell(data, None if reads is None else requests))
+    keys, pace = (_by_counters if reads is None else _by_trace)(subject)
+    made = _saved(subject, keys, pace)
+    made = {**keys, **made}
+    fitting.fit(made)
+    return Derived(made, _sides(subject, made), found, reasons, reads is not None)
+
+
+def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
+    """A trace knows where requests ended, whatever the counters of this version of Darshan do."""
+    if requests is None or not len(requests.file):
+        return files
+    reach = np.zeros(len(requests.paths), np.int64)
+    np.maximum.at(reach, requests.file, np.where(requests.length > 0, requests.offset + requests.length, 0))
+    ends = dict(zip(requests.paths, reach.tolist(), strict=True))
+    return [file._replace(size=max(file.size, ends.get(file.path, 0))) for file in files]
+
+
+def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
+    """None where most of the dataset went through STDIO, which is not traced."""
+    if requests is None:
+        return None
+    if sum(file.buffered for file in data) > 0.5 * sum(file.moved for file in data):
+        return None
+    made = extents.reads_of(requests, {file.path: file.size for file in data})
+    return made if len(made.rank) else None
+
+
+def _common(subject: _Subject) -> dict[str, Estimate]:
+    """What counters and traces tell alike."""
+    data, ranks, kind = subject.data, subject.log.job.ranks, subject.kind
+    shared = len(data) == 1 and data[0].ranks > 1
+    words = f"{len(data):,} files, each opened by {np.median([file.ranks for file in data]):.0f} of {ranks} ranks"
+    words = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else words
+    return {
+        "dataset.format": kind.name,
+        "dataset.layout": Estimate(
+            "shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", words
+        ),
+        "dataset.files": _count(data),
+        "reader.mode": kind.mode,
+    }
+
+
+def _count(data: Sequence[Seen]) -> Estimate:
+    sizes = [file.size for file in data]
+    low, high = min(sizes), max(sizes)
+    spread = format_size(high) if low == high else f"{format_size(low)} to {format_size(high)}"
+    words = f"one file of {spread}" if len(data) == 1 else f"{len(data):,} files that were read, {spread} each"
+    return Estimate(len(data), "high", words)
+
+
+def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
+    assert subject.reads is not None
+    log, reads, kind = subject.log, subject.reads, subject.kind
+    core = extents.payload(reads)
+    parts = extents.stretches(core)
+    sample = access_pattern.sample(core, parts, kind.streams, kind.loads_files)
+    pace = step_detection.pace(found := step_detection.find(core), sample.bytes)
+    per_rank = access_pattern.passes(core, parts, log.job.ranks)
+    keys = _common(subject)
+    size = sample.bytes
+    if sample.hidden:
+        size = _hidden(
+            subject, core.usual, found.bytes if found is not None and found.number >= step_detection.ENOUGH else None
+        )
+    keys |= _geometry(subject, size, sample.stdev, access_pattern.places(core, size, per_rank.share))
+    request = access_pattern.buffer(reads) if kind.is_numpy else access_pattern.transfer(core.length)
+    keys |= _chunk(keys, sample, request, _is_mpiio(subject))
+    keys["reader.load"] = Estimate("on_demand", "medium", "reading went on to the end of the program")
+    keys["reader.batch_size"] = pace.batch
+    keys["reader.interleave"] = turns = access_pattern.interleave(core if kind.streams else parts)
+    keys["reader.transfer_size"] = request
+    keys["reader.read_threads"] = _threads(access_pattern.threads(reads), turns, kind.streams)
+    keys["reader.prefetch"] = pace.ahead
+    order = access_pattern.order(core, parts, [file.path for file in subject.data])
+    keys |= {
+        "reader.shuffle.files": order.files,
+        "reader.shuffle.samples": order.samples,
+        "reader.shard": per_rank.shard,
+    }
+    keys["compute.time"] = pace.compute_s._replace(value=round(pace.compute_s.value, 6))
+    keys["train.epochs"] = per_rank.epochs
+    keys["train.steps"] = _part(keys, per_rank, core)
+    return keys, pace
+
+
+def _threads(found: Estimate, turns: Estimate, streams: bool) -> Estimate:
+    """A stream is read by one at a time, so no more of them than files in turn; what begins new ones comes beside."""
+    files = turns.value or 1
+    if not streams or turns.confidence == "unknown" or found.value <= files:
+        return found
+    return Estimate(files, "medium", f"{found.evidence}; but only {files} file(s) are read in turn")
+
+
+def _hidden(subject: _Subject, request: int, burst: float | None) -> Estimate:
+    """What stands for a sample: the bytes of a step, or so many that the requests can be the same."""
+    size = int(np.median([file.size for file in subject.data]))
+    hidden = "records do not show in reads through a buffer"
+    if burst is not None and 0 < burst <= size:
+        return Estimate(size // round(size / burst), "low", f"taken as the bytes of a step, about; {hidden}")
+    guess = min(size, max(_GUESS, request))
+    return Estimate(guess, "unknown", f"{hidden}; a MiB, or a file, is a guess")
+
+
+def _geometry(subject: _Subject, sample: Estimate, stdev: int, seen: int | None = None) -> dict[str, Estimate]:
+    """Files of so many samples that they come to the size seen. seen: how many of a file were read, if all were."""
+    size = int(np.median([file.size for file in subject.data]))
+    count = seen or max(1, round(size / max(sample.value, 1)))
+    words = f"files of {format_size(size)} (median) by samples of {format_size(sample.value)}"
+    words = f"{seen:,} places of a file were read in requests of {sample.value:,} B" if seen else words
+    each = sample if count > 1 or sample.value <= size else sample._replace(value=max(size, 1))
+    if sample.confidence == "unknown":
+        each = sample._replace(value=max(1, size // count))
+    found = {
+        "dataset.samples_per_file": Estimate(
+            count, weaker(sample.confidence, "medium") if count > 1 else sample.confidence, words
+        )
+    }
+    if subject.kind.name.value == "csv":
+        found["dataset.sample.shape"] = each._replace(value=[max(1, each.value // 10)])
+        found["dataset.sample.dtype"] = Estimate("float32", "unknown", "the only one of CSV: ten characters a value")
+        return found
+    found["dataset.sample.bytes"] = each
+    if 1 <= stdev <= 2**40:
+        found["dataset.sample.stdev"] = Estimate(stdev, weaker(sample.confidence, "medium"), "spread of the same")
+    return found
+
+
+def _is_mpiio(subject: _Subject) -> bool:
+    """Was the dataset opened through MPI-IO, where HDF5 has no such buffer?"""
+    paths = {file.path for file in subject.data}
+    records = subject.log.counted.get("MPI-IO", NO_RECORDS)
+    return any(subject.log.names.get(number) in paths for number in records["id"].tolist())
+
+
+def _chunk(
+    keys: dict[str, Estimate], sample: access_pattern.Sample, request: Estimate, is_mpiio: bool
+) -> dict[str, Estimate]:
+    """HDF5 asks for a chunk at once; a sample that is read in equal pieces lies in chunks, and so do samples that are
+    smaller than the buffer through which contiguous ones would come.
+    """
+    if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
+        return {}
+    pieces = sample.bytes.value / request.value
+    if request.confidence == "low" or sample.whole:
+        return {}
+    if pieces == 1 and request.value < _SIEVE and not is_mpiio:
+        words = f"requests of {request.value:,} B; contiguous data would come in such of {_SIEVE:,} B (HDF5's sieve)"
+        return {"dataset.chunk": Estimate(request.value, "medium", words)}
+    if pieces < 2:
+        return {}
+    words = f"{pieces:.3g} requests of {request.value:,} B a sample, where contiguous data would take one"
+    return {"dataset.chunk": Estimate(request.value, "medium", words)}
+
+
+def _part(keys: dict[str, Estimate], found: access_pattern.Passes, reads: Reads) -> Estimate:
+    """Steps an epoch, where the program read only a part of what lies there."""
+    if found.share >= _ALL and not found.drawn:
+        return Estimate(None, "medium", f"{found.share:.0%} of the files' bytes were read: the whole dataset")
+    ranks = max(1, len(np.unique(reads.rank)))
+    size = _sample_bytes(keys)
+    samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
+    count = max(1, round(samples / keys["reader.batch_size"].value))
+    words = f"{samples:,.0f} samples a rank in batches of {keys['reader.batch_size'].value:,}"
+    return Estimate(
+        count, "low", words if found.drawn else f"only {found.share:.0%} of the files' bytes were read: {words}"
+    )
+
+
+def _sample_bytes(keys: dict[str, Estimate]) -> int:
+    if "dataset.sample.shape" in keys:
+        return int(keys["dataset.sample.shape"].value[0]) * 10
+    return int(keys["dataset.sample.bytes"].value)
+
+
+def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
+    log, data, kind = subject.log, subject.data, subject.kind
+    records = from_counters.records_of(log, data)
+    keys = _common(subject)
+    request = from_counters.transfer(records, data)
+    size = from_counters.sample(data, request, kind.streams)
+    if not size.value:
+        size = _hidden(subject, request.value, None)._replace(
+            evidence="counters know no samples; a MiB, or a file, is a guess"
+        )
+    keys |= _geometry(subject, size, 0)
+    none = "only a trace (DXT) would tell"
+    shuffled = Estimate(False, "unknown", none)
+    whole = from_counters.compute(records, data, log.job.ranks)
+    epochs, shard = from_counters.epochs(data), from_counters.shard(data, log.job.ranks)
+    if not shard.value:
+        epochs = epochs._replace(value=max(1, round(epochs.value / log.job.ranks)))
+    keys["reader.load"] = Estimate("on_demand", "unknown", none)
+    keys["reader.batch_size"] = Estimate(1, "unknown", none)
+    keys["reader.transfer_size"] = request
+    keys["reader.read_threads"] = Estimate(1, "unknown", none)
+    keys["reader.prefetch"] = Estimate(None, "unknown", none)
+    keys["reader.shuffle.files"] = from_counters.files_shuffled(log, records)
+    keys["reader.shuffle.samples"] = from_counters.samples_shuffled(records) if len(records) else shuffled
+    keys["reader.shard"] = shard
+    per_rank = max(1.0, _samples_a_rank(subject, keys) * epochs.value)
+    keys["compute.time"] = whole._replace(
+        value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, over {per_rank:,.0f} steps"
+    )
+    keys["train.epochs"] = epochs
+    keys["train.steps"] = Estimate(None, "unknown", none)
+    return keys, step_detection.pace(None, size)
+
+
+def _saved(subject: _Subject, keys: dict[str, Estimate], pace: Pace) -> dict[str, Estimate]:
+    """Checkpoints; and what they tell of a program that has all data in memory."""
+    files = file_roles.of(subject.found, "checkpoint")
+    found = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
+    made = {} if found is None else {f"checkpoint.{name}": value for name, value in found.keys.items()}
+    made |= _in_memory(subject, keys, 0 if found is None else found.number)
+    if found is not None and "train.epochs" in made:
+        made["checkpoint.every_steps"] = Estimate(None, "low", f"{found.number} checkpoint(s), taken as one an epoch")
+    return made
+
+
+def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict[str, Estimate]:
+    """All data read once, without pauses, long before the end of a program that went on: it kept them."""
+    spans = [file.read_s for file in subject.data if file.read_s is not None]
+    if subject.reads is not None:
+        spans = [(float(subject.reads.start.min()), float(subject.reads.end.max()))]
+    if not spans or keys["train.epochs"].value != 1 or keys["compute.time"].confidence in ("high", "medium"):
+        return {}
+    first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
+    after = subject.log.job.seconds - last
+    if after < 2 * (last - first) or (saved < 2 and after < _LONG_S):
+        return {}
+    level: Confidence = "medium" if saved > 1 else "low"
+    words = f"everything was read once, in the {last - first:.3g} s from second {first:.3g} on"
+    words += f"; the program went on for {after:.3g} s"
+    epochs = max(saved, 1)
+    made = {"reader.load": Estimate("memory", level, words)}
+    made["train.epochs"] = Estimate(
+        epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) behind the reading"
+    )
+    count = max(1.0, _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
+    words = f"{after:.3g} s behind the reading, over {epochs} x {count:,.0f} steps"
+    made["compute.time"] = Estimate(round(after / epochs / count, 6), "low", words)
+    return made
+
+
+def _sides(subject: _Subject, keys: dict[str, Estimate]) -> list[Side]:
+    files = [*file_roles.of(subject.found, "side file"), *file_roles.of(subject.found, "output")]
+    return auxiliary_files.sides(files, subject.requests, subject.log.job.ranks, _steps(subject, keys))
+
+
+def _steps(subject: _Subject, keys: dict[str, Estimate]) -> int | None:
+    """Of a rank, in the whole run."""
+    if keys["reader.batch_size"].confidence == "unknown":
+        return None
+    each = float(keys["train.steps"].value or _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
+    return max(1, round(each * int(keys["train.epochs"].value)))
+
+
+def _samples_a_rank(subject: _Subject, keys: dict[str, Estimate]) -> float:
+    """In an epoch that is read whole."""
+    samples = float(keys["dataset.files"].value * keys["dataset.samples_per_file"].value)
+    return samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)

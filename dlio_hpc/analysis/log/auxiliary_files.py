@@ -1,0 +1,230 @@
+"""What a program did beside its samples: checkpoints that it wrote, small files that it read or wrote."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.analysis.characterize.evidence import Confidence, Estimate
+from dlio_hpc.analysis.log.extents import usual
+from dlio_hpc.analysis.log.file_stats import Seen
+from dlio_hpc.analysis.log.requests import Requests
+from dlio_hpc.config.workload_rules import LARGEST_REQUEST
+from dlio_hpc.units import format_seconds, format_size
+
+Floats = npt.NDArray[np.float64]
+
+# What ends a checkpoint: a pause in writing of this share of the longest one, and so long at least. Who writes a file's
+# front again sooner than that completes its header.
+_PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
+_HEADER_S = 1e-3
+# Side files that a workload names; programs with more keep them in order otherwise.
+MOST = 8
+
+
+class Checkpoints(NamedTuple):
+    """The keys of a workload's checkpoint, and how many there were, every so many seconds."""
+
+    keys: dict[str, Estimate]
+    number: int
+
+
+class _Event(NamedTuple):
+    """start: seconds. files: (rank, path) -> bytes."""
+
+    start: float
+    files: dict[tuple[int, str], int]
+
+
+def checkpoints(
+    files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int
+) -> Checkpoints | None:
+    """None where nothing was saved. begins: seconds, of a rank's steps, where they are known."""
+    if not files:
+        return None
+    traced = _traced(files, requests) if requests is not None else []
+    events = traced or _counted(files)
+    if not events:
+        return None
+    ranks = {rank for event in events for rank, _ in event.files}
+    middle = sorted(events, key=lambda event: sum(event.files.values()))[len(events) // 2]
+    one = min(rank for rank, _ in middle.files)
+    sizes = sorted(size for (rank, _), size in middle.files.items() if rank == one)
+    if traced and requests is not None:
+        sizes = sorted([*sizes, *_unseen(files, requests, len(events))])
+    words = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
+    seen: Confidence = "high" if traced else "medium"
+    keys = {
+        "every_steps": _every(events, begins, epochs),
+        "files": Estimate(sizes[:100], seen, words),
+        "transfer_size": _write_size(files, requests),
+        "by": Estimate("all" if len(ranks) > 1 else "root", seen, f"{len(ranks)} rank(s) wrote them"),
+        "fsync": _fsync(files),
+        "read_back": _read_back(files),
+    }
+    return Checkpoints(keys, len(events))
+
+
+def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
+    """A new one begins where a file is written from its front again, or behind a long pause."""
+    chosen = np.flatnonzero(requests.write & requests.on({file.path for file in files}) & (requests.length > 0))
+    chosen = chosen[np.argsort(requests.start[chosen], kind="stable")]
+    if not len(chosen):
+        return []
+    start, end = requests.start[chosen], np.maximum.accumulate(requests.end[chosen])
+    pauses = np.concatenate(([0.0], np.maximum(start[1:] - end[:-1], 0)))
+    taken = float(np.median(requests.end[chosen] - start))
+    limit = max(_PAUSES * float(pauses.max()), _LEAST_PAUSE_S, 2 * taken)
+    events: list[_Event] = []
+    for at, pause in zip(chosen.tolist(), pauses.tolist(), strict=True):
+        key = int(requests.rank[at]), requests.paths[requests.file[at]]
+        again = bool(events) and key in events[-1].files and requests.offset[at] == 0 and pause > _HEADER_S
+        if not events or pause > limit or again:
+            events.append(_Event(float(requests.start[at]), {}))
+        events[-1].files[key] = events[-1].files.get(key, 0) + int(requests.length[at])
+    return events
+
+
+def _unseen(files: Sequence[Seen], requests: Requests, number: int) -> list[int]:
+    """Of one checkpoint, files that went through STDIO, which a trace has not: as many as are there for each."""
+    known = set(requests.paths)
+    sizes = sorted((_size(file) for file in files if file.path not in known), reverse=True)
+    return sizes[: max(1, round(len(sizes) / number))]
+
+
+def _size(file: Seen) -> int:
+    """Nothing can be larger than what was written to it."""
+    return max(1, min(file.size, file.bytes_written))
+
+
+def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
+    """The request by which most bytes came, as far as a trace has them."""
+    lengths = np.empty(0, np.int64)
+    if requests is not None:
+        lengths = requests.length[requests.write & requests.on({file.path for file in files})]
+    written = sum(file.bytes_written for file in files)
+    size = min(usual(lengths), LARGEST_REQUEST)
+    if size and lengths.sum() > 0.5 * written:
+        share = float(lengths[lengths == size].sum() / lengths.sum())
+        return Estimate(size, "high" if share > 0.5 else "low", f"{share:.0%} of bytes came in writes of {size:,} B")
+    mean = round(written / max(1, sum(file.writes for file in files)))
+    return Estimate(max(1, min(mean, LARGEST_REQUEST)), "low", "the mean of all writes to them")
+
+
+def _counted(files: Sequence[Seen]) -> list[_Event]:
+    """Files that were begun at about the same time; each as often as it was written over."""
+    known = sorted((file for file in files if file.written_s is not None), key=lambda file: file.written_s or (0, 0))
+    begun = [file.written_s[0] for file in known if file.written_s is not None]
+    pauses = np.diff(begun)
+    limit = max(_PAUSES * float(pauses.max(initial=0.0)), _LEAST_PAUSE_S)
+    events: list[_Event] = []
+    for file, at in zip(known, begun, strict=True):
+        if not events or at - events[-1].start > limit:
+            events.append(_Event(at, {}))
+        events[-1].files[0, file.path] = _size(file)
+    times = round(float(np.median([file.bytes_written / max(file.size, 1) for file in known]))) if known else 1
+    if times > 1 and len(events) == 1:
+        first, last = begun[0], max(file.written_s[1] for file in known if file.written_s is not None)
+        step = (last - first) / max(times - 1, 1)
+        events = [_Event(first + number * step, events[0].files) for number in range(min(times, 1000))]
+    return events
+
+
+def _every(events: list[_Event], begins: Floats | None, epochs: int) -> Estimate:
+    """By the steps that began between one and the next."""
+    if len(events) == epochs:
+        return Estimate(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each")
+    if len(events) < 2:
+        return Estimate(None, "unknown", "one checkpoint alone shows no interval")
+    starts = np.array([event.start for event in events])
+    words = f"{len(events)} checkpoints, every {format_seconds(float(np.median(np.diff(starts))))}"
+    if begins is None:
+        return Estimate(None, "unknown", f"{words}; steps do not show")
+    between = float(np.median(np.diff(np.searchsorted(begins, starts))))
+    return Estimate(max(1, round(between)), "medium", f"{words}, {between:.3g} bursts of reads between them")
+
+
+def _fsync(files: Sequence[Seen]) -> Estimate:
+    syncs = sum(file.syncs for file in files)
+    return Estimate(syncs > 0, "high", f"{syncs} calls of fsync on them")
+
+
+def _read_back(files: Sequence[Seen]) -> Estimate:
+    read, written = sum(file.bytes_read for file in files), sum(file.bytes_written for file in files)
+    return Estimate(read >= 0.5 * written, "high", f"{format_size(read)} of {format_size(written)} written were read")
+
+
+class Side(NamedTuple):
+    """One of dataset.side_files. keys: as a workload has them."""
+
+    keys: dict[str, Any]
+    note: str
+
+
+def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: int | None) -> list[Side]:
+    """The busiest. steps: of a rank in the whole run, where they are known."""
+    made: list[Side] = []
+    taken: set[str] = set()
+    for file in sorted(files, key=lambda file: (-file.moved, file.path))[:MOST]:
+        made.append(_side(file, requests, ranks, steps, taken))
+        taken.add(made[-1].keys["name"])
+    return made
+
+
+def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> Side:
+    writes = file.bytes_written > file.bytes_read
+    count, moved = (file.writes, file.bytes_written) if writes else (file.reads, file.bytes_read)
+    ends = 0 if writes else _ends(file, requests)
+    count = max(count - ends, 1)
+    size = max(1, round(moved / count))
+    by_all = file.ranks > 1
+    each = max(1, round(count / (min(file.ranks, ranks) if by_all else 1)))
+    per_step = steps is not None and steps > 4 and each >= steps and _spread_out(file, requests)
+    times = max(1, round(each / (steps or 1))) if per_step else each
+    keys: dict[str, Any] = {"name": _name(file.path, taken), "bytes": size, "count": times}
+    keys["access"] = "write" if writes else "read"
+    keys["when"] = "step" if per_step else ("end" if writes else "start")
+    keys["by"] = "all" if by_all else "root"
+    if not writes and file.size > size:
+        keys["size"] = file.size
+        if per_step and file.size >= 4 * size:
+            keys["random"] = _is_random(file, requests)
+    if ends and not keys.get("random") and size * times == file.size:
+        keys["to_end"] = True
+    verb = "written" if writes else "read"
+    return Side(keys, f"{count:,} request(s) of {format_size(size)} in the mean {verb}: {file.path}")
+
+
+def _ends(file: Seen, requests: Requests | None) -> int:
+    """Requests that found the file's end."""
+    if requests is None:
+        return 0
+    return int(np.count_nonzero(requests.on([file.path]) & ~requests.write & (requests.length == 0)))
+
+
+def _spread_out(file: Seen, requests: Requests | None) -> bool:
+    """Over most of the time in which anything was read."""
+    span = file.read_s or file.written_s
+    if requests is None or span is None or not len(requests.start):
+        return False
+    return span[1] - span[0] > 0.5 * float(requests.end.max() - requests.start.min())
+
+
+def _is_random(file: Seen, requests: Requests | None) -> bool:
+    if requests is None:
+        return False
+    mine = np.flatnonzero(requests.on([file.path]))
+    mine = mine[np.lexsort((requests.start[mine], requests.rank[mine]))]
+    behind = np.diff(requests.offset[mine]) >= 0
+    return bool(behind.mean() < 0.8) if len(behind) else False
+
+
+def _name(path: str, taken: set[str]) -> str:
+    """What a side file may be called; another one of that name gets a number."""
+    base = re.sub(r"[^A-Za-z0-9._-]", "_", path.rsplit("/", 1)[-1]).lstrip(".-")[:60] or "file"
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}-{number}", number + 1
+    return name

@@ -1,0 +1,179 @@
+"""Which requests belong together: a sample that is read in pieces is a stretch of them, each where the last ended."""
+
+from collections import defaultdict
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.analysis.log.requests import Requests
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+# Requests by other threads that may come between two pieces of a sample.
+_BETWEEN = 8
+# Below that share of the usual request it is a header, a directory, an index.
+_SMALL = 1 / 16
+
+
+class Reads(NamedTuple):
+    """The reads of a dataset that brought something, by rank and then in time. file: index of `sizes`, bytes of each
+    file. usual: the request size by which most bytes came. process: within the rank; None: it is one.
+    """
+
+    rank: Integers
+    file: Integers
+    offset: Integers
+    length: Integers
+    start: Floats
+    end: Floats
+    thread: npt.NDArray[np.uint64]
+    sizes: Integers
+    usual: int
+    process: Integers | None = None
+
+    @property
+    def readers(self) -> list[Integers]:
+        """Which reads are whose: of each rank, or of each process where it has several."""
+        place = self.rank if self.process is None else self.rank * (int(self.process.max(initial=0)) + 1) + self.process
+        order = np.argsort(place, kind="stable")
+        return np.split(order, np.flatnonzero(np.diff(place[order])) + 1) if len(order) else []
+
+    @property
+    def workers(self) -> int:
+        """Processes of a rank that read at the same time; others may have come after them, as in each epoch anew."""
+        if self.process is None or not len(self.rank):
+            return 1
+        begun: dict[int, list[tuple[float, int]]] = defaultdict(list)
+        for mine in self.readers:
+            edges = (float(self.start[mine].min()), 1), (float(self.end[mine].max()), -1)
+            begun[int(self.rank[mine[0]])] += edges
+        return max(max(accumulate(step for _, step in sorted(edges))) for edges in begun.values())
+
+
+class Stretches(NamedTuple):
+    """One a row, in time: rank, file, offset, bytes, requests; start: of its first request."""
+
+    rank: Integers
+    file: Integers
+    offset: Integers
+    bytes: Integers
+    requests: Integers
+    start: Floats
+
+
+def reads_of(requests: Requests, sizes: dict[str, int]) -> Reads:
+    """Of the files in `sizes`."""
+    number = {path: at for at, path in enumerate(sizes)}
+    known = np.array([number.get(path, -1) for path in requests.paths], np.int64)
+    file = known[requests.file] if len(known) else np.empty(0, np.int64)
+    chosen = np.flatnonzero(~requests.write & (requests.length > 0) & (file >= 0))
+    order = chosen[np.lexsort((requests.start[chosen], requests.rank[chosen]))]
+    length = requests.length[order]
+    return Reads(
+        requests.rank[order].astype(np.int64), file[order], requests.offset[order], length, requests.start[order],
+        requests.end[order], requests.thread[order], np.array(list(sizes.values()), np.int64), usual(length),
+        None if requests.process is None else requests.process[order],
+    )  # fmt: skip
+
+
+def usual(lengths: Integers) -> int:
+    """The size by which most bytes came; 0 where none did."""
+    if not len(lengths):
+        return 0
+    values, counts = np.unique(lengths, return_counts=True)
+    return int(values[np.argmax(values * counts)])
+
+
+def payload(reads: Reads) -> Reads:
+    """Without what is too small to be data, unless it ends a piece of data: begins where a larger request ended."""
+    is_large = reads.length >= _SMALL * reads.usual
+    ends = set(zip(*(column[is_large].tolist() for column in _where_ended(reads)), strict=True))
+    small = [
+        (rank, file, offset) in ends
+        for rank, file, offset in zip(
+            reads.rank[~is_large].tolist(),
+            reads.file[~is_large].tolist(),
+            reads.offset[~is_large].tolist(),
+            strict=True,
+        )
+    ]
+    keep = is_large.copy()
+    keep[~is_large] = small
+    return chosen(reads, keep)
+
+
+def _where_ended(reads: Reads) -> tuple[Integers, Integers, Integers]:
+    return reads.rank, reads.file, reads.offset + reads.length
+
+
+def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
+    return Reads(
+        reads.rank[keep], reads.file[keep], reads.offset[keep], reads.length[keep], reads.start[keep], reads.end[keep],
+        reads.thread[keep], reads.sizes, reads.usual, None if reads.process is None else reads.process[keep],
+    )  # fmt: skip
+
+
+def stretches(reads: Reads) -> Stretches:
+    """A request goes on with the one before it in the file when it begins where that ended, soon after it, and that was
+    no shorter than usual: the last piece of a sample is.
+    """
+    if not len(reads.rank):
+        nothing = np.empty(0, np.int64)
+        return Stretches(nothing, nothing, nothing, nothing, nothing, np.empty(0))
+    within = _numbered(reads.rank, reads.file)
+    turn = _numbered(reads.rank, reads.file, reads.offset)
+    order = np.lexsort((reads.offset, turn, reads.file, reads.rank))
+    rank, file, offset, length, at, turns = (
+        column[order] for column in (reads.rank, reads.file, reads.offset, reads.length, within, turn)
+    )
+    later = at[1:] - at[:-1]
+    goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (turns[1:] == turns[:-1])
+    goes_on &= (offset[1:] == offset[:-1] + length[:-1]) & (later > 0) & (later <= _BETWEEN)
+    goes_on &= length[:-1] >= reads.usual
+    first = np.flatnonzero(np.concatenate(([True], ~goes_on)))
+    made = Stretches(
+        rank[first], file[first], offset[first], np.add.reduceat(length, first),
+        np.diff(np.concatenate((first, [len(rank)]))), reads.start[order][first],
+    )  # fmt: skip
+    in_time = np.lexsort((made.start, made.rank))
+    return Stretches(
+        made.rank[in_time], made.file[in_time], made.offset[in_time], made.bytes[in_time], made.requests[in_time],
+        made.start[in_time],
+    )  # fmt: skip
+
+
+def _numbered(*keys: Integers) -> Integers:
+    """How many rows before it have the same keys."""
+    order = np.lexsort(keys[::-1])
+    fresh = np.ones(len(order), bool)
+    for key in keys:
+        fresh[1:] = fresh[1:] & (key[order][1:] == key[order][:-1])
+    first = ~fresh
+    first[0] = True
+    begins = np.maximum.accumulate(np.where(first, np.arange(len(order)), 0))
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.arange(len(order)) - begins
+    return numbers
+
+
+def distinct(reads: Reads) -> Integers:
+    """Bytes of each file that anybody read, each once."""
+    order = np.lexsort((reads.offset, reads.file))
+    file, begin = reads.file[order], reads.offset[order]
+    total = np.zeros(len(reads.sizes), np.int64)
+    if not len(order):
+        return total
+    reach = begin + reads.length[order]
+    width = int(reach.max()) + 1
+    if width < 2**62 // (len(reads.sizes) + 1):  # files one behind the other, so that one pass does for all
+        highest = np.maximum.accumulate(file * width + reach) - file * width
+        before = np.concatenate(([0], highest[:-1]))
+        before[np.concatenate(([True], file[1:] != file[:-1]))] = 0
+        np.add.at(total, file, np.maximum(reach - np.maximum(begin, before), 0))
+        return total
+    for number in np.unique(file).tolist():
+        total[number] = int(min(reach[file == number].max(), reads.length[order][file == number].sum()))
+    return total

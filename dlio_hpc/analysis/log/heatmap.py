@@ -1,0 +1,67 @@
+"""Heat maps: bytes that each rank moved over time, from a trace, from Darshan's heat maps or from the core's record."""
+
+from typing import Any
+
+import numpy as np
+
+from dlio_hpc import intervals
+from dlio_hpc.analysis.log.requests import Requests
+from dlio_hpc.analysis.log.view import Floats, HeatMap
+from dlio_hpc.analysis.timeline_reader import Recorded
+from dlio_hpc.darshan.log import Heat
+
+# Largest numbers of rows and columns of a picture; with more ranks, several share a row.
+MOST_ROWS, BINS = 64, 200
+
+
+def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
+    """Heat map of a trace until `end` seconds; None where the trace has no request."""
+    if not len(requests.start):
+        return None
+    begin = min(0.0, float(requests.start.min()))
+    edges = np.linspace(begin, max(end, begin + 1e-9), BINS + 1)
+    per_row = _ranks_per_row(ranks)
+    rows = []
+    for first in range(0, ranks, per_row):
+        part = slice(requests.of_rank(first).start, requests.of_rank(min(first + per_row, ranks) - 1).stop)
+        rows.append(intervals.binned(requests.times(part), requests.length[part], edges))
+    return HeatMap(edges, np.stack(rows), ranks, per_row)
+
+
+def of_recorded(recorded: Recorded) -> HeatMap | None:
+    """Heat map of the core's record; None where single reads were not timed."""
+    if not recorded.is_timed:
+        return None
+    group = recorded.file["activity"]
+    ranks, bins = group["bytes"].shape
+    edges = float(group.attrs["start"]) + float(group.attrs["width"]) * np.arange(bins + 1)
+    return _grouped(group["bytes"], edges, ranks)
+
+
+def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
+    """Heat map of all interfaces of a log together; None where the log has no heat map for each rank."""
+    if not heat or not ranks:
+        return None
+    moved = np.zeros((ranks, max(one.read.shape[1] for one in heat)))
+    for one in heat:
+        if len(one.ranks) and (one.ranks.min() < 0 or one.ranks.max() >= ranks):
+            return None
+        moved[one.ranks, : one.read.shape[1]] += one.read + one.written
+    return _grouped(moved, heat[0].width_s * np.arange(moved.shape[1] + 1), ranks)
+
+
+def _grouped(moved: Any, edges: Floats, ranks: int) -> HeatMap:
+    """Group ranks into rows. moved: (ranks, bins), an array or an HDF5 dataset; read one group of ranks at a time."""
+    per_row = _ranks_per_row(ranks)
+    starts = np.arange(0, len(edges) - 1, max(1, -(-(len(edges) - 1) // BINS)))
+    rows = [
+        np.add.reduceat(np.asarray(moved[first : first + per_row], np.float64).sum(axis=0), starts)
+        for first in range(0, ranks, per_row)
+    ]
+    # Less than a byte in a cell is a rounding error of a request that spans several cells.
+    whole = [np.where(row < 1, 0.0, row) for row in rows]
+    return HeatMap(np.append(edges[:-1][starts], edges[-1]), np.stack(whole), ranks, per_row)
+
+
+def _ranks_per_row(ranks: int) -> int:
+    return max(1, -(-ranks // MOST_ROWS))

@@ -1,0 +1,169 @@
+"""From a trace, or from what the core recorded, to what pictures are drawn from."""
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc import intervals
+from dlio_hpc.analysis import timeline_reader as records
+from dlio_hpc.analysis.log import heatmap, io_costs
+from dlio_hpc.analysis.log.findings import LAST_SIZES, SIZE_BINS, Analysis
+from dlio_hpc.analysis.log.requests import Requests, over_time
+from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, View
+from dlio_hpc.analysis.timeline_reader import Recorded
+from dlio_hpc.darshan.log import Heat
+
+Floats = npt.NDArray[np.float64]
+
+_BINS, _LANES, _FINEST = 500, 8, 1500
+# Sizes: four bins an octave, to 1 TiB. Durations: eight, from 100 ns to half an hour.
+_SIZE_EDGES = 2.0 ** (np.arange(4 * 40 + 1) / 4)
+_LATENCY_EDGES = 1e-7 * 2.0 ** (np.arange(8 * 34 + 1) / 8)
+
+
+def of_trace(
+    title: str, source: str, notes: list[str], analysis: Analysis, requests: Requests, recorded: Recorded | None
+) -> View:
+    """A run of ours with its steps, or anybody's log without. Both are on the clock of `requests`."""
+    end = max(float(requests.end.max(initial=0.0)), records.ends(recorded) if recorded else analysis.job_s)
+    empty = int((requests.length == 0).sum())
+    if empty:
+        notes = [*notes, f"{empty} requests brought nothing (end of file); they are not among the sizes drawn"]
+    return View(
+        title,
+        source,
+        end,
+        notes,
+        _series(requests, end),
+        _histogram(requests.length, requests.write, _SIZE_EDGES),
+        _histogram(requests.end - requests.start, requests.write, _LATENCY_EDGES, clipped=True),
+        _ranks(analysis, recorded),
+        _lanes(analysis, requests, recorded, end),
+        records.steps(recorded) if recorded else None,
+        heatmap.of_requests(requests, len(analysis.by_rank), end),
+        io_costs.of_log(analysis),
+        analysis.job_s,
+    )
+
+
+def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
+    """A run without a trace."""
+    ranks, series = records.ranks(recorded), records.series(recorded)
+    hosts, end = recorded.hosts, max(float(series.edges[-1]), records.ends(recorded))
+    lanes = [
+        Lane(_label(rank, hosts[rank]), _shares(records.computing(recorded, rank), end), records.busy(recorded, rank))
+        for rank in _chosen(ranks.io_s)
+    ]
+    if not recorded.is_timed:
+        notes = [
+            *notes,
+            "TensorFlow reads by itself: single reads were not timed, bytes are shown where steps got them",
+        ]
+    return View(
+        title,
+        "the core's own record",
+        end,
+        notes,
+        series,
+        records.sizes(recorded),
+        records.latency(recorded),
+        ranks,
+        lanes,
+        records.steps(recorded),
+        heatmap.of_recorded(recorded),
+        io_costs.of_recorded(recorded),
+        records.ends(recorded),
+    )
+
+
+def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Heat]) -> View:
+    """A log that has no trace: sizes by Darshan's bins, what each rank did, and bytes over time as far as it has heat
+    maps.
+    """
+    reads, writes = (
+        np.array([kind.histogram.get(name, 0) if kind else 0 for name in SIZE_BINS], np.int64)
+        for kind in (analysis.read, analysis.write)
+    )
+    return View(
+        title,
+        "Darshan's counters (no trace)" + (" and heat maps" if heat else ""),
+        analysis.job_s,
+        notes,
+        _of_heat(heat, max(analysis.job_s, 1e-9)),
+        Histogram(np.array([1.0, *LAST_SIZES[:-1], 2.0**40]), reads, writes),
+        None,
+        _ranks(analysis, None),
+        [],
+        None,
+        heatmap.of_darshan(heat, analysis.ranks),
+        io_costs.of_log(analysis),
+        analysis.job_s,
+    )
+
+
+def _of_heat(heat: list[Heat], job_s: float) -> Series:
+    """All ranks and interfaces; those have one width in a log."""
+    bins = max((found.read.shape[1] for found in heat), default=1)
+    bytes_read, bytes_written = np.zeros(bins), np.zeros(bins)
+    for found in heat:
+        bytes_read[: found.read.shape[1]] += found.read.sum(axis=0)
+        bytes_written[: found.written.shape[1]] += found.written.sum(axis=0)
+    width = heat[0].width_s if heat else job_s
+    return Series(width * np.arange(bins + 1), bytes_read, bytes_written, None, None)
+
+
+def _series(requests: Requests, end: float) -> Series:
+    begin = min(0.0, float(requests.start.min(initial=0.0)))
+    edges = np.linspace(begin, max(end, begin + 1e-9), _BINS + 1)
+    bytes_read, reads, bytes_written, writes = over_time(requests, edges)
+    return Series(edges, bytes_read, bytes_written, reads, writes)
+
+
+def _histogram(
+    values: npt.NDArray[np.generic], write: npt.NDArray[np.bool_], edges: Floats, clipped: bool = False
+) -> Histogram:
+    if clipped:
+        values = np.clip(values, edges[0], edges[-1])
+    counts = [np.histogram(values[chosen], edges)[0].astype(np.int64) for chosen in (~write, write)]
+    return Histogram(edges, *counts)
+
+
+def _ranks(analysis: Analysis, recorded: Recorded | None) -> Ranks:
+    rows = analysis.by_rank
+    bytes_read, bytes_written, reads, writes = (
+        np.array([getattr(row, name) for row in rows], np.int64)
+        for name in ("bytes_read", "bytes_written", "reads", "writes")
+    )
+    hosts = recorded.hosts if recorded else [row.host for row in rows]
+    wait, compute, sync = records.phases(recorded) if recorded else (None, None, None)
+    io_s = np.array([row.io_s for row in rows])
+    return Ranks(hosts, bytes_read, bytes_written, reads, writes, io_s, wait, compute, sync)
+
+
+def _lanes(analysis: Analysis, requests: Requests, recorded: Recorded | None, end: float) -> list[Lane]:
+    lanes = []
+    for rank in _chosen(np.array([row.io_s for row in analysis.by_rank])):
+        part = requests.of_rank(rank)
+        busy = intervals.union(requests.times(part))
+        compute = np.empty((0, 3))
+        if recorded:
+            compute = _shares(records.computing(recorded, rank), end)
+        host = recorded.hosts[rank] if recorded else analysis.by_rank[rank].host
+        lanes.append(Lane(_label(rank, host), compute, intervals.joined(busy, end / _FINEST)))
+    return lanes
+
+
+def _shares(knots: Floats, end: float) -> Floats:
+    return intervals.joined(knots.T, end / _FINEST)
+
+
+def _chosen(io_s: Floats) -> list[int]:
+    """All ranks where they are few; else the three slowest, the three fastest and two in the middle."""
+    if len(io_s) <= _LANES:
+        return list(range(len(io_s)))
+    order = np.argsort(io_s, kind="stable")
+    middle = len(order) // 2
+    return sorted({*order[:3].tolist(), *order[middle - 1 : middle + 1].tolist(), *order[-3:].tolist()})
+
+
+def _label(rank: int, host: str) -> str:
+    return f"rank {rank}" + (f" on {host}" if host else "")

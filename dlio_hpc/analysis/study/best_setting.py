@@ -1,0 +1,281 @@
+"""Comparison of the settings of a study's part: the best one, its lead, and whether the difference is beyond noise.
+
+Figures are compared on logarithms. Verdicts follow from the intervals of analysis.ratios alone. Numbers of ranks
+(analysis.scaling) and two file systems (analysis.paired) are not settings and are not compared here.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from dlio_hpc.analysis.study import main_effects, ratios, replicates, scaling
+from dlio_hpc.analysis.study.main_effects import Ranking
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.ratios import Estimates, Noise
+from dlio_hpc.analysis.study.replicates import Fit
+from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.plan.study import Metric, Part, Point, Study
+from dlio_hpc.results import Summary
+
+# Of these less is better.
+COSTS: frozenset[Metric] = frozenset({"wall_s", "io_time_s"})
+Verdict = Literal["best", "same as best", "slower", "unknown"]
+
+
+class Spread(Struct, frozen=True):
+    """Of a figure over a point's repeats."""
+
+    median: float
+    min: float
+    max: float
+
+
+class PointFigures(Struct, frozen=True):
+    """A point over its n repeats; None where none of them has the figure. from_storage: share of the bytes read
+    that came from storage, in the repeat and epoch that had least; None where nobody knows.
+    """
+
+    point: int
+    labels: dict[str, str]
+    nodes: int
+    ranks_per_node: int
+    n: int
+    wall_s: Spread | None
+    read_MBps: Spread | None
+    samples_per_s: Spread | None
+    io_time_s: Spread | None
+    au: Spread | None
+    from_storage: float | None
+
+
+class Judged(Struct, frozen=True):
+    """A point among others. to_best: how good it is, as a share of the best of the others (1.1: better by a tenth;
+    times are turned round). to_reference: the same against the reference; None where that was not measured. low, high,
+    reference_low, reference_high: 95 % intervals, for all ratios of the part together; None where noise is unknown, and
+    for the reference against itself.
+    """
+
+    point: int
+    to_best: float
+    low: float | None
+    high: float | None
+    to_reference: float | None
+    reference_low: float | None
+    reference_high: float | None
+    verdict: Verdict
+
+
+class Gain(Struct, frozen=True):
+    """Ratio of the best point to the reference, with its interval. confidence: share of draws in which noise alone
+    makes a smaller difference between any two points. None: noise is unknown.
+    """
+
+    ratio: float
+    low: float | None
+    high: float | None
+    confidence: float | None
+    is_beyond_noise: bool
+
+
+class Comparison(Struct, frozen=True):
+    """Points that differ in their settings only. nodes, ranks_per_node: the same for all of them. data: the folder of
+    their datasets where two file systems are compared, else None. recommended: the simplest point that cannot be
+    distinguished from the best; None where noise is unknown. reference, gain: None where the reference was not
+    measured.
+    """
+
+    nodes: int
+    ranks_per_node: int
+    points: tuple[Judged, ...]
+    noise: Noise
+    best: int
+    reference: int | None
+    gain: Gain | None
+    recommended: int | None
+    ranking: Ranking | None
+    data: str | None = None
+
+    def of(self, point: int) -> Judged | None:
+        return next((judged for judged in self.points if judged.point == point), None)
+
+
+class Finding(Struct, frozen=True):
+    """Results of a part. points: its measured points. comparisons: empty where its points differ in their ranks alone.
+    unusable: why its metric cannot be compared.
+    """
+
+    part: str
+    title: str
+    metric: Metric
+    points: tuple[PointFigures, ...]
+    comparisons: tuple[Comparison, ...]
+    scalings: tuple[Scaling, ...]
+    unusable: str | None = None
+
+
+def findings(study: Study, measured: Sequence[Measured], metric: Metric | None = None) -> tuple[Finding, ...]:
+    """Of each part; by its own metric, unless told. Nothing measured yet: nothing compared."""
+    return tuple(_finding(study, part, measured, metric or part.metric) for part in study.parts)
+
+
+def value(summary: Summary, metric: Metric) -> float | None:
+    found: float | None = getattr(summary, metric)
+    return found
+
+
+def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Metric) -> Finding:
+    points = {point.number: point for point in study.points if point.part == part.name}
+    mine = [each for each in measured if each.point in points]
+    by_point: dict[int, list[Measured]] = {}
+    for each in mine:
+        by_point.setdefault(each.point, []).append(each)
+    usable = [each for each in mine if (value(each.summary, metric) or 0) > 0]
+    groups = [group for group in _groups(part, points.values()) if len(group) > 1]
+    fits = {place: fitted for place, group in enumerate(groups) if (fitted := _fit(group, usable, metric)) is not None}
+    families = max(1, bool(fits) + part.is_scaling)
+    estimates = ratios.of_pairs([fitted for _, fitted in fits.values()], families)
+    pairs = zip(fits.items(), estimates, strict=True)
+    found = [_compare(study, part, groups[place], numbers, fitted) for (place, (numbers, _)), fitted in pairs]
+    return Finding(
+        part=part.name,
+        title=part.title,
+        metric=metric,
+        points=tuple(_figures(study, points[number], by_point[number]) for number in sorted(by_point)),
+        comparisons=tuple(found),
+        scalings=scaling.scalings(study, part, mine, families) if part.is_scaling else (),
+        unusable=_unusable(metric, len(mine) - len(usable)),
+    )
+
+
+def _unusable(metric: Metric, count: int) -> str | None:
+    if not count:
+        return None
+    why = {"io_time_s": " (TensorFlow does not tell when it reads)", "read_MBps": " (format null reads nothing)"}
+    return f"{metric} is unknown or 0 in {count} measurement(s), which are not compared{why.get(metric, '')}"
+
+
+def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
+    """Groups of points to compare, each on the same nodes, ranks and file system; the most ranks last. A part that
+    varies no settings has none.
+    """
+    if not part.settings:
+        return []
+    groups: dict[tuple[int, int, str], list[Point]] = {}
+    for point in points:
+        groups.setdefault((point.nodes, point.ranks_per_node, point.data or ""), []).append(point)
+    return [groups[place] for place in sorted(groups, key=lambda place: (place[0] * place[1], place))]
+
+
+def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointFigures:
+    mine = [one.summary for one in measured]
+    return PointFigures(
+        point=point.number,
+        labels=study.labels(point),
+        nodes=point.nodes,
+        ranks_per_node=point.ranks_per_node,
+        n=len(mine),
+        wall_s=_spread(mine, "wall_s"),
+        read_MBps=_spread(mine, "read_MBps"),
+        samples_per_s=_spread(mine, "samples_per_s"),
+        io_time_s=_spread(mine, "io_time_s"),
+        au=_spread(mine, "au"),
+        from_storage=_from_storage(measured),
+    )
+
+
+def _from_storage(measured: Sequence[Measured]) -> float | None:
+    """Of the repeat and epoch that had least from there."""
+    cached = [one.cached for one in measured if one.cached is not None]
+    return 1 - max(cached) if cached and len(cached) == len(measured) else None
+
+
+def _spread(summaries: Sequence[Summary], metric: Metric) -> Spread | None:
+    known = [found for summary in summaries if (found := value(summary, metric)) is not None]
+    return Spread(float(np.median(known)), min(known), max(known)) if known else None
+
+
+def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: Metric) -> tuple[list[int], Fit] | None:
+    """The points that were measured, by their numbers, and what was; None where they are fewer than two."""
+    known = {each.point for each in measured}
+    places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
+    if len(places) < 2:
+        return None
+    mine = [each for each in measured if each.point in places]
+    sign = -1.0 if metric in COSTS else 1.0
+    logs = np.array([sign * np.log(value(each.summary, metric) or 1.0) for each in mine])
+    points, rounds = np.array([places[each.point] for each in mine]), np.array([each.repeat for each in mine])
+    return list(places), replicates.fit(points, rounds, logs)
+
+
+def _compare(
+    study: Study, part: Part, group: Sequence[Point], numbers: Sequence[int], estimates: Estimates
+) -> Comparison:
+    wanted = _reference(study, part, group)
+    reference = numbers.index(wanted) if wanted in numbers else None
+    best = int(np.argmax(estimates.fit.values))
+    points = _judged(numbers, estimates, best, reference)
+    return Comparison(
+        nodes=group[0].nodes,
+        ranks_per_node=group[0].ranks_per_node,
+        data=group[0].data,
+        points=points,
+        noise=estimates.noise,
+        best=numbers[best],
+        reference=None if reference is None else numbers[reference],
+        gain=None if reference is None else _gain(estimates, best, reference),
+        recommended=_recommended(study, points, numbers[best], wanted),
+        ranking=main_effects.ranking(part, [study.points[number] for number in numbers], estimates.fit),
+    )
+
+
+def _judged(numbers: Sequence[int], estimates: Estimates, best: int, reference: int | None) -> tuple[Judged, ...]:
+    values = estimates.fit.values
+    second = int(np.argmax(np.where(np.arange(len(values)) == best, -np.inf, values)))
+    judged = []
+    for place, number in enumerate(numbers):
+        to_best = estimates.ratio(place, second if place == best else best)
+        verdict: Verdict = "unknown"
+        if estimates.critical is not None:
+            verdict = "best" if place == best else "slower" if to_best.is_apart() else "same as best"
+        value, low, high = (None, None, None) if reference is None else estimates.ratio(place, reference)
+        judged.append(Judged(number, *to_best, value, low, high, verdict))
+    return tuple(judged)
+
+
+def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
+    ratio = estimates.ratio(best, reference)
+    return Gain(*ratio, estimates.confidence(best, reference), ratio.is_apart())
+
+
+def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
+    """The number of the part's reference point, or of the point with the same settings in this group."""
+    usual = study.points[part.reference].places
+    keys = [axis.key for axis in part.settings]
+    found = [point.number for point in group if point.number == part.reference]
+    alike = [point.number for point in group if all(point.places[key] == usual[key] for key in keys)]
+    return next(iter(found or alike), None)
+
+
+def _recommended(study: Study, points: Sequence[Judged], best: int, reference: int | None) -> int | None:
+    """The recommended point among those that may be the best: the reference, else the point that differs from it in the
+    fewest keys, then in the smallest steps; the better one of equals. A point that replaces the reference is better
+    than it beyond noise.
+    """
+    good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
+    if not good:
+        return None
+    if reference is None:
+        return best
+    if reference in good:
+        return reference
+    usual = study.points[reference].places
+
+    def effort(judged: Judged) -> tuple[int, int, float]:
+        places = study.points[judged.point].places
+        steps = [abs(places[key] - usual[key]) for key in usual]
+        return sum(step > 0 for step in steps), sum(steps), -(judged.to_reference or 0.0)
+
+    better = [judged for judged in good.values() if judged.reference_low is None or judged.reference_low > 1]
+    return min(better, key=effort).point

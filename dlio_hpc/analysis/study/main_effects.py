@@ -1,0 +1,131 @@
+"""Which of several parameters matters: main effects, and what they leave to their interplay."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec import Struct
+
+from dlio_hpc.analysis.study import replicates
+from dlio_hpc.analysis.study.ratios import SURER
+from dlio_hpc.analysis.study.replicates import Fit, Floats
+from dlio_hpc.plan.study import Part, Point
+
+# So many values nobody looks through, and their matrices would take minutes.
+_MOST_LEVELS = 300
+
+
+class Level(Struct, frozen=True):
+    """A value of a parameter. ratio: of the geometric mean of its points to that of all, the other parameters alike."""
+
+    label: str
+    ratio: float
+
+
+class Effect(Struct, frozen=True):
+    """Of one parameter, or of several that move together (keys). ratio: of its best level to its worst. share: of the
+    squared differences between points. confidence: share of draws in which noise alone makes less of it; None: noise
+    is unknown.
+    """
+
+    keys: tuple[str, ...]
+    levels: tuple[Level, ...]
+    ratio: float
+    best: str
+    worst: str
+    share: float
+    confidence: float | None
+    is_beyond_noise: bool
+
+
+class Ranking(Struct, frozen=True):
+    """Effects, the largest first. interplay: the share that no parameter has by itself; None where single parameters
+    cannot be told apart, since too few of their combinations were measured.
+    """
+
+    effects: tuple[Effect, ...]
+    interplay: float | None
+
+
+def ranking(part: Part, points: Sequence[Point], found: Fit) -> Ranking | None:
+    """Of the parameters that vary among these points, to which the fit belongs; None where there is none, or more
+    levels than anybody looks through.
+    """
+    factors = _factors(part, points)
+    if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
+        return None
+    columns = [_columns(levels) for _, levels in factors]
+    matrix = np.column_stack([np.ones((len(points), 1)), *(each[:, 1:] for each in columns)])
+    if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
+        return Ranking((), None)
+    solve = np.linalg.pinv(matrix)
+    ends = np.cumsum([1, *(each.shape[1] - 1 for each in columns)])
+    slices = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
+    ranges = _ranges(found, solve, slices)
+    total = float(((found.values - found.values.mean()) ** 2).sum())
+    left = _left(matrix, found.values)
+    effects = []
+    for number, ((keys, levels), place) in enumerate(zip(factors, slices, strict=True)):
+        without = np.delete(matrix, np.arange(place.start, place.stop), axis=1)
+        share = (_left(without, found.values) - left) / total if total > 0 else 0.0
+        values = np.append(0.0, (solve @ found.values)[place])
+        noise = None if ranges is None else ranges[number]
+        effects.append(_effect(keys, levels, values, share, found.sd, noise, len(factors)))
+    effects.sort(key=lambda effect: -effect.ratio)
+    return Ranking(tuple(effects), max(0.0, left / total) if total > 0 else 0.0)
+
+
+def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Keys and the level that each point has; what does not vary among these points is none."""
+    levels_by_key = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
+    if part.zipped and len(levels_by_key) > 1:
+        joined = [", ".join(row) for row in zip(*levels_by_key.values(), strict=True)]
+        return [(tuple(levels_by_key), joined)] if len(set(joined)) > 1 else []
+    return [((key,), levels) for key, levels in levels_by_key.items() if len(set(levels)) > 1]
+
+
+def _columns(levels: Sequence[str]) -> Floats:
+    """(points, levels): 1 where a point has that level."""
+    names = list(dict.fromkeys(levels))
+    return np.array([[float(level == name) for name in names] for level in levels])
+
+
+def _left(matrix: Floats, values: Floats) -> float:
+    """Squares that are left after least squares."""
+    solution = np.linalg.lstsq(matrix, values, rcond=None)[0]
+    return float(((values - matrix @ solution) ** 2).sum())
+
+
+def _ranges(found: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
+    """Of each factor: best less worst level as noise alone makes them, in units of the noise; None: it is unknown."""
+    if not found.is_noise_known:
+        return None
+    ranges: list[list[Floats]] = [[] for _ in slices]
+    for (noise,), sd in replicates.estimates(found):
+        coefficients = noise @ solve.T
+        for place, drawn in zip(slices, ranges, strict=True):
+            mine = coefficients[:, place]
+            drawn.append((np.maximum(mine.max(axis=1), 0) - np.minimum(mine.min(axis=1), 0)) / sd)
+    return [np.concatenate(drawn) for drawn in ranges]
+
+
+def _effect(
+    keys: tuple[str, ...], levels: Sequence[str], values: Floats, share: float, sd: float, noise: Floats | None,
+    factors: int,
+) -> Effect:  # fmt: skip
+    names = list(dict.fromkeys(levels))
+    weights = np.array([levels.count(name) for name in names])
+    centred = values - np.average(values, weights=weights)
+    best, worst = int(values.argmax()), int(values.argmin())
+    width = float(np.ptp(values))
+    confidence = None if noise is None else float((noise < width / sd).mean())
+    return Effect(
+        keys=keys,
+        levels=tuple(Level(name, float(np.exp(each))) for name, each in zip(names, centred, strict=True)),
+        ratio=float(np.exp(width)),
+        best=names[best],
+        worst=names[worst],
+        share=max(0.0, share),
+        confidence=confidence,
+        is_beyond_noise=confidence is not None and confidence > 1 - (1 - SURER) / factors,
+    )

@@ -1,0 +1,128 @@
+"""How a part scales: what more nodes or ranks bring, against what they would bring at best."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+from msgspec import Struct
+
+from dlio_hpc.analysis.study import ratios, replicates
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.ratios import Estimates, Noise
+from dlio_hpc.analysis.study.replicates import Fit
+from dlio_hpc.plan.study import Part, Point, Study
+
+
+class Step(Struct, frozen=True):
+    """A point. speed_up: of samples/s over the fewest ranks; ideal: times as many ranks. efficiency: one over the
+    other. low, high: 95 % interval of the speed-up, for all ratios of the part together; None where noise is unknown,
+    and for the first point.
+    """
+
+    point: int
+    nodes: int
+    ranks_per_node: int
+    ranks: int
+    wall_s: float
+    samples_per_s: float
+    speed_up: float
+    low: float | None
+    high: float | None
+    efficiency: float
+    ideal: float
+
+    @property
+    def is_below(self) -> bool:
+        """Whether the speed-up is less than linear beyond noise."""
+        return self.high is not None and self.high < self.ideal
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the speed-up is more than linear beyond noise."""
+        return self.low is not None and self.low > self.ideal
+
+
+class Scaling(Struct, frozen=True):
+    """Scaling of one setting. strong: all ranks together read the same amount; weak: each rank reads the same amount.
+    noise: noise of a single measurement, including differences between rounds, because each number of ranks is measured
+    in jobs of its own.
+    """
+
+    kind: Literal["strong", "weak"]
+    labels: dict[str, str]
+    steps: tuple[Step, ...]
+    noise: Noise
+
+
+def scalings(study: Study, part: Part, measured: Sequence[Measured], families: int) -> tuple[Scaling, ...]:
+    """A scaling for each setting with at least two measured numbers of ranks. families: as in ratios.of_pairs()."""
+    good = [each for each in measured if each.summary.samples_per_s > 0]
+    settings = [points for points in _settings(study, good) if len(points) > 1]
+    if not settings:
+        return ()
+    numbers = sorted({measurement.point for measurement in good})
+    places = {number: place for place, number in enumerate(numbers)}
+    steps = [(places[point.number], places[first.number]) for first, *rest in settings for point in rest]
+    estimates = ratios.of_steps(_fit(study, good, places), steps, families)
+    return tuple(
+        Scaling(
+            "weak" if part.weak else "strong",
+            {axis.key: axis.labels[points[0].places[axis.key]] for axis in part.axes},
+            tuple(_step(point, points[0], places, estimates, good) for point in points),
+            estimates.noise,
+        )
+        for points in settings
+    )
+
+
+def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
+    """Measured points of each setting, sorted by their ranks."""
+    settings: dict[tuple[int, ...], list[Point]] = {}
+    for number in sorted({measurement.point for measurement in measured}):
+        point = study.points[number]
+        settings.setdefault(tuple(point.places.values()), []).append(point)
+    return [sorted(points, key=lambda point: (point.ranks, point.nodes)) for points in settings.values()]
+
+
+def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> Fit:
+    """Fit the points without rounds, because only points of one job share rounds. A round shifts all points of its job
+    alike, so several points of a job add no degrees of freedom for the noise between jobs.
+    """
+    fit = replicates.fit(
+        np.array([places[measurement.point] for measurement in measured]),
+        np.zeros(len(measured), np.int64),
+        np.log([measurement.summary.samples_per_s for measurement in measured]),
+    )
+    rounds: dict[tuple[int, int], list[Measured]] = {}
+    for measurement in measured:
+        point = study.points[measurement.point]
+        rounds.setdefault((point.nodes, point.ranks_per_node), []).append(measurement)
+    df = sum(
+        min(
+            len({measurement.repeat for measurement in mine}) - 1,
+            len(mine) - len({measurement.point for measurement in mine}),
+        )
+        for mine in rounds.values()
+    )
+    return fit._replace(df=df)
+
+
+def _step(
+    point: Point, first: Point, places: dict[int, int], estimates: Estimates, measured: Sequence[Measured]
+) -> Step:
+    mine = [measurement.summary for measurement in measured if measurement.point == point.number]
+    gain = estimates.ratio(places[point.number], places[first.number])
+    ideal = point.ranks / first.ranks
+    return Step(
+        point=point.number,
+        nodes=point.nodes,
+        ranks_per_node=point.ranks_per_node,
+        ranks=point.ranks,
+        wall_s=float(np.median([summary.wall_s for summary in mine])),
+        samples_per_s=float(np.median([summary.samples_per_s for summary in mine])),
+        speed_up=gain.value,
+        low=gain.low,
+        high=gain.high,
+        efficiency=gain.value / ideal,
+        ideal=ideal,
+    )

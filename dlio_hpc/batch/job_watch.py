@@ -1,0 +1,131 @@
+"""Looking on: a job's state and how far its run is, as often as it is fair to ask."""
+
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc import units
+from dlio_hpc.batch import job_record, job_state
+from dlio_hpc.errors import DlioError, Incomplete, InfrastructureError
+from dlio_hpc.files import rundir
+
+_LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>\w+)(?:, (?P<rest>.*))?$", re.MULTILINE)
+_TAIL_BYTES = 4096
+_FIRST_S, _LONGEST_S = 0.1, 1.0
+_ASK_FIRST_S, _ASK_LONGEST_S = 1.0, 60.0
+# How long a job that its batch system has forgotten is looked for: NFS shows new files a minute late. How long one is
+# watched of which nothing at all is learned: the controller has purged it and accounting does not answer.
+_LOST_S, _SILENT_S = 60.0, 7200.0
+
+
+class Progress(NamedTuple):
+    """The newest progress line of the ranks in job.out."""
+
+    run: str
+    done: int
+    total: int
+    unit: str
+    rest: str
+
+
+class Watched(NamedTuple):
+    """A job as it was last seen. `fault`: why nothing new is known of it. is_final: it is not looked at again."""
+
+    directory: Path
+    job: job_record.Job
+    progress: Progress | None
+    fault: DlioError | None
+    is_final: bool
+
+
+def watch(directories: Sequence[Path]) -> Iterator[Watched]:
+    """Each job again and again until it has ended; the last one given of each has, or its fault says why it cannot.
+
+    Files are looked at every second, the batch system with growing pauses, longer ones where it does not answer. A job
+    that can never run is given with the batch system's reason. One of which nothing is learned for two hours is given
+    with the fault.
+    """
+    answered = dict.fromkeys(directories, time.monotonic())
+    known = {directory: job_record.load(directory) for directory in directories}
+    live = list(known)
+    pause, patience, due = _FIRST_S, _ASK_FIRST_S, 0.0
+    while True:
+        asks = time.monotonic() >= due
+        yield from (_gone(directory, known[directory]) for directory in live if not _is_there(directory))
+        looks = _looks([directory for directory in live if _is_there(directory)], asks)
+        unanswered = any(look.fault for look in looks)
+        for look in looks:
+            known[look.directory] = look.job
+            if asks and look.fault is None:
+                answered[look.directory] = time.monotonic()
+        silent = {path for path, since in answered.items() if asks and time.monotonic() - since > _SILENT_S}
+        is_live = {look.directory: _is_live(look, look.directory in silent) for look in looks}
+        yield from (_watched(look, not is_live[look.directory]) for look in looks)
+        live = [directory for directory, goes_on in is_live.items() if goes_on]
+        if not live:
+            return
+        if asks and any(look.job.scheduler != "local" for look in looks):
+            due = time.monotonic() + patience
+            patience = min(_ASK_LONGEST_S, patience * (2 if unanswered else 1.5))
+        time.sleep(pause)
+        pause = min(_LONGEST_S, pause * 1.2)
+
+
+def _is_there(directory: Path) -> bool:
+    return (directory / rundir.JOB).exists()
+
+
+def _gone(directory: Path, last: job_record.Job) -> Watched:
+    return Watched(directory, last, None, Incomplete(f"{directory} is gone; job {last.job} was {last.state}"), True)
+
+
+def _looks(directories: list[Path], ask: bool) -> list[job_state.Look]:
+    try:
+        return job_state.refresh_all(directories, ask=ask)
+    except OSError:  # one vanished just now
+        return job_state.refresh_all([directory for directory in directories if _is_there(directory)], ask=ask)
+
+
+def _watched(look: job_state.Look, is_final: bool) -> Watched:
+    record = look.job
+    fault = look.fault
+    if look.never is not None:
+        fault = InfrastructureError(
+            f"job {record.job} still waits, and its batch system says: {look.never}; "
+            f"give it up with dlio-hpc cancel {look.directory}, or wait again when that has changed"
+        )
+    elif _is_stray(look):
+        fault = Incomplete(
+            f"job {record.job} was never handed to the batch system, its submission was interrupted; "
+            f"submit it anew, or: dlio-hpc cancel {look.directory}"
+        )
+    return Watched(look.directory, record, progress(look.directory), fault, is_final)
+
+
+def _is_live(look: job_state.Look, is_silent: bool) -> bool:
+    """Whether there is more to learn about the job. is_silent: nothing was learned for so long that it is given up."""
+    if look.job.state == "lost" and look.job.scheduler != "local":
+        return time.time() - units.timestamp(look.job.states[-1].time) < _LOST_S
+    return not (look.job.ended or _is_stray(look) or look.never is not None or is_silent)
+
+
+def _is_stray(look: job_state.Look) -> bool:
+    if look.job.batch_id is not None or look.job.ended or look.fault is not None:
+        return False
+    return not job_state.is_handed_over(look.directory, look.job)
+
+
+def progress(directory: Path) -> Progress | None:
+    """How far the job's current run is; None when it has not said yet."""
+    try:
+        with (directory / rundir.STDOUT).open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
+            lines = list(_LINE.finditer(file.read()))
+    except FileNotFoundError:
+        return None
+    if not lines:
+        return None
+    run, done, total, unit, rest = (part.decode(errors="replace") for part in lines[-1].groups(b""))
+    return Progress(run, int(done), int(total), unit, rest)

@@ -1,0 +1,36 @@
+"""A new site profile tried out: by which way its launcher reaches a job's other nodes."""
+
+import re
+import tempfile
+from pathlib import Path
+
+from dlio_hpc.batch import launchers, preflight
+from dlio_hpc.config import site, workload
+from dlio_hpc.plan import packing
+from dlio_hpc.plan.plan import Plan
+from dlio_hpc.plan.study import Asked, Request
+
+_PATIENCE_S = 300.0
+_LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
+
+
+def profile(text: str, account: str | None, queue: str | None) -> str:
+    """The profile `text` with the way between nodes by which ranks on two nodes met, or the statement that they met by
+    none or that no job started. A profile whose launcher has no choice stays as it is. The jobs lie in the current
+    folder and are removed.
+    """
+    line = _LINE.search(text)
+    if line is None:
+        return text
+    with tempfile.TemporaryDirectory(prefix=".dlio-hpc-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
+        path = Path(folder, "site.yaml")
+        path.write_text(text, encoding="utf-8")
+        made = _plan(site.load(str(path)), Path(folder), account, queue)
+        ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # the profile's own first
+        way, outcome = preflight.working_remote(made, ways, (), _PATIENCE_S)
+    return _LINE.sub(lambda match: f"{match[1]}{way or match[2]}{match[3]}{outcome}", text)
+
+
+def _plan(found: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
+    asked = Asked(workload.draft("null", ("name=trial",)), found, nodes=(2,), ranks_per_node=(2,))
+    return packing.one(asked, Request(runs=folder, data=folder, account=account, queue=queue))

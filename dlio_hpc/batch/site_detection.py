@@ -1,0 +1,267 @@
+"""What this machine is, as far as a login node can tell: the start of a site profile."""
+
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+
+from dlio_hpc import __version__, command, units
+from dlio_hpc.batch.launchers import LAUNCHERS
+from dlio_hpc.batch.schedulers import flux
+from dlio_hpc.batch.schedulers.cobalt import queue_rows
+from dlio_hpc.batch.schedulers.pbs import section
+from dlio_hpc.command import Answer, Unanswered
+from dlio_hpc.config import shipped
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.files import filesystem
+
+_SHARED = {"lustre", "gpfs", "beegfs", "ceph", "nfs", "nfs4", "wekafs", "panfs", "fuse.daos"}
+_PATIENCE_S = 20
+
+
+class QueueFound(NamedTuple):
+    """`walltime`: as a profile writes it."""
+
+    name: str
+    nodes: int | None
+    walltime: str
+
+
+class Batch(NamedTuple):
+    """The batch system: `version` in its own words. `queue`: the default one. cpus: of a node."""
+
+    scheduler: str
+    version: str
+    queue: str | None
+    queues: list[QueueFound]
+    cpus: int | None
+
+
+class Launch(NamedTuple):
+    """The launcher, and why it. mpi: srun's."""
+
+    kind: str
+    command: str
+    mpi: str | None
+    mpis: str
+    why: str
+
+
+def profile(name: str) -> str:
+    """A commented site profile for this machine; ConfigError when `name` is none."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
+        raise ConfigError(f"{name!r} is no name for a site; use letters, digits, ., - and _")
+    found, library = batch(), mpi_library()
+    launch = launcher(found.scheduler, library)
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(shipped.root() / "templates"), undefined=jinja2.StrictUndefined,
+        trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
+    )  # fmt: skip
+    environment.filters["yaml"] = json.dumps
+    return environment.get_template("site.yaml.j2").render(
+        name=name,
+        version=__version__,
+        host=os.uname().nodename,
+        date=units.utc_now()[:10],
+        description=f"{found.version}, {launch.kind}",
+        facts=[f"Batch system: {found.version}.", f"Launcher: {launch.why}.", f"MPI of {sys.executable}: {library}."],
+        scheduler=found.scheduler,
+        launcher=launch.kind,
+        launchers=" | ".join(LAUNCHERS),
+        command=launch.command,
+        mpi=launch.mpi,
+        mpis=launch.mpis,
+        remote="pbs_tmrsh" if found.scheduler == "pbs" else None,
+        cpus=found.cpus,
+        queue=found.queue,
+        queues=found.queues,
+        most_nodes=1 if found.scheduler == "local" else None,
+        job_options={"slurm": ["--exclusive"], "pbs": ["-l place=scatter", "-k doe"]}.get(found.scheduler, []),
+        places=places(),
+        darshan=darshan(),
+    )
+
+
+def _ask(*words: str) -> Answer | None:
+    """None where the command is not here or does not answer."""
+    try:
+        return command.ask(*words, patience_s=_PATIENCE_S)
+    except Unanswered:
+        return None
+
+
+def batch() -> Batch:
+    """PBS and Cobalt share the names of their commands: what qsub --version says decides. Slurm's commands may be here
+    without a Slurm, so its controller has to answer. A Flux that answers comes first: it runs within allocations of the
+    others, and its machines may have wrappers with the names of Slurm's commands.
+    """
+    instance = _ask("flux", "getattr", "version")
+    if instance is not None and not instance.code and re.match(r"\d+\.\d+\.\d+", instance.out):
+        return _flux(instance.out)
+    slurm, partitions = _ask("sbatch", "--version"), _ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s")
+    if slurm is not None and slurm.out.startswith("slurm") and partitions is not None and not partitions.code:
+        return _slurm(slurm.out, partitions)
+    qsub = _ask("qsub", "--version")
+    said = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()
+    if match := re.search(r"pbs_version = (\S+)", said):
+        return _pbs(match[1])
+    if "Cobalt" in said:
+        return _cobalt(said)
+    if qsub is not None:
+        raise ConfigError(f"qsub is here, but of a batch system that is not known: {said[:200]!r}")
+    return Batch("local", "no batch system", None, [], None)
+
+
+def _flux(version: str) -> Batch:
+    """Queues with their limits; without a limit a job of a queue may have all of its nodes."""
+    try:
+        rows, nodes = flux.queue_rows(), flux.node_rows()
+    except Unanswered:
+        rows, nodes = [], []
+    sizes = {name: sum(count for queue, count, _ in nodes if queue == name) for name, *_ in rows}
+    queues = [
+        QueueFound(name, _count(most) or sizes[name] or None, _flux_limit(seconds))
+        for name, _, enabled, _, seconds, most in rows
+        if name and enabled in flux.YES
+    ]
+    default = next((name for name, marked, *_ in rows if marked.endswith("*")), None)
+    cpus = min((cores // count for _, count, cores in nodes if count), default=None)
+    return Batch("flux", f"Flux {version}", default, queues, cpus)
+
+
+def _flux_limit(seconds: str) -> str:
+    return f"{{1: {units.format_walltime(int(float(seconds)))}}}" if re.fullmatch(r"\d+\.\d+", seconds) else "{}"
+
+
+def _slurm(version: str, partitions: Answer) -> Batch:
+    """Partitions that are up; sinfo(1) marks the default one with *."""
+    rows = [line.split("|") for line in partitions.lines]
+    usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
+    queues = [QueueFound(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _slurm_limit(row[3])) for row in usable]
+    default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
+    cpus = next((_count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
+    return Batch("slurm", version, default, list({queue.name: queue for queue in queues}.values()), cpus)
+
+
+def _most_nodes(there: str, size: str) -> int | None:
+    """Of one job: the partition's nodes, or fewer by its limit; sinfo writes sizes as 1-8, 4 or 1-infinite."""
+    known = [count for count in (_count(there), _count(size.rpartition("-")[2])) if count is not None]
+    return min(known, default=None)
+
+
+def _count(text: str) -> int | None:
+    """Sinfo writes 64+ where nodes differ."""
+    match = re.fullmatch(r"([0-9]{1,9})\+?", text)
+    return int(match[1]) if match else None
+
+
+def _slurm_limit(text: str) -> str:
+    """From D-HH:MM:SS, HH:MM:SS, MM:SS or infinite to a profile's {1: H:MM:SS}."""
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if match is None:
+        return "{}"
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return f"{{1: {units.format_walltime(((days * 24 + hours) * 60 + minutes) * 60 + seconds)}}}"
+
+
+def _pbs(version: str) -> Batch:
+    answer = _ask("qstat", "-Q", "-f", "-F", "json")
+    try:
+        known = section(answer, "Queue") if answer is not None else {}
+    except Unanswered:
+        known = {}
+    queues = [_pbs_queue(name, facts) for name, facts in known.items() if str(facts.get("enabled")) == "True"]
+    return Batch("pbs", f"PBS {version}", None, queues, _pbs_cpus())
+
+
+def _pbs_cpus() -> int | None:
+    """Of the smallest node; pbsnodes(8B)."""
+    answer = _ask("pbsnodes", "-a")
+    counts = re.findall(r"resources_available\.ncpus = (\d+)", answer.out) if answer is not None else []
+    return min(map(int, counts), default=None)
+
+
+def _pbs_queue(name: str, facts: dict[str, Any]) -> QueueFound:
+    most = facts.get("resources_max")
+    most = most if isinstance(most, dict) else {}
+    nodes = str(most.get("nodect", ""))
+    limit = re.fullmatch(r"(\d+):(\d\d):(\d\d)", str(most.get("walltime", "")))
+    walltime = f"{{1: {int(limit[1])}:{limit[2]}:{limit[3]}}}" if limit else "{}"
+    return QueueFound(name, int(nodes) if nodes.isdigit() else None, walltime)
+
+
+def _cobalt(version: str) -> Batch:
+    try:
+        rows = queue_rows()
+    except Unanswered:
+        rows = []
+    queues = [
+        QueueFound(row[0], None, f"{{1: {row[4]}}}" if re.fullmatch(r"\d+:\d\d:\d\d", row[4]) else "{}")
+        for row in rows
+        if row[-1] == "running"
+    ]
+    return Batch("cobalt", version.splitlines()[0], None, queues, None)
+
+
+def mpi_library() -> str:
+    """First line of what the interpreter's MPI says of itself."""
+    program = "from mpi4py import MPI; print(MPI.Get_library_version())"
+    answer = _ask(sys.executable, "-c", program)
+    if answer is None or answer.code or not answer.out:
+        return "mpi4py does not load"
+    return " ".join(answer.lines[0].strip("\0").split())
+
+
+def launcher(scheduler: str, library: str) -> Launch:
+    """Srun on Slurm, aprun with Cobalt, flux run on Flux, else the mpiexec on PATH by what it says of itself."""
+    if scheduler == "flux":
+        return Launch("flux", "flux", None, "", "flux run; MPI libraries that speak PMI-1 start under it")
+    if scheduler == "slurm":
+        return _srun(library)
+    if scheduler == "cobalt":
+        return Launch("aprun", "aprun", None, "", "aprun, as Cobalt's machines have it")
+    for name in (Path(sys.executable).with_name("mpiexec"), Path("mpiexec")):
+        answer = _ask(str(name), "--version")
+        if answer is not None and (kind := _mpiexec(answer.out + answer.err)):
+            single = scheduler == "local"
+            command_ = name.name if single else str(name)  # jobs of other batch systems have a PATH of their own
+            return Launch("mpiexec" if single else kind, command_, None, "", f"{name} is {kind}'s")
+    return Launch("mpiexec" if scheduler == "local" else "hydra", "mpiexec", None, "", "no mpiexec was found")
+
+
+def _mpiexec(said: str) -> str | None:
+    for words, kind in (("HYDRA", "hydra"), ("Intel(R) MPI", "hydra"), ("Open MPI", "openmpi"), ("OpenRTE", "openmpi"),
+                        ("PALS", "pals"), ("pals", "pals")):  # fmt: skip
+        if words in said:
+            return kind
+    return None
+
+
+def _srun(library: str) -> Launch:
+    """The process manager that belongs to the MPI library; Cray's finds its own."""
+    answer = _ask("srun", "--mpi=list")
+    there = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
+    wanted = "pmix" if "Open MPI" in library else "pmi2" if "MPICH" in library and "CRAY" not in library else None
+    mpi = wanted if wanted in there else None
+    return Launch("srun", "srun", mpi, ", ".join(there) or "unknown, see srun --mpi=list", "srun")
+
+
+def places() -> list[str]:
+    """Shared file systems that are mounted here."""
+    return [f"{mount}: {kind} from {source}" for mount, kind, source in filesystem.mounts() if kind in _SHARED]
+
+
+def darshan() -> str | None:
+    """libdarshan.so, by the variables of its modules and its own tool."""
+    folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
+    if tool := shutil.which("darshan-config"):
+        folders.append(Path(tool).resolve().parents[1])
+    for folder in folders:
+        if (library := folder / "lib" / "libdarshan.so").is_file():
+            return str(library)
+    return None

@@ -1,0 +1,69 @@
+"""defaults.yaml of a user and of a facility: what options are when neither the command line nor the environment has
+them.
+"""
+
+import functools
+import os
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from dlio_hpc import document, units
+from dlio_hpc.config import search_path
+from dlio_hpc.errors import ConfigError
+
+NAME = "defaults.yaml"
+# Keys whose values may have variables of the environment, such as /scratch/$USER/dlio-runs.
+_PATHS = ("data", "runs", "archive")
+
+
+class _File(Struct, frozen=True, forbid_unknown_fields=True):
+    """A defaults.yaml; its keys are options by their long names. `time`: as --time takes it."""
+
+    site: str | None = None
+    account: str | None = None
+    queue: str | None = None
+    time: units.Walltime | None = None
+    data: str | None = None
+    runs: str | None = None
+    archive: str | None = None
+
+
+KEYS = frozenset(_File.__struct_fields__)
+
+
+class Default(NamedTuple):
+    """A value as an option takes it, and the file that has it."""
+
+    value: str
+    path: Path
+
+
+@functools.cache
+def load() -> dict[str, Default]:
+    """The defaults by key, of the first folder that has the key. ConfigError names a faulty file and its key."""
+    known: dict[str, Default] = {}
+    for folder in search_path.folders():
+        path = folder / NAME
+        if not path.exists():
+            continue
+        data = document.read_yaml(path)
+        file = document.convert({} if data is None else data, _File, str(path))
+        for key in _File.__struct_fields__:
+            if getattr(file, key) is not None:
+                known.setdefault(key, Default(_text(key, data[key], path), path))
+    return known
+
+
+def _text(key: str, value: Any, path: Path) -> str:
+    text = str(value)
+    if key not in _PATHS:
+        return text
+    expanded = os.path.expandvars(os.path.expanduser(text))
+    if (left := re.search(r"\$\{?\w+\}?", expanded)) is not None:
+        raise ConfigError(f"{path}: {key}: {left[0]} is not set in this environment")
+    if not os.path.isabs(expanded):
+        raise ConfigError(f"{path}: {key}: {text!r} is no absolute path")
+    return expanded

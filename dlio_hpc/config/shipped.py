@@ -1,0 +1,94 @@
+"""The places of templates/, site_profiles/ and share/: beside a checkout, or where pip put the data files. Names of
+YAML files are looked for in the folders of user and facility first.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlio_hpc import spelling
+from dlio_hpc.config import search_path
+from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.files import url
+
+SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
+CRITERIA, SUITES = Path("share", "criteria"), Path("share", "suites")
+REFERENCES = Path("share", "reference")
+_KINDS = {
+    WORKLOADS: "workload", STUDIES: "study", SUITES: "suite", SITES: "site", CRITERIA: "criteria",
+    REFERENCES: "reference",
+}  # fmt: skip
+_MARK = Path("templates", "job.sh.j2")
+
+
+def root() -> Path:
+    """The folder that holds templates/, site_profiles/ and share/."""
+    for folder in _candidates():
+        if (folder / _MARK).is_file():
+            return folder
+    raise InfrastructureError("dlio-hpc's templates and site profiles are not installed; reinstall the package")
+
+
+def files(folder: Path) -> dict[str, Path]:
+    """The YAML files of SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES by their names; those of user and
+    facility come first, and win where names are the same.
+    """
+    known: dict[str, Path] = {}
+    for place in (*(own / folder.name for own in search_path.folders()), root() / folder):
+        for path in sorted(place.glob("*.yaml")):
+            known.setdefault(path.stem, path)
+    return known
+
+
+def names(folder: Path) -> list[str]:
+    """The names of files()."""
+    return sorted(files(folder))
+
+
+def origin(path: Path) -> str:
+    """Words for where a file of files() is from: empty when it is shipped, else its folder, and whether it replaces one
+    that is shipped.
+    """
+    home = root()
+    if path.is_relative_to(home):
+        return ""
+    shipped = any((home / folder / path.name).is_file() for folder in _KINDS if folder.name == path.parent.name)
+    return f"{path.parent.parent}{', instead of the shipped one' if shipped else ''}"
+
+
+def find(folder: Path, name: str) -> Path:
+    """The YAML file of a name, or of a path; ConfigError lists the names."""
+    try:
+        url.refuse(name)
+    except ValueError as fault:
+        raise ConfigError(f"{_KINDS[folder]}: {fault}") from fault
+    if "/" not in name and (path := files(folder).get(name)) is not None:
+        return path
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return Path(name)
+    known = f"give a YAML file or one of: {', '.join(names(folder))}"
+    raise ConfigError(f"no {_KINDS[folder]} {name!r}; {_hint(folder, name)}{known}")
+
+
+def _hint(folder: Path, name: str) -> str:
+    """A suggestion for an unknown name, of the same kind or else of another; empty where no name is near."""
+    if hint := spelling.hint(name, names(folder)):
+        return hint
+    kinds = {kind: spelling.nearest(name, names(other)) for other, kind in _KINDS.items() if other != folder}
+    return next((f"did you mean the {kind} {meant!r}? " for kind, meant in kinds.items() if meant), "")
+
+
+def _candidates() -> Iterator[Path]:
+    package = Path(__file__).resolve().parent
+    yield package.parent  # a checkout, also an editable install
+    yield package.parent / "share" / "dlio-hpc"  # pip install --target
+    if len(package.parents) > 3:
+        yield package.parents[3] / "share" / "dlio-hpc"  # PREFIX/lib/pythonX.Y/site-packages/dlio_hpc
+    from importlib import metadata  # slow to import, and only unusual install layouts need it
+
+    try:
+        files = metadata.files("dlio-hpc") or []
+    except metadata.PackageNotFoundError:
+        return
+    for file in files:
+        if file.parts[-2:] == _MARK.parts:
+            yield Path(str(file.locate())).resolve().parent.parent

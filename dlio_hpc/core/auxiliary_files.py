@@ -1,0 +1,117 @@
+"""Small requests beside the samples: metadata that is read, summaries that are written; counted and timed apart."""
+
+from typing import NamedTuple
+
+from dlio_hpc.config.workload import SideFile
+from dlio_hpc.core import content
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.files import File, open_file, write_all, write_file
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.output_folder import Outputs
+from dlio_hpc.core.procfs import Apart
+from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.plan import dataset
+from dlio_hpc.plan.plan import Run
+from dlio_hpc.plan.sample_order import mix
+
+
+class Counts(NamedTuple):
+    """One rank's, of the whole run; time_s: seconds in those requests, opening included."""
+
+    opens: int = 0
+    reads: int = 0
+    writes: int = 0
+    bytes_read: int = 0
+    bytes_written: int = 0
+    time_s: float = 0.0
+
+
+class SideFiles:
+    """What one rank reads and writes beside the samples. A file that is read stays open from its first request on.
+
+    apart: notes what storage gave for it.
+    """
+
+    def __init__(self, run: Run, rank: int, apart: Apart) -> None:
+        sides = run.workload.dataset.side_files
+        self._mine = [side for side in sides if side.by == "all" or rank == 0]
+        self._apart = apart
+        self._run = run
+        self._outputs = Outputs(run.outputs)
+        self._rank = rank
+        self._requests: dict[str, int] = {}
+        self._open: dict[str, File] = {}
+        self._tally = Tally()
+        self._writes = self._written = 0
+        self._time_s = 0.0
+
+    def due(self, when: str) -> None:
+        """Do what is to be done at this moment: start, epoch, step or end."""
+        for side in self._mine:
+            if side.when == when:
+                started = now()
+                with self._apart:
+                    self._do(side)
+                self._time_s += now() - started
+
+    def _do(self, side: SideFile) -> None:
+        if side.access == "read":
+            self._read(side)
+        else:
+            self._write(side)
+
+    def _read(self, side: SideFile) -> None:
+        if side.name not in self._open:
+            self._open[side.name] = open_file(dataset.side_path(self._run, side))
+            self._tally.opens += 1
+        file, buffer = self._open[side.name], memoryview(bytearray(side.bytes))
+        first = self._requests.get(side.name, 0)
+        self._requests[side.name] = first + side.count
+        for offset in offsets(side, first, self._rank):
+            file.read([buffer], offset, side.bytes, self._tally)
+        if side.to_end:
+            file.find_end(side.file_size, self._tally)
+
+    def _write(self, side: SideFile) -> None:
+        name = f"rank{self._rank:05}-{side.name}"
+        try:
+            with self._outputs.opened(name, "wb") as file:
+                for number in range(side.count):
+                    piece = b"".join(map(bytes, content.pieces(number * side.bytes, side.bytes)))
+                    write_all(file.fileno(), memoryview(piece))
+        except OSError as fault:
+            raise InfrastructureError(f"cannot write {self._outputs.path(name)}: {fault.strerror}") from fault
+        self._tally.opens += 1
+        self._writes += side.count
+        self._written += side.count * side.bytes
+
+    def counts(self) -> Counts:
+        """Up to now."""
+        tally = self._tally
+        return Counts(
+            tally.opens, tally.requests, self._writes, tally.bytes_read, self._written, self._time_s
+        )  # fmt: skip
+
+    def close(self) -> None:
+        for file in self._open.values():
+            file.close()
+        self._open.clear()
+        self._outputs.close()
+
+
+def offsets(side: SideFile, first: int, rank: int) -> list[int]:
+    """Of requests `first` to `first` + count: anywhere, or one after the other and from the front again."""
+    numbers = range(first, first + side.count)
+    if not side.random:
+        return [number % (side.file_size // side.bytes) * side.bytes for number in numbers]
+    run = side.run or 1
+    span = side.file_size - run * side.bytes + 1
+    places = [mix(mix(rank) ^ number) % span for number in numbers[::run]]
+    if side.run is not None:
+        places.sort()
+    return [place + each * side.bytes for place in places for each in range(run)]
+
+
+def write(descriptor: int, side: SideFile) -> None:
+    """The file that is read later, into an open one."""
+    write_file(descriptor, content.pieces(0, side.file_size))

@@ -1,0 +1,71 @@
+"""Comparison of samples in memory with the contents that were generated."""
+
+import numpy as np
+
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core.compression import texture
+from dlio_hpc.core.content import BLOCK, Rows
+from dlio_hpc.core.file_comparison import difference
+from dlio_hpc.core.formats import FORMATS
+from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.loaders.loader import Batch
+from dlio_hpc.core.sample_layout import Place, Places
+from dlio_hpc.errors import InvalidRun
+
+_REMEDY = "this is not what was generated; remove the dataset's folder and generate it again"
+
+
+class Verification:
+    """Comparison of batches, to the extent of reader.verify_content.
+
+    first: the beginning of the batch's first sample, which finds foreign and overwritten files and costs microseconds.
+    all: every byte of every sample.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths) -> None:
+        self._format = FORMATS[workload.dataset.format]
+        self._extent = workload.reader.verify_content if workload.dataset.format != "null" else "none"
+        self._places = Places(workload.dataset)
+        self._texture = texture(workload.dataset)
+        self._paths = paths
+        self._expected = np.empty(BLOCK if self.is_whole else 0, np.uint8)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every byte of every sample is compared."""
+        return self._extent == "all"
+
+    def __call__(self, batch: Batch) -> int:
+        """Compare a batch and return the number of samples compared; InvalidRun where one differs from the generated
+        contents.
+        """
+        if self._extent == "none" or not len(batch.rows):
+            return 0
+        if not self.is_whole:
+            self._compare_beginning(self._places.one(int(batch.samples[0])), batch.rows[0])
+            return 1
+        for place, row in zip(self._places.of(batch.samples), batch.rows, strict=True):
+            self._compare_whole(place, row)
+        return len(batch.rows)
+
+    def _compare_beginning(self, place: Place, row: Rows) -> None:
+        expected = self._format.head(place.position, self._texture)[: place.size]
+        beginning = row[: len(expected)].tobytes()
+        if beginning != expected:
+            raise InvalidRun(
+                f"{self._paths(place.file)}: sample {place.sample} begins with {beginning.hex()}, expected "
+                f"{expected.hex()}: {_REMEDY}"
+            )
+
+    def _compare_whole(self, place: Place, row: Rows) -> None:
+        for begin in range(0, place.size, BLOCK):
+            block = row[begin : min(begin + BLOCK, place.size)]
+            expected = self._expected[: len(block)]
+            self._format.fill(expected, place.position + begin, self._texture)
+            at = difference(block, expected)
+            if at is not None:
+                raise InvalidRun(
+                    f"{self._paths(place.file)}: sample {place.sample} has {block[at]:#04x} at its byte {begin + at}, "
+                    f"expected {expected[at]:#04x}: {_REMEDY}; dlio-hpc datasets verify tells whether the file itself "
+                    "is wrong"
+                )

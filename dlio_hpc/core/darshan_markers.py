@@ -1,0 +1,64 @@
+"""Markers for Darshan's clock: reads of a small file that both the core and Darshan see; darshan/clock_alignment.py."""
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dlio_hpc.core import clock
+from dlio_hpc.core.darshan_fd_gate import is_watched
+from dlio_hpc.core.distributions import Floats
+from dlio_hpc.core.rank_zero import on_root
+from dlio_hpc.darshan import setup
+from dlio_hpc.plan.plan import Run
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+# Each time; the narrowest counts.
+_READS = 5
+
+
+class Marks:
+    """`taken`: (markers, 2), this rank's instants before and after each read. Without libdarshan nothing is done."""
+
+    def __init__(self, comm: "Intracomm", directory: str, run: Run) -> None:
+        self._path = setup.marker_path(directory, run)
+        self.taken: Floats = np.empty((0, 2))
+        self._root = comm.rank == 0
+        self._watched = run.darshan and is_watched() and on_root(comm, self._written)
+
+    def _written(self) -> bool:
+        """Without a marker the clocks are not brought together, which the report says."""
+        try:
+            with open(self._path, "wb") as file:
+                file.write(bytes(setup.MARKER_BYTES))
+        except OSError as fault:
+            print(
+                f"dlio-hpc: Darshan's clock stays apart, cannot write {self._path}: {fault.strerror}", file=sys.stderr
+            )
+            return False
+        return True
+
+    def take(self) -> None:
+        """Read the markers."""
+        if not self._watched:
+            return
+        rows = []
+        descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for _ in range(_READS):
+                before = clock.now()
+                os.pread(descriptor, setup.MARKER_BYTES, 0)
+                rows.append((before, clock.now()))
+        finally:
+            os.close(descriptor)
+        self.taken = np.concatenate((self.taken, np.array(rows)))
+
+    def close(self) -> None:
+        """After all ranks have taken the last."""
+        if self._watched and self._root:
+            with suppress(OSError):
+                os.unlink(self._path)

@@ -1,0 +1,96 @@
+"""Floor mode: samples that lie whole in their files, read at their offsets straight into the loader's rows."""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import OpenFiles, Request
+from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Place, Places, Samples
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+class Transport(Protocol):
+    """What brings the bytes: files of this rank's own, or one file of all ranks through MPI-IO."""
+
+    def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
+        """Fill the views of all requests."""
+
+    def close(self) -> None:
+        """Let go of all files."""
+
+
+class FlatReader:
+    """Samples one after the other from byte `start(number)` on, which is asked of the first file that is read; `gap`
+    bytes more lie between one and the next. A transfer_size above a sample's brings neighbours in one request.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        paths: Paths,
+        comm: "Intracomm | None",
+        start: Callable[[int, Tally], int],
+        gap: int = 0,
+    ) -> None:
+        self._places = Places(workload.dataset)
+        self._paths = paths
+        self._start_of = start
+        self._start: int | None = None
+        self._gap = gap
+        self._transport = transport(workload, paths, comm)
+        self.merges = (workload.reader.transfer_size or 0) > workload.dataset.largest
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        places = self._places.of(samples)
+        self.fetch(places, rows, tally)
+
+    def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
+        """Each place's bytes to the front of its row."""
+        memory, width = rows.reshape(-1).data, rows.shape[1]
+        self.bring(
+            [
+                Request(place.file, self.begin(place, tally), [memory[number * width : number * width + place.size]])
+                for number, place in enumerate(places)
+            ],
+            tally,
+        )
+
+    def begin(self, place: Place, tally: Tally) -> int:
+        """The sample's first byte in its file."""
+        if self._start is None:
+            self._start = self._start_of(place.file, tally)
+        return self._start + place.within * self._gap + place.offset
+
+    def bring(self, requests: list[Request], tally: Tally) -> None:
+        self._transport.fetch(_merged(requests) if self.merges else requests, tally)
+
+    def close(self) -> None:
+        self._transport.close()
+
+
+def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Transport:
+    """As the workload's access asks."""
+    keys = workload.reader
+    if keys.access == "collective" and comm is not None:
+        from dlio_hpc.core.mpi_io import CollectiveFile
+
+        return CollectiveFile(comm, paths(0), keys.hints, keys.transfer_size)
+    return OpenFiles(paths, workload.request_size or workload.dataset.largest, keys.direct)
+
+
+def _merged(requests: list[Request]) -> list[Request]:
+    """Requests that follow on each other in a file, made one."""
+    merged: list[Request] = []
+    end = -1
+    for request in requests:
+        if merged and request.number == merged[-1].number and request.offset == end:
+            merged[-1].views.extend(request.views)
+        else:
+            merged.append(Request(request.number, request.offset, list(request.views)))
+        end = request.offset + sum(map(len, request.views))
+    return merged

@@ -1,0 +1,111 @@
+"""Files read as streams: consecutive requests of one size until the end of the file.
+
+One thread at a time reads a stream; different threads read different streams. A block is kept until all of its bytes
+are taken. That is one block of each file where records are taken in order, and all blocks of a file otherwise.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import OpenFiles, Request
+from dlio_hpc.core.formats.format import Paths
+from dlio_hpc.core.io_counters import Tally
+
+
+class Streams:
+    """Streams of files. file_size: length of a file by its number. whole: read each file from its front to its end
+    before any byte is taken; else read from the first byte wanted to the last one.
+    """
+
+    def __init__(self, paths: Paths, file_size: Callable[[int], int], block_size: int, whole: bool) -> None:
+        self._files = OpenFiles(paths, block_size)
+        self._file_size = file_size
+        self._block_size = block_size
+        self._whole = whole
+        self._open: dict[int, _Stream] = {}
+        self._free: list[Rows] = []
+
+    def read(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
+        """Read bytes of file `number` from `offset` on into `views`. Bytes that were taken before are read again."""
+        for view in views:
+            done = 0
+            while done < len(view):
+                done += self._take(number, offset + done, view[done:], tally)
+            offset += len(view)
+
+    def _take(self, number: int, offset: int, view: memoryview, tally: Tally) -> int:
+        """Fill the front of `view`, which begins at `offset`, from one block; return the number of bytes."""
+        stream = self._open.get(number)
+        if stream is None or not stream.has(offset):
+            begin = 0 if self._whole else offset
+            stream = self._open[number] = _Stream(begin, self._file_size(number), self._block_size)
+        while stream.next <= offset or (self._whole and stream.next < stream.end):
+            length = min(self._block_size, stream.end - stream.next)
+            if stream.next == offset and length <= len(view) and not self._whole:  # no other read needs a part of it
+                self._fetch(number, stream, view[:length], tally)
+                self._forget(number, stream)
+                return length
+            block = stream.blocks[stream.next] = _Block(self._memory(), length)
+            self._fetch(number, stream, block.memory[:length].data, tally)
+        begin = stream.block_of(offset)
+        block = stream.blocks[begin]
+        part = block.memory[offset - begin : block.length].data[: len(view)]
+        view[: len(part)] = part
+        block.left -= len(part)
+        if block.left <= 0:
+            self._free.append(stream.blocks.pop(begin).memory)
+            self._forget(number, stream)
+        return len(part)
+
+    def _forget(self, number: int, stream: "_Stream") -> None:
+        """Forget a stream of which all bytes were taken."""
+        if stream.next == stream.end and not stream.blocks:
+            del self._open[number]
+
+    def _fetch(self, number: int, stream: "_Stream", view: memoryview, tally: Tally) -> None:
+        self._files.fetch([Request(number, stream.next, [view])], tally)
+        stream.next += len(view)
+        if stream.next == stream.end:
+            self._files.find_end(number, stream.end, tally)
+
+    def _memory(self) -> Rows:
+        try:
+            return self._free.pop()
+        except IndexError:  # another thread may have taken the last one
+            return np.empty(self._block_size, np.uint8)
+
+    def close(self) -> None:
+        """Forget all blocks and close all files."""
+        self._open.clear()
+        self._free.clear()
+        self._files.close()
+
+
+class _Stream:
+    """One file from byte `begin` to `end`, read up to byte `next`. blocks: the blocks that are not wholly taken, by the
+    offset of their first byte.
+    """
+
+    def __init__(self, begin: int, end: int, block_size: int) -> None:
+        self.begin = self.next = begin
+        self.end = end
+        self.blocks: dict[int, _Block] = {}
+        self._block_size = block_size
+
+    def block_of(self, offset: int) -> int:
+        """Offset of the first byte of the block that holds byte `offset`."""
+        return offset - (offset - self.begin) % self._block_size
+
+    def has(self, offset: int) -> bool:
+        """Return whether byte `offset` is kept or still unread."""
+        return offset >= self.next or (offset >= self.begin and self.block_of(offset) in self.blocks)
+
+
+class _Block:
+    """A block of `length` bytes. left: bytes that are not taken yet."""
+
+    def __init__(self, memory: Rows, length: int) -> None:
+        self.memory = memory
+        self.left = self.length = length

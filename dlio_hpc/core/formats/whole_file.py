@@ -1,0 +1,119 @@
+"""Whole files: readers that bring a file's array into memory however little of it is wanted, as applications do."""
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.core import darshan_fd_gate
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.content import Rows
+from dlio_hpc.core.files import ABSENT
+from dlio_hpc.core.formats.format import Paths, as_bytes
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.core.sample_layout import Places, Samples
+from dlio_hpc.errors import InvalidRun, unreadable
+
+Array = npt.NDArray[Any]
+
+# Of the buffer of a file that Python opens (io.open(), since 3.14).
+_LARGEST = 8 << 20
+
+
+class WholeFileReader:
+    """Each thread keeps the array that it loaded last, so that neighbours in a file cost one load.
+
+    load: the array of the file at a path, counted in the tally; raises what it likes of `damage` over bytes that it
+    does not understand.
+    """
+
+    def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], Array]) -> None:
+        self._dataset = workload.dataset
+        self._places = Places(workload.dataset)
+        self._paths = paths
+        self._load = load
+        self._last = threading.local()
+
+    def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
+        places = self._places.of(samples)
+        for place, row in zip(places, rows, strict=False):
+            if getattr(self._last, "file", None) != place.file:
+                self._last.file = None
+                self._last.array = None  # never two of them in memory
+                self._last.array = self._loaded(place.file, tally)
+                self._last.file = place.file
+            row[: place.size] = self._last.array[place.offset : place.offset + place.size]
+
+    def _loaded(self, number: int, tally: Tally) -> Rows:
+        path = self._paths(number)
+        try:
+            array = self._load(path, tally)
+        except OSError as fault:
+            raise unreadable(fault, path, InvalidRun, ABSENT) from fault
+        shape, dtype = self._places.array_shape(number), np.dtype(self._dataset.sample.array_dtype)
+        if array.shape != shape or array.dtype != dtype:
+            raise InvalidRun(
+                f"{path} holds {array.dtype} of shape {array.shape}, expected {dtype} of shape {shape}; "
+                "remove the dataset's folder and generate it again"
+            )
+        return as_bytes(array)
+
+    def close(self) -> None:
+        self._last = threading.local()
+
+
+def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
+    """As open() buffers it, unless a size is given: with what the file system recommends, and since Python 3.14 with
+    no less than its default.
+    """
+    if size is None:
+        block = os.fstat(file.fileno()).st_blksize
+        size = block if block > 1 and sys.version_info < (3, 14) else max(min(block, _LARGEST), io.DEFAULT_BUFFER_SIZE)
+    return io.BufferedReader(file, size)
+
+
+class CountedFile(io.FileIO):
+    """A file whose every request to the system is tallied. fault: of the last request that failed, which zipfile takes
+    for a damaged file.
+    """
+
+    fault: OSError | None = None
+
+    def __init__(self, path: str, tally: Tally) -> None:
+        with darshan_fd_gate.opening():
+            super().__init__(path)
+        tally.opens += 1
+        self._tally = tally
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        with darshan_fd_gate.closing():
+            super().close()
+
+    def readall(self) -> bytes:
+        started = now()
+        try:
+            data = super().readall()
+        except OSError as fault:
+            self.fault = fault
+            raise
+        self._tally.add(started, len(data))
+        self._tally.add(now(), 0)  # the request that found the end
+        return data
+
+    def readinto(self, buffer: Any) -> int:
+        started = now()
+        try:
+            count = super().readinto(buffer) or 0
+        except OSError as fault:
+            self.fault = fault
+            raise
+        self._tally.add(started, count)
+        return count

@@ -1,0 +1,100 @@
+"""One file of all ranks, read through MPI-IO: each step's batches of all ranks together in one collective call."""
+
+import re
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from dlio_hpc.core.clock import now
+from dlio_hpc.core.files import Request
+from dlio_hpc.core.io_counters import Tally
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Intracomm
+
+
+class CollectiveFile:
+    """Every rank calls fetch() equally often, those without requests too.
+
+    `transfer_size` is the hint cb_buffer_size: what an aggregator asks the file system for at once (ROMIO).
+    """
+
+    def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:
+        import mpi4py
+        from mpi4py import MPI
+
+        check_library(MPI.Get_library_version(), mpi4py.__version__)
+        self._mpi = MPI
+        self._path = path
+        self._comm = comm.Dup()  # reader threads call while the training loop synchronises on its own
+        info = MPI.Info.Create()
+        for name, value in hints.items():
+            try:
+                info.Set(name, value)
+            except MPI.Exception as fault:
+                raise ConfigError(f"reader.hints: MPI refuses {name!r}: {fault.Get_error_string()}") from fault
+        if transfer_size is not None and "cb_buffer_size" not in hints:
+            info.Set("cb_buffer_size", str(transfer_size))
+        try:
+            self._file = MPI.File.Open(self._comm, path, MPI.MODE_RDONLY, info)
+        except MPI.Exception as fault:
+            raise InvalidRun(f"cannot open {path} through MPI-IO: {fault.Get_error_string()}") from fault
+        self._hints = dict(self._file.Get_info().items())
+        self._size = self._file.Get_size()
+        self._opened = False
+
+    def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
+        """All of `requests` in one collective call; file views want rising offsets."""
+        mpi = self._mpi
+        pieces = sorted(_pieces(requests), key=itemgetter(0))
+        offsets, lengths = [offset for offset, _ in pieces], [len(view) for _, view in pieces]
+        end = offsets[-1] + lengths[-1] if pieces else 0
+        if self._size < end:  # no status tells of a read past the end
+            raise InvalidRun(
+                f"{self._path} ends at byte {self._size}, samples were expected up to {end}: the file is cut short; "
+                "remove the dataset's folder and generate it again"
+            )
+        addresses = [mpi.Get_address(view) for _, view in pieces]
+        in_file = mpi.BYTE.Create_hindexed(lengths, offsets).Commit()
+        in_memory = mpi.BYTE.Create_hindexed(lengths, addresses).Commit()
+        status = mpi.Status()
+        try:
+            self._file.Set_view(0, mpi.BYTE, in_file)
+            started = now()
+            self._file.Read_all([mpi.BOTTOM, 1 if pieces else 0, in_memory], status)
+        except mpi.Exception as fault:
+            raise InfrastructureError(f"cannot read {self._path} through MPI-IO: {fault.Get_error_string()}") from fault
+        finally:
+            in_file.Free()
+            in_memory.Free()
+        tally.add(started, status.Get_count(mpi.BYTE))
+        tally.hints = self._hints
+        if not self._opened:
+            tally.opens += 1
+            self._opened = True
+
+    def close(self) -> None:
+        """The file stays open: opening and closing are collective, and it is the only one."""
+
+
+def check_library(mpi: str, mpi4py: str) -> None:
+    """ConfigError for MPICH 4.0 under mpi4py 4: its MPI-IO does not know the MPI-4 form of datatypes that mpi4py makes,
+    and ends the ranks with "Out of memory in file adio/common/flatten.c" (pmodels/mpich, issue 6121).
+    """
+    found = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
+    if found and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:
+        raise ConfigError(
+            f"reader.access: collective in mode: floor does not work with MPICH {found[1]} under mpi4py {mpi4py}; use "
+            "a newer MPICH (the mpich wheel), another MPI or access: independent"
+        )
+
+
+def _pieces(requests: Sequence[Request]) -> list[tuple[int, memoryview]]:
+    pieces = []
+    for request in requests:
+        offset = request.offset
+        for view in request.views:
+            pieces.append((offset, view))
+            offset += len(view)
+    return pieces

@@ -1,0 +1,119 @@
+"""Where samples lie: the number of its file, its place in it, its size; arithmetic, for any sample at any time."""
+
+from bisect import bisect_right
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.config.workload import Dataset
+from dlio_hpc.plan.sample_order import mix, mix_all
+
+Samples = npt.NDArray[np.uint64]
+
+# Twelve uniform numbers of 16 bits: their sum is normal to the eye, has a deviation of 2^16 and no tail beyond six.
+_WORDS, _MIDDLE = 3, 12 * 65535 // 2
+
+
+class Place(NamedTuple):
+    """One sample. `offset`: bytes of the file's other samples before it. `size`: its own, in memory. `position`: where
+    in the stream of contents it begins.
+    """
+
+    sample: int
+    file: int
+    within: int
+    offset: int
+    size: int
+    position: int
+
+
+class Places:
+    """The places of a dataset's samples.
+
+    Sizes that differ come in pairs, the mean plus and the mean minus the same draw; so each pair begins at a multiple
+    of two means. Pairs lie within a file, whose size is a multiple of the mean then; with one sample a file they are
+    neighbouring files.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._samples_per_file = dataset.samples_per_file
+        self._last = dataset.samples - 1
+        self._array_shape = dataset.array_shape
+        self._mean = dataset.sample.size
+        self._stdev = dataset.sample.stdev or 0
+        self._keys = [np.uint64(mix(dataset.sample.seed * _WORDS + number)) for number in range(_WORDS)]
+
+    def of(self, samples: Samples) -> list[Place]:
+        """A place each, in the order of `samples`."""
+        count, size = self._samples_per_file, self._mean
+        numbers = samples.tolist()
+        files, withins = (part.tolist() for part in np.divmod(samples, np.uint64(count)))
+        if not self._stdev:
+            return [
+                Place(number, file, within, within * size, size, number * size)
+                for number, file, within in zip(numbers, files, withins, strict=True)
+            ]
+        shifts, sizes = self._spread(samples)
+        return [
+            Place(number, file, within, within * size + (shift if count > 1 else 0), own, number * size + shift)
+            for number, file, within, shift, own in zip(numbers, files, withins, shifts, sizes, strict=True)
+        ]
+
+    def one(self, sample: int) -> Place:
+        """The place of one sample, faster than of()."""
+        if self._stdev:
+            return self.of(np.array([sample], np.uint64))[0]
+        file, within = divmod(sample, self._samples_per_file)
+        return Place(sample, file, within, within * self._mean, self._mean, sample * self._mean)
+
+    def in_file(self, number: int) -> list[Place]:
+        """Of all samples of a file."""
+        first = number * self._samples_per_file
+        return self.of(np.arange(first, first + self._samples_per_file, dtype=np.uint64))
+
+    def position(self, number: int) -> int:
+        """Where in the stream of contents a file begins."""
+        return self.of(np.array([number * self._samples_per_file], np.uint64))[0].position
+
+    def holder(self, number: int, offset: int, gap: int = 0) -> int:
+        """The sample to which byte `offset` of a file's samples belongs, `gap` bytes more being each one's."""
+        if not self._stdev:
+            within = offset // (self._mean + gap)
+            return number * self._samples_per_file + min(within, self._samples_per_file - 1)
+        places = self.in_file(number)
+        return places[bisect_right(places, offset, key=lambda place: place.offset + place.within * gap) - 1].sample
+
+    def file_size(self, number: int) -> int:
+        """Bytes of all samples of a file."""
+        if self._stdev and self._samples_per_file == 1:
+            return self.in_file(number)[0].size
+        return self._samples_per_file * self._mean
+
+    def array_shape(self, number: int) -> tuple[int, ...]:
+        """Of the array that a file holds: samples by values, or a row of bytes where samples differ in size."""
+        return (self.file_size(number),) if self._stdev else self._array_shape
+
+    def _spread(self, samples: Samples) -> tuple[list[int], list[int]]:
+        """How far each sample begins behind its multiple of the mean, and its size."""
+        numbers, count = samples.astype(np.int64), self._samples_per_file
+        if count == 1:
+            pairs, second, alone = numbers // 2, numbers % 2, (numbers == self._last) & (numbers % 2 == 0)
+        else:
+            files, withins = np.divmod(numbers, count)
+            pairs, second = files * ((count + 1) // 2) + withins // 2, withins % 2
+            alone = (withins == count - 1) & (second == 0)
+        drawn = self._draw(pairs.astype(np.uint64))
+        drawn[alone] = 0
+        return (second * drawn).tolist(), (self._mean + np.where(second, -drawn, drawn)).tolist()
+
+    def _draw(self, pairs: Samples) -> npt.NDArray[np.int64]:
+        """A normal deviate for each pair, in bytes; the same on every machine."""
+        total = np.full(len(pairs), -_MIDDLE, np.int64)
+        for key in self._keys:
+            words = mix_all(pairs ^ key)
+            for shift in (0, 16, 32, 48):
+                total += (words >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.int64)
+        most = self._mean - 1
+        np.clip(total * self._stdev >> 16, -most, most, out=total)
+        return total

@@ -1,0 +1,43 @@
+"""Notes on a job, for example on limits of its site. The list is made with the plan and kept in it. Every display of a
+plan, its cost or its results shows the list.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc.darshan import setup
+from dlio_hpc.plan import run_plan, site_limits
+from dlio_hpc.plan.plan import Plan
+from dlio_hpc.plan.study import Point, Study
+
+# Points that a note names.
+_NAMED = 3
+
+
+def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
+    """Notes on the study and on these points. A note that does not concern all points of the study names its points."""
+    yield from study.notes
+    concerned: dict[str, list[Point]] = {}
+    for point in points:
+        for note in run_plan.notes(study, point):
+            concerned.setdefault(note, []).append(point)
+    for note, some in concerned.items():
+        yield note if len(some) == len(study.points) else f"{note} ({_titles(study, some)})"
+
+
+def _titles(study: Study, points: Sequence[Point]) -> str:
+    titles = "; ".join(study.title(point) for point in points[:_NAMED])
+    return f"{titles}; and {len(points) - _NAMED} more" if len(points) > _NAMED else titles
+
+
+def of_plan(plan: Plan) -> Iterator[str]:
+    """Notes on limits, on options without effect, and on traces that will be cut."""
+    yield from site_limits.notes(plan)
+    yield from _without_effect(plan)
+    yield from (note for run in plan.runs if run.darshan and (note := setup.note(plan, run)) is not None)
+
+
+def _without_effect(plan: Plan) -> Iterator[str]:
+    given = {"--account": plan.account, "--queue": plan.queue, "--job-option": plan.job_options}
+    ignored = [option for option, value in given.items() if value]
+    if plan.site.scheduler == "local" and ignored:
+        yield f"site {plan.site.name} has no accounts and queues; {', '.join(ignored)} recorded, without effect"

@@ -1,0 +1,59 @@
+"""Python packages that some readers need in addition to the dependencies of dlio-hpc."""
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from dlio_hpc.config.workload import Workload
+from dlio_hpc.plan.plan import Plan
+
+
+class Package(NamedTuple):
+    """A package. module: name to import. needed_by: keys of a workload that need it. remedy: how to install it."""
+
+    module: str
+    needed_by: str
+    remedy: str
+
+
+def _extra(module: str, needed_by: str, extra: str) -> Package:
+    return Package(module, needed_by, f"pip install 'dlio-hpc[{extra}]'")
+
+
+# Packages by their names in plan.json.
+PACKAGES = {
+    "tensorflow": _extra("tensorflow", "reader.loader: tensorflow", "tensorflow"),
+    "pytorch": _extra("torch", "reader.loader: pytorch", "pytorch"),
+    "pandas": _extra("pandas", "dataset.format: csv in reader.mode: framework", "csv"),
+    "parallel h5py": Package(
+        "h5py",
+        "reader.access: collective in reader.mode: framework",
+        "build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py), or set reader.mode: floor",
+    ),
+}
+
+
+def needed(workloads: Iterable[Workload]) -> tuple[str, ...]:
+    """Names of the packages that reading any of these workloads requires."""
+    names = {name for workload in workloads for name in _of(workload)}
+    return tuple(name for name in PACKAGES if name in names)
+
+
+def measured(plans: Iterable[Plan]) -> tuple[str, ...]:
+    """Names of the packages that the warm-up and measured runs of these jobs need."""
+    return needed(run.workload for plan in plans for run in plan.runs if run.kind != "generate")
+
+
+def _of(workload: Workload) -> Iterator[str]:
+    reader, is_framework = workload.reader, workload.reader.mode == "framework"
+    if reader.loader != "native":
+        yield reader.loader
+    if workload.dataset.format == "csv" and is_framework:
+        yield "pandas"
+    if reader.access == "collective" and is_framework:
+        yield "parallel h5py"
+
+
+def advice(name: str) -> str:
+    """The keys that need the package, and how to install it."""
+    package = PACKAGES[name]
+    return f"{package.needed_by} needs it: {package.remedy}"

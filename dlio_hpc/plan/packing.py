@@ -1,0 +1,253 @@
+"""From a study to batch jobs: which points share an allocation, in what order, and what each job runs for them."""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
+
+from dlio_hpc import document, units
+from dlio_hpc.config.site import check_options
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import cost, notes, packages, plan, run_plan
+from dlio_hpc.plan.plan import Kind, Plan, Run
+from dlio_hpc.plan.study import Asked, Point, Request, Study
+from dlio_hpc.plan.study import make as make_study
+
+
+class Unit(NamedTuple):
+    """One measurement: a point, and how often it was measured before."""
+
+    point: int
+    repeat: int
+
+
+_NOTHING: Mapping[Unit, float] = {}
+# More than queues take, and than a user wants to wait for.
+_MOST_JOBS = 200
+# No run takes less, in seconds.
+_SHORT = 1e-2
+
+
+def order(study: Study) -> list[Unit]:
+    """Every measurement once, in rounds of all points, each round in an order of its own that the seed decides: what
+    drifts in the meantime reaches all points alike. Two file systems that are compared take turns, one pair of points
+    after the other. Nothing where data are generated only.
+    """
+    if study.generate == "only":
+        return []
+    if study.is_plain:
+        return [Unit(0, repeat) for repeat in range(study.repeat)]
+
+    import random
+
+    width = 2 if study.is_ab else 1
+    rounds: list[Unit] = []
+    for repeat in range(study.repeat):
+        groups = [range(first, first + width) for first in range(0, len(study.points), width)]
+        random.Random(f"{study.seed}-{repeat}").shuffle(groups)
+        way = -1 if repeat % 2 else 1  # pairs go A, B and then B, A: what drifts meanwhile reaches both alike
+        rounds += [Unit(point, repeat) for group in groups for point in group[::way]]
+    return rounds
+
+
+def plans(
+    study: Study, wanted: Iterable[Unit] | None = None, first: int = 1, taken: Mapping[Unit, float] = _NOTHING
+) -> tuple[Plan, ...]:
+    """The jobs that measure what is wanted, by default everything, each to run when the one before has ended; what the
+    site allows is not looked at here. first: the number of the first one. taken: seconds of what was measured before,
+    to correct expectations by.
+    """
+    _check(study)
+    wanted = order(study) if wanted is None else list(wanted)
+    is_stored = any(point.workload.dataset.is_stored for point in study.points)
+    if study.generate == "only":
+        if not is_stored:
+            raise ConfigError("--generate only: the null format has no data to generate")
+        return (_generating(study, study.study if study.is_plain else f"{study.study}-generate"),)
+    ahead = []
+    if study.generate == "first" and is_stored:
+        ahead = [_generating(study, f"{study.study}-generate")]
+    slower, written = _slower(study, taken), set[str]()
+    groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, slower, written)]
+    if study.is_plain:
+        names = [f"{study.study}-read" if ahead else study.study]
+    else:
+        names = [f"{study.study}-{first + place}" for place in range(len(groups))]
+    jobs = [*ahead, *(_measuring(study, group, name) for group, name in zip(groups, names, strict=True))]
+    if len(jobs) > _MOST_JOBS:
+        raise ConfigError(f"these are {len(jobs)} jobs, more than {_MOST_JOBS}; give each more --time, or vary less")
+    return tuple(jobs)
+
+
+def _check(study: Study) -> None:
+    try:
+        check_options("--job-option", study.job_options)
+    except ValueError as fault:
+        raise ConfigError(str(fault)) from fault
+    for point in study.points:
+        try:
+            run_plan.check(study, point)
+        except ConfigError as fault:
+            raise fault if study.is_plain else ConfigError(f"{study.title(point)}: {fault}") from fault
+
+
+def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
+    """What is to be measured on the same nodes with the same ranks, in the order of the study's points."""
+    scales: dict[tuple[int, int], list[Unit]] = {(point.nodes, point.ranks_per_node): [] for point in study.points}
+    for unit in wanted:
+        point = study.points[unit.point]
+        scales[point.nodes, point.ranks_per_node].append(unit)
+    return [group for group in scales.values() if group]
+
+
+class _Expected(NamedTuple):
+    """Seconds: to generate the dataset, to find it, to warm it up, to measure the point once."""
+
+    dataset: str
+    generate: float
+    find: float
+    warm_up: float
+    measure: float
+
+
+def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
+    """As many as fit into one job's time, as far as can be told; a single one fits in any case, and two file systems
+    are compared within one. written: folders of
+    datasets that earlier jobs make; those of these are put in.
+    """
+    if study.is_plain or study.is_ab:
+        yield list(wanted)
+        return
+    room = (study.walltime - plan.notice(study.site, study.walltime)) / slower
+    expected = {number: _expected(study, number) for number in {unit.point for unit in wanted}}
+    group: list[Unit] = []
+    used, here = 0.0, set[str]()
+    for unit in wanted:
+        more = _more(expected[unit.point], here, written)
+        if group and used + more > room:
+            yield group
+            group, used, here = [], 0.0, set()
+            more = _more(expected[unit.point], here, written)
+        group.append(unit)
+        used += more
+        here.add(expected[unit.point].dataset)
+        written.add(expected[unit.point].dataset)
+    yield group
+
+
+def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
+    """By how much measurements took longer than expected, in the middle; 1 where they did not."""
+    launch = study.site.rates.launch
+    expected = {number: _expected(study, number).measure for number in {unit.point for unit in taken}}
+    ratios = sorted((took + launch) / max(expected[unit.point], _SHORT) for unit, took in taken.items())
+    return max(1.0, ratios[len(ratios) // 2]) if ratios else 1.0
+
+
+def _more(point: _Expected, here: set[str], written: set[str]) -> float:
+    """What one more measurement adds to a job that uses the datasets `here`, while others are `written` already."""
+    if point.dataset in here:
+        return point.measure
+    return (point.find if point.dataset in written else point.generate) + point.warm_up + point.measure
+
+
+def _expected(study: Study, number: int) -> _Expected:
+    point, rates = study.points[number], study.site.rates
+    generate, measure = (run_plan.of_point(study, point, kind, kind, "") for kind in _BOTH)
+    takes = cost.of_run(measure, point.nodes, point.ranks, rates).seconds
+    made = study.generate == "auto" and point.workload.dataset.is_stored
+    writing = cost.of_run(generate, point.nodes, point.ranks, rates).seconds if made else 0.0
+    return _Expected(generate.dataset, writing, rates.launch * made, study.warmup * takes, takes)
+
+
+_BOTH: tuple[Kind, Kind] = ("generate", "measure")
+
+
+def _generating(study: Study, job: str) -> Plan:
+    """A job that writes all datasets and measures nothing, on as many ranks as any other has."""
+    largest = max(study.points, key=lambda point: point.ranks)
+    return _plan(study, job, largest, _each(study, _distinct(study.points), "generate", job))
+
+
+def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
+    """A job that makes the datasets that its points read, where an earlier one has not, warms up, and measures."""
+    points = _distinct([study.points[number] for number in sorted({unit.point for unit in wanted})])
+    made = _each(study, points, "generate", job) if study.generate == "auto" else []
+    warm = _each(study, [point for point in points for _ in range(study.warmup)], "warmup", job)
+    measured = []
+    for unit in wanted:
+        point, name = study.points[unit.point], _numbered("measure", unit.repeat, study.repeat)
+        if not study.is_plain:
+            name = f"p{point.number:0{len(str(len(study.points) - 1))}}-{name}"
+        run = run_plan.of_point(study, point, "measure", name, job)
+        measured.append(structs.replace(run, point=None if study.is_plain else unit.point, repeat=unit.repeat))
+    return _plan(study, job, study.points[wanted[0].point], [*made, *warm, *measured])
+
+
+def _distinct(points: Iterable[Point]) -> list[Point]:
+    """A point for each dataset."""
+    found: dict[tuple[str | None, str], Point] = {}
+    for point in points:
+        fingerprint = plan.fingerprint(plan.resolved(point.workload).dataset, point.layout)
+        found.setdefault((point.data, fingerprint), point)
+    return list(found.values())
+
+
+def _each(study: Study, points: Sequence[Point], kind: Kind, job: str) -> list[Run]:
+    """A run for each point, of those that have anything to generate."""
+    some = [point for point in points if kind != "generate" or point.workload.dataset.is_stored]
+    return [
+        run_plan.of_point(study, point, kind, _numbered(kind, number, len(some)), job)
+        for number, point in enumerate(some)
+    ]
+
+
+def _numbered(name: str, index: int, count: int) -> str:
+    return name if count == 1 else f"{name}-{index + 1}"
+
+
+def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
+    """The job of these runs. scale: a point on as many nodes and ranks as it has."""
+    numbers = sorted({run.point for run in listed if run.point is not None})
+    points = [study.points[number] for number in numbers] if numbers else [scale]
+    made = Plan(
+        version=study.version,
+        job=job,
+        study=study.study,
+        created=units.utc_now(),
+        directory=os.path.join(study.runs, job),
+        archive=study.archive,
+        data=study.data,
+        site=study.site,
+        nodes=scale.nodes,
+        ranks_per_node=scale.ranks_per_node,
+        walltime=study.walltime,
+        account=study.account,
+        queue=study.queue,
+        job_options=study.job_options,
+        notes=tuple(notes.of_study(study, points)),
+        runs=tuple(structs.replace(run, number=number) for number, run in enumerate(listed)),
+        is_link=bool(numbers),
+        packages=_packages(study, listed),
+        titles={number: study.title(study.points[number]) for number in numbers},
+    )
+    try:
+        document.encode(made)
+    except UnicodeEncodeError as fault:
+        raise ConfigError(f"{fault.object!r} is no UTF-8 text; rename it") from fault
+    return structs.replace(made, notes=(*made.notes, *notes.of_plan(made)))
+
+
+def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
+    """Packages that ranks import before the job generates data; none for a job that generates nothing or only
+    generates.
+    """
+    if study.generate == "only" or all(run.kind != "generate" for run in listed):
+        return ()
+    return packages.needed(point.workload for point in study.points)
+
+
+def one(asked: Asked, request: Request) -> Plan:
+    """The plan of a study of one job."""
+    (made,) = plans(make_study(plan.job_name(asked.workload.name), [asked], request))
+    return made

@@ -1,0 +1,251 @@
+"""The plan: what is to be run, and where, with nothing left implicit. Login side and ranks meet in plan.json."""
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from dlio_hpc import document, units
+from dlio_hpc.config import workload_rules
+from dlio_hpc.config.lustre_layout import Layout
+from dlio_hpc.config.site import Site
+from dlio_hpc.config.workload import LEVEL, Chunk, Dataset, Workload
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.files import url
+
+Generate = Literal["auto", "first", "only", "never"]
+Kind = Literal["generate", "warmup", "measure"]
+
+# Part of every fingerprint: raise it when the generator writes other bytes for the same geometry.
+_CONTENT = 2
+
+
+class Run(Struct, frozen=True, forbid_unknown_fields=True):
+    """One execution of the core. The planned counts are of all epochs and ranks together. darshan: the ranks run with
+    the site's libdarshan. tf_profile: TensorFlow's profiler runs in the first ranks. layout: of the dataset's files.
+    point, repeat: of the study, which and how often before; None: it measures none.
+    """
+
+    number: int
+    name: str
+    kind: Kind
+    workload: Workload
+    dataset: str
+    fingerprint: str
+    outputs: str
+    steps_per_epoch: int
+    samples: int
+    bytes: int
+    darshan: bool = False
+    tf_profile: bool = False
+    layout: Layout | None = None
+    point: int | None = None
+    repeat: int = 0
+
+
+class Plan(Struct, frozen=True, forbid_unknown_fields=True):
+    """One batch job. titles: of the points of its study that it measures, in words, by their numbers; empty where there
+    is nothing to compare. is_link: of a chain of jobs, the next of which runs whatever comes of this one. packages:
+    imported by ranks before anything is generated; names of packages.PACKAGES.
+    """
+
+    version: str
+    job: str
+    study: str
+    created: str
+    directory: str
+    archive: str
+    data: str
+    site: Site
+    nodes: int
+    ranks_per_node: int
+    walltime: units.Walltime
+    account: str | None
+    queue: str | None
+    job_options: tuple[str, ...]
+    notes: tuple[str, ...]
+    runs: tuple[Run, ...]
+    titles: dict[int, str] = {}
+    is_link: bool = False
+    packages: tuple[str, ...] = ()
+    schema: Literal[1] = 1
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+    @property
+    def datasets(self) -> tuple[Run, ...]:
+        """As datasets(), of the job."""
+        return datasets(self.runs)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where its datasets lie: on the file systems under test."""
+        return tuple(dict.fromkeys(os.path.dirname(run.dataset) for run in self.runs)) or (self.data,)
+
+    @property
+    def notice(self) -> int:
+        """As notice()."""
+        return notice(self.site, self.walltime)
+
+
+def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
+    """Of each dataset that these runs read or write, the first run."""
+    first: dict[str, Run] = {}
+    for run in runs:
+        if run.workload.dataset.is_stored:
+            first.setdefault(run.dataset, run)
+    return tuple(first.values())
+
+
+def notice(site: Site, walltime: int) -> int:
+    """Seconds before its time limit at which a job is told to end; a short job needs its time for itself."""
+    return max(min(int(site.notice), walltime // 4), 1)
+
+
+def resolved(workload: Workload) -> Workload:
+    """The workload with the defaults that depend on other keys written out."""
+    reader, dataset, checkpoint = workload.reader, workload.dataset, workload.checkpoint
+    if checkpoint is not None and checkpoint.model_bytes is None:
+        checkpoint = structs.replace(checkpoint, files=checkpoint.sizes)
+    sample = dataset.sample
+    if sample.shape is not None:
+        sample = structs.replace(sample, dtype=sample.array_dtype)
+    return structs.replace(
+        workload,
+        dataset=structs.replace(
+            dataset,
+            sample=sample,
+            chunk=Chunk(shape=dataset.chunk_shape) if dataset.is_chunked else None,
+            level=(LEVEL if dataset.level is None else dataset.level) if dataset.compression == "gzip" else None,
+            side_files=tuple(structs.replace(side, size=units.Size(side.file_size)) for side in dataset.side_files),
+        ),
+        checkpoint=checkpoint,
+        reader=structs.replace(
+            reader,
+            interleave=reader.files_in_turn(dataset),
+            prefetch=reader.batches_ahead,
+            transfer_size=workload.request_size,
+            verify=dataset.format == "tfrecord" and reader.verifies,
+        ),
+    )
+
+
+def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
+    """The half-open range of an epoch's positions that `rank` reads."""
+    if not workload.reader.shard:
+        return 0, workload.dataset.samples
+    units, size = _shared_units(workload, ranks)
+    first, last = share(units, ranks, (rank + ranks_per_node * workload.reader.shift) % ranks)
+    return first * size, last * size
+
+
+def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
+    """The half-open range of `count` things that are `rank`'s; sizes differ by one at most."""
+    return rank * count // ranks, (rank + 1) * count // ranks
+
+
+def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
+    """Number of units that are divided among the ranks, and samples in a unit. Units are files or single samples."""
+    dataset = workload.dataset
+    if workload_rules.shares_files(dataset, workload.reader, ranks):
+        return dataset.files, dataset.samples_per_file
+    return dataset.samples, 1
+
+
+def largest_share(workload: Workload, ranks: int) -> int:
+    """The largest number of samples that a rank has in an epoch."""
+    if not workload.reader.shard:
+        return workload.dataset.samples
+    units, size = _shared_units(workload, ranks)
+    return -(-units // ranks) * size
+
+
+def steps_per_epoch(workload: Workload, ranks: int) -> int:
+    """Steps of every rank in every epoch. A rank with a smaller share ends with a short batch and empty batches."""
+    batch = workload.reader.batch_size
+    whole = -(-largest_share(workload, ranks) // batch)
+    if workload.reader.drop_last:
+        units, size = _shared_units(workload, ranks)
+        whole = (units // ranks * size if workload.reader.shard else workload.dataset.samples) // batch
+    return min(whole, workload.train.steps or whole)
+
+
+def samples_per_epoch(workload: Workload, ranks: int) -> int:
+    """Samples that all ranks together read in one epoch."""
+    most = steps_per_epoch(workload, ranks) * workload.reader.batch_size
+    if not workload.reader.shard:
+        return ranks * min(workload.dataset.samples, most)
+    units, size = _shared_units(workload, ranks)
+    small, larger = divmod(units, ranks)
+    return larger * min((small + 1) * size, most) + (ranks - larger) * min(small * size, most)
+
+
+def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
+    """Twelve hexadecimal digits that two datasets share exactly when one can stand for the other."""
+    side_files = [(side.name, side.file_size) for side in dataset.side_files if side.access == "read"]
+    stored = document.plain(structs.replace(dataset, side_files=()))
+    if dataset.compression_ratio is None:
+        del stored[
+            "compression_ratio"
+        ]  # keeps the fingerprints of datasets that were generated before this key existed
+    parts = (_CONTENT, stored, side_files) if layout is None else (_CONTENT, stored, side_files, layout)
+    return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
+
+
+def dataset_name(dataset: Dataset, layout: Layout | None = None) -> str:
+    """The dataset's folder below the data directory: its geometry for people, its fingerprint for us."""
+    sample = units.format_size(dataset.sample_bytes).replace(" ", "")
+    return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{fingerprint(dataset, layout)}"
+
+
+def job_name(workload: str) -> str:
+    """A fresh name, fit for a folder and for every batch system: demo-20261121-142501-3fa2c1."""
+    slug = re.sub(r"[^A-Za-z0-9._-]+", "-", workload).strip("-.")[:40] or "job"
+    return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
+
+
+def workload_of(job: str) -> str:
+    """What such a name was made of, as far as it fits."""
+    return job.rsplit("-", 3)[0]
+
+
+def data_directory(site: Site, asked: Path | None) -> str:
+    """Where datasets go, as asked for or as the site says; ConfigError where neither does."""
+    if asked is not None:
+        return absolute(asked)
+    if not site.data:
+        raise ConfigError(f"site {site.name} has no default data directory; say with --data where datasets go")
+    directory = os.path.expandvars(site.data)
+    try:
+        url.refuse(directory)
+    except ValueError as fault:
+        raise ConfigError(f"site {site.name}, data: {fault}") from fault
+    if "$" in directory:
+        raise ConfigError(f"site {site.name} puts datasets into {directory}, which is not set here; say with --data")
+    return absolute(Path(directory))
+
+
+def archive_folder(plan: Plan, directory: Path) -> Path:
+    """Where the archive of the job goes whose directory lies here now."""
+    return Path(moved(plan.archive, os.path.dirname(plan.directory), os.path.dirname(os.path.abspath(directory))))
+
+
+def moved(path: str, old: str, new: str) -> str:
+    """The path as it is when what lay in folder `old` lies in `new`; itself where it lay somewhere else."""
+    below = os.path.relpath(path, old)
+    return path if below.startswith("..") else os.path.normpath(os.path.join(new, below))
+
+
+def absolute(path: Path) -> str:
+    try:
+        absolute = os.path.abspath(path)
+        return "/" + absolute.lstrip("/")  # two leading slashes may mean something else, to POSIX; here to nobody
+    except FileNotFoundError as fault:
+        raise ConfigError(f"the working directory was deleted; {path} is relative to it") from fault

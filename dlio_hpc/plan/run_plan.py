@@ -1,0 +1,144 @@
+"""A point of a study as a run of the core: its dataset, its steps, samples and bytes; what is to be said of it."""
+
+import os
+from collections.abc import Iterator
+
+from dlio_hpc import document, units
+from dlio_hpc.config import workload_rules
+from dlio_hpc.config.workload import Draft, Workload
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import plan, planned_bytes
+from dlio_hpc.plan.plan import Kind, Run
+from dlio_hpc.plan.study import Point, Study
+
+# Steps whose records a rank can hold: 56 bytes each.
+_MOST_STEPS = 2**26
+
+
+def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run:
+    """A run of the point, number 0, of a job so named; ConfigError where it would read nothing, or record too much."""
+    workload, ranks = plan.resolved(_workload(study, point, kind)), point.ranks
+    dataset, epochs = workload.dataset, workload.train.epochs
+    steps = plan.steps_per_epoch(workload, ranks)
+    _check_steps(point, steps, kind)
+    generates = kind == "generate"
+    folder = point.data or study.data
+    samples = dataset.samples if generates else plan.samples_per_epoch(workload, ranks) * epochs
+    size = dataset.samples * dataset.sample_bytes * (dataset.format != "null")
+    return Run(
+        number=0,
+        name=name,
+        kind=kind,
+        workload=workload,
+        dataset=os.path.join(folder, plan.dataset_name(dataset, point.layout)),
+        fingerprint=plan.fingerprint(dataset, point.layout),
+        outputs=os.path.join(folder, f"outputs-{job}"),
+        steps_per_epoch=0 if generates else steps,
+        samples=samples,
+        bytes=size if generates else planned_bytes.planned(workload, ranks, samples),
+        darshan=watched(study, point)[0],
+        tf_profile=study.tf_profile and not generates,
+        layout=point.layout,
+    )
+
+
+def _workload(study: Study, point: Point, kind: Kind) -> Workload:
+    """The workload of the point; in a warm-up with the values of the study's warmup_set."""
+    if kind != "warmup" or not study.warmup_set:
+        return point.workload
+    return Draft(document.plain(point.workload), "warmup_set").with_settings(study.warmup_set)
+
+
+def _check_steps(point: Point, steps: int, kind: Kind) -> None:
+    workload = point.workload
+    if steps == 0:
+        raise ConfigError(
+            f"reader.drop_last: {point.ranks} ranks x batch {workload.reader.batch_size} exceed the dataset's "
+            f"{workload.dataset.samples} samples, nothing is left to read; use fewer ranks or a smaller batch"
+        )
+    if kind != "generate" and steps * workload.train.epochs > _MOST_STEPS:
+        raise ConfigError(
+            f"train: {workload.train.epochs} epochs of {steps} steps are more than {_MOST_STEPS}, each of which is "
+            "recorded; lower train.epochs or train.steps, or raise reader.batch_size"
+        )
+
+
+def notes(study: Study, point: Point) -> Iterator[str]:
+    """Where less is done than was asked for."""
+    workload = point.workload
+    dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
+    per_epoch = plan.steps_per_epoch(workload, point.ranks)
+    if steps is not None and per_epoch < steps:
+        yield f"train.steps: the dataset ends after {per_epoch} of {steps} steps an epoch"
+    batch_bytes = dataset.sample_bytes * reader.batch_size
+    asked = workload.reader.transfer_size or 0
+    if reader.mode == "floor" and asked > batch_bytes and reader.access == "independent":
+        yield f"reader.transfer_size: a request ends with its batch, after {batch_bytes} bytes"
+    total = per_epoch * workload.train.epochs
+    if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
+        yield f"checkpoint.every_steps: none is written, the run ends after {total} steps"
+    yield from _shares_notes(workload, point.ranks)
+    if reader.verify_content == "all":
+        yield (
+            "reader.verify_content: all: comparing takes time between steps, while reading ahead continues; wall time, "
+            "samples/s and waits are not those of training"
+        )
+    if reader.shift and point.nodes == 1:
+        yield "reader.shift: on one node there is nothing that another one wrote"
+    if (why_not := watched(study, point)[1]) is not None:
+        yield why_not
+
+
+def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
+    """Notes on shares of different size, and on reads that bring more than the samples."""
+    dataset, reader = workload.dataset, workload.reader
+    fewer, rest = divmod(dataset.files, ranks)
+    is_uneven = rest and (fewer + 1) * ranks > planned_bytes.SPARE * dataset.files
+    if is_uneven and workload_rules.shares_files(dataset, reader, ranks):
+        yield (
+            f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, others {fewer}; "
+            "ranks with fewer files wait at the end of an epoch; use a multiple of the number of ranks"
+        )
+    times = planned_bytes.factor(workload, ranks)
+    if times > planned_bytes.SPARE and reader.shuffle.samples:
+        yield (
+            f"{times:.3g} x the samples' bytes are read: shuffled samples take whole files, of which ranks need a part "
+            f"only; use at least {ranks} files (now {dataset.files}) and whole epochs (train.steps: null)"
+        )
+    elif times > planned_bytes.SPARE:
+        request = units.format_size(workload.request_size or 0)
+        yield (
+            f"{times:.3g} x the samples' bytes are read: requests of {request} reach beyond the last record that a "
+            "rank needs; lower reader.transfer_size, or use more samples for each rank"
+        )
+
+
+def check(study: Study, point: Point) -> None:
+    """ConfigError for what is asked of the study and cannot be had with this point's reader."""
+    loader = point.workload.reader.loader
+    if study.tf_profile and loader != "tensorflow":
+        raise ConfigError(
+            f"--tf-profile: TensorFlow has no part in reader.loader: {loader}; add -S reader.loader=tensorflow, or "
+            "leave it out"
+        )
+    watched(study, point)
+
+
+def watched(study: Study, point: Point) -> tuple[bool, str | None]:
+    """Do runs of it go under Darshan, and what is to be said if not, though there is one."""
+    site, reader = study.site, point.workload.reader
+    if study.darshan and site.darshan is None:
+        raise ConfigError(
+            f"--darshan: site {site.name} names no libdarshan.so; name the one that was built for the ranks' MPI: "
+            "-S site.darshan=/PATH/lib/libdarshan.so"
+        )
+    if study.darshan is False or site.darshan is None:
+        return False, None
+    if reader.loader == "pytorch" and reader.batches_ahead:
+        why = "worker processes read, which Darshan does not see under MPI (fork() even spoils its counters)"
+        if study.darshan:
+            raise ConfigError(f"--darshan: {why}; set reader.prefetch: 0, or leave Darshan out with --no-darshan")
+        return False, f"Darshan is left out: {why}"
+    workload = point.workload
+    has_files = workload.dataset.is_stored or workload.checkpoint is not None or workload.dataset.side_files
+    return bool(has_files), None

@@ -1,0 +1,129 @@
+"""Which sample comes next: arithmetic, so that any rank knows any position of any epoch without a list.
+
+A seeded Feistel network permutes the smallest power of two that holds n; cycle walking keeps it below n. Integer
+operations only: the same order on every machine and with every NumPy.
+"""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dlio_hpc.config.workload import Dataset, Reader
+from dlio_hpc.plan import interleave
+from dlio_hpc.plan.plan import share
+
+Indices = npt.NDArray[np.uint64]
+
+_ROUNDS = 4
+_WORD = (1 << 64) - 1
+
+
+class Order:
+    """The order of one epoch's samples. rank: the rank that reads them, where every rank reads all samples in an order
+    of its own. ranks: number of ranks that share the samples. turns: the files that are read in turn.
+    """
+
+    def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
+        shuffle = reader.shuffle
+        self.turns = interleave.of(dataset, reader, ranks)
+        self._samples_per_file = dataset.samples_per_file
+        self._files = dataset.files
+        self._shuffle = shuffle
+        own = 0 if reader.shard else mix(rank)
+        self._key = mix(mix(shuffle.seed) ^ own ^ (epoch if shuffle.reseed else 0))
+
+    def samples(self, first: int, last: int) -> Indices:
+        """Sample numbers at the half-open range of positions `first` to `last`."""
+        positions = np.arange(first, last, dtype=np.uint64)
+        if self._shuffle.files and self._shuffle.samples:
+            return permute(positions, self._files * self._samples_per_file, self._keys(0))
+        size = np.uint64(self._samples_per_file)
+        if self.turns.at_once == 1:
+            files, within = positions // size, positions % size
+        else:
+            files, within = self._in_turn(positions, size)
+        if self._shuffle.files:
+            files = permute(files, self._files, self._keys(1))
+        if self._shuffle.samples:
+            within = permute(within, self._samples_per_file, [mix_all(files + np.uint64(k)) for k in self._keys(2)])
+        return files * size + within
+
+    def batch(self, samples: Indices) -> Indices:
+        """One step's samples, as they are read."""
+        return np.sort(samples) if self._shuffle.ascending else samples
+
+    def among(self, count: int) -> Indices:
+        """The order of `count` samples that lie in memory already."""
+        places = np.arange(count, dtype=np.uint64)
+        shuffled = (self._shuffle.samples or self._shuffle.files) and self._shuffle.reseed
+        return permute(places, count, self._keys(3)) if shuffled and count else places
+
+    def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
+        """Files and places of samples that are read in turn from groups of files. The last group of a share may be
+        smaller.
+        """
+        files, most = positions // size, np.uint64(self.turns.at_once)
+        begins, ends = self._shares(files)
+        groups: Indices = begins + (files - begins) // most * most
+        in_group = np.minimum(most, ends - groups)
+        rest = positions - groups * size
+        return groups + rest % in_group, rest // in_group
+
+    def _shares(self, files: Indices) -> tuple[Indices, Indices]:
+        """Bounds of the share that holds each of `files` (ascending): its first file, and the first file after the
+        share.
+        """
+        if not len(files):
+            return files, files
+        first, last = self.turns.holder(int(files[0])), self.turns.holder(int(files[-1]))
+        begins = [share(self._files, self.turns.shares, place)[0] for place in range(first, last + 2)]
+        bounds = np.array(begins, np.uint64)
+        places = np.searchsorted(bounds, files, "right")
+        return bounds[places - 1], bounds[places]
+
+    def _keys(self, purpose: int) -> list[Any]:
+        return [np.uint64(mix(self._key + purpose * _ROUNDS + number)) for number in range(_ROUNDS)]
+
+
+def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
+    """Each of `indices` (below `count`) to its place in the permutation that `keys` choose.
+
+    `keys`: one a round, a number or an array as long as `indices`. The halves are updated in turn, which makes any
+    split of the bits a bijection; walking on from places at or above `count` takes less than one round on average.
+    """
+    bits = (count - 1).bit_length()
+    low_bits = np.uint64(bits // 2)
+    low_mask, high_mask = np.uint64((1 << bits // 2) - 1), np.uint64((1 << bits - bits // 2) - 1)
+
+    def encrypt(values: Indices, keys: list[Any]) -> Indices:
+        high, low = values >> low_bits, values & low_mask
+        for number, key in enumerate(keys):
+            if number % 2:
+                low = low ^ (mix_all(high ^ key) & low_mask)
+            else:
+                high = high ^ (mix_all(low ^ key) & high_mask)
+        return (high << low_bits) | low
+
+    result = encrypt(indices, keys)
+    limit = np.uint64(count)
+    outside = np.flatnonzero(result >= limit)
+    while outside.size:
+        result[outside] = encrypt(result[outside], [key[outside] if np.ndim(key) else key for key in keys])
+        outside = outside[result[outside] >= limit]
+    return result
+
+
+def mix(value: int) -> int:
+    """splitmix64's finaliser: 64 well stirred bits of any integer."""
+    value = (value + 0x9E3779B97F4A7C15) & _WORD
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _WORD
+    value = (value ^ value >> 27) * 0x94D049BB133111EB & _WORD
+    return value ^ value >> 31
+
+
+def mix_all(values: Indices) -> Indices:
+    """A short mixer for whole arrays; four rounds of it in a row pass the tests of uniformity."""
+    values = values * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ values >> np.uint64(29)) * np.uint64(0x94D049BB133111EB)
+    return values ^ values >> np.uint64(32)

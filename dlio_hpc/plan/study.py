@@ -1,0 +1,394 @@
+"""A study: the points that one submission measures, each a workload on so many nodes, and how often."""
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, structs
+
+from dlio_hpc import __version__, document, units
+from dlio_hpc.config.lustre_layout import Layout
+from dlio_hpc.config.site import Site
+from dlio_hpc.config.site import resolved as resolved_site
+from dlio_hpc.config.workload import Draft, Workload, resized
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import plan, sweep
+from dlio_hpc.plan.plan import Generate
+from dlio_hpc.plan.sweep import Axis
+
+Positive = Annotated[int, Meta(ge=1)]
+# What points can be judged by; all of result.json's summary.
+Metric = Literal["samples_per_s", "read_MBps", "wall_s", "io_time_s", "au"]
+# More measurements than any queue would ever take.
+_MOST = 100_000
+
+
+class Request(Struct, frozen=True):
+    """What the user asks for beyond workload and site; None: what the site says. seed: of the order of runs, drawn
+    where it is None.
+    """
+
+    runs: Path
+    archive: Path | None = None
+    data: Path | None = None
+    walltime: units.Walltime | None = None
+    account: str | None = None
+    queue: str | None = None
+    job_options: tuple[str, ...] = ()
+    repeat: int = 1
+    warmup: int = 0
+    generate: Generate = "auto"
+    darshan: bool | None = None
+    tf_profile: bool = False
+    seed: int | None = None
+
+
+class Judging(Struct, frozen=True, forbid_unknown_fields=True):
+    """How a suite is judged at its end. criteria: a shipped name or a file, None for none. metrics: what is compared
+    with the baseline, and by how much it may be worse.
+    """
+
+    criteria: str | None = None
+    metrics: tuple[Metric, ...] = ("samples_per_s",)
+    tolerance: units.Share = units.Share(0.02)
+
+
+class About(Struct, frozen=True):
+    """Contents of a study file besides its parts. warmup_set: keys of the workload with other values in warm-ups."""
+
+    description: str = ""
+    verdict: Judging | None = None
+    warmup_set: dict[str, Any] = {}
+
+
+class Part(Struct, frozen=True):
+    """Points to be compared with each other. name: empty where a study has but one part. weak: every rank reads as much
+    on few nodes as on many; else all of them together do. reference: number of the point that others are compared with:
+    the workload as it was before anything was varied, on the fewest ranks; where that is not among them, the first.
+    """
+
+    name: str
+    title: str
+    axes: tuple[Axis, ...]
+    zipped: bool
+    nodes: tuple[Positive, ...]
+    ranks_per_node: tuple[Positive, ...]
+    weak: bool
+    metric: Metric
+    reference: int
+    is_default: bool
+
+    @property
+    def is_scaling(self) -> bool:
+        return len(self.nodes) * len(self.ranks_per_node) > 1
+
+    @property
+    def settings(self) -> tuple[Axis, ...]:
+        """Axes of the workload and the layout, without the axis of two file systems that are compared."""
+        return tuple(axis for axis in self.axes if not axis.is_data)
+
+
+class Point(Struct, frozen=True):
+    """What is measured, `repeat` times. places: of each varied key, which value of its axis. layout: of its dataset.
+    data: where that lies; None: where the study says.
+    """
+
+    number: int
+    part: str
+    places: dict[str, int]
+    nodes: int
+    ranks_per_node: int
+    workload: Workload
+    layout: Layout | None
+    data: str | None = None
+
+    @property
+    def ranks(self) -> int:
+        return self.nodes * self.ranks_per_node
+
+
+class Study(Struct, frozen=True):
+    """All of a submission, with nothing left implicit: study.json. seed: of the order in which points are measured."""
+
+    version: str
+    study: str
+    description: str
+    created: str
+    runs: str
+    archive: str
+    data: str
+    site: Site
+    walltime: units.Walltime
+    account: str | None
+    queue: str | None
+    job_options: tuple[str, ...]
+    generate: Generate
+    darshan: bool | None
+    tf_profile: bool
+    repeat: int
+    warmup: int
+    seed: int
+    is_shrunk: bool
+    parts: tuple[Part, ...]
+    points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
+    verdict: Judging | None = None
+    warmup_set: dict[str, Any] = {}
+    schema: Literal[1] = 1
+
+    @property
+    def folder(self) -> Path:
+        """Where study.json lies, unless the study is plain."""
+        return Path(self.runs, self.study)
+
+    @property
+    def is_ab(self) -> bool:
+        """Are two file systems compared? Then points come in pairs that have all else in common."""
+        return any(axis.is_data for part in self.parts for axis in part.axes)
+
+    @property
+    def is_plain(self) -> bool:
+        """One point: nothing to compare, and a single job that has the study's name."""
+        return len(self.points) == 1 and self.verdict is None
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Where datasets go: two, where file systems are compared."""
+        return tuple(dict.fromkeys(point.data or self.data for point in self.points))
+
+    def part(self, name: str) -> Part:
+        return next(part for part in self.parts if part.name == name)
+
+    def labels(self, point: Point) -> dict[str, str]:
+        """What distinguishes a point of its part: the keys that vary, with their values in words."""
+        part = self.part(point.part)
+        told = {axis.key: axis.labels[point.places[axis.key]] for axis in part.axes}
+        if len(part.nodes) > 1:
+            told["nodes"] = str(point.nodes)
+        if len(part.ranks_per_node) > 1:
+            told["ranks per node"] = str(point.ranks_per_node)
+        return told
+
+    def title(self, point: Point) -> str:
+        """A point in a line, such as fig11 a: dataset.chunk=64 KiB."""
+        told = ", ".join(f"{key}={label}" for key, label in self.labels(point).items())
+        return ": ".join(filter(None, (point.part, told))) or point.workload.name
+
+
+class Asked(Struct, frozen=True):
+    """A part as it is asked for. site: its Lustre layout may be varied, too. nodes, ranks_per_node: one, or to scale
+    over. folders: on the two file systems that are to be compared.
+    """
+
+    workload: Draft
+    site: Site
+    axes: tuple[Axis, ...] = ()
+    zipped: bool = False
+    nodes: tuple[int, ...] = (1,)
+    ranks_per_node: tuple[int, ...] = ()
+    weak: bool = False
+    dataset_size: int | None = None
+    metric: Metric = "samples_per_s"
+    name: str = ""
+    title: str = ""
+    folders: tuple[str, ...] = ()
+
+
+_NOTHING_SAID = About()
+
+
+def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NOTHING_SAID) -> Study:
+    """The study `name` (see plan.job_name); ConfigError where request, workload and site do not fit together."""
+    site = asked[0].site
+    parts: list[Part] = []
+    points: list[Point] = []
+    notes: dict[str, None] = {}
+    for part in asked:
+        of_part = list(_points(part, len(points), notes))
+        parts.append(_part(part, of_part))
+        points += of_part
+    if len(points) * (request.repeat + request.warmup) > _MOST:
+        raise _too_much()
+    if any(part.folders for part in asked) and request.repeat % 2:
+        notes["--ab: with an odd --repeat A goes first once more often than B"] = None
+    runs = plan.absolute(request.runs)
+    return Study(
+        version=__version__,
+        study=name,
+        description=about.description,
+        created=units.utc_now(),
+        runs=runs,
+        archive=plan.absolute(request.archive) if request.archive else os.path.join(runs, "archive"),
+        data=plan.data_directory(site, request.data),
+        site=resolved_site(site),
+        walltime=request.walltime or site.walltime,
+        account=request.account or site.account,
+        queue=request.queue or site.queue,
+        job_options=request.job_options,
+        generate=request.generate,
+        darshan=request.darshan,
+        tf_profile=request.tf_profile,
+        repeat=request.repeat,
+        warmup=request.warmup,
+        seed=int.from_bytes(os.urandom(4), "big") if request.seed is None else request.seed,
+        is_shrunk=any(part.dataset_size is not None for part in asked),
+        parts=tuple(parts),
+        points=tuple(points),
+        notes=tuple(notes),
+        verdict=about.verdict,
+        warmup_set=about.warmup_set,
+    )
+
+
+def _too_much() -> ConfigError:
+    return ConfigError(f"these are more than {_MOST} measurements; vary less at a time, or repeat less (--repeat)")
+
+
+def _part(asked: Asked, points: list[Point]) -> Part:
+    try:
+        base = plan.resolved(asked.workload.with_settings({}))
+    except ConfigError:
+        base = None  # it only comes to be with what is varied
+    fewest = min(points, key=lambda point: point.ranks).ranks
+    at_fewest = [point for point in points if point.ranks == fewest]
+    usual = [point.number for point in at_fewest if base is not None and _is_base(point, base, asked)]
+    return Part(
+        asked.name,
+        asked.title,
+        (*asked.axes, *([sweep.sides(asked.folders)] if asked.folders else [])),
+        asked.zipped,
+        asked.nodes,
+        asked.ranks_per_node or (asked.site.ranks_per_node,),
+        asked.weak,
+        asked.metric,
+        reference=usual[0] if usual else at_fewest[0].number,
+        is_default=bool(usual),
+    )
+
+
+def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
+    """Return whether the point has the workload before keys were varied. Its dataset may have another size."""
+    same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
+    varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
+    dataset = point.workload.dataset if varied else structs.replace(point.workload.dataset, **same)
+    train = structs.replace(point.workload.train, steps=base.train.steps) if asked.weak else point.workload.train
+    workload = structs.replace(point.workload, dataset=dataset, train=train)
+    is_first = point.data in (None, *asked.folders[:1])
+    return is_first and point.layout == asked.site.layout and plan.resolved(workload) == base
+
+
+def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]:
+    scales = _scales(asked)
+    most = max(nodes * each for nodes, each in scales)
+    number = first
+    seen: dict[bytes, str] = {}
+    for places in sweep.settings(asked.axes, asked.zipped):
+        told = ", ".join(f"{axis.key}={axis.labels[places[axis.key]]}" for axis in asked.axes)
+        try:
+            workload, layout = _varied(asked, places)
+            workload = _sized(asked, workload, most, notes)
+            same = seen.setdefault(document.encode((plan.resolved(workload), layout)), told)
+            if same != told:
+                raise ConfigError(f"it comes to the same as {same}; vary it further apart, or without --dataset-size")
+        except ConfigError as fault:
+            raise ConfigError(f"{told}: {fault}" if told else str(fault)) from fault
+        for nodes, each in scales:
+            if number >= _MOST:
+                raise _too_much()
+            for point in _sides(Point(number, asked.name, places, nodes, each, workload, layout), asked.folders):
+                yield point
+                number += 1
+
+
+def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
+    """The point on each of the file systems that are compared; itself where none are."""
+    if not folders:
+        yield point
+        return
+    key = sweep.sides(folders).key
+    for place, folder in enumerate(folders):
+        yield structs.replace(point, number=point.number + place, places=point.places | {key: place}, data=folder)
+
+
+def _scales(asked: Asked) -> list[tuple[int, int]]:
+    """Nodes and ranks a node."""
+    scales = [(nodes, each) for nodes in asked.nodes for each in asked.ranks_per_node or (asked.site.ranks_per_node,)]
+    if len(set(scales)) < len(scales):
+        raise ConfigError("--nodes, --ppn: each number once")
+    if asked.zipped and len(asked.axes) < 2:
+        raise ConfigError("--zip goes with two -P or more (in a study file zip with two keys that vary)")
+    if asked.weak and len(scales) < 2:
+        raise ConfigError("--weak goes with several --nodes or several --ppn (in a study file with ranks_per_node)")
+    return scales
+
+
+def _sized(asked: Asked, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
+    """With the dataset, and the steps, that all scales have in common; `most` ranks are the largest of them."""
+    if asked.dataset_size is not None:
+        sized = resized(workload, asked.dataset_size, most)
+        notes |= dict.fromkeys(_size_notes(workload, sized, most))
+        workload = sized
+    if asked.weak:
+        _check_weak(workload)
+        workload = _weak(workload, most)
+        notes |= dict.fromkeys(_weak_notes(workload, most))
+    return workload
+
+
+def _varied(asked: Asked, places: dict[str, int]) -> tuple[Workload, Layout | None]:
+    values = {axis.key: axis.values[places[axis.key]] for axis in asked.axes if not axis.is_layout}
+    of_layout = {axis.key: axis.values[places[axis.key]] for axis in asked.axes if axis.is_layout}
+    return asked.workload.with_settings(values), layout_of(asked.site, of_layout)
+
+
+def layout_of(site: Site, settings: dict[str, Any]) -> Layout | None:
+    """The site's with keys site.layout.* laid over it; ConfigError where Lustre has no such layout."""
+    if not settings:
+        return site.layout
+    data = {"layout": document.plain(site.layout)}
+    for key, value in settings.items():
+        document.put(data, key.removeprefix("site."), value, f"{key}={value}")
+    return document.convert(data["layout"], Layout, "site.layout") if data["layout"] is not None else None
+
+
+def _check_weak(workload: Workload) -> None:
+    if workload.reader.load == "memory" and workload.reader.shard:
+        raise ConfigError(
+            "--weak: reader.load: memory loads a rank's whole share, which is smaller on more ranks; use "
+            "reader.load: on_demand, or leave --weak out"
+        )
+
+
+def _weak(workload: Workload, most: int) -> Workload:
+    """Each rank does on few nodes the steps that it has on the most, so that one dataset serves all."""
+    steps = plan.steps_per_epoch(workload, most)
+    return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))
+
+
+def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
+    share, whole = workload.dataset.samples / most, (workload.train.steps or 0) * workload.reader.batch_size
+    if workload.reader.shard and share < whole:
+        yield (
+            f"--weak: on the most ranks each reads {share:.4g} samples an epoch, on fewer {whole}; for the same, make "
+            f"dataset.samples_per_file x dataset.files {whole * most}"
+        )
+
+
+def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str]:
+    """Notes on a dataset that grew: its old and new size, and samples that are not read."""
+    before, after = workload.dataset, sized.dataset
+    if after.samples <= before.samples:
+        return
+    what = "dataset.samples_per_file" if after.layout == "shared" else "dataset.files"
+    old, new = (dataset.samples_per_file if after.layout == "shared" else dataset.files for dataset in (before, after))
+    yield (
+        f"--dataset-size: {workload.name} grows from {units.format_size(before.size)} to "
+        f"{units.format_size(after.size)}, {what} from {old} to {new}"
+    )
+    read = plan.samples_per_epoch(sized, ranks)
+    if sized.train.steps is not None and read < after.samples:
+        yield (
+            f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples an epoch; use "
+            "-S train.steps=null to read all of them"
+        )

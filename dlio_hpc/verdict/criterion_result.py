@@ -1,0 +1,129 @@
+"""What a criterion came to: its evidence, and the verdict."""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from msgspec import Struct
+
+from dlio_hpc.units import format_seconds
+from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
+
+# "passed over": it asks for nothing that is there to be judged, and its file allows that.
+Verdict = Literal["met", "not met", "noisy", "CACHED", "invalid", "infrastructure", "incomplete", "passed over"]
+# The first of these that there is decides.
+EXIT_CODES: dict[Verdict, int] = {
+    "invalid": 3, "infrastructure": 6, "incomplete": 7, "CACHED": 4, "not met": 1, "noisy": 5, "met": 0,
+    "passed over": 0,
+}  # fmt: skip
+Unit = Literal["", "share", "s", "MB/s", "1/s", "x"]
+
+
+class Ran(NamedTuple):
+    """A run, and the job that made it. results_on: as an entry has it. workload: resolved, as JSON has it."""
+
+    job: str
+    run: Measurement
+    results_on: str
+    workload: Any
+
+    @staticmethod
+    def of(entry: Entry, run: Measurement) -> "Ran":
+        return Ran(entry.job, run, entry.results_on, entry.workloads.get(run.key.settings))
+
+
+class Group(NamedTuple):
+    """What is judged together: repeats of one measurement. runs: good and measured. sequence: these and their warm-ups,
+    in the order in which they were made.
+    """
+
+    label: str
+    key: Key
+    data: str
+    runs: tuple[Ran, ...]
+    sequence: tuple[Ran, ...]
+
+    @property
+    def ranks(self) -> int:
+        return self.key.nodes * self.key.ranks_per_node
+
+    def figures(self, name: str) -> list[tuple[Ran, float]]:
+        """Of the runs that have it."""
+        return [(each, each.run.figures[name]) for each in self.runs if name in each.run.figures]
+
+
+class Evidence(Struct, frozen=True):
+    """One run's part in a verdict. value: in the check's unit; None where it has none. is_met: by itself."""
+
+    job: str
+    run: str
+    value: float | None
+    words: str
+    is_met: bool | None = None
+
+
+class Check(Struct, frozen=True):
+    """A criterion of a group; group is empty where it is about everything. key: in the criteria file, such as least_au;
+    empty of what is always asked. asked: the limit in words. words: what was found. limit, value, low, high: in `unit`;
+    None where there is none. metric: the figure's name in metrics.METRICS, or spread, or scaling_efficiency; empty
+    where it is about none. advice: what would help.
+    """
+
+    criterion: str
+    key: str
+    title: str
+    group: str
+    asked: str
+    verdict: Verdict
+    words: str
+    evidence: tuple[Evidence, ...] = ()
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    limit: float | None = None
+    unit: Unit = ""
+    metric: str = ""
+    is_least: bool = True
+    advice: tuple[str, ...] = ()
+
+    @property
+    def found(self) -> str:
+        """The value with its interval, in the fewest words; all words where it is no figure."""
+        if self.value is None or self.key == "gaps":
+            return self.words
+        if self.low is None or self.high is None:
+            return show(self.value, self.unit)
+        return f"{show(self.value, self.unit)} ({show(self.low, self.unit)} to {show(self.high, self.unit)})"
+
+    @property
+    def runs(self) -> int:
+        return sum(bool(each.run) for each in self.evidence)
+
+
+def show(value: float, unit: Unit) -> str:
+    """A figure for people."""
+    if unit == "share":
+        return f"{100 * value:.4g} %"
+    if unit == "s":
+        return format_seconds(value)
+    told = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return {"MB/s": f"{told} MB/s", "1/s": f"{told} /s", "x": f"{told} x", "": told}[unit]
+
+
+def runs_in_words(count: int) -> str:
+    return f"{count} run" if count == 1 else f"{count} runs"
+
+
+def evidence_lines(check: Check) -> list[str]:
+    """A line for each run: job, run, what it came to."""
+    return ["  ".join(filter(None, (each.job, each.run, each.words))) for each in check.evidence]
+
+
+def advice_lines(check: Check) -> list[str]:
+    lead = "would defeat the cache" if check.verdict == "CACHED" else "would help"
+    return [f"{lead}: {line}" for line in check.advice]
+
+
+def listed(words: Sequence[str], most: int = 3) -> str:
+    """As many as fit a line."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return "; ".join(words[:most]) + more

@@ -1,0 +1,164 @@
+"""Criteria of figures: of each run or of the median, of their spread, and of how they scale."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from dlio_hpc.analysis import robust
+from dlio_hpc.analysis.robust import Estimate
+from dlio_hpc.verdict.criteria_file import FIGURES, Criterion
+from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, Unit, Verdict, runs_in_words, show
+from dlio_hpc.verdict.metrics import METRICS
+
+# What is no figure of a single run: metric, label, and whether more is better; all are shares.
+_SPECIAL = {
+    "largest_spread": ("spread", "spread of samples/s", False),
+    "least_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
+}
+LIMITS = (*FIGURES, *_SPECIAL)
+_UNITS: dict[str, Unit] = {"MB/s": "MB/s", "1/s": "1/s", "s": "s", "": "x"}
+
+
+class Limit(NamedTuple):
+    """What is asked of a figure. least: more is better."""
+
+    name: str
+    key: str
+    title: str
+    metric: str
+    label: str
+    value: float
+    unit: Unit
+    is_least: bool
+    each_run: bool
+
+    @property
+    def words(self) -> str:
+        of = ", every run" if self.each_run else ""
+        return f"{self.label} {'>=' if self.is_least else '<='} {show(self.value, self.unit)}{of}"
+
+    def is_met(self, value: float) -> bool:
+        if math.isclose(value, self.value, rel_tol=1e-9):  # what rounding adds is no miss
+            return True
+        return value > self.value if self.is_least else value < self.value
+
+
+def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[Group]) -> Iterator[Check]:
+    """Of each limit of a figure that applies to the group; what was measured on the fewest ranks is what scaling is
+    measured by.
+    """
+    for key in FIGURES:
+        if getattr(criterion, key) is not None:
+            yield _figure(limit(name, key, criterion), group)
+    if criterion.largest_spread is not None:
+        yield _spread(limit(name, "largest_spread", criterion), group)
+    base = fewest(group, all_groups)
+    if criterion.least_scaling_efficiency is not None and base is not None:
+        yield _scaling(limit(name, "least_scaling_efficiency", criterion), group, base)
+
+
+def fewest(group: Group, others: Sequence[Group]) -> list[Group] | None:
+    """What measured the same on the fewest ranks; None where that is the group itself."""
+    same = [other for other in others if _unscaled(other) == _unscaled(group)]
+    least = min(other.ranks for other in same)
+    return None if least == group.ranks else [other for other in same if other.ranks == least]
+
+
+def _unscaled(group: Group) -> tuple[str, ...]:
+    """All that is the same on any number of ranks."""
+    key = group.key
+    return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
+
+
+def limit(name: str, key: str, criterion: Criterion) -> Limit:
+    """What the criterion asks under that key."""
+    title, value = criterion.title or name, getattr(criterion, key)
+    if (special := _SPECIAL.get(key)) is not None:
+        metric, label, is_least = special
+        return Limit(name, key, title, metric, label, value, "share", is_least, each_run=False)
+    metric = FIGURES[key]
+    known = METRICS[metric]
+    unit: Unit = "share" if known.is_share else _UNITS[known.unit]
+    return Limit(name, key, title, metric, known.label, value, unit, known.higher, criterion.each_run)
+
+
+def _check(
+    asked: Limit, group: Group, verdict: Verdict, words: str, found: Estimate | None, evidence: Sequence[Evidence]
+) -> Check:
+    value, low, high = found or (None, None, None)
+    return Check(
+        asked.name, asked.key, asked.title, group.label, asked.words, verdict, words, tuple(evidence), value, low, high,
+        asked.value, asked.unit, asked.metric, asked.is_least,
+    )  # fmt: skip
+
+
+def _figure(asked: Limit, group: Group) -> Check:
+    found = group.figures(asked.metric)
+    evidence = [_evidence(asked, each, value) for each, value in found]
+    if len(found) < len(group.runs) or not found:
+        lacking = runs_in_words(len(group.runs) - len(found))
+        words = f"{lacking} of {len(group.runs)} without this figure; narrow the criterion (workload, nodes)"
+        return _check(asked, group, "not met", words, None, evidence)
+    values = [value for _, value in found]
+    if asked.each_run:
+        return _each(asked, group, values, evidence)
+    estimate = robust.estimate(values)
+    return _check(asked, group, *_judged(asked, estimate, len(values)), estimate, evidence)
+
+
+def _evidence(asked: Limit, each: Ran, value: float) -> Evidence:
+    return Evidence(each.job, each.run.run, value, show(value, asked.unit), asked.is_met(value))
+
+
+def _each(asked: Limit, group: Group, values: list[float], evidence: list[Evidence]) -> Check:
+    worst = min(values) if asked.is_least else max(values)
+    missed = sum(not each.is_met for each in evidence)
+    told = f"{missed} of {runs_in_words(len(values))} miss it" if missed else f"all {len(values)} meet it"
+    words = f"worst run {show(worst, asked.unit)}, {told}"
+    return _check(asked, group, "not met" if missed else "met", words, Estimate(worst, None, None), evidence)
+
+
+def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Verdict, str]:
+    """Verdict and words."""
+    if found.low is None or found.high is None:
+        verdict: Verdict = "met" if asked.is_met(found.value) else "not met"
+        return verdict, f"{show(found.value, asked.unit)} in one run; its noise is unknown"
+    ends = show(found.low, asked.unit), show(found.high, asked.unit)
+    words = f"median {show(found.value, asked.unit)} of {runs_in_words(count)}, 90 % interval {ends[0]} to {ends[1]}"
+    good = asked.is_met(found.low), asked.is_met(found.high)
+    if all(good):
+        return "met", words
+    return ("noisy", f"{words}: the limit lies within; repeat it more often") if any(good) else ("not met", words)
+
+
+def _spread(asked: Limit, group: Group) -> Check:
+    found = group.figures("samples_per_s")
+    values = [value for _, value in found]
+    middle = robust.estimate(values).value if values else 0.0
+    evidence = [
+        Evidence(each.job, each.run.run, value / middle - 1 if middle else None, show(value, "1/s"))
+        for each, value in found
+    ]
+    if len(values) < 2 or not middle:
+        words = f"{runs_in_words(len(values))} has no spread; repeat it (--repeat)"
+        return _check(asked, group, "noisy", words, None, evidence)
+    spread = (max(values) - min(values)) / middle
+    words = f"{show(min(values), '1/s')} to {show(max(values), '1/s')} in {runs_in_words(len(values))}"
+    verdict: Verdict = "met" if asked.is_met(spread) else "not met"
+    return _check(asked, group, verdict, words, Estimate(spread, None, None), evidence)
+
+
+def _scaling(asked: Limit, group: Group, base: Sequence[Group]) -> Check:
+    """base: groups on the fewest ranks, whose runs are taken together."""
+    by = [value / each.ranks for each in base for _, value in each.figures("samples_per_s")]
+    found = group.figures("samples_per_s")
+    values = [value / group.ranks for _, value in found]
+    if not values or not by or min(by) <= 0:
+        return _check(asked, group, "not met", "no samples/s to compare", None, ())
+    estimate = robust.ratio(values, by)
+    reference = robust.estimate(by).value
+    evidence = [_evidence(asked, each, value / group.ranks / reference) for each, value in found]
+    verdict, words = _judged(asked, estimate, min(len(values), len(by)))
+    ranks = base[0].ranks
+    told = f"against {runs_in_words(len(by))} on {ranks} rank{'s' if ranks > 1 else ''}"
+    return _check(asked, group, verdict, f"{words}; {told}", estimate, evidence)
