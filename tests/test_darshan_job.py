@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.config import site, workload
 from dlio_hpc.darshan import log_reader, run_check, setup
-from dlio_hpc.plan import plan
+from dlio_hpc.plan import darshan_needs, plan
 from tests import planning
 from tests.conftest import BIN, Outcome, Run, runner
 from tests.standins import darshanlog, libdarshan
@@ -550,7 +550,7 @@ def test_a_trace_has_room_for_all_that_is_planned(
         f"reader.transfer_size={transfer or 'null'}",
         f"train={{epochs: {epochs}}}",
     )
-    need = setup.memory(made, run)
+    need = darshan_needs.memory(made, run)
     for rank in range(ranks):
         requests = run_check.samples_of_files(made, run, rank) * -(-size // (transfer or size))
         touched = requests[requests > 0].tolist()
@@ -559,20 +559,20 @@ def test_a_trace_has_room_for_all_that_is_planned(
         assert len(touched) + 2 <= need.records
         assert (len(touched) + 2) * (len(f"{run.dataset}/00000000.npz") + 9) <= need.names_mib << 20
     assert need.pool_mib << 10 >= need.trace_kib
-    assert need.trace_kib == min(need.wanted_kib, setup.most_trace_kib(made))
+    assert need.trace_kib == min(need.wanted_kib, darshan_needs.most_trace_kib(made))
 
 
 def test_a_trace_that_would_take_too_much_is_cut_and_that_is_said() -> None:
     """Each rank clears its trace's whole limit at the end, and what it writes must fit into MODMEM when compressed."""
     files = "dataset={format: npz, files: 8, samples_per_file: 1000000, sample: {bytes: 4096}}"
     made, run = _planned(2, files, "reader.transfer_size=1024")
-    words = setup.note(made, run)
+    words = darshan_needs.note(made, run)
     assert words is not None
     assert re.match(r"Darshan.s trace of 00-measure would need .* a rank and gets 256 MiB: it will be cut", words)
     lines = setup.config(made, run).splitlines()
     assert any(line.startswith("MAX_RECORDS 262144 DXT_POSIX,DXT_MPIIO") for line in lines)
     assert "MODMEM 257" in lines
-    assert setup.note(*_planned(2, files.replace("1000000", "10"))) is None
+    assert darshan_needs.note(*_planned(2, files.replace("1000000", "10"))) is None
 
 
 MANY = {
@@ -688,7 +688,7 @@ def test_tensorflow_reads_the_same_to_darshan(real: Darshan, mode: str) -> None:
 @pytest.mark.parametrize(("nodes", "kib"), [(1, 256 << 10), (128, 4 << 10), (2048, 256)])
 def test_the_traces_of_all_ranks_together_fit_into_memory(nodes: int, kib: int) -> None:
     made, _ = _planned(4, "dataset.files=8")
-    assert setup.most_trace_kib(replace(made, nodes=nodes)) == kib
+    assert darshan_needs.most_trace_kib(replace(made, nodes=nodes)) == kib
 
 
 @pytest.fixture(scope="module")
@@ -703,14 +703,14 @@ def early(tmp_path_factory: pytest.TempPathFactory) -> Darshan:
 def test_a_darshan_without_a_configuration_file_is_set_up_by_its_variables(early: Darshan) -> None:
     done = early.submit()
     assert done.code == 0, done.err
-    assert setup.EARLY in " ".join(done.err.split()), "it is said at submission"
+    assert darshan_needs.EARLY in " ".join(done.err.split()), "it is said at submission"
     verdict = _measured(done.job)["darshan"]
     assert (verdict["faults"], verdict["differences"], verdict["why_not"]) == ([], [], None)
     assert verdict["bytes"] == {"darshan": READ, "core": READ, "planned": READ}
     log = log_reader.load(_log(_folder(done.job)))
     folders = (str(early.folder / "data"), done.job["directory"])
     assert all(name.startswith(folders) for name in log.names.values()), "nothing of Python's"
-    assert setup.EARLY in Path(done.job["directory"], "job.err").read_text()
+    assert darshan_needs.EARLY in Path(done.job["directory"], "job.err").read_text()
 
 
 def test_later_ones_are_given_no_variables_that_would_get_the_better_of_their_file(standin: Darshan, done: Any) -> None:
@@ -721,8 +721,8 @@ def test_later_ones_are_given_no_variables_that_would_get_the_better_of_their_fi
     )  # fmt: skip
     assert (named.stdout, named.stderr) == ("", "")
     assert '[ -z "$excluded" ] || darshan+=(' in script
-    assert setup.reads_configuration(str(standin.library))
-    assert setup.reads_configuration("/nowhere/libdarshan.so") is None
+    assert darshan_needs.reads_configuration(str(standin.library))
+    assert darshan_needs.reads_configuration("/nowhere/libdarshan.so") is None
 
 
 def test_folders_that_hold_data_are_not_left_out(tmp_path: Path) -> None:

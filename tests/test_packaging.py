@@ -96,7 +96,6 @@ def test_a_wheel_put_elsewhere(wheel: Path, tmp_path: Path, how: str) -> None:
 
 
 def test_the_checkout_is_found_without_an_install() -> None:
-    out = _run(
-        sys.executable, "-c", "from dlio_hpc.config import shipped; print(shipped.root())", cwd=ROOT, PYTHONPATH=str(ROOT)
-    )
+    program = "from dlio_hpc.config import shipped; print(shipped.root())"
+    out = _run(sys.executable, "-c", program, cwd=ROOT, PYTHONPATH=str(ROOT))
     assert Path(out.strip()) == ROOT

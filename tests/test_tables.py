@@ -51,7 +51,7 @@ class _Table(NamedTuple):
 
 def _modules() -> Iterator[typing.Any]:
     for module in pkgutil.walk_packages(dlio_hpc.__path__, "dlio_hpc."):
-        if not module.name.endswith((".__main__", ".successor")):
+        if not module.name.endswith((".__main__", ".local_successor")):
             yield importlib.import_module(module.name)
 
 

@@ -78,7 +78,7 @@ def _hint(folder: Path, name: str) -> str:
 
 
 def _candidates() -> Iterator[Path]:
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parents[1]
     yield package.parent  # a checkout, also an editable install
     yield package.parent / "share" / "dlio-hpc"  # pip install --target
     if len(package.parents) > 3:

@@ -212,7 +212,7 @@ def _locate(name: str, python: str) -> str:
     """
     if "/" in name:
         return name
-    for folder in (Path(python).parent, Path(__file__).resolve().parents[1] / "bin"):
+    for folder in (Path(python).parent, Path(__file__).resolve().parents[2] / "bin"):
         if (folder / name).is_file():
             return str(folder / name)
     return shutil.which(name) or name

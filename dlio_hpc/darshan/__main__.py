@@ -13,6 +13,7 @@ from dlio_hpc.darshan.preload_probe import probe
 from dlio_hpc.darshan.run_check import judge
 from dlio_hpc.errors import InvalidRun, Unexpected, classified, told
 from dlio_hpc.files import rundir
+from dlio_hpc.plan import darshan_needs
 from dlio_hpc.plan.plan import Plan
 
 
@@ -43,8 +44,8 @@ def main() -> None:
 
 
 def _name_excluded(plan: Plan) -> None:
-    if setup.reads_configuration(str(plan.site.darshan)) is False:
-        print(f"Darshan: {setup.EARLY}", file=sys.stderr)
+    if darshan_needs.reads_configuration(str(plan.site.darshan)) is False:
+        print(f"Darshan: {darshan_needs.EARLY}", file=sys.stderr)
         print(setup.excluded(plan, setup.python_folders()))
 
 

@@ -120,8 +120,8 @@ def filled(run: Run) -> Iterator[int]:
         if not safe_folders.is_mine(folder) and not safe_folders.is_shared(folder, Path(run.dataset).parent):
             raise ConfigError(
                 f"{run.dataset} is unfinished and belongs to user {safe_folders.owner(folder)}, nothing is "
-                "written there: choose another --data, have that user finish or remove it, or share the data directory with your "
-                "group (chmod g+ws, umask 002; see README)"
+                "written there: choose another --data, have that user finish or remove it, or share the data "
+                "directory with your group (chmod g+ws, umask 002; see README)"
             )
         yield folder
 

@@ -4,8 +4,7 @@ plan, its cost or its results shows the list.
 
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.darshan import setup
-from dlio_hpc.plan import run_plan, site_limits
+from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import Point, Study
 
@@ -33,7 +32,7 @@ def of_plan(plan: Plan) -> Iterator[str]:
     """Notes on limits, on options without effect, and on traces that will be cut."""
     yield from site_limits.notes(plan)
     yield from _without_effect(plan)
-    yield from (note for run in plan.runs if run.darshan and (note := setup.note(plan, run)) is not None)
+    yield from (note for run in plan.runs if run.darshan and (note := darshan_needs.note(plan, run)) is not None)
 
 
 def _without_effect(plan: Plan) -> Iterator[str]:

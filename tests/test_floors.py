@@ -1,0 +1,49 @@
+"""Imports run downward only: each folder and each module of the package stands on a floor of its own."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dlio_hpc
+
+_ROOT = Path(dlio_hpc.__file__).parent
+# From the ground up. A module may import from its own room and from those before it.
+_FLOORS = (
+    "errors", "units", "intervals", "spelling", "document", "command", "files", "results", "config", "plan", "darshan",
+    "lustre", "core", "batch", "analysis", "records", "report", "verdict", "cli", "__main__",
+)  # fmt: skip
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """Rooms that the module at `path` imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module == "dlio_hpc":
+            yield from (alias.name for alias in node.names if not alias.name.startswith("__"))
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("dlio_hpc."):
+            yield str(node.module).split(".")[1]
+        elif isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[1] for alias in node.names if alias.name.startswith("dlio_hpc."))
+
+
+def _rooms() -> dict[str, list[Path]]:
+    rooms: dict[str, list[Path]] = {}
+    for path in _ROOT.rglob("*.py"):
+        name = path.relative_to(_ROOT).parts[0].removesuffix(".py")
+        if name != "__init__":
+            rooms.setdefault(name, []).append(path)
+    return rooms
+
+
+def test_every_room_has_its_floor() -> None:
+    assert sorted(_rooms()) == sorted(_FLOORS)
+
+
+@pytest.mark.parametrize("room", _FLOORS)
+def test_imports_run_downward(room: str) -> None:
+    allowed = set(_FLOORS[: _FLOORS.index(room) + 1])
+    upward = {
+        f"{path.relative_to(_ROOT)} -> {name}" for path in _rooms()[room] for name in set(_imports(path)) - allowed
+    }
+    assert not upward
