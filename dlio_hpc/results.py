@@ -147,7 +147,7 @@ class Summary(Struct, frozen=True):
     slowest_rank: SlowestRank
     checkpoint: CheckpointSummary | None = None
     preprocess_s: float = 0.0
-    side_files: SideFilesSummary | None = None
+    auxiliary_files: SideFilesSummary | None = None
     verify_s: float = 0.0
     samples_verified: int = 0
 

@@ -15,7 +15,7 @@ from dlio_hpc.analysis.similarity import io_profile, reference_profile
 from dlio_hpc.analysis.similarity.io_profile import Profile
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
-from dlio_hpc.config.workload import SideFile, Workload
+from dlio_hpc.config.workload import AuxiliaryFile, Workload
 from dlio_hpc.files import rundir
 from dlio_hpc.report import profiles, workloadyaml
 from dlio_hpc.results import Result
@@ -59,8 +59,8 @@ def files(name: str) -> tuple[int, int]:
     """That the shipped workload and the application touch, on as many ranks as that had."""
     published = reference_profile.load_one(f"theta_128_nodes:{name}").reference
     dataset = workloads.load(name).dataset
-    written = [side for side in dataset.side_files if side.access == "write"]
-    stored = dataset.files * (dataset.format != "null") + len(dataset.side_files) - len(written)
+    written = [side for side in dataset.auxiliary_files if side.access == "write"]
+    stored = dataset.files * (dataset.format != "null") + len(dataset.auxiliary_files) - len(written)
     ranks = published.ranks or 1
     return stored + sum(ranks if side.by == "all" else 1 for side in written), published.files or 0
 
@@ -73,11 +73,11 @@ def shrunk(name: str, ranks: int) -> Workload:
     made = workloads.load(name, ("compute.time=0", *APPLICATIONS[name]))
     steps = (made.train.steps or 1) / (whole.train.steps or 1)
 
-    def share(side: SideFile) -> SideFile:
+    def share(side: AuxiliaryFile) -> AuxiliaryFile:
         part = steps * (RANKS / ranks if side.by == "root" else 1)
         return replace(side, count=math.ceil(side.count * part)) if side.when == "start" else side
 
-    return replace(made, dataset=replace(made.dataset, side_files=tuple(map(share, made.dataset.side_files))))
+    return replace(made, dataset=replace(made.dataset, auxiliary_files=tuple(map(share, made.dataset.auxiliary_files))))
 
 
 def logs(program: str) -> list[Path]:

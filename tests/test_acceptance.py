@@ -37,15 +37,15 @@ from tests.test_pictures import browser
 
 FIVE = [1000.0, 1001.0, 1002.0, 1003.0, 1004.0]
 LIMITED = [
-    ("least_samples_per_s", "samples_per_s", 1.0),
-    ("least_read_MBps", "read_MBps", 1.0),
-    ("least_au", "au", 0.0008),
-    ("least_au_mlperf", "au_mlperf", 0.0008),
-    ("least_checkpoint_write_MBps", "checkpoint_write_MBps", 1.0),
-    ("least_checkpoint_read_MBps", "checkpoint_read_MBps", 1.0),
-    ("largest_slowest_rank_ratio", "slowest_rank_ratio", 0.0015),
-    ("longest_read_p99", "read_p99_s", 1e-5),
-    ("longest_wait_p99", "wait_p99_s", 1e-5),
+    ("min_samples_per_s", "samples_per_s", 1.0),
+    ("min_read_MBps", "read_MBps", 1.0),
+    ("min_au", "au", 0.0008),
+    ("min_au_mlperf", "au_mlperf", 0.0008),
+    ("min_checkpoint_write_MBps", "checkpoint_write_MBps", 1.0),
+    ("min_checkpoint_read_MBps", "checkpoint_read_MBps", 1.0),
+    ("max_slowest_rank_ratio", "slowest_rank_ratio", 0.0015),
+    ("max_read_p99", "read_p99_s", 1e-5),
+    ("max_wait_p99", "wait_p99_s", 1e-5),
 ]
 
 
@@ -68,59 +68,59 @@ def _one(entries: Entry | Sequence[Entry], asked: dict[str, Any], **rest: Any) -
 
 
 @pytest.mark.parametrize(("key", "figure", "scale"), LIMITED)
-@pytest.mark.parametrize("each_run", [False, True])
-def test_figures_against_limits(key: str, figure: str, scale: float, each_run: bool) -> None:
+@pytest.mark.parametrize("all_runs", [False, True])
+def test_figures_against_limits(key: str, figure: str, scale: float, all_runs: bool) -> None:
     values = [scale * value for value in FIVE]
     is_least = key.startswith("least")
     below, above = scale * 999.0, scale * 1005.0
     for limit, verdict in ((below, "met" if is_least else "not met"), (above, "not met" if is_least else "met")):
-        check = _one(repeats(figure, values), {key: limit, "each_run": each_run})
+        check = _one(repeats(figure, values), {key: limit, "all_runs": all_runs})
         assert check.verdict == verdict
         assert [each.value for each in check.evidence] == values
         assert [each.run for each in check.evidence] == [f"{number:02}-measure-{number}" for number in range(1, 6)]
         assert {each.is_met for each in check.evidence} == {verdict == "met"}
-        if each_run:
+        if all_runs:
             assert check.value == (min(values) if is_least else max(values))
         else:
             assert (check.low, check.value, check.high) == (values[0], values[2], values[4])
 
 
 def test_a_limit_within_the_interval_is_no_verdict() -> None:
-    found, (check,) = _judge(repeats("samples_per_s", FIVE), {"least_samples_per_s": 1001.5})
+    found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1001.5})
     assert (check.verdict, found.exit_code) == ("noisy", 5)
     assert "median 1,002.0 /s of 5 runs, 90 % interval 1,000.0 /s to 1,004.0 /s: the limit lies within" in check.words
 
 
 def test_where_each_run_counts_one_is_enough() -> None:
-    found, (check,) = _judge(repeats("samples_per_s", FIVE), {"least_samples_per_s": 1000.5, "each_run": True})
+    found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1000.5, "all_runs": True})
     assert (check.verdict, found.exit_code) == ("not met", 1)
     assert check.words == "worst run 1,000.0 /s, 1 of 5 runs miss it"
     assert [each.is_met for each in check.evidence] == [False, True, True, True, True]
 
 
 def test_one_run_is_judged_by_its_value_and_said_to_be_one() -> None:
-    check = _one(repeats("au", [0.95]), {"least_au": 0.9})
+    check = _one(repeats("au", [0.95]), {"min_au": 0.9})
     assert (check.verdict, check.low) == ("met", None)
     assert check.words == "95 % in one run; its noise is unknown"
-    assert _one(repeats("au", [0.85]), {"least_au": 0.9}).verdict == "not met"
+    assert _one(repeats("au", [0.85]), {"min_au": 0.9}).verdict == "not met"
 
 
 def test_two_runs_tell_little() -> None:
-    assert _one(repeats("au", [0.89, 0.93]), {"least_au": 0.9}).verdict == "noisy"
-    assert _one(repeats("au", [0.91, 0.93]), {"least_au": 0.9}).verdict == "noisy"
-    assert _one(repeats("au", [0.985, 0.987]), {"least_au": 0.9}).verdict == "met"
-    assert _one(repeats("au", [0.45, 0.46]), {"least_au": 0.9}).verdict == "not met"
+    assert _one(repeats("au", [0.89, 0.93]), {"min_au": 0.9}).verdict == "noisy"
+    assert _one(repeats("au", [0.91, 0.93]), {"min_au": 0.9}).verdict == "noisy"
+    assert _one(repeats("au", [0.985, 0.987]), {"min_au": 0.9}).verdict == "met"
+    assert _one(repeats("au", [0.45, 0.46]), {"min_au": 0.9}).verdict == "not met"
 
 
 def test_a_limit_that_is_just_reached_is_met() -> None:
-    assert _one(repeats("au", [0.9] * 5), {"least_au": 0.9}).verdict == "met"
-    assert _one(repeats("wait_p99_s", [0.1 + 0.2] * 3), {"longest_wait_p99": 0.3}).verdict == "met"
+    assert _one(repeats("au", [0.9] * 5), {"min_au": 0.9}).verdict == "met"
+    assert _one(repeats("wait_p99_s", [0.1 + 0.2] * 3), {"max_wait_p99": 0.3}).verdict == "met"
 
 
 def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     job = repeats("au", [0.95] * 3)
     without = structs.replace(job.measurements[1], figures={"samples_per_s": 1000.0})
-    check = _one(entry([job.measurements[0], without]), {"least_au": 0.9})
+    check = _one(entry([job.measurements[0], without]), {"min_au": 0.9})
     assert check.verdict == "not met"
     assert check.words == "1 run of 2 without this figure; narrow the criterion (workload, nodes)"
 
@@ -128,13 +128,13 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
 @pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "met"), (949.0, "not met")])
 def test_spread(slowest: float, verdict: str) -> None:
     """Of all runs over the median: 50 of 1000 just meets 5 %."""
-    check = _one(repeats("samples_per_s", [slowest, 1000.0, 1000.0, 1000.0, 1000.0]), {"largest_spread": 0.05})
+    check = _one(repeats("samples_per_s", [slowest, 1000.0, 1000.0, 1000.0, 1000.0]), {"max_spread": 0.05})
     assert check.verdict == verdict
     assert check.value == pytest.approx((1000 - slowest) / 1000)
 
 
 def test_one_run_has_no_spread() -> None:
-    found, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"largest_spread": 0.05})
+    found, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"max_spread": 0.05})
     assert (check.verdict, found.exit_code) == ("noisy", 5)
     assert check.words == "1 run has no spread; repeat it (--repeat)"
 
@@ -150,7 +150,7 @@ def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:
 def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
     """Of a rank on 8 nodes over one on 2: at least 70 % of 4 times 1000/s."""
     jobs = [_scaled(8, rates), _scaled(2, [1000.0, 1000.0, 1000.0])]
-    check = _one(jobs, {"least_scaling_efficiency": 0.7})
+    check = _one(jobs, {"min_scaling_efficiency": 0.7})
     assert check.verdict == verdict
     assert check.value == pytest.approx(rates[1] / 4000)
     assert check.group == "nodes=8: demo on theta, 8 x 4 ranks"
@@ -159,22 +159,22 @@ def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
 
 def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
     jobs = [_scaled(2, [1000.0] * 3), _scaled(8, [100.0] * 3, settings="1" * 12)]
-    found, (check,) = _judge(jobs, {"least_scaling_efficiency": 0.7})
+    found, (check,) = _judge(jobs, {"min_scaling_efficiency": 0.7})
     assert (check.verdict, check.group, found.exit_code) == ("not met", "", 1)
     assert check.words == "nothing was measured for it"
 
 
 @pytest.mark.parametrize(("asked", "changes", "is_met"), [
-    ({"least_steps": 500}, {"steps": 500}, True),
-    ({"least_steps": 500}, {"steps": 499}, False),
-    ({"least_dataset_over_memory": 5}, {"storage": storage(dataset=5000, memory=1000)}, True),
-    ({"least_dataset_over_memory": 5}, {"storage": storage(dataset=4999, memory=1000)}, False),
+    ({"min_steps": 500}, {"steps": 500}, True),
+    ({"min_steps": 500}, {"steps": 499}, False),
+    ({"min_dataset_over_memory": 5}, {"storage": storage(dataset=5000, memory=1000)}, True),
+    ({"min_dataset_over_memory": 5}, {"storage": storage(dataset=4999, memory=1000)}, False),
     ({"measured_runs": 3}, {}, True),
     ({"measured_runs": 2}, {}, False),
     ({"measured_runs": 4}, {}, False),
-    ({"least_measured_runs": 3}, {}, True),
-    ({"least_measured_runs": 2}, {}, True),
-    ({"least_measured_runs": 4}, {}, False),
+    ({"min_measured_runs": 3}, {}, True),
+    ({"min_measured_runs": 2}, {}, True),
+    ({"min_measured_runs": 4}, {}, False),
     ({"warmups": 0}, {}, True),
     ({"warmups": 1}, {}, False),
 ])  # fmt: skip
@@ -186,10 +186,10 @@ def test_rules(asked: dict[str, Any], changes: dict[str, Any], is_met: bool) -> 
 
 def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     job = repeats("au", [0.95], storage=storage(memory=None))
-    found, (check,) = _judge(job, {"least_dataset_over_memory": 5})
+    found, (check,) = _judge(job, {"min_dataset_over_memory": 5})
     assert (check.verdict, found.exit_code) == ("noisy", 5)
     assert check.words == "not known: nobody asked the nodes for their memory"
-    found, (check,) = _judge(job, {"least_dataset_over_memory": 5, "where_known": True})
+    found, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
     assert (check.verdict, found.exit_code) == ("passed over", 0)
 
 
@@ -215,7 +215,7 @@ def test_the_gap_after_the_warm_up_counts() -> None:
 ])  # fmt: skip
 def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> None:
     job = structs.replace(repeats("au", [0.95] * 3), results_on=place or "")
-    found, (check,) = _judge(job, {"results_apart": True})
+    found, (check,) = _judge(job, {"separate_results_fs": True})
     assert (check.verdict, found.exit_code) == (verdict, code)
 
 
@@ -233,7 +233,7 @@ def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], ve
     work = plan.resolved(workload.load("unet3d_h100", changes))
     key = structs.replace(KEY, workload=work.name)
     job = entry([run(key=key)], workloads={key.settings: json.loads(document.encode(work))})
-    _, (check,) = _judge(job, {"as_shipped": ["compute.time", "reader.batch_size"]})
+    _, (check,) = _judge(job, {"unmodified": ["compute.time", "reader.batch_size"]})
     assert (check.verdict, check.words) == (verdict, words)
 
 
@@ -259,7 +259,7 @@ def test_it_was_the_storage_or_nothing_was_proven(cached: float | None, limit: f
 def test_a_single_cached_run_is_enough() -> None:
     job = repeats("au", [0.95] * 3)
     cached = structs.replace(job.measurements[1], storage=storage(0.9))
-    found, (check,) = _judge(entry([job.measurements[0], cached, job.measurements[2]]), {"least_au": 0.9})
+    found, (check,) = _judge(entry([job.measurements[0], cached, job.measurements[2]]), {"min_au": 0.9})
     assert found.exit_code == 4
     assert check.verdict == "CACHED", "a figure of memory meets nothing"
     (of_storage,) = (each for each in found.checks if each.criterion == "storage")
@@ -269,7 +269,7 @@ def test_a_single_cached_run_is_enough() -> None:
 
 def test_what_even_memory_does_not_meet_stays_unmet_and_rules_stay_rules() -> None:
     job = repeats("au", [0.5] * 3, storage=storage(1.0))
-    assert _one(job, {"least_au": 0.9}).verdict == "not met"
+    assert _one(job, {"min_au": 0.9}).verdict == "not met"
     assert _one(job, {"measured_runs": 3}).verdict == "met"
 
 
@@ -330,12 +330,12 @@ def test_a_job_whose_time_was_over_after_its_last_run_lost_nothing(exit_code: in
 def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
     """Two nodes alone say nothing of 64."""
     found, checks = _judge(
-        repeats("au", [0.95] * 3), {"least_au": 0.9, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
+        repeats("au", [0.95] * 3), {"min_au": 0.9, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
     )
     assert found.exit_code == 1
     words = "nothing was measured for workload unet3d*, nodes 64"
     assert [(check.verdict, check.words) for check in checks if check.key == ""] == [("not met", words)]
-    known = {"least_au": 0.9, "nodes": (2, 64), "where_known": True}
+    known = {"min_au": 0.9, "nodes": (2, 64), "optional": True}
     assert _judge(repeats("au", [0.95] * 3), known)[0].exit_code == 0
 
 
@@ -362,23 +362,23 @@ def test_nothing_at_all_is_not_accepted() -> None:
 
 
 def test_a_criterion_for_nothing_is_not_met() -> None:
-    found, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "least_au": 0.9})
+    found, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "min_au": 0.9})
     assert (found.exit_code, check.verdict, check.group) == (1, "not met", "")
     assert check.asked == "AU >= 90 %"
     assert check.words == "nothing was measured for it (workload unet3d*, nodes 64)"
 
 
 def test_it_is_passed_over_only_where_the_file_says_so() -> None:
-    found, (check,) = _judge(repeats("au", [0.95]), {"nodes": 64, "least_au": 0.9, "where_known": True})
+    found, (check,) = _judge(repeats("au", [0.95]), {"nodes": 64, "min_au": 0.9, "optional": True})
     assert (found.exit_code, check.verdict) == (0, "passed over")
     assert acceptance.summary(found) == "acceptance of study by made up: 4 of 4 met, 1 passed over"
 
 
 def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:
     """One that applies does not hide another that does not."""
-    _, checks = _judge(repeats("samples_per_s", FIVE), {"largest_spread": 0.1, "least_scaling_efficiency": 0.7})
+    _, checks = _judge(repeats("samples_per_s", FIVE), {"max_spread": 0.1, "min_scaling_efficiency": 0.7})
     assert [(each.key, each.verdict) for each in checks] == [
-        ("least_scaling_efficiency", "not met"), ("largest_spread", "met"),
+        ("min_scaling_efficiency", "not met"), ("max_spread", "met"),
     ]  # fmt: skip
 
 
@@ -394,8 +394,8 @@ GRAVITY: list[tuple[str, int, dict[str, Any]]] = [
     ("invalid", 3, {"runs": [_faulty(2, 3)]}), ("infrastructure", 6, {"runs": [_faulty(3, 6)]}),
     ("incomplete", 7, {"runs": [_faulty(4, 7)]}),
     ("CACHED", 4, {"runs": [run(9, 900.0, title="cached", storage=storage(1.0))]}),
-    ("not met", 1, {"asked": {"no": Criterion(least_steps=1000)}}),
-    ("noisy", 5, {"asked": {"noisy": Criterion(largest_spread=units.Share(0.05))}}),
+    ("not met", 1, {"asked": {"no": Criterion(min_steps=1000)}}),
+    ("noisy", 5, {"asked": {"noisy": Criterion(max_spread=units.Share(0.05))}}),
 ]  # fmt: skip
 
 
@@ -414,7 +414,7 @@ def test_the_gravest_of_all_is_the_exit_code(first: int) -> None:
 
 def test_the_order_of_jobs_and_runs_changes_nothing() -> None:
     jobs = [_scaled(8, [3000.0, 2900.0, 2800.0]), _scaled(2, FIVE), _scaled(4, FIVE)]
-    asked = {"least_scaling_efficiency": 0.7, "least_samples_per_s": 1001.5, "largest_spread": 0.05}
+    asked = {"min_scaling_efficiency": 0.7, "min_samples_per_s": 1001.5, "max_spread": 0.05}
     first, _ = _judge(jobs, asked)
     mixed = [structs.replace(job, measurements=job.measurements[::-1]) for job in jobs]
     random.Random(1).shuffle(mixed)
@@ -513,8 +513,8 @@ COSMOFLOW = _mlperf("cosmoflow_a100")
 
 
 @pytest.mark.parametrize(("job", "key"), [
-    (_mlperf(steps=499), "least_steps"),
-    (_mlperf(storage=storage(0.0, 5 * 2**40 - 1, 2**40)), "least_dataset_over_memory"),
+    (_mlperf(steps=499), "min_steps"),
+    (_mlperf(storage=storage(0.0, 5 * 2**40 - 1, 2**40)), "min_dataset_over_memory"),
     (structs.replace(JUST, measurements=JUST.measurements[1:]), "warmups"),
     (structs.replace(JUST, measurements=(run(9, -61.0, key=JUST.measurements[1].key, kind="warmup", run="w"),
                                          *JUST.measurements)), "warmups"),
@@ -523,9 +523,9 @@ COSMOFLOW = _mlperf("cosmoflow_a100")
         6, 6 * 119.9, key=JUST.measurements[1].key, storage=JUST.measurements[1].storage,
     ))), "measured_runs"),
     (_with(JUST, 5, started="2026-11-21T10:10:00Z", ended="2026-11-21T10:11:00Z"), "gaps"),
-    (_with(JUST, 5, **_figures(samples_per_s=1025.1)), "largest_spread"),
-    (_with(JUST, 3, **_figures(au_mlperf=0.899)), "least_au_mlperf"),
-    (_with(COSMOFLOW, 3, **_figures(au_mlperf=0.699)), "least_au_mlperf"),
+    (_with(JUST, 5, **_figures(samples_per_s=1025.1)), "max_spread"),
+    (_with(JUST, 3, **_figures(au_mlperf=0.899)), "min_au_mlperf"),
+    (_with(COSMOFLOW, 3, **_figures(au_mlperf=0.699)), "min_au_mlperf"),
     (_mlperf("demo"), "workloads"),
 ])  # fmt: skip
 def test_mlperf_just_missed(job: Entry, key: str) -> None:
@@ -538,7 +538,7 @@ def test_mlperf_asks_less_of_cosmoflow() -> None:
 
 
 def test_mlperf_wants_results_elsewhere_where_that_can_be_known() -> None:
-    assert _by_mlperf(JUST, "lustre /scratch") == (1, {"results_apart"})
+    assert _by_mlperf(JUST, "lustre /scratch") == (1, {"separate_results_fs"})
     assert _by_mlperf(JUST, None) == (0, set())
 
 
@@ -570,12 +570,12 @@ def _mixed() -> Acceptance:
                 storage=storage(0.5)),
     ]  # fmt: skip
     asked = {
-        "au": Criterion(title="kept busy & happy", least_au=units.Share(0.9), nodes=2),
-        "rate": Criterion(least_samples_per_s=900.0, nodes=2),
-        "slow": Criterion(least_samples_per_s=900.0, nodes=4),
-        "spread": Criterion(largest_spread=units.Share(0.1)),
-        "none": Criterion(nodes=64, least_read_MBps=1.0, where_known=True),
-        "scaling": Criterion(least_scaling_efficiency=units.Share(0.1)),
+        "au": Criterion(title="kept busy & happy", min_au=units.Share(0.9), nodes=2),
+        "rate": Criterion(min_samples_per_s=900.0, nodes=2),
+        "slow": Criterion(min_samples_per_s=900.0, nodes=4),
+        "spread": Criterion(max_spread=units.Share(0.1)),
+        "none": Criterion(nodes=64, min_read_MBps=1.0, optional=True),
+        "scaling": Criterion(min_scaling_efficiency=units.Share(0.1)),
     }
     return acceptance.judge(Criteria(name="mixed", criteria=asked), jobs)
 
@@ -626,10 +626,10 @@ def test_json_has_all_of_it() -> None:
     told = json.loads(json.dumps(acceptance.as_document(_mixed())))
     assert (told["verdict"], told["exit_code"]) == ("invalid", 3)
     (check,) = (each for each in told["checks"] if each["criterion"] == "au")
-    assert (check["key"], check["limit"], check["verdict"]) == ("least_au", 0.9, "noisy")
+    assert (check["key"], check["limit"], check["verdict"]) == ("min_au", 0.9, "noisy")
     assert check["low"] <= check["value"] <= check["high"]
     assert [each["value"] for each in check["evidence"]] == pytest.approx([0.89, 0.9, 0.91])
-    assert told["criteria"]["criteria"]["au"]["least_au"] == 0.9
+    assert told["criteria"]["criteria"]["au"]["min_au"] == 0.9
 
 
 def test_pictures_have_runs_medians_and_limits() -> None:
@@ -655,7 +655,7 @@ def test_the_page_has_the_verdict_first() -> None:
     assert "<b>" not in text
     assert text.count("<svg") == 2
     assert "would defeat the cache: -S reader.drop_cache=true" in text
-    ok, _ = _judge(repeats("au", [0.95] * 3), {"least_au": 0.9})
+    ok, _ = _judge(repeats("au", [0.95] * 3), {"min_au": 0.9})
     good = acceptancepages.of_acceptance(ok)
     assert good.banner == ("good", "Accepted: every criterion is met. 5 of 5 met.")
 
@@ -674,9 +674,9 @@ def test_a_browser_shows_the_page(tmp_path: Path) -> None:
 NIGHTLY = """\
 name: mine
 criteria:
-  rate: {least_samples_per_s: 90}
-  spread: {largest_spread: 5%}
-  scaling: {least_scaling_efficiency: 70%}
+  rate: {min_samples_per_s: 90}
+  spread: {max_spread: 5%}
+  scaling: {min_scaling_efficiency: 70%}
   runs: {measured_runs: 3}
 """
 
@@ -716,7 +716,7 @@ def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_pat
     part = run("dlio-hpc", "accept", kept[0], "--criteria", "mine.yaml", "--json")
     assert part.code == 1
     unmet = {each["key"]: each["words"] for each in part.json["checks"] if each["verdict"] == "not met"}
-    assert unmet == {"least_scaling_efficiency": "nothing was measured for it"}
+    assert unmet == {"min_scaling_efficiency": "nothing was measured for it"}
     assert run("dlio-hpc", "accept", kept[0], kept[0], "--criteria", "mine.yaml", "--json").json == part.json
 
 
@@ -773,9 +773,9 @@ def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Pa
     """With O_DIRECT it is the storage, whatever lies in memory; on tmpfs it cannot be."""
     (tmp_path / "mine.yaml").write_text(
         "name: mine\ncriteria:\n"
-        "  rate: {workload: demo, least_samples_per_s: 0.001, longest_read_p99: 1h, each_run: true}\n"
-        "  runs: {warmups: 1, measured_runs: 2, gaps: shorter than a run, where_known: true}\n"
-        "  elsewhere: {results_apart: true}\n"
+        "  rate: {workload: demo, min_samples_per_s: 0.001, max_read_p99: 1h, all_runs: true}\n"
+        "  runs: {warmups: 1, measured_runs: 2, gaps: shorter than a run, optional: true}\n"
+        "  elsewhere: {separate_results_fs: true}\n"
     )
     options = ("-S", "reader.direct=true", "-S", "compute.time=100ms", "--ppn", 2, "--dataset-size", "8MiB")
     done = run("dlio-submit", "demo", "-s", "local", *options, "--warmup", 1, "--repeat", 2, "--wait", "--json")
@@ -785,11 +785,11 @@ def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Pa
     of_memory = filesystem.of(tmp_path).kind in ("tmpfs", "ramfs")
     assert checks["storage"]["verdict"] == ("CACHED" if of_memory else "met"), checks["storage"]
     assert judged.code == (4 if of_memory else 1)
-    assert checks["results_apart"]["verdict"] == "not met", "both are in this folder"
+    assert checks["separate_results_fs"]["verdict"] == "not met", "both are in this folder"
     assert checks["warmups"]["verdict"] == checks["measured_runs"]["verdict"] == "met"
     if not of_memory:
-        assert checks["least_samples_per_s"]["verdict"] == "met"
-        assert [each["job"] for each in checks["longest_read_p99"]["evidence"]] == [job, job]
+        assert checks["min_samples_per_s"]["verdict"] == "met"
+        assert [each["job"] for each in checks["max_read_p99"]["evidence"]] == [job, job]
     assert checks["gaps"]["value"] > 0
 
 
@@ -801,9 +801,9 @@ def test_what_was_just_written_is_cached_unless_it_is_passed_or_dropped(
 ) -> None:
     if filesystem.of(tmp_path).kind not in filesystem.COUNTED:
         pytest.skip("nobody counts on this file system")
-    keys = ("-S", "dataset.sample={bytes: 1 MiB}", "-S", "reader.mode=floor", "-S", setting)
+    keys = ("-S", "dataset.sample={bytes: 1 MiB}", "-S", "reader.mode=posix", "-S", setting)
     done = run("dlio-submit", small, "-s", "local", "--ppn", 2, *keys, "--wait", "--json")
-    (tmp_path / "mine.yaml").write_text("name: mine\ncriteria: {steps: {least_steps: 1}}\n")
+    (tmp_path / "mine.yaml").write_text("name: mine\ncriteria: {steps: {min_steps: 1}}\n")
     judged = run("dlio-hpc", "accept", done.job["job"], "--criteria", "mine.yaml")
     assert judged.code == code, judged.out
     assert ("would defeat the cache: -S reader.direct=true" in judged.out) == (code == 4)

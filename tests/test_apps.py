@@ -26,33 +26,33 @@ KIB = 1024
 # What each program's own lines say, as a workload has it; and what it sleeps for, which stands for computing.
 TRUTH: dict[str, tuple[dict[str, Any], float | None]] = {
     "npz_archives": (
-        {"dataset.format": "npz", "dataset.layout": "multi", "dataset.files": 64, "dataset.samples_per_file": 1,
+        {"dataset.format": "npz", "dataset.file_access": "multi", "dataset.files": 64, "dataset.samples_per_file": 1,
          "reader.mode": "framework", "reader.load": "on_demand", "reader.batch_size": 4, "reader.read_threads": 1,
          "reader.prefetch": 0, "reader.shuffle.files": True, "reader.shard": True, "train.epochs": 3,
          "checkpoint.by": "root", "checkpoint.every_steps": None, "checkpoint.transfer_size": 1_728_000},
         0.02,
     ),
     "h5_patches": (
-        {"dataset.format": "hdf5", "dataset.layout": "shared", "dataset.files": 1, "dataset.sample.bytes": 32 * KIB,
-         "dataset.samples_per_file": 1024,
+        {"dataset.format": "hdf5", "dataset.file_access": "shared", "dataset.files": 1,
+         "dataset.sample.bytes": 32 * KIB, "dataset.samples_per_file": 1024,
          "dataset.chunk": 32 * KIB, "reader.mode": "framework", "reader.batch_size": 16, "reader.read_threads": 1,
          "reader.prefetch": 0, "reader.shuffle.samples": True, "reader.shard": True, "train.epochs": 2},
         0.02,
     ),
     "csv_memory": (
-        {"dataset.format": "csv", "dataset.layout": "shared", "dataset.files": 1, "reader.mode": "framework",
+        {"dataset.format": "csv", "dataset.file_access": "shared", "dataset.files": 1, "reader.mode": "framework",
          "reader.load": "memory", "reader.shard": False, "train.epochs": 4, "checkpoint.files": [768_128],
          "checkpoint.by": "root"},
         None,
     ),
     "tf_records": (
-        {"dataset.format": "tfrecord", "dataset.layout": "multi", "dataset.files": 16, "reader.mode": "framework",
+        {"dataset.format": "tfrecord", "dataset.file_access": "multi", "dataset.files": 16, "reader.mode": "framework",
          "reader.interleave": 2, "reader.transfer_size": 256 * KIB, "reader.read_threads": 2,
          "reader.shuffle.files": True, "reader.shard": True, "train.epochs": 2, "checkpoint.files": [600, 110_592]},
         0.03,
     ),
     "torch_loader": (
-        {"dataset.format": "raw", "dataset.layout": "multi", "dataset.files": 256, "dataset.samples_per_file": 1,
+        {"dataset.format": "raw", "dataset.file_access": "multi", "dataset.files": 256, "dataset.samples_per_file": 1,
          "dataset.sample.bytes": 75 * KIB, "reader.mode": "framework", "reader.batch_size": 8,
          "reader.read_threads": 2, "reader.prefetch": 4, "reader.shuffle.files": True, "train.epochs": 2,
          "checkpoint.by": "root"},
@@ -122,7 +122,7 @@ def test_libraries_and_scraps_are_told_from_data() -> None:
     assert len(of["library"]) > 50
     assert not any("scratch" in path for path in of["library"])
     assert any(path.startswith("/tmp/") for path in of["other"])
-    assert not {"side file", "output"} & set(of)
+    assert not {"auxiliary file", "output"} & set(of)
 
 
 @pytest.mark.parametrize("name", TRUTH)
@@ -132,7 +132,7 @@ def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> 
     whole = fidelity.character(name)
     made = derive.derive(merged_logs.merge(logs), None, lambda _: True, is_forced=False)
     expected = TRUTH[name][0]
-    keys = {"dataset.format", "dataset.files", "dataset.layout", "train.epochs"} & set(expected)
+    keys = {"dataset.format", "dataset.files", "dataset.file_access", "train.epochs"} & set(expected)
     if name == "h5_patches":  # two ranks, half of one file twice, or all of it once: counters cannot say
         keys.remove("train.epochs")
         assert (made.keys["train.epochs"].value, made.keys["reader.shard"].value) == (1, False)

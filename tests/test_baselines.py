@@ -89,7 +89,7 @@ def test_faulty_jobs_and_jobs_without_a_good_run_are_refused(tmp_path: Path) -> 
         baselines.accept(tmp_path, structs.replace(made, measurements=(), fault="no node"), "why", force=True)
     with pytest.raises(ConfigError, match="the job went wrong: no node"):
         baselines.accept(tmp_path, structs.replace(made, fault="no node"), "why")
-    with pytest.raises(ConfigError, match="--why"):
+    with pytest.raises(ConfigError, match="--message"):
         baselines.accept(tmp_path, made, "  ")
 
 
@@ -114,9 +114,11 @@ def test_the_commands(tmp_path: Path, run: Run) -> None:
     for each in nights.entries([100.0, 110.0], 0.01):
         history.enter(folder, each)
     assert run("dlio-hpc", "baseline", "accept", "nightly-000").code == 2
-    assert "accept one: dlio-hpc baseline accept JOB --why" in run("dlio-hpc", "baseline", "list").err
-    first = run("dlio-hpc", "baseline", "accept", "nightly-000", "--why", "before the upgrade").out.partition(":")[0]
-    second = run("dlio-hpc", "baseline", "accept", "nightly-001", "--why", "after the upgrade")
+    assert "accept one: dlio-hpc baseline accept JOB --message" in run("dlio-hpc", "baseline", "list").err
+    first = run("dlio-hpc", "baseline", "accept", "nightly-000", "--message", "before the upgrade").out.partition(":")[
+        0
+    ]
+    second = run("dlio-hpc", "baseline", "accept", "nightly-001", "--message", "after the upgrade")
     assert second.out.endswith(f", replaces {first}\n")
     listed = run("dlio-hpc", "baseline", "list").out
     assert "after the upgrade" in listed
@@ -128,9 +130,9 @@ def test_the_commands(tmp_path: Path, run: Run) -> None:
     shown = run("dlio-hpc", "baseline", "show", "nightly-001").out
     for words in ("after the upgrade", "lustre /scratch", "8 stripes of 1 MiB", "active", "samples_per_s"):
         assert words in shown
-    assert run("dlio-hpc", "baseline", "retire", "nightly-001", "--why", "disks replaced").code == 0
+    assert run("dlio-hpc", "baseline", "retire", "nightly-001", "--message", "disks replaced").code == 0
     assert "disks replaced" in run("dlio-hpc", "baseline", "show", "nightly-001").out
     assert run("dlio-hpc", "history", "--export").out.count('{"decision":') == 3
     unknown = run("dlio-hpc", "baseline", "show", "nobody")
     assert (unknown.code, unknown.out) == (2, "")
-    assert run("dlio-hpc", "baseline", "accept", "nobody", "--why", "x").code == 2
+    assert run("dlio-hpc", "baseline", "accept", "nobody", "--message", "x").code == 2

@@ -123,7 +123,11 @@ def _archives(epochs: int = 2, ranks: int = 2, files: int = 40, size: int = 400_
 def test_a_program_that_loads_archives(tmp_path: Path) -> None:
     found = _character(_log(tmp_path / "x.darshan", _archives()))
     values = _values(found)
-    assert (values["dataset.format"], values["reader.mode"], values["dataset.layout"]) == ("npz", "framework", "multi")
+    assert (values["dataset.format"], values["reader.mode"], values["dataset.file_access"]) == (
+        "npz",
+        "framework",
+        "multi",
+    )
     assert (values["dataset.files"], values["dataset.samples_per_file"]) == (40, 1)
     assert values["dataset.sample.bytes"] == 400_000
     assert (values["reader.shuffle.files"], values["train.epochs"], values["reader.batch_size"]) == (True, 2, 4)
@@ -157,7 +161,7 @@ def test_files_of_no_known_format_are_plain_bytes(tmp_path: Path, is_whole: bool
     found = _character(_log(tmp_path / "x.darshan", _in_batches(files, 8, 0.05), ranks=1))
     values = _values(found)
     assert (values["dataset.format"], values["dataset.files"], values["dataset.sample.bytes"]) == ("raw", 80, size)
-    assert values["reader.mode"] == ("framework" if is_whole else "floor")
+    assert values["reader.mode"] == ("framework" if is_whole else "posix")
     assert values["reader.batch_size"] == 8
     assert _workload(found, tmp_path).dataset.format == "raw"
 
@@ -265,7 +269,7 @@ def test_shuffled_samples_of_a_shared_file_in_chunks(tmp_path: Path) -> None:
     calls = [call for rank in range(2) for call in _in_batches(_chunked(order[rank::2], rank), 16, 0.02)]
     found = _character(_log(tmp_path / "x.darshan", calls))
     values = _values(found)
-    assert (values["dataset.format"], values["dataset.layout"], values["dataset.files"]) == ("hdf5", "shared", 1)
+    assert (values["dataset.format"], values["dataset.file_access"], values["dataset.files"]) == ("hdf5", "shared", 1)
     assert (values["dataset.sample.bytes"], values["dataset.chunk"]) == (16 * KIB, 2 * KIB)
     assert values["dataset.samples_per_file"] in (640, 641)
     assert (values["reader.shuffle.samples"], values["reader.shuffle.files"]) == (True, False)
@@ -290,7 +294,7 @@ def test_samples_of_any_file_next_with_threads_and_reading_ahead(tmp_path: Path)
     values = _values(found)
     assert (values["dataset.sample.bytes"], values["dataset.samples_per_file"]) == (100_000, 16)
     assert (values["reader.shuffle.files"], values["reader.shuffle.samples"]) == (True, True)
-    assert (values["reader.mode"], values["reader.read_threads"], values["reader.batch_size"]) == ("floor", 2, 4)
+    assert (values["reader.mode"], values["reader.read_threads"], values["reader.batch_size"]) == ("posix", 2, 4)
     assert values["reader.prefetch"] == 3
     assert values["compute.time"] == pytest.approx(0.03, rel=0.05)
     _workload(found, tmp_path)
@@ -363,10 +367,10 @@ def test_what_is_no_data_is_told_apart(tmp_path: Path) -> None:
     told = {role.file.path: role.role for role in found.derived.roles}
     assert told["/opt/env/lib/python3.11/site-packages/numpy/core.so"] == "library"
     assert told["/home/me/train.py"] == "library"
-    assert told["/d/train/labels.csv"] == "side file"
+    assert told["/d/train/labels.csv"] == "auxiliary file"
     assert (told["/out/train.log"], told["/out/model.ckpt"]) == ("output", "checkpoint")
     assert sum(role == "dataset" for role in told.values()) == 40
-    sides = {side.name: side for side in _workload(found, tmp_path).dataset.side_files}
+    sides = {side.name: side for side in _workload(found, tmp_path).dataset.auxiliary_files}
     assert (sides["labels.csv"].access, sides["labels.csv"].bytes, sides["labels.csv"].by) == ("read", 9000, "all")
     assert (sides["train.log"].access, sides["train.log"].bytes) == ("write", 100)
     assert "Left out: 2 file(s), library" in workloadyaml.write(found, "x")
@@ -447,11 +451,11 @@ def test_a_log_that_is_not_whole_is_refused(name: str) -> None:
     ("name", "expected"),
     [
         ("mpi4_npz", {"dataset.format": "npz", "dataset.files": 8, "dataset.sample.bytes": 197_226, "train.epochs": 2,
-                      "reader.mode": "framework", "dataset.layout": "multi"}),
+                      "reader.mode": "framework", "dataset.file_access": "multi"}),
         ("main_dxtv2_npz", {"dataset.format": "npz", "dataset.files": 8, "train.epochs": 2, "reader.read_threads": 1}),
         ("mpi4_tfrecord", {"dataset.format": "tfrecord", "reader.transfer_size": 64 * KIB, "train.epochs": 1,
                            "dataset.files": 8, "reader.load": "on_demand"}),
-        ("mpi4_h5shared_noreduction", {"dataset.layout": "shared", "dataset.sample.bytes": 48 * KIB,
+        ("mpi4_h5shared_noreduction", {"dataset.file_access": "shared", "dataset.sample.bytes": 48 * KIB,
                                        "dataset.samples_per_file": 16, "reader.shard": False, "train.epochs": 1}),
     ],
 )  # fmt: skip
@@ -558,8 +562,8 @@ def test_a_job_of_ours_is_derived_again(tmp_path: Path, per_file: int, files: st
         assert derived.reader.shuffle.samples
     assert derived.reader.batch_size == 3
     assert derived.compute.time.mean == pytest.approx(0.012, rel=0.5)
-    assert values["reader.mode"] == "floor"
-    assert not derived.dataset.side_files, "Darshan's clock and the dataset's note are no data"
+    assert values["reader.mode"] == "posix"
+    assert not derived.dataset.auxiliary_files, "Darshan's clock and the dataset's note are no data"
 
 
 def test_on_the_terminal_into_a_file_and_as_a_document(run: Run, tmp_path: Path) -> None:

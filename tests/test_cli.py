@@ -64,7 +64,7 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
 _NOBODYS = "no job or study 'absent' in dlio-runs; give its name there, or the path of its directory or archive"
 _ON_JOBS = (
     ("report",), ("status",), ("wait",), ("cancel",), ("collect",), ("compare",), ("similarity", "theta_8_nodes:ffn"),
-    ("accept", "--criteria", "acceptance"), ("baseline", "accept", "--why", "quiet"),
+    ("accept", "--criteria", "acceptance"), ("baseline", "accept", "--message", "quiet"),
 )  # fmt: skip
 
 
@@ -282,7 +282,7 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
         assert done.code == 0
         assert f"note: {note}" in done.err
         assert f"note: {note}" in run("dlio-submit", small, "--dry-run", "-s", "local", *options).err
-        cost = run("dlio-hpc", "plan-cost", small, "-s", "local", *options).out
+        cost = run("dlio-hpc", "estimate", small, "-s", "local", *options).out
         assert f"Note: {note}" in " ".join(cost.split())
     assert run("dlio-hpc", "wait", "-o", "runs").code == 0
 
@@ -297,9 +297,9 @@ def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
     assert "note: " not in dry.out, "a script on stdout stays one"
     assert not run("dlio-submit", *wanted, "--dry-run", "--quiet").err
     assert run("dlio-submit", *wanted, "--dry-run", "--json").job["notes"] == notes
-    cost = " ".join(run("dlio-hpc", "plan-cost", *wanted).out.split())
+    cost = " ".join(run("dlio-hpc", "estimate", *wanted).out.split())
     assert all(f"Note: {note}" in cost for note in notes)
-    assert run("dlio-hpc", "plan-cost", *wanted, "--json").json["notes"] == notes
+    assert run("dlio-hpc", "estimate", *wanted, "--json").json["notes"] == notes
     checked = run("dlio-hpc", "check", *wanted, "--no-launch", "--json")
     assert set(notes) <= {finding["text"] for finding in checked.json["findings"]}
     done = run("dlio-submit", *wanted, "--wait", "--json")
@@ -313,8 +313,8 @@ def test_a_note_on_some_points_of_a_study_names_them(run: Run, small: Path, tmp_
     note = "train.steps: the dataset ends after 4 of 5 steps an epoch (ranks per node=2)"
     dry = run("dlio-submit", *wanted, "--dry-run")
     assert [line for line in dry.err.splitlines() if line.startswith("note: ")] == [f"note: {note}"]
-    assert run("dlio-hpc", "plan-cost", *wanted, "--json").json["notes"] == [note]
-    assert f"Note: {note}" in " ".join(run("dlio-hpc", "plan-cost", *wanted).out.split())
+    assert run("dlio-hpc", "estimate", *wanted, "--json").json["notes"] == [note]
+    assert f"Note: {note}" in " ".join(run("dlio-hpc", "estimate", *wanted).out.split())
     done = run("dlio-submit", *wanted, "--wait", "--json")
     assert done.json["notes"] == [note]
     (folder,) = (path.parent for path in (tmp_path / "dlio-runs").glob("*/study.json") if path.parent.name[-2] != "-")

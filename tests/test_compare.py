@@ -339,7 +339,7 @@ def test_compare_takes_directories_archives_and_studies_alike(tmp_path: Path, ru
         made = studies.make(runs, studies.asked("demo", "reader.batch_size=4,8"), repeat=3, name=name)
         studies.write(made, lambda point, repeat, by=factor: by * (200.0 + 100 * point + 0.2 * repeat))  # type: ignore[misc]
     assert run("dlio-hpc", "collect").code == 0
-    assert run("dlio-hpc", "baseline", "accept", "before", "--why", "it is the first").out.count("before-1-") == 2
+    assert run("dlio-hpc", "baseline", "accept", "before", "--message", "it is the first").out.count("before-1-") == 2
     for name in ("after", "dlio-runs/after-1", "after-1", "dlio-runs/archive/after-1.tar.zst"):
         done = run("dlio-hpc", "compare", name)
         assert (name, done.code, done.out.splitlines()[-1]) == (name, 1, "2 regression")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc.config.workload import SideFile
+from dlio_hpc.config.workload import AuxiliaryFile
 from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.mpi_io import check_library
 from dlio_hpc.core.page_cache import drop
@@ -25,7 +25,7 @@ from dlio_hpc.units import Size
 from tests import straced
 from tests.conftest import BIN, Outcome, Run
 
-_SHARED = ("-S", "dataset.layout=shared", "-S", "dataset.files=1", "-S", "dataset.samples_per_file=30")
+_SHARED = ("-S", "dataset.file_access=shared", "-S", "dataset.files=1", "-S", "dataset.samples_per_file=30")
 SAMPLE = 12_000
 
 
@@ -43,7 +43,7 @@ def measured(run: Run, small: Path) -> Any:
 
 
 def _shared(measured: Any, *overrides: str) -> Any:
-    keys = ("dataset.layout=shared", "dataset.files=1", "dataset.samples_per_file=30", "reader.read_threads=1")
+    keys = ("dataset.file_access=shared", "dataset.files=1", "dataset.samples_per_file=30", "reader.read_threads=1")
     return measured(*keys, *overrides)
 
 
@@ -120,7 +120,7 @@ def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Pat
     else:
         assert done.code == 2
         assert "needs it: build it (CC=mpicc HDF5_MPI=ON" in done.err
-        assert "set reader.mode: floor" in done.err
+        assert "set reader.mode: posix" in done.err
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_collective_access_through_hdf5_needs_parallel_hdf5(run: Run, small: Pat
         ("dataset.format=hdf5", "reader.mode=framework", "dataset.chunk=4KiB", "dataset.compression=gzip"),
         ("dataset.format=csv", "reader.mode=framework"),
         ("reader.loader=pytorch",),
-        ("reader.loader=pytorch", "reader.worker_start=spawn", "train.epochs=1"),
+        ("reader.loader=pytorch", "reader.multiprocessing_context=spawn", "train.epochs=1"),
         ("reader.loader=tensorflow",),
         ("reader.loader=tensorflow", "reader.mode=framework", "dataset.format=tfrecord", "reader.shuffle.samples=false",
          "reader.interleave=2"),
@@ -190,8 +190,8 @@ def test_side_files_are_counted_apart(measured: Any, tmp_path: Path) -> None:
         "{name: stats, bytes: 500, count: 50, when: start}, {name: list, bytes: 1 KiB, when: epoch, by: root}, "
         "{name: json, bytes: 1 MiB, count: 4, access: write, when: end}"
     )
-    result = measured(f"dataset.side_files=[{sides}]")
-    told, steps = result["summary"]["side_files"], result["summary"]["steps"]
+    result = measured(f"dataset.auxiliary_files=[{sides}]")
+    told, steps = result["summary"]["auxiliary_files"], result["summary"]["steps"]
     assert told["reads"] == 2 * (3 * steps + 50) + 2
     assert told["bytes_read"] == 2 * (300 * steps + 50 * 500) + 2 * 1024
     assert (told["writes"], told["bytes_written"]) == (2 * 4, 2 * 4 << 20)
@@ -217,7 +217,7 @@ def test_side_files_are_counted_apart(measured: Any, tmp_path: Path) -> None:
 def test_side_files_are_read_in_runs_at_ascending_places(
     size: int, run: int, runs: int, more: int, number: int, rank: int
 ) -> None:
-    side = SideFile("a", Size(size), run * runs, size=Size(size * run + more), random=True, run=run)
+    side = AuxiliaryFile("a", Size(size), run * runs, size=Size(size * run + more), random=True, burst=run)
     offsets = auxiliary_files.offsets(side, number, rank)
     assert len(offsets) == side.count
     assert offsets[::run] == sorted(offsets[::run])
@@ -226,12 +226,14 @@ def test_side_files_are_read_in_runs_at_ascending_places(
 
 
 def test_a_side_file_that_is_read_to_its_end(measured: Any) -> None:
-    told = measured("dataset.side_files=[{name: list, bytes: 100, count: 3, to_end: true}]")["summary"]["side_files"]
+    told = measured("dataset.auxiliary_files=[{name: list, bytes: 100, count: 3, read_to_eof: true}]")["summary"][
+        "auxiliary_files"
+    ]
     assert (told["reads"], told["bytes_read"]) == (2 * 4, 2 * 300)
 
 
 def test_side_files_that_are_missing_or_cut_end_the_run(run: Run, small: Path, tmp_path: Path) -> None:
-    keys = "dataset.side_files=[{name: stats, bytes: 500, count: 50}]"
+    keys = "dataset.auxiliary_files=[{name: stats, bytes: 500, count: 50}]"
     command = ("dlio-submit", small, "-s", "local", "--ppn", 2, "-S", keys, "--wait", "--json")
     assert run(*command).code == 0
     (side,) = (tmp_path / "dlio-data").glob("*/side-stats")
@@ -246,13 +248,13 @@ def test_side_files_that_are_missing_or_cut_end_the_run(run: Run, small: Path, t
 
 
 def test_null_workloads_may_have_side_files_alone(run: Run) -> None:
-    sides = "dataset.side_files=[{name: stats, bytes: 500, count: 8, random: true}]"
+    sides = "dataset.auxiliary_files=[{name: stats, bytes: 500, count: 8, random: true}]"
     keys = ("-S", "dataset.files=2", "-S", "dataset.samples_per_file=8", "-S", sides)
     done = run("dlio-submit", "null", "-s", "local", "--ppn", 2, *keys, "--wait", "--json")
     assert done.code == 0, done.err
     generated, result = (one["result"] for one in done.job["runs"])
     assert generated["generated"]["bytes_written"] == 4000
-    assert result["summary"]["side_files"]["reads"] == 16
+    assert result["summary"]["auxiliary_files"]["reads"] == 16
     assert result["summary"]["bytes_read"] == 0
 
 
@@ -306,7 +308,7 @@ def test_ranks_may_read_what_another_node_wrote(tmp_path: Path) -> None:
     from dlio_hpc.config.workload import load
     from dlio_hpc.plan import plan
 
-    made = load("demo", ("reader.shift=true",))
+    made = load("demo", ("reader.reorder_tasks=true",))
     own = [plan.share(made.dataset.samples, 8, rank) for rank in range(8)]
     assert [plan.positions(made, 8, rank, 4) for rank in range(8)] == own[4:] + own[:4]
 
@@ -424,11 +426,11 @@ def test_checkpoints_and_side_files_are_not_taken_for_samples(measured: Any, tmp
     keys = (
         "dataset.format=tfrecord", "reader.mode=framework", f"reader.loader={loader}", "reader.shuffle.samples=false",
         "reader.read_threads=1", "checkpoint={every_steps: 1, files: [1000000], read_back: true, by: all}",
-        "dataset.side_files=[{name: side, bytes: 100 KB, count: 5, when: step, size: 1 MB}]",
+        "dataset.auxiliary_files=[{name: side, bytes: 100 KB, count: 5, when: step, size: 1 MB}]",
     )  # fmt: skip
     summary = measured(*keys)["summary"]
     assert summary["checkpoint"]["bytes_written"] == summary["steps"] * 2 * 1_000_000
-    assert summary["side_files"]["bytes_read"] == summary["steps"] * 2 * 500_000
+    assert summary["auxiliary_files"]["bytes_read"] == summary["steps"] * 2 * 500_000
     assert 60 * SAMPLE <= summary["bytes_read"] < 60 * SAMPLE + 1_000_000, "TensorFlow reads a share's files whole"
     if _reaches_storage(tmp_path):
         read_back = summary["checkpoint"]["bytes_written"]

@@ -31,38 +31,38 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
         {
             "cached_above": "5%",
             "criteria": {
-                "one": {"least_au": "90%", "longest_read_p99": "250 ms", "least_samples_per_s": 1000},
-                "two": {"least_au": 0.9, "longest_wait_p99": 0.25, "warmups": 0},
+                "one": {"min_au": "90%", "max_read_p99": "250 ms", "min_samples_per_s": 1000},
+                "two": {"min_au": 0.9, "max_wait_p99": 0.25, "warmups": 0},
             },
         },
     )
     one, two = found.criteria["one"], found.criteria["two"]
     assert found.cached_above == pytest.approx(0.05)
-    assert one.least_au == two.least_au == pytest.approx(0.9)
-    assert one.longest_read_p99 == two.longest_wait_p99 == pytest.approx(0.25)
-    assert one.asked == {"least_samples_per_s": 1000, "least_au": 0.9, "longest_read_p99": 0.25}
+    assert one.min_au == two.min_au == pytest.approx(0.9)
+    assert one.max_read_p99 == two.max_wait_p99 == pytest.approx(0.25)
+    assert one.asked == {"min_samples_per_s": 1000, "min_au": 0.9, "max_read_p99": 0.25}
     assert two.asked["warmups"] == 0, "none is as good a number as any"
 
 
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({"criteria": {"au": {"least_uu": 1}}}, "criteria.au: unknown key 'least_uu'; did you mean 'least_au'?"),
-        ({"criteria": {"au": {"least_au": "lots"}}}, "expected a share such as 90% or 0.9, got 'lots'"),
-        ({"criteria": {"au": {"least_au": 90}}}, "expected a share such as 90% or 0.9, got 90"),
-        ({"criteria": {"au": {"least_au": "101%"}}}, "expected a share such as 90% or 0.9, got '101%'"),
-        ({"criteria": {"au": {"least_au": True}}}, "expected a share"),
-        ({"criteria": {"io": {"longest_read_p99": "fast"}}}, "expected a duration such as 0.25, 250ms"),
-        ({"criteria": {"io": {"least_read_MBps": 0}}}, "criteria.io: least_read_MBps: expected"),
-        ({"criteria": {"r": {"largest_slowest_rank_ratio": 0.9}}}, "largest_slowest_rank_ratio: expected"),
+        ({"criteria": {"au": {"least_uu": 1}}}, "criteria.au: unknown key 'least_uu'; did you mean 'min_au'?"),
+        ({"criteria": {"au": {"min_au": "lots"}}}, "expected a share such as 90% or 0.9, got 'lots'"),
+        ({"criteria": {"au": {"min_au": 90}}}, "expected a share such as 90% or 0.9, got 90"),
+        ({"criteria": {"au": {"min_au": "101%"}}}, "expected a share such as 90% or 0.9, got '101%'"),
+        ({"criteria": {"au": {"min_au": True}}}, "expected a share"),
+        ({"criteria": {"io": {"max_read_p99": "fast"}}}, "expected a duration such as 0.25, 250ms"),
+        ({"criteria": {"io": {"min_read_MBps": 0}}}, "criteria.io: min_read_MBps: expected"),
+        ({"criteria": {"r": {"max_slowest_rank_ratio": 0.9}}}, "max_slowest_rank_ratio: expected"),
         ({"criteria": {"g": {"gaps": "short"}}}, "use one of: any, shorter than a run"),
         (
             {"criteria": {"n": {"workload": "demo"}}},
             "criteria.n: it asks for nothing; give at least one of: least_",
         ),
-        ({"criteria": {"n": {"warmups": 1, "each_run": True}}}, "each_run goes with limits of figures: least_samples_"),
-        ({"criteria": {"n": {"nodes": "a few", "least_au": 0.9}}}, "criteria.n.nodes: expected numbers"),
-        ({"criteria": {"n": {"nodes": 0, "least_au": 0.9}}}, "criteria.n: nodes"),
+        ({"criteria": {"n": {"warmups": 1, "all_runs": True}}}, "all_runs goes with limits of figures: least_samples_"),
+        ({"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}}, "criteria.n.nodes: expected numbers"),
+        ({"criteria": {"n": {"nodes": 0, "min_au": 0.9}}}, "criteria.n: nodes"),
         ({"criterion": {}}, "unknown key 'criterion'; did you mean 'criteria'?"),
         ({"cached_above": "ten"}, "cached_above"),
         ({"criteria": []}, "criteria: expected `object`"),
@@ -100,11 +100,11 @@ def test_a_name_that_is_not_shipped_lists_those_that_are() -> None:
     ],
 )
 def test_selectors(criterion: dict[str, Any], key: dict[str, Any], is_selected: bool) -> None:
-    assert Criterion(least_measured_runs=1, **criterion).selects(_key(**key)) is is_selected
+    assert Criterion(min_measured_runs=1, **criterion).selects(_key(**key)) is is_selected
 
 
 def test_scales_may_be_a_range(tmp_path: Path) -> None:
-    found = _file(tmp_path, {"criteria": {"au": {"nodes": "2..8*2", "least_au": "90%"}}}).criteria["au"]
+    found = _file(tmp_path, {"criteria": {"au": {"nodes": "2..8*2", "min_au": "90%"}}}).criteria["au"]
     assert found.nodes == (2, 4, 8)
     assert found.selection == "nodes 2 or 4 or 8"
 
@@ -127,9 +127,9 @@ def test_what_a_template_has_in_comments_is_right_too(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(head + bare)
     found = criteria_file.load(str(path)).criteria
-    assert found["latency"].longest_read_p99 == pytest.approx(0.05)
-    assert found["checkpoints"].each_run
+    assert found["latency"].max_read_p99 == pytest.approx(0.05)
+    assert found["checkpoints"].all_runs
     assert found["bandwidth"].nodes == 64
     assert found["how"].gaps == "shorter than a run"
     keys = {key for each in found.values() for key in each.asked}
-    assert {"least_steps", "least_dataset_over_memory", "warmups", "measured_runs", "results_apart"} <= keys
+    assert {"min_steps", "min_dataset_over_memory", "warmups", "measured_runs", "separate_results_fs"} <= keys

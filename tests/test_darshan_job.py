@@ -613,7 +613,7 @@ train: {epochs: 2}
 """
 BASE_BYTES = 4 * 6 * 4000 * 2
 _HDF5, _TFRECORD, _CSV = "dataset.format=hdf5", "dataset.format=tfrecord", "dataset.format=csv"
-_FRAMEWORK, _SHARED = "reader.mode=framework", "dataset.layout=shared"
+_FRAMEWORK, _SHARED = "reader.mode=framework", "dataset.file_access=shared"
 _COLLECTIVE = (_SHARED, "dataset.files=1", "reader.access=collective", "reader.read_threads=1")
 WAYS = {
     "npz": (),
@@ -647,8 +647,8 @@ WAYS = {
     "csv": (_CSV,),
     "csv by pandas": (_CSV, _FRAMEWORK),
     "checkpoints": ("checkpoint={every_steps: 2, files: [3000, 70000], by: all, read_back: true}",),
-    "side files": ("dataset.side_files=[{name: norm, bytes: 100, count: 3}, {name: log, bytes: 70, access: write, "
-                   "when: step}]",),
+    "auxiliary files": ("dataset.auxiliary_files=[{name: norm, bytes: 100, count: 3}, {name: log, bytes: 70, "
+                        "access: write, when: step}]",),
 }  # fmt: skip
 
 
@@ -671,7 +671,7 @@ def test_every_way_of_reading_is_the_same_to_darshan(real: Darshan, way: str) ->
     assert measured["clock_error_s"] < 5e-6
 
 
-@pytest.mark.parametrize("mode", ["floor", "framework"])
+@pytest.mark.parametrize("mode", ["posix", "framework"])
 def test_tensorflow_reads_the_same_to_darshan(real: Darshan, mode: str) -> None:
     """By itself it is counted by the kernel, to whom its libraries' reads are the same as those of data."""
     pytest.importorskip("tensorflow")

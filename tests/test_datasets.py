@@ -34,7 +34,7 @@ _STORED: dict[str, tuple[str, ...]] = {
     "hdf5 chunked": ("dataset.format=hdf5", "dataset.chunk=[2, 7, 3]"),
     "hdf5 gzip": ("dataset.format=hdf5", "dataset.compression=gzip", "dataset.random_bits=3"),
     "hdf5 lzf": ("dataset.format=hdf5", "dataset.compression=lzf", "dataset.random_bits=3", "reader.mode=framework"),
-    "hdf5 shared": ("dataset.format=hdf5", "dataset.layout=shared", "dataset.files=1"),
+    "hdf5 shared": ("dataset.format=hdf5", "dataset.file_access=shared", "dataset.files=1"),
     "csv": ("dataset.format=csv",),
     "one a file": ("dataset.samples_per_file=1", *_SPREAD),
 }
@@ -123,7 +123,7 @@ def test_a_fault_is_told_by_byte_and_sample(tmp_path: Path, name: str, at: int, 
 )
 @pytest.mark.parametrize("quick", [True, False])
 def test_missing_extra_and_cut_files_are_found(tmp_path: Path, name: str, quick: bool) -> None:
-    folder = _generated(tmp_path, *_STORED[name], "dataset.side_files=[{name: meta, bytes: 100, count: 3}]")
+    folder = _generated(tmp_path, *_STORED[name], "dataset.auxiliary_files=[{name: meta, bytes: 100, count: 3}]")
     first, second, third = sorted(folder.glob("0*"))
     first.unlink()
     os.truncate(second, second.stat().st_size - 1)
@@ -142,7 +142,7 @@ def test_missing_extra_and_cut_files_are_found(tmp_path: Path, name: str, quick:
 
 
 def test_side_files_are_compared_where_there_is_nothing_else(tmp_path: Path) -> None:
-    folder = _generated(tmp_path, "dataset.format=null", "dataset.side_files=[{name: meta, bytes: 100, count: 3}]")
+    folder = _generated(tmp_path, "dataset.format=null", "dataset.auxiliary_files=[{name: meta, bytes: 100, count: 3}]")
     assert _faults(folder) == {}
     _flip(folder / "side-meta", 77)
     assert _faults(folder) == {"side-meta": "byte 77 is not as generated"}
@@ -248,7 +248,7 @@ def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> N
 
 
 def test_removing_takes_the_dataset_and_nothing_else(run: Run, tmp_path: Path) -> None:
-    side = "dataset.side_files=[{name: meta, bytes: 100}]"
+    side = "dataset.auxiliary_files=[{name: meta, bytes: 100}]"
     first, second = _generated(tmp_path, side), _generated(tmp_path, "dataset.format=csv")
     (first / rundir.temporary_name(dataset.FINGERPRINT_FILE)).touch()
     size = sum(path.stat().st_size for path in first.iterdir())

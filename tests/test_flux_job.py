@@ -321,7 +321,7 @@ def test_what_flux_refuses_is_told_in_its_words(
 
 
 def test_limits_of_the_profile_are_checked_before_flux_is_asked(on_flux: Flux, small: Path, tmp_path: Path) -> None:
-    queues = "site.queues={debug: {nodes: 2, walltime: {1: 0:10:00}, shortest: 0:01:00}}"
+    queues = "site.queues={debug: {nodes: 2, walltime: {1: 0:10:00}, min_walltime: 0:01:00}}"
     for options, message in (
         (("-N", 3), "--nodes 3: queue debug of site flux has 2 at most for one job"),
         (("-t", "11m"), "allows 0:10:00 at most for 1 node(s)"),
@@ -378,7 +378,7 @@ def test_a_profile_is_written_from_what_is_found(on_flux: Flux, small: Path) -> 
     assert (found["scheduler"], found["launcher"]["kind"], found["cpus"]) == ("flux", "flux", 8)
     assert found["queue"] == "debug"
     assert found["queues"]["debug"] == {
-        "nodes": 2, "walltime": {"1": "1:00:00"}, "shortest": None, "jobs": None, "options": [],
+        "nodes": 2, "walltime": {"1": "1:00:00"}, "min_walltime": None, "jobs": None, "options": [],
     }  # fmt: skip
     shown = on_flux("dlio-submit", small, "-s", "./here.yaml", "-d", "data", "-q", "batch", "-t", "5m", "--dry-run")
     assert shown.code == 0

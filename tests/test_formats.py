@@ -91,15 +91,15 @@ _CASES: list[tuple[Dataset, str, int | None, dict[str, Any]]] = [
     (_dataset(kind, sample), mode, None, {})
     for kind in ("npz", "tfrecord", "hdf5", "raw")
     for sample in (_FIXED, _SPREAD)
-    for mode in ("floor", "framework")
+    for mode in ("posix", "framework")
 ]
-_CASES += [(_dataset("csv"), mode, None, {}) for mode in ("floor", "framework")]
+_CASES += [(_dataset("csv"), mode, None, {}) for mode in ("posix", "framework")]
 _CASES += [
-    (_dataset(kind, sample), "floor", size, {})
+    (_dataset(kind, sample), "posix", size, {})
     for kind, sample in product(("npz", "tfrecord", "hdf5", "raw"), (_FIXED, _SPREAD))
     for size in (100, 1 << 20)
 ]
-_CASES += [(_dataset("csv"), "floor", size, {}) for size in (100, 1 << 20)]
+_CASES += [(_dataset("csv"), "posix", size, {}) for size in (100, 1 << 20)]
 _CASES += [
     (_dataset(kind, sample), "framework", size, {})
     for kind, sample in product(("tfrecord", "hdf5"), (_FIXED, _SPREAD))
@@ -107,7 +107,7 @@ _CASES += [
 ]
 _CASES += [
     (_dataset("tfrecord", sample), mode, size, {"verify": verify})
-    for sample, mode, verify in ((_FIXED, "floor", True), (_SPREAD, "floor", True), (_SPREAD, "framework", False))
+    for sample, mode, verify in ((_FIXED, "posix", True), (_SPREAD, "posix", True), (_SPREAD, "framework", False))
     for size in (None, 100, 1 << 20)
 ]
 _CASES += [
@@ -116,20 +116,20 @@ _CASES += [
         (_FIXED, _SPREAD),
         (Chunk(bytes=Size(64)), Chunk(bytes=Size(999)), None),
         ("none", "gzip"),
-        ("floor", "framework"),
+        ("posix", "framework"),
         (None, 100),
     )
 ]
 _CASES += [
     (_dataset("hdf5", chunk=Chunk(shape=(2, 7, 3)), compression=compression), mode, None, {})
-    for compression, mode in product(("none", "gzip"), ("floor", "framework"))
+    for compression, mode in product(("none", "gzip"), ("posix", "framework"))
 ]
 _CASES += [(_dataset("hdf5", compression="lzf", random_bits=3), "framework", None, {})]
 _CASES += [
     (_dataset("npz", sample, compression="gzip", level=level, random_bits=2), mode, None, {})
-    for sample, level, mode in product((_FIXED, _SPREAD), (0, 9), ("floor", "framework"))
+    for sample, level, mode in product((_FIXED, _SPREAD), (0, 9), ("posix", "framework"))
 ]
-_CASES += [(_dataset("npz", compression="gzip", random_bits=1), "floor", 100, {})]
+_CASES += [(_dataset("npz", compression="gzip", random_bits=1), "posix", 100, {})]
 _CASES += [
     (_dataset(kind, _SPREAD, files=6, per_file=1, **keys), mode, None, {})
     for kind, keys in (
@@ -139,7 +139,7 @@ _CASES += [
         ("hdf5", {}),
         ("hdf5", {"chunk": Chunk(bytes=Size(900))}),
     )
-    for mode in ("floor", "framework")
+    for mode in ("posix", "framework")
 ]
 
 
@@ -153,7 +153,7 @@ def _name(case: tuple[Dataset, str, int | None, dict[str, Any]]) -> str:
 
 @pytest.mark.parametrize("case", _CASES, ids=_name)
 def test_samples_arrive_whole(tmp_path: Path, case: tuple[Dataset, str, int | None, dict[str, Any]]) -> None:
-    """Whatever the mode: so framework and floor give equal data."""
+    """Whatever the mode: so framework and posix give equal data."""
     dataset, mode, size, keys = case
     _write(tmp_path, dataset)
     reader = _reader(tmp_path, dataset, mode, size, **keys)
@@ -179,7 +179,7 @@ def test_requests_are_of_the_transfer_size(kind: str, size: int, samples: list[i
     dataset = _dataset(kind)
     with tempfile.TemporaryDirectory() as name:
         _write(Path(name), dataset)
-        reader = _reader(Path(name), dataset, "floor", size)
+        reader = _reader(Path(name), dataset, "posix", size)
         _look_up(reader)
         rows, tally = _read(reader, dataset, samples)
         reader.close()
@@ -198,7 +198,7 @@ def test_a_large_transfer_size_brings_neighbours_in_one_request(tmp_path: Path) 
     for kind in ("npz", "raw", "tfrecord", "hdf5", "csv"):
         dataset = _dataset(kind)
         _write(tmp_path, dataset)
-        reader = _reader(tmp_path, dataset, "floor", 1 << 20)
+        reader = _reader(tmp_path, dataset, "posix", 1 << 20)
         _look_up(reader)
         _, tally = _read(reader, dataset, [6, 7, 8, 0, 2])
         assert tally.requests == 3
@@ -214,7 +214,7 @@ def test_without_a_transfer_size_one_request_brings_a_sample_or_a_chunk(tmp_path
         (_dataset("hdf5", chunk=Chunk(shape=(5, 30, 7))), 15),
     ):
         _write(tmp_path, dataset)
-        reader = _reader(tmp_path, dataset, "floor")
+        reader = _reader(tmp_path, dataset, "posix")
         _, tally = _read(reader, dataset, list(range(15)))
         reader.close()
         assert len(tally.starts) == requests + (tally.opens if dataset.is_chunked else 0), "index looked at once a file"
@@ -370,7 +370,7 @@ def test_h5py_is_counted_by_the_kernel(tmp_path: Path) -> None:
     _write(tmp_path, chunked)
     _, tally = _read(_reader(tmp_path, chunked, "framework"), chunked, [0, 7])
     assert tally.requests >= 2 * 16, "a request a chunk"
-    _, tally = _read(_reader(tmp_path, chunked, "floor"), chunked, [0, 7])
+    _, tally = _read(_reader(tmp_path, chunked, "posix"), chunked, [0, 7])
     assert len(tally.starts) == 2 * 16 + 2, "a request a chunk, and a look at each file's index"
     assert tally.requests > len(tally.starts)
     assert tally.overhead_bytes > 0, "the index"
@@ -394,7 +394,7 @@ def test_direct_access_reads_whole_blocks(tmp_path: Path) -> None:
             dataset = _dataset(kind, sample)
             _write(folder, dataset)
             for size in (None, 4096, 8192):
-                reader = _reader(folder, dataset, "floor", size, direct=True)
+                reader = _reader(folder, dataset, "posix", size, direct=True)
                 rows, tally = _read(reader, dataset, [4, 0, 7, 8, 9, 14])
                 assert rows == _expected(dataset, [4, 0, 7, 8, 9, 14])
                 assert tally.bytes_read == sum(map(len, rows))
@@ -447,8 +447,8 @@ def test_writing_over_leaves_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "0").read_bytes() == before
 
 
-_WAYS = [(kind, mode) for kind in ("npz", "raw", "tfrecord", "hdf5", "csv") for mode in ("floor", "framework")]
-_WAYS += [("npz-gzip", mode) for mode in ("floor", "framework")] + [("hdf5-gzip", m) for m in ("floor", "framework")]
+_WAYS = [(kind, mode) for kind in ("npz", "raw", "tfrecord", "hdf5", "csv") for mode in ("posix", "framework")]
+_WAYS += [("npz-gzip", mode) for mode in ("posix", "framework")] + [("hdf5-gzip", m) for m in ("posix", "framework")]
 
 
 @pytest.fixture(params=_WAYS, ids="-".join)
@@ -495,7 +495,7 @@ def test_files_of_another_geometry_are_told_from_ours(tmp_path: Path) -> None:
     with pytest.raises(InvalidRun, match=r"int16 of shape \(5, 30, 8\), expected int16 of shape \(5, 30, 7\)"):
         _read(_reader(tmp_path, _dataset("npz"), "framework"), _dataset("npz"), [10])
     _write(tmp_path, _dataset("hdf5", chunk=Chunk(bytes=Size(64))))
-    for mode in ("floor", "framework"):
+    for mode in ("posix", "framework"):
         with pytest.raises(InvalidRun, match=r"chunks of \(1, 4, 7\), compression none, expected .* chunks of None"):
             _read(_reader(tmp_path, _dataset("hdf5"), mode), _dataset("hdf5"), [10])
 
@@ -506,13 +506,13 @@ def test_a_cut_file_is_told_with_offset_and_what_was_expected(tmp_path: Path) ->
     start = npz.DATA_OFFSET + size
     os.truncate(tmp_path / "0", start + 10)
     with pytest.raises(InvalidRun, match=f"ends at byte {start + 10}, .* expected from {start} to {start + size}"):
-        _read(_reader(tmp_path, _dataset("npz"), "floor"), _dataset("npz"), [1])
+        _read(_reader(tmp_path, _dataset("npz"), "posix"), _dataset("npz"), [1])
 
 
 def test_a_file_that_cannot_be_read_is_told_with_its_offset(tmp_path: Path) -> None:
     (tmp_path / "0").mkdir()
     with pytest.raises(InfrastructureError, match=f"cannot read {tmp_path}/0 at byte {npz.DATA_OFFSET}: Is a dir"):
-        _read(_reader(tmp_path, _dataset("npz"), "floor"), _dataset("npz"), [0])
+        _read(_reader(tmp_path, _dataset("npz"), "posix"), _dataset("npz"), [0])
 
 
 def test_flipped_bits_are_found_where_checksums_are_verified(tmp_path: Path) -> None:
@@ -523,10 +523,10 @@ def test_flipped_bits_are_found_where_checksums_are_verified(tmp_path: Path) -> 
     for at, message in ((begin, "has the head"), (begin + 100, "has the checksum"), (begin + 435, "has the checksum")):
         whole[at] ^= 1
         (tmp_path / "0").write_bytes(whole)
-        for mode, keys in (("framework", {}), ("floor", {"verify": True})):
+        for mode, keys in (("framework", {}), ("posix", {"verify": True})):
             with pytest.raises(InvalidRun, match=f"{tmp_path}/0 .* sample 2 at byte .* {message}"):
                 _read(_reader(tmp_path, dataset, mode, None, **keys), dataset, [1, 2])
-        assert len(_read(_reader(tmp_path, dataset, "floor"), dataset, [1, 2])[0]) == 2
+        assert len(_read(_reader(tmp_path, dataset, "posix"), dataset, [1, 2])[0]) == 2
         whole[at] ^= 1
 
 
@@ -539,12 +539,12 @@ def test_a_damaged_chunk_is_named(tmp_path: Path) -> None:
         raw.seek(where.byte_offset)
         raw.write(b"\xff" * where.size)
     with pytest.raises(InvalidRun, match=f"{tmp_path}/0 .* the chunk at byte {where.byte_offset}"):
-        _read(_reader(tmp_path, dataset, "floor"), dataset, [1])
+        _read(_reader(tmp_path, dataset, "posix"), dataset, [1])
     with pytest.raises(InvalidRun, match=f"{tmp_path}/0 .* sample 1"):
         _read(_reader(tmp_path, dataset, "framework"), dataset, [1])
 
 
-@pytest.mark.parametrize("mode", ["floor", "framework"])
+@pytest.mark.parametrize("mode", ["posix", "framework"])
 @given(at=st.integers(0, 5000), value=st.integers(0, 255))
 @settings(max_examples=150, deadline=None)
 def test_damage_anywhere_in_an_hdf5_file_is_told_in_words_or_harmless(mode: str, at: int, value: int) -> None:

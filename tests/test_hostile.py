@@ -186,7 +186,7 @@ def shared(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("history",), ("history", "--rebuild"), ("baseline", "accept", "tune-1", "--why", "quiet", "--force"),
+    [("history",), ("history", "--rebuild"), ("baseline", "accept", "tune-1", "--message", "quiet", "--force"),
      ("compare", "tune-1")],
 )  # fmt: skip
 def test_verbs_that_look_at_a_folder_leave_each_out_by_name(

@@ -37,9 +37,9 @@ _LAYOUTS: list[dict[str, Any]] = [
     {"files": 5, "samples_per_file": 7},
     {"files": 1, "samples_per_file": 35, "layout": "shared"},
 ]
-_MODES = ("floor", "framework")
+_MODES = ("posix", "framework")
 _FORMATS: list[tuple[str, str]] = [
-    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "csv") for m in ("floor", "framework")
+    (kind, m) for kind in ("tfrecord", "hdf5", "npz", "csv") for m in ("posix", "framework")
 ]
 _RANKS = 3
 
@@ -201,7 +201,7 @@ def test_the_null_format_goes_through_every_loader(loader: Any, threads: int) ->
 
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
 @pytest.mark.parametrize(
-    "keys", [{"prefetch": 0}, {"prefetch": 3}, {"drop_last": True}, {"shift": True}, {"shard": False}]
+    "keys", [{"prefetch": 0}, {"prefetch": 3}, {"drop_last": True}, {"reorder_tasks": True}, {"shard": False}]
 )
 def test_ahead_or_not_with_and_without_the_rest(tmp_path: Path, loader: Any, keys: dict[str, Any]) -> None:
     dataset = Dataset("npz", 5, 7, Sample(bytes=Size(100)))
@@ -214,7 +214,9 @@ def test_ahead_or_not_with_and_without_the_rest(tmp_path: Path, loader: Any, key
 
 def test_pytorch_workers_may_be_spawned(tmp_path: Path) -> None:
     dataset = Dataset("hdf5", 5, 7, Sample(bytes=Size(100)))
-    keys = Reader(loader="pytorch", batch_size=16, read_threads=1, worker_start="spawn", shuffle=Shuffle(True, True))
+    keys = Reader(
+        loader="pytorch", batch_size=16, read_threads=1, multiprocessing_context="spawn", shuffle=Shuffle(True, True)
+    )
     made = Workload("w", dataset, reader=keys)
     _write(tmp_path, dataset)
     loader = _open("pytorch", made, tmp_path, 3)

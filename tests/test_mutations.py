@@ -31,8 +31,8 @@ _CODES = {0, 1, 2, 3, 4, 5, 6, 7}
 _STUDY_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("report", "tune"), ("report", "tune", "--json"), ("report", "tune-1"), ("status", "tune"), ("status",),
     ("collect", "tune"), ("wait", "tune"), ("cancel", "tune"), ("compare", "tune-1"), ("compare", "tune-1", "--json"),
-    ("baseline", "list"), ("baseline", "show", "tune-1"), ("baseline", "accept", "tune-2", "--why", "new"),
-    ("baseline", "retire", "tune-1", "--why", "old"), ("history",), ("history", "--rebuild"),
+    ("baseline", "list"), ("baseline", "show", "tune-1"), ("baseline", "accept", "tune-2", "--message", "new"),
+    ("baseline", "retire", "tune-1", "--message", "old"), ("history",), ("history", "--rebuild"),
     ("similarity", "tune-1", "tune-2"),
 )  # fmt: skip
 
@@ -69,7 +69,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for directory in sorted(folder.glob("tune-*")):
         archive.create(directory, folder / "archive" / f"{directory.name}.tar.zst")
     accepted = runner(folder.parent)(
-        "dlio-hpc", "baseline", "accept", "tune-1", "--why", "quiet", "-o", folder, "--archive", folder / "archive"
+        "dlio-hpc", "baseline", "accept", "tune-1", "--message", "quiet", "-o", folder, "--archive", folder / "archive"
     )
     assert accepted.code == 0, accepted.err
     return folder

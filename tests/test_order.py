@@ -122,7 +122,7 @@ def test_as_many_files_in_turn_as_threads_read_is_the_order_of_that_number(
     left = Reader(
         loader="tensorflow", mode="framework", read_threads=threads, shuffle=Shuffle(files=shuffled, seed=5)
     )  # fmt: skip
-    given_number, floor = replace(left, interleave=threads), replace(left, mode="floor")
+    given_number, floor = replace(left, interleave=threads), replace(left, mode="posix")
     orders = [
         Order(dataset, keys, epoch).samples(0, files * per_file).tolist()
         for keys in (left, given_number, floor, replace(floor, interleave=1))

@@ -38,10 +38,10 @@ def _files(folder: Path) -> list[Path]:
         (("dataset.format=csv",), ()),
         (("dataset.format=csv", "reader.mode=framework"), ("pandas",)),
         (("dataset.format=csv", "reader.mode=framework", "reader.loader=pytorch"), ("pytorch", "pandas")),
-        (("dataset.format=hdf5", "dataset.layout=shared", "dataset.files=1", "reader.access=collective"), ()),
+        (("dataset.format=hdf5", "dataset.file_access=shared", "dataset.files=1", "reader.access=collective"), ()),
         (
             (
-                "dataset.format=hdf5", "dataset.layout=shared", "dataset.files=1", "reader.access=collective",
+                "dataset.format=hdf5", "dataset.file_access=shared", "dataset.files=1", "reader.access=collective",
                 "reader.mode=framework", "reader.read_threads=1",
             ),
             ("parallel h5py",),
@@ -155,7 +155,7 @@ def test_a_queue_that_the_profile_does_not_list_is_said_before_submission(run: R
     done = run("dlio-submit", "demo", *where, "--dry-run")
     assert done.code == 0
     assert note in done.err
-    cost = run("dlio-hpc", "plan-cost", "demo", *where).out
+    cost = run("dlio-hpc", "estimate", "demo", *where).out
     assert note.removeprefix("note: ") in " ".join(cost.split())
     assert note not in run("dlio-submit", "demo", *where, "--dry-run", "--quiet").err
     assert json.loads(run("dlio-submit", "demo", *where, "--dry-run", "--json").out)["jobs"]

@@ -358,7 +358,7 @@ def test_a_profile_written_from_documentation_gets_whole_nodes(on_pbs: Pbs, smal
     shown = on_pbs("dlio-submit", small, "-s", "./doc.yaml", "-d", "data", "-N", 2, "--dry-run").out
     assert "#PBS -l select=2:ncpus=64:mpiprocs=4\n" in shown
     assert shown.count("place=scatter") == 1
-    free = ("-J", "-l place=pack", "-S", "site.chunk={ncpus: 32}")
+    free = ("-J", "-l place=pack", "-S", "site.pbs_select={ncpus: 32}")
     shown = on_pbs("dlio-submit", small, "-s", "./doc.yaml", "-d", "data", "-N", 2, "--dry-run", *free).out
     assert "#PBS -l select=2:ncpus=32:mpiprocs=4\n" in shown
     assert "place=scatter" not in shown
@@ -429,7 +429,7 @@ def test_what_pbs_refuses_is_told_in_its_words(
 
 def test_limits_of_the_profile_are_checked_before_pbs_is_asked(on_pbs: Pbs, small: Path, tmp_path: Path) -> None:
     (on_pbs.state / "down").touch()
-    queues = "site.queues={small: {nodes: 2, walltime: {1: 0:10:00}, shortest: 0:01:00}}"
+    queues = "site.queues={small: {nodes: 2, walltime: {1: 0:10:00}, min_walltime: 0:01:00}}"
     for options, message in (
         (("-N", 3), "--nodes 3: queue small of site pbs has 2 at most for one job"),
         (("-t", "11m"), "allows 0:10:00 at most for 1 node(s)"),
@@ -576,7 +576,7 @@ def test_a_profile_is_written_from_what_is_found(on_pbs: Pbs, small: Path) -> No
     assert (found["scheduler"], found["launcher"]["kind"], found["cpus"]) == ("pbs", "hydra", 8)
     assert found["chunk"] == {"ncpus": 8}
     assert found["queues"]["small"] == {
-        "nodes": 2, "walltime": {"1": "0:10:00"}, "shortest": None, "jobs": None, "options": [],
+        "nodes": 2, "walltime": {"1": "0:10:00"}, "min_walltime": None, "jobs": None, "options": [],
     }  # fmt: skip
     shown = on_pbs("dlio-submit", small, "-s", "./here.yaml", "-d", "data", "-q", "small", "-t", "5m", "--dry-run")
     assert shown.code == 0

@@ -48,7 +48,7 @@ def _generate(run: plan.Run) -> None:
 
 def _of(shared: Path, kind: str) -> plan.Run:
     more = ("dataset.samples_per_file=1",) if kind == "raw" else ()
-    return _plan(shared, f"dataset.format={kind}", "dataset.side_files=[{name: meta, bytes: 100}]", *more)
+    return _plan(shared, f"dataset.format={kind}", "dataset.auxiliary_files=[{name: meta, bytes: 100}]", *more)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -207,7 +207,7 @@ def test_a_whole_dataset_of_another_user_is_still_read(shared: Path) -> None:
 
 @pytest.mark.parametrize("what", ["checkpoint", "side"])
 def test_outputs_are_written_to_a_folder_of_mine_alone(shared: Path, what: str) -> None:
-    sides = "dataset.side_files=[{name: log, bytes: 10, access: write, when: step}]"
+    sides = "dataset.auxiliary_files=[{name: log, bytes: 10, access: write, when: step}]"
     run, precious = _plan(shared, "checkpoint={model_bytes: 1000}", sides), _precious(shared)
     names = ("rank00000-0.ckpt", "rank00000-log")
 
@@ -222,7 +222,7 @@ def test_outputs_are_written_to_a_folder_of_mine_alone(shared: Path, what: str) 
         if what == "checkpoint":
             Checkpoints(run, keys, 0).save()
         else:
-            auxiliary_files.SideFiles(run, 0, Apart()).due("step")
+            auxiliary_files.AuxiliaryFiles(run, 0, Apart()).due("step")
 
     assert _as(_OTHER, plant) == (0, "")
     code, words = _as(_ME, write)

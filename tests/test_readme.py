@@ -4,7 +4,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from dlio_hpc.config.workload import Checkpoint, ComputeTime, Dataset, Sample, SideFile, Workload, load
+from dlio_hpc.config.workload import AuxiliaryFile, Checkpoint, ComputeTime, Dataset, Sample, Workload, load
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -31,7 +31,7 @@ def test_the_workload_in_full_shows_the_defaults(tmp_path: Path) -> None:
         type(shown.train),
         ComputeTime,
         Checkpoint,
-        SideFile,
+        AuxiliaryFile,
     ):
         for key in struct.__struct_fields__:
             assert re.search(rf"\b{key}\b", block), f"{key} is not shown"

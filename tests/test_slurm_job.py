@@ -450,8 +450,8 @@ def test_a_scaling_study_is_a_chain_of_jobs_on_one_dataset(on_slurm: Run, small:
 
 
 def test_a_study_whose_first_job_is_killed_goes_on_and_is_resumed(on_slurm: Run, slurm: Cluster, small: Path) -> None:
-    options = ("-P", "reader.shuffle.seed=1..3", "-S", "compute.time=1s", "-S", "site.notice=1", "-t", "75s",
-               "-S", "site.rates.launch=20s")  # fmt: skip
+    options = ("-P", "reader.shuffle.seed=1..3", "-S", "compute.time=1s", "-S", "site.warning_time=1", "-t", "75s",
+               "-S", "site.expected_rates.launch=20s")  # fmt: skip
     done = on_slurm("dlio-submit", small, *_STUDY, *options)
     assert done.code == 0, done.err
     first, _ = done.json["jobs"]
@@ -655,7 +655,7 @@ def test_a_profile_is_written_from_what_is_found(on_slurm: Run, small: Path, tmp
     found = on_slurm("dlio-hpc", "sites", "./mine.yaml", "--json").json
     assert (found["scheduler"], found["queue"], found["cpus"]) == ("slurm", "debug", cluster.CPUS)
     assert found["queues"]["tiny"] == {
-        "nodes": 1, "walltime": {"1": "0:05:00"}, "shortest": None, "jobs": None, "options": [],
+        "nodes": 1, "walltime": {"1": "0:05:00"}, "min_walltime": None, "jobs": None, "options": [],
     }  # fmt: skip
     assert found["launcher"]["mpi"] == "pmi2"
     assert on_slurm("dlio-hpc", "sites", "new", "mine").code == 2

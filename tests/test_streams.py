@@ -402,7 +402,7 @@ def test_reading_more_than_the_samples_is_told_before_and_costs(tmp_path: Path, 
         for word in ("-S", key)
     ]  # fmt: skip
     options = ("imagenet", "-s", "local", "--ppn", 3, *keys, "-t", "10m")
-    cost_ = run("dlio-hpc", "plan-cost", *options, "--json")
+    cost_ = run("dlio-hpc", "estimate", *options, "--json")
     assert cost_.json["total"]["bytes_read"] == 3 * 2 * 60 * 10_000
     done = run("dlio-submit", *options, "--wait")
     assert done.code == 0, done.err

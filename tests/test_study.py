@@ -73,7 +73,7 @@ def test_every_measurement_is_made_once_whatever_the_time(points: int, repeat: i
         assert job.is_link
         assert [run.number for run in job.runs] == list(range(len(job.runs)))
         measured = sum(run.point is not None for run in job.runs)
-        assert measured == 1 or cost.of_jobs([job])[0].expected_s <= job.walltime - job.notice + 2
+        assert measured == 1 or cost.of_jobs([job])[0].expected_s <= job.walltime - job.warning_time + 2
     site_limits.check(jobs) if minutes > 120 else None
 
 
@@ -196,7 +196,7 @@ def test_shipped_studies_are_planned(name: str, full: bool) -> None:
     file = study_file.load(name)
     assert file.name == name
     assert "Fig." in file.source
-    machine = site.load("theta" if full else "local", () if full else ("rates.launch=1",))
+    machine = site.load("theta" if full else "local", () if full else ("expected_rates.launch=1",))
     made = study.make(
         name, study_file.asked_of(file, machine, study_file.Changes(full)), Request(Path("/r"), data=Path("/d"))
     )

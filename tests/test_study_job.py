@@ -27,7 +27,7 @@ dataset: {format: FORMAT, files: 4, samples_per_file: 4, sample: {bytes: 64 KiB}
 reader: {batch_size: 4, shuffle: {files: true, samples: true, seed: 7}}
 """
 # Two measurements a job, by what they are expected to take; they take much less.
-_SPLIT = ("-S", "site.rates.launch=20s", "-S", "site.notice=1", "-t", "70s")
+_SPLIT = ("-S", "site.expected_rates.launch=20s", "-S", "site.warning_time=1", "-t", "70s")
 _LOCAL = ("-s", "local", "-d", "data", "--ppn", 2, "--seed", 5)
 
 
@@ -86,7 +86,7 @@ def test_a_sweep_of_transfer_sizes_makes_requests_of_those_sizes(run: Run, tiny:
 
 
 def test_a_sweep_of_chunk_sizes_makes_requests_of_those_sizes(run: Run, tiny: Any) -> None:
-    sweeps = ("-P", "dataset.chunk=4KiB..64KiB*4", "-P", "reader.mode=floor,framework")
+    sweeps = ("-P", "dataset.chunk=4KiB..64KiB*4", "-P", "reader.mode=posix,framework")
     done = run("dlio-submit", tiny("hdf5"), *_LOCAL, *sweeps, "--wait", "--json")
     assert done.code == 0, done.err
     (job,) = done.json["jobs"]
@@ -94,7 +94,7 @@ def test_a_sweep_of_chunk_sizes_makes_requests_of_those_sizes(run: Run, tiny: An
     assert [entry["kind"] for entry in job["runs"]].count("generate") == 3, "each geometry once, whatever the mode"
     found = _measured(done.json)
     for size in (4, 16, 64):
-        (floor,) = found[f"dataset.chunk={size} KiB, reader.mode=floor"]
+        (floor,) = found[f"dataset.chunk={size} KiB, reader.mode=posix"]
         assert _requests(floor) == {size * KIB: 16 * 64 // size}
         (library,) = found[f"dataset.chunk={size} KiB, reader.mode=framework"]
         summary = library["result"]["summary"]
@@ -387,7 +387,7 @@ parts:
         "sizes: reader.transfer_size=64 KiB", "ranks: ranks per node=1", "ranks: ranks per node=2",
     }  # fmt: skip
     assert {entry["result"]["ranks"] for runs in found.values() for entry in runs} == {1, 2, 4}
-    told = run("dlio-hpc", "plan-cost", _folder(done), "--json").json
+    told = run("dlio-hpc", "estimate", _folder(done), "--json").json
     assert told["points"] == 5
     assert told["total"]["space"] == 0, "the dataset lies there"
 
@@ -425,7 +425,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(
 
 def test_what_a_study_would_cost(run: Run, tmp_path: Path) -> None:
     told = run(
-        "dlio-hpc", "plan-cost", "cosmoflow", "-s", "theta", "-d", "/d", "-N", "128..2048*2", "--weak", "-t", "3h"
+        "dlio-hpc", "estimate", "cosmoflow", "-s", "theta", "-d", "/d", "-N", "128..2048*2", "--weak", "-t", "3h"
     )
     assert told.code == 0
     assert max(map(len, told.out.splitlines())) <= 80
@@ -433,7 +433,7 @@ def test_what_a_study_would_cost(run: Run, tmp_path: Path) -> None:
         ["1", "128", "2"], ["2", "256", "2"], ["3", "512", "2"], ["4", "1024", "2"], ["5", "2048", "2"],
     ]  # fmt: skip
     assert "15.56 TiB" in told.out, "1/16 of 2 TiB for each doubling, four epochs each, and the ends of requests"
-    as_json = run("dlio-hpc", "plan-cost", "demo", "-s", "local", "-P", "dataset.files=8,16", "--json").json
+    as_json = run("dlio-hpc", "estimate", "demo", "-s", "local", "-P", "dataset.files=8,16", "--json").json
     assert as_json["total"]["bytes_read"] == 2 * (8 + 16) * (4 << 20)
     assert as_json["total"]["files"] == 8 + 16 + 2
     assert list(tmp_path.iterdir()) == []

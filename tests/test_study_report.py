@@ -572,5 +572,5 @@ def test_a_study_is_not_taken_for_another_of_a_longer_name(run: Run, tmp_path: P
     made = studies.make(tmp_path / "dlio-runs", varied, name="demo-20261121-100000-abcdef")
     studies.write(made, lambda *_: 5.0)
     assert not study_outcome.is_study(tmp_path / "dlio-runs" / "demo")
-    assert run("dlio-hpc", "plan-cost", "demo", "-s", "local").code == 0
+    assert run("dlio-hpc", "estimate", "demo", "-s", "local").code == 0
     assert run("dlio-submit", "--resume", "demo").code == 2

@@ -34,7 +34,7 @@ verdict: {criteria: mine.yaml, tolerance: 60 %}
 """
 _CRITERIA = """
 name: mine
-criteria: {shape: {least_steps: 1, least_measured_runs: 3}}
+criteria: {shape: {min_steps: 1, min_measured_runs: 3}}
 """
 
 
@@ -155,7 +155,7 @@ def test_night_after_night(run: Run, tiny: Path) -> None:
     assert first.out.splitlines()[0].startswith("tiny on local: FINE; no baseline; criteria: ")
     assert "dlio-hpc baseline accept" in first.out
     name = next(path.name for path in (tiny / "dlio-runs").iterdir() if (path / "job.json").exists())
-    assert run("dlio-hpc", "baseline", "accept", name, "--why", "first night").code == 0
+    assert run("dlio-hpc", "baseline", "accept", name, "--message", "first night").code == 0
     second = run(*asked, "--json")
     verdict = second.json["verdict"]
     assert second.code == verdict["exit_code"]

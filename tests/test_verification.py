@@ -104,7 +104,7 @@ _PACKED = [
     _dataset("hdf5", chunk=Chunk(bytes=Size(100))),
     _dataset("tfrecord", sample=Sample(bytes=Size(_BYTES), stdev=Size(1))),
 ]
-_WAYS = [(dataset, mode) for dataset in (*_PLAIN, *_PACKED) for mode in ("floor", "framework")]
+_WAYS = [(dataset, mode) for dataset in (*_PLAIN, *_PACKED) for mode in ("posix", "framework")]
 
 
 def _named(value: Any) -> str:

@@ -32,7 +32,7 @@ def test_every_shipped_workload_can_be_planned_on_every_shipped_site(name: str, 
         ("dataset.sample.shape=[3, x]", "dataset.sample.shape[1]: expected `int`, got `str`, found 'x'"),
         ("dataset.sample.bytes=4KiB", "dataset.sample: give either shape"),
         ("dataset.sample=null", "dataset.sample: expected `object`"),
-        ("dataset.layout=shared", "dataset: layout: shared means one file, found files: 64"),
+        ("dataset.file_access=shared", "dataset: file_access: shared means one file, found files: 64"),
         ("reader.transfer_size=1 XB", "reader.transfer_size: expected a size"),
         ("reader.prefetch=1", "reader: prefetch: 1 batches would leave some of 2 read_threads idle"),
         ("compute.time=soon", "compute.time.mean: expected a duration"),
@@ -130,7 +130,7 @@ def test_a_resized_dataset_keeps_the_sample_and_misses_the_size_by_less_than_a_f
 
 @given(samples=st.integers(1, 5000), size=st.integers(1, 10**9), ranks=st.integers(1, 64))
 def test_a_resized_shared_file_stays_one_file(samples: int, size: int, ranks: int) -> None:
-    whole = Workload("w", Dataset("hdf5", 1, samples, Sample(bytes=units.Size(1000)), layout="shared"))
+    whole = Workload("w", Dataset("hdf5", 1, samples, Sample(bytes=units.Size(1000)), file_access="shared"))
     if size >= 1000:
         made = workload.resized(whole, size, ranks).dataset
         assert made.files == 1
@@ -143,7 +143,7 @@ def test_a_dataset_size_that_no_format_can_hold_is_refused() -> None:
 
 
 def test_framework_readers_choose_their_own_transfer_size() -> None:
-    with pytest.raises(ConfigError, match="transfer_size goes with mode: floor"):
+    with pytest.raises(ConfigError, match="transfer_size goes with mode: posix"):
         workload.load("demo", ("dataset.format=raw", "reader.mode=framework", "reader.transfer_size=4096"))
     assert workload.load("demo", ("reader.mode=framework", "reader.transfer_size=4096")).request_size == 4096
     made = plan.resolved(workload.load("demo", ("reader.mode=framework",)))
@@ -158,7 +158,7 @@ def test_a_plan_has_nothing_implicit() -> None:
 
 
 _H5, _TF = "dataset.format=hdf5", "dataset.format=tfrecord"
-_SHARED = ("dataset.layout=shared", "dataset.files=1")
+_SHARED = ("dataset.file_access=shared", "dataset.files=1")
 _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
 
 
@@ -180,19 +180,31 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         (("dataset.format=csv", "dataset.sample.dtype=float64"), "dtype float32"),
         (("dataset.sample.stdev=10",), "dataset.sample: stdev (1 byte to 1 TiB) goes with bytes"),
         (("dataset.sample={bytes: 9, stdev: 0}",), "dataset.sample: stdev (1 byte to 1 TiB) goes with bytes"),
-        (("dataset.side_files=[{name: a/b, bytes: 1}]",), "dataset.side_files[0].name: expected `str` matching"),
-        (("dataset.side_files=[{name: a, bytes: 0}]",), "dataset.side_files[0]: bytes must be at least 1"),
-        (("dataset.side_files=[{name: a, bytes: 9, size: 3}]",), "size (the whole file) no less than that"),
-        (("dataset.side_files=[{name: a, bytes: 1}, {name: a, bytes: 2}]",), "each needs a name of its own"),
-        (("dataset.side_files=[{name: a, bytes: 1, count: 4, run: 2}]",), "run goes with random: true"),
-        (("dataset.side_files=[{name: a, bytes: 1, count: 4, random: true, run: 3}]",), "a multiple of it"),
         (
-            ("dataset.side_files=[{name: a, bytes: 9, count: 4, size: 20, random: true, run: 4}]",),
+            ("dataset.auxiliary_files=[{name: a/b, bytes: 1}]",),
+            "dataset.auxiliary_files[0].name: expected `str` matching",
+        ),
+        (("dataset.auxiliary_files=[{name: a, bytes: 0}]",), "dataset.auxiliary_files[0]: bytes must be at least 1"),
+        (("dataset.auxiliary_files=[{name: a, bytes: 9, size: 3}]",), "size (the whole file) no less than that"),
+        (("dataset.auxiliary_files=[{name: a, bytes: 1}, {name: a, bytes: 2}]",), "each needs a name of its own"),
+        (("dataset.auxiliary_files=[{name: a, bytes: 1, count: 4, burst: 2}]",), "burst goes with random: true"),
+        (("dataset.auxiliary_files=[{name: a, bytes: 1, count: 4, random: true, burst: 3}]",), "a multiple of it"),
+        (
+            ("dataset.auxiliary_files=[{name: a, bytes: 9, count: 4, size: 20, random: true, burst: 4}]",),
             "a run of 4 requests is more than the file's 20 bytes",
         ),
-        (("dataset.side_files=[{name: a, bytes: 1, random: true, to_end: true}]",), "to_end goes with access: read"),
-        (("dataset.side_files=[{name: a, bytes: 1, access: write, to_end: true}]",), "to_end goes with access: read"),
-        (("dataset.side_files=[{name: a, bytes: 2, size: 3, to_end: true}]",), "for a file that is read whole"),
+        (
+            ("dataset.auxiliary_files=[{name: a, bytes: 1, random: true, read_to_eof: true}]",),
+            "read_to_eof goes with access: read",
+        ),
+        (
+            ("dataset.auxiliary_files=[{name: a, bytes: 1, access: write, read_to_eof: true}]",),
+            "read_to_eof goes with access: read",
+        ),
+        (
+            ("dataset.auxiliary_files=[{name: a, bytes: 2, size: 3, read_to_eof: true}]",),
+            "for a file that is read whole",
+        ),
         (("reader.shuffle={ascending: true}",), "set shuffle.samples or files with it"),
         (
             (
@@ -207,7 +219,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         (("reader.transfer_size=2GiB",), "at most 1 GiB"),
         (("dataset.sample.shape=[]",), "dataset.sample.shape: expected `array` of length >= 1"),
         (("reader.loader=pytorch", "reader.prefetch=0"), "prefetch: 0 leaves PyTorch without workers"),
-        (("reader.direct=true", "reader.mode=framework"), "direct: true needs mode: floor"),
+        (("reader.direct=true", "reader.mode=framework"), "direct: true needs mode: posix"),
         (("reader.direct=true", "reader.transfer_size=5000"), "whole blocks of 4096 bytes"),
         (("reader.direct=true", _H5, "dataset.chunk=4KiB"), "lie whole in their file: no chunk, no compression"),
         (("reader.direct=true", "dataset.compression=gzip"), "lie whole in their file: no chunk, no compression"),
@@ -217,15 +229,15 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             "reader.interleave: these files are loaded whole",
         ),
         (("reader.loader=pytorch", "reader.preprocess_threads=2"), "raise read_threads, not preprocess_threads"),
-        (("reader.worker_start=spawn",), "worker_start is PyTorch's"),
-        (("reader.shift=true", "reader.shard=false"), "shift: true means nothing when shard: false"),
+        (("reader.multiprocessing_context=spawn",), "multiprocessing_context is PyTorch's"),
+        (("reader.reorder_tasks=true", "reader.shard=false"), "reorder_tasks: true means nothing when shard: false"),
         (("reader.hints={a: b}",), "hints are MPI-IO's and go with access: collective"),
         (("reader.access=collective",), "access: collective needs loader: native, read_threads: 1"),
-        (_COLLECTIVE, "collective is for one file that all ranks read: dataset.layout: shared"),
-        ((*_COLLECTIVE, *_SHARED, "reader.mode=framework"), "collective with format: npz needs mode: floor"),
+        (_COLLECTIVE, "collective is for one file that all ranks read: dataset.file_access: shared"),
+        ((*_COLLECTIVE, *_SHARED, "reader.mode=framework"), "collective with format: npz needs mode: posix"),
         (
             (*_COLLECTIVE, *_SHARED, "dataset.compression=gzip"),
-            "in mode: floor needs samples that lie whole",
+            "in mode: posix needs samples that lie whole",
         ),
         (
             (*_COLLECTIVE, *_SHARED, _H5, "reader.mode=framework", "reader.transfer_size=4KiB"),
@@ -250,7 +262,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             "reader.read_threads: each thread reads a TFRecord file of its own, and reader.interleave: 1 allows fewer",
         ),
         (("reader.verify=true",), "reader.verify checks TFRecord's checksums; format: npz has none"),
-        ((_H5, "dataset.compression=lzf"), "reader.mode: floor cannot unpack lzf"),
+        ((_H5, "dataset.compression=lzf"), "reader.mode: posix cannot unpack lzf"),
         (("dataset.format=null", "reader.load=memory"), "the null format has no storage; leave access"),
         (("dataset.format=null", "reader.transfer_size=1"), "the null format makes no requests"),
     ],
@@ -298,7 +310,7 @@ _RECORDS = (
         ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null"), 8),
         ((*_RECORDS, "reader.read_threads=1"), 1),
         ((*_RECORDS, "reader.read_threads=2", "reader.interleave=5"), 5),
-        ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.mode=floor"), 1),
+        ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.mode=posix"), 1),
         ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.loader=native"), 8),
         ((*_RECORDS, "reader.read_threads=8", "reader.prefetch=null", "reader.loader=pytorch"), 8),
         (

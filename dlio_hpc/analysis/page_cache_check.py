@@ -146,15 +146,15 @@ def _advice(run: Run, result: Result) -> Iterator[str]:
         yield f"--data on a file system other than {result.file_system}"
         return
     plain = not dataset.is_chunked and dataset.compression == "none" and dataset.format != "csv"
-    if not reader.direct and reader.mode == "floor" and reader.access == "independent" and plain:
+    if not reader.direct and reader.mode == "posix" and reader.access == "independent" and plain:
         yield "-S reader.direct=true (O_DIRECT)"
     if not reader.drop_cache:
         yield "-S reader.drop_cache=true"
-    if not reader.shift and result.nodes > 1:
-        yield "-S reader.shift=true (each node reads what another one wrote)"
+    if not reader.reorder_tasks and result.nodes > 1:
+        yield "-S reader.reorder_tasks=true (each node reads what another one wrote)"
     memory = result.memory_bytes
     if memory and result.dataset.bytes < ENOUGH * memory:
-        unit = dataset.sample_bytes * (1 if dataset.layout == "shared" else dataset.samples_per_file)
+        unit = dataset.sample_bytes * (1 if dataset.file_access == "shared" else dataset.samples_per_file)
         mebibytes = -(-(ENOUGH * memory + unit) // 2**20)  # the resized dataset may be one file smaller
         yield (
             f"--dataset-size {mebibytes}MiB: {ENOUGH} times the nodes' {format_size(memory)} of memory, now "

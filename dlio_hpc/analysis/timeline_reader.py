@@ -84,7 +84,7 @@ def phases(recorded: Recorded) -> tuple[Floats, Floats, Floats]:
 
 
 def ranks(recorded: Recorded) -> Ranks:
-    """What the core counted; side files and checkpoints are in the bytes and not in io_s."""
+    """What the core counted; auxiliary files and checkpoints are in the bytes and not in io_s."""
     group = recorded.file["ranks"]
 
     def column(name: str) -> Counts:

@@ -350,7 +350,7 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
     nodes = min(made.nodes, 2)
     if queue is not None and queue.fewest_nodes > nodes:
         return None
-    wanted = max(_LAUNCH_WALLTIME, (queue.shortest if queue else None) or 0)
+    wanted = max(_LAUNCH_WALLTIME, (queue.min_walltime if queue else None) or 0)
     launcher = made.site.launcher
     bind = None if launcher.bind and launcher.bind.startswith("list:") else launcher.bind
     site = replace(made.site, depth=None, launcher=replace(launcher, bind=bind))

@@ -23,7 +23,7 @@ def baseline() -> None:
 @baseline.command()
 @click.argument("job", metavar="JOB")
 @selection.of_archives
-@option("--why", required=True, metavar="TEXT", help="Why this job is a good reference; kept with the decision.")
+@option("--message", required=True, metavar="TEXT", help="Why this job is a good reference; kept with the decision.")
 @click.option("--force", is_flag=True, help="Accept what is CACHED or went wrong in part; that is recorded.")
 def accept(job: str, archive: Path | None, runs: Path, why: str, force: bool) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
@@ -57,7 +57,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
     elif kept:
         baselinetables.show(kept, sys.stdout)
     else:
-        console.say(f"no baselines in {folder}; accept one: dlio-hpc baseline accept JOB --why '...'")
+        console.say(f"no baselines in {folder}; accept one: dlio-hpc baseline accept JOB --message '...'")
 
 
 @baseline.command()
@@ -80,7 +80,7 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
 @baseline.command()
 @click.argument("name", metavar="BASELINE")
 @selection.of_archives
-@option("--why", required=True, metavar="TEXT", help="Why it holds no longer; kept with the decision.")
+@option("--message", required=True, metavar="TEXT", help="Why it holds no longer; kept with the decision.")
 def retire(name: str, archive: Path | None, runs: Path, why: str) -> None:
     """End a BASELINE: its key has none until another job is accepted. It stays in the list of --all."""
     folder = selection.folder(archive, runs)

@@ -102,7 +102,7 @@ def _document(found: "Character", content: str | None, compared: Any) -> dict[st
         "against": found.derived.against,
         "roles": charactertables.rows(found.derived.roles),
         "estimates": {key: each._asdict() for key, each in found.derived.keys.items()},
-        "side_files": [{**side.keys, "evidence": side.note} for side in found.derived.sides],
+        "auxiliary_files": [{**side.keys, "evidence": side.note} for side in found.derived.sides],
         "yaml": content,
         "check": compared,
     }

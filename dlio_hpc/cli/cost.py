@@ -1,4 +1,4 @@
-"""dlio-hpc plan-cost: what a submission would cost, before anything is submitted."""
+"""dlio-hpc estimate: what a submission would cost, before anything is submitted."""
 
 from typing import Any
 
@@ -16,12 +16,12 @@ from dlio_hpc.plan.cost import JobCost
 _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "writes", "new data")
 
 
-@click.command(name="plan-cost", context_settings=SETTINGS)
+@click.command(name="estimate", context_settings=SETTINGS)
 @click.argument("name", metavar="[WORKLOAD|STUDY]", required=False)
 @asks
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_context
-def plan_cost(context: click.Context, /, name: str | None, as_json: bool, **options: Any) -> None:
+def estimate(context: click.Context, /, name: str | None, as_json: bool, **options: Any) -> None:
     """Show what WORKLOAD with these options (as dlio-submit has them), or all of a STUDY (a study file's name, or one
     below RUNS) costs: node-hours, bytes written and read, the space it needs. Nothing is submitted.
 
@@ -92,11 +92,11 @@ def _show(found: Planned, costs: list[JobCost]) -> None:
         f"datasets below {' and '.join(study.folders)}"
     )
     out.print(table)
-    rates = site.rates
+    rates = site.expected_rates
     out.print(
         f"expected: at {rates.read / 1e6:.0f} MB/s read and {rates.write / 1e6:.0f} MB/s written a node, "
-        f"{units.format_seconds(rates.launch)} to start a run\n(site.rates). at most: if jobs last to their limit of "
-        f"{units.format_walltime(int(study.walltime))}."
+        f"{units.format_seconds(rates.launch)} to start a run\n(site.expected_rates). at most: if jobs last to their "
+        f"limit of {units.format_walltime(int(study.walltime))}."
     )
     for note in found.notes:
         out.print(f"Note: {note}", style="yellow")

@@ -213,7 +213,7 @@ def _table(where: Path, found: list[_Found]) -> str:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         cells[2] = cells[2].strip().rjust(widths[2])
         lines.append(f"{'' if len(name) > name_width else name:{name_width}} {' '.join(cells)}".rstrip())
-    lines += ["", "size: of samples and side files before compression; files x samples: in each file"]
+    lines += ["", "size: of samples and auxiliary files before compression; files x samples: in each file"]
     if any(each.state == "unfinished" for each in found):
         lines.append("unfinished: the next job that wants it makes it anew; dlio-hpc datasets remove --unfinished")
     if any(each.state == "generating" for each in found):

@@ -52,7 +52,7 @@ def show(verdict: SuiteVerdict) -> None:
         verdicttables.show(verdict.judgement, sys.stdout)
     elif not verdict.effects:
         job = verdict.judgement.verdicts[0].job
-        print(f"No baseline yet; if this is a good one: dlio-hpc baseline accept {job} --why '...'")
+        print(f"No baseline yet; if this is a good one: dlio-hpc baseline accept {job} --message '...'")
     print()
     acceptancetables.show(verdict.acceptance, sys.stdout)
     print()

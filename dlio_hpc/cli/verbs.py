@@ -12,7 +12,7 @@ from dlio_hpc.config import defaults
 from dlio_hpc.files import url
 
 _VERBS = {
-    "submit": "submit", "plan-cost": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
+    "submit": "submit", "estimate": "cost", "status": "jobs", "wait": "jobs", "cancel": "jobs", "collect": "jobs",
     "report": "report", "compare": "compare", "accept": "accept", "baseline": "baseline", "history": "history",
     "similarity": "similarity", "characterize": "characterize", "darshan": "darshan", "archive": "archive",
     "check": "check", "sites": "catalogue", "workloads": "catalogue", "datasets": "datasets",

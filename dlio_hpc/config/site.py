@@ -67,7 +67,7 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
 
     nodes: Positive | None = None
     walltime: dict[int, units.Walltime] = {}
-    shortest: units.Walltime | None = None
+    min_walltime: units.Walltime | None = None
     jobs: Positive | None = None
     options: tuple[str, ...] = ()
 
@@ -102,10 +102,10 @@ class Rates(Struct, frozen=True, forbid_unknown_fields=True):
 
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
     """One machine. `cpus`: hardware threads of a node that ranks may use, `hyperthreads` of them a core.
-    `depth`: hardware threads a rank; null: its share of the cpus. `notice`: how long before its time limit a job is
-    told to end. `environment` is the script's, `rank_environment` and the `preload` libraries the ranks' alone.
+    `depth`: hardware threads a rank; null: its share of the cpus. `warning_time`: time before its limit at which a job
+    is told to end. `environment` is the script's, `rank_environment` and the `preload` libraries the ranks' alone.
     `darshan`: libdarshan.so, built for the ranks' MPI; null: there is none.
-    `job_options`: verbatim to the batch system. `chunk`: more of PBS's select. `data`: where datasets go without
+    `job_options`: verbatim to the batch system. `pbs_select`: more of PBS's select. `data`: where datasets go without
     --data. `python` null: the interpreter that submits. `layout` null: left alone.
     """
 
@@ -119,14 +119,14 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     cpus: Positive | None = None
     hyperthreads: Positive | None = None
     depth: Positive | None = None
-    notice: units.Seconds = units.Seconds(60)
+    warning_time: units.Seconds = units.Seconds(60)
     account: str | None = None
     account_required: bool = False
     queue: str | None = None
     queues: dict[str, Queue] = {}
     limits: Limits = Limits()
     job_options: tuple[str, ...] = ()
-    chunk: dict[str, str | int] = {}
+    pbs_select: dict[str, str | int] = {}
     data: str | None = None
     python: str | None = None
     setup: tuple[str, ...] = ()
@@ -135,7 +135,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     preload: tuple[str, ...] = ()
     darshan: Annotated[str, Meta(min_length=1)] | None = None
     layout: Layout | None = None
-    rates: Rates = Rates()
+    expected_rates: Rates = Rates()
 
     def __post_init__(self) -> None:
         for variable in (*self.environment, *self.rank_environment):
@@ -151,8 +151,8 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("DARSHAN_ENABLE_NONMPI makes a log a process and none of the run; leave it out")
         if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
             raise ValueError(f"launcher.remote: pbs_tmrsh is a command of PBS; scheduler {self.scheduler} has none")
-        if self.chunk and self.scheduler != "pbs":
-            raise ValueError(f"chunk is for PBS's select; scheduler {self.scheduler} has none")
+        if self.pbs_select and self.scheduler != "pbs":
+            raise ValueError(f"pbs_select is for PBS's select; scheduler {self.scheduler} has none")
         check_options("job_options", self.job_options)
 
 

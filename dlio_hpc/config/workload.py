@@ -80,13 +80,13 @@ class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("give either bytes or shape")
 
 
-class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Small requests beside the samples: each time `count` of them, of `bytes` each, by all ranks or rank 0.
+class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """Small requests in addition to the samples: each time `count` of them, of `bytes` each, by all ranks or rank 0.
 
     A file that is read lies with the dataset, has `size` bytes (null: bytes x count) and is shared; one that is
-    written belongs to its rank. `random`: anywhere in the file, not one after the other. `run`: at each of those places
-    so many one after the other, and the places of one time in ascending order. `to_end`: read whole, and at last a
-    request that finds nothing more, as read() is called until nothing comes.
+    written belongs to its rank. `random`: requests go to random places of the file. `burst`: number of consecutive
+    requests at each of those places, which are visited in ascending order. `read_to_eof`: the file is read until a
+    request returns no bytes, as read() does.
     """
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
@@ -97,20 +97,20 @@ class SideFile(Struct, frozen=True, forbid_unknown_fields=True):
     by: Literal["all", "root"] = "all"
     size: units.Size | None = None
     random: bool = False
-    run: Positive | None = None
-    to_end: bool = False
+    burst: Positive | None = None
+    read_to_eof: bool = False
 
     def __post_init__(self) -> None:
         if self.bytes < 1 or (self.size is not None and self.size < self.bytes):
             raise ValueError("bytes must be at least 1, and size (the whole file) no less than that")
-        if self.run is not None and (not self.random or self.count % self.run):
-            raise ValueError("run goes with random: true and a count that is a multiple of it")
-        if self.run is not None and self.run * self.bytes > self.file_size:
-            raise ValueError(f"a run of {self.run} requests is more than the file's {self.file_size} bytes")
-        if self.to_end and (self.random or self.access == "write"):
-            raise ValueError("to_end goes with access: read, in order: without random")
-        if self.to_end and self.file_size != self.bytes * self.count:
-            raise ValueError("to_end is for a file that is read whole: size (or null) is bytes x count then")
+        if self.burst is not None and (not self.random or self.count % self.burst):
+            raise ValueError("burst goes with random: true and a count that is a multiple of it")
+        if self.burst is not None and self.burst * self.bytes > self.file_size:
+            raise ValueError(f"a burst of {self.burst} requests is more than the file's {self.file_size} bytes")
+        if self.read_to_eof and (self.random or self.access == "write"):
+            raise ValueError("read_to_eof goes with access: read, in order: without random")
+        if self.read_to_eof and self.file_size != self.bytes * self.count:
+            raise ValueError("read_to_eof is for a file that is read whole: size (or null) is bytes x count then")
 
     @property
     def file_size(self) -> int:
@@ -128,13 +128,13 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     files: Positive
     samples_per_file: Positive
     sample: Sample
-    layout: Literal["multi", "shared"] = "multi"
+    file_access: Literal["multi", "shared"] = "multi"
     chunk: Chunk | None = None
     compression: Literal["none", "gzip", "lzf"] = "none"
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
     compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
-    side_files: tuple[SideFile, ...] = ()
+    auxiliary_files: tuple[AuxiliaryFile, ...] = ()
 
     def __post_init__(self) -> None:
         workload_rules.check_dataset(self)
@@ -185,7 +185,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_stored(self) -> bool:
         """Is there anything to generate?"""
-        return self.format != "null" or any(side.access == "read" for side in self.side_files)
+        return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
@@ -221,12 +221,13 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     before the batch is ready. `shard` false: every rank reads the whole dataset. `verify`: check TFRecord's checksums;
     null: in framework mode, as TensorFlow does. `verify_content`: extent of the comparison with the generated contents,
     between steps: the beginning of each batch's first sample, every byte of every sample, none. `direct`: O_DIRECT.
-    `drop_cache`: let the kernel forget what was generated, and before every epoch what it will read. `shift`: read the
-    share of the next node, as IOR -C does. `hints`: MPI-IO's. `worker_start`: how PyTorch's workers come to be.
+    `drop_cache`: let the kernel forget what was generated, and before every epoch what it will read. `reorder_tasks`:
+    each rank reads the share of the next node, as IOR -C does. `hints`: MPI-IO's. `multiprocessing_context`: start
+    method of PyTorch's workers.
     """
 
     loader: Literal["native", "tensorflow", "pytorch"] = "native"
-    mode: Literal["floor", "framework"] = "floor"
+    mode: Literal["posix", "framework"] = "posix"
     access: Literal["independent", "collective"] = "independent"
     load: Literal["on_demand", "memory"] = "on_demand"
     batch_size: Positive = 1
@@ -243,9 +244,9 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     verify_content: Literal["first", "all", "none"] = "first"
     direct: bool = False
     drop_cache: bool = False
-    shift: bool = False
+    reorder_tasks: bool = False
     hints: dict[str, str] = {}
-    worker_start: Literal["fork", "spawn"] = "fork"
+    multiprocessing_context: Literal["fork", "spawn"] = "fork"
 
     def __post_init__(self) -> None:
         workload_rules.check_reader(self)
@@ -460,7 +461,7 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
 
 def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:
     """Number of files, and of samples in each, of a dataset with `wanted` samples."""
-    if dataset.layout == "shared":
+    if dataset.file_access == "shared":
         return 1, wanted
     if wanted >= dataset.samples:
         return wanted // dataset.samples_per_file, dataset.samples_per_file

@@ -27,11 +27,11 @@ def _refuse(*rules: tuple[bool, str]) -> None:
 def check_dataset(dataset: "Dataset") -> None:
     """ValueError for a dataset that no format can hold as asked."""
     kind, sample, compression = dataset.format, dataset.sample, dataset.compression
-    names = [side.name for side in dataset.side_files]
+    names = [side.name for side in dataset.auxiliary_files]
     _refuse(
         (
-            dataset.layout == "shared" and dataset.files != 1,
-            f"layout: shared means one file, found files: {dataset.files}",
+            dataset.file_access == "shared" and dataset.files != 1,
+            f"file_access: shared means one file, found files: {dataset.files}",
         ),
         (
             dataset.samples > 2**53 or dataset.size >= 2**63,
@@ -59,7 +59,7 @@ def check_dataset(dataset: "Dataset") -> None:
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
             "format: csv holds numbers: give sample a shape, and dtype float32",
         ),
-        (len(set(names)) < len(names), "side_files: each needs a name of its own"),
+        (len(set(names)) < len(names), "auxiliary_files: each needs a name of its own"),
     )
     if dataset.is_chunked:
         _check_chunk(dataset)
@@ -103,7 +103,7 @@ def check_reader(reader: "Reader") -> None:
         ),
         (
             reader.direct and reader.mode == "framework",
-            "direct: true needs mode: floor; the frameworks open files themselves, through the page cache",
+            "direct: true needs mode: posix; the frameworks open files themselves, through the page cache",
         ),
         (
             reader.direct and (reader.transfer_size or 0) % BLOCK > 0,
@@ -127,12 +127,12 @@ def check_reader(reader: "Reader") -> None:
         ),
         (bool(reader.hints) and not collective, "hints are MPI-IO's and go with access: collective"),
         (
-            reader.worker_start != "fork" and reader.loader != "pytorch",
-            "worker_start is PyTorch's and goes with loader: pytorch",
+            reader.multiprocessing_context != "fork" and reader.loader != "pytorch",
+            "multiprocessing_context is PyTorch's and goes with loader: pytorch",
         ),
         (
-            reader.shift and not reader.shard,
-            "shift: true means nothing when shard: false lets every rank read everything",
+            reader.reorder_tasks and not reader.shard,
+            "reorder_tasks: true means nothing when shard: false lets every rank read everything",
         ),
     )
 
@@ -153,7 +153,7 @@ def check_workload(workload: "Workload") -> None:
         ),
         (
             reader.transfer_size is not None and framework and kind in LIBRARIES and kind != "npz",
-            f"reader.transfer_size goes with mode: floor; in mode: framework {LIBRARIES.get(kind)} chooses its "
+            f"reader.transfer_size goes with mode: posix; in mode: framework {LIBRARIES.get(kind)} chooses its "
             "requests",
         ),
         (
@@ -179,7 +179,7 @@ def check_workload(workload: "Workload") -> None:
         ),
         (
             not framework and dataset.compression == "lzf",
-            "reader.mode: floor cannot unpack lzf, only HDF5 itself can; set mode: framework",
+            "reader.mode: posix cannot unpack lzf, only HDF5 itself can; set mode: framework",
         ),
         (
             reader.direct and not plain,
@@ -189,21 +189,21 @@ def check_workload(workload: "Workload") -> None:
     if reader.access == "collective":
         _refuse(
             (
-                dataset.layout != "shared",
-                "reader.access: collective is for one file that all ranks read: dataset.layout: shared",
+                dataset.file_access != "shared",
+                "reader.access: collective is for one file that all ranks read: dataset.file_access: shared",
             ),
             (
                 not framework and not plain,
-                "reader.access: collective in mode: floor needs samples that lie whole in their file: no chunk, no "
+                "reader.access: collective in mode: posix needs samples that lie whole in their file: no chunk, no "
                 "compression",
             ),
             (
                 framework and kind != "hdf5",
-                f"reader.access: collective with format: {kind} needs mode: floor, which uses MPI-IO",
+                f"reader.access: collective with format: {kind} needs mode: posix, which uses MPI-IO",
             ),
             (
                 framework and (bool(reader.hints) or reader.transfer_size is not None),
-                "reader: HDF5's own collective reads take neither hints nor transfer_size; set mode: floor",
+                "reader: HDF5's own collective reads take neither hints nor transfer_size; set mode: posix",
             ),
         )
 

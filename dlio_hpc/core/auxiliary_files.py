@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dlio_hpc.config.workload import SideFile
+from dlio_hpc.config.workload import AuxiliaryFile
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import File, open_file, write_all, write_file
@@ -26,14 +26,14 @@ class Counts(NamedTuple):
     time_s: float = 0.0
 
 
-class SideFiles:
+class AuxiliaryFiles:
     """What one rank reads and writes beside the samples. A file that is read stays open from its first request on.
 
     apart: notes what storage gave for it.
     """
 
     def __init__(self, run: Run, rank: int, apart: Apart) -> None:
-        sides = run.workload.dataset.side_files
+        sides = run.workload.dataset.auxiliary_files
         self._mine = [side for side in sides if side.by == "all" or rank == 0]
         self._apart = apart
         self._run = run
@@ -54,13 +54,13 @@ class SideFiles:
                     self._do(side)
                 self._time_s += now() - started
 
-    def _do(self, side: SideFile) -> None:
+    def _do(self, side: AuxiliaryFile) -> None:
         if side.access == "read":
             self._read(side)
         else:
             self._write(side)
 
-    def _read(self, side: SideFile) -> None:
+    def _read(self, side: AuxiliaryFile) -> None:
         if side.name not in self._open:
             self._open[side.name] = open_file(dataset.side_path(self._run, side))
             self._tally.opens += 1
@@ -69,10 +69,10 @@ class SideFiles:
         self._requests[side.name] = first + side.count
         for offset in offsets(side, first, self._rank):
             file.read([buffer], offset, side.bytes, self._tally)
-        if side.to_end:
+        if side.read_to_eof:
             file.find_end(side.file_size, self._tally)
 
-    def _write(self, side: SideFile) -> None:
+    def _write(self, side: AuxiliaryFile) -> None:
         name = f"rank{self._rank:05}-{side.name}"
         try:
             with self._outputs.opened(name, "wb") as file:
@@ -99,19 +99,19 @@ class SideFiles:
         self._outputs.close()
 
 
-def offsets(side: SideFile, first: int, rank: int) -> list[int]:
+def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
     """Of requests `first` to `first` + count: anywhere, or one after the other and from the front again."""
     numbers = range(first, first + side.count)
     if not side.random:
         return [number % (side.file_size // side.bytes) * side.bytes for number in numbers]
-    run = side.run or 1
+    run = side.burst or 1
     span = side.file_size - run * side.bytes + 1
     places = [mix(mix(rank) ^ number) % span for number in numbers[::run]]
-    if side.run is not None:
+    if side.burst is not None:
         places.sort()
     return [place + each * side.bytes for place in places for each in range(run)]
 
 
-def write(descriptor: int, side: SideFile) -> None:
+def write(descriptor: int, side: AuxiliaryFile) -> None:
     """The file that is read later, into an open one."""
     write_file(descriptor, content.pieces(0, side.file_size))

@@ -35,8 +35,8 @@ class Host(NamedTuple):
 class Merged(NamedTuple):
     """All ranks, on rank 0. steps: (ranks, steps of all epochs, columns) in rank 0's clock. histogram: (ranks, bins).
     totals: (ranks, 9), columns below. arrivals: (ranks, epochs, columns), as in arrival. checkpoints: (ranks, n, 7),
-    columns below. verified: (ranks, epochs, 2), seconds and samples. side_files: (ranks, 6), the fields of
-    sidefiles.Counts. sizes: (ranks, bins). activity: (ranks, 3, bins), rows as in core.activity, over the bins of
+    columns below. verified: (ranks, epochs, 2), seconds and samples. auxiliary_files: (ranks, 6), the fields of
+    auxiliary_files.Counts. sizes: (ranks, bins). activity: (ranks, 3, bins), rows as in core.activity, over the bins of
     `lattice` in rank 0's clock. marks: (ranks, n, 2), in rank 0's clock. disturbances: (ranks, epochs + 1, columns), as
     in disturbance.
     """
@@ -50,7 +50,7 @@ class Merged(NamedTuple):
     arrivals: Floats
     checkpoints: Floats
     verified: Floats
-    side_files: Floats
+    auxiliary_files: Floats
     sizes: distributions.Counts
     activity: Floats
     marks: Floats
@@ -84,7 +84,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
         recording.arrivals,
         recording.checkpoints,
         recording.verified,
-        np.array(recording.side_files, float),
+        np.array(recording.auxiliary_files, float),
         reads.sizes,
         reads.activity.by(offset, lattice),
         marks + offset,
@@ -194,7 +194,7 @@ def summary(merged: Merged, run: Run) -> Summary:
         preprocess_s=float(totals[:, _PREPROCESS_S].mean()),
         verify_s=float(merged.verified[..., 0].sum(axis=1).mean()),
         samples_verified=int(merged.verified[..., 1].sum()),
-        side_files=_side_files(merged.side_files) if run.workload.dataset.side_files else None,
+        auxiliary_files=_side_files(merged.auxiliary_files) if run.workload.dataset.auxiliary_files else None,
     )
 
 

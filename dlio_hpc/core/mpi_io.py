@@ -85,7 +85,7 @@ def check_library(mpi: str, mpi4py: str) -> None:
     found = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
     if found and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:
         raise ConfigError(
-            f"reader.access: collective in mode: floor does not work with MPICH {found[1]} under mpi4py {mpi4py}; use "
+            f"reader.access: collective in mode: posix does not work with MPICH {found[1]} under mpi4py {mpi4py}; use "
             "a newer MPICH (the mpich wheel), another MPI or access: independent"
         )
 

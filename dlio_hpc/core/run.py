@@ -171,7 +171,7 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
         faults.append(f"{summary.samples} samples were read, {run.samples} were planned")
     if not _foretells_bytes(run, summary, ranks):
         return faults
-    exact = run.workload.reader.mode == "floor" and not run.workload.dataset.is_chunked
+    exact = run.workload.reader.mode == "posix" and not run.workload.dataset.is_chunked
     enough = summary.bytes_read == run.bytes if exact else summary.bytes_read >= run.bytes
     most = planned_bytes.most(run.workload, ranks, run.bytes)
     if not enough:

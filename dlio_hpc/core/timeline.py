@@ -102,14 +102,14 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
 
     group.attrs["about"] = (
         "a row a rank; clock_offset: seconds added to the rank's clock to get rank 0's. bytes_read: of samples, "
-        "overhead_bytes: read beside them; side_*: of side files, which are in none of the others; "
+        "overhead_bytes: read beside them; side_*: of auxiliary files, which are in none of the others; "
         "checkpoint_time: seconds of writing and fsync"
     )
     group["host"] = np.array([host.name for host in merged.hosts], dtype=h5py.string_dtype())
     group["clock_offset"] = merged.offsets[:, 0]
     group["io_time"] = merged.totals[:, merge.IO_S]
     group["checkpoint_time"] = merged.checkpoints[..., [merge.WRITE_S, merge.FSYNC_S]].sum(axis=(1, 2))
-    _, side_reads, _, side_bytes_read, side_bytes_written, _ = merged.side_files.T
+    _, side_reads, _, side_bytes_read, side_bytes_written, _ = merged.auxiliary_files.T
     counts = {
         "opens": merged.totals[:, merge.OPENS],
         "bytes_read": merged.steps[..., BYTES].sum(axis=1),

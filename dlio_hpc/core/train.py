@@ -10,7 +10,7 @@ import numpy as np
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import clock, disturbance, page_cache
-from dlio_hpc.core.auxiliary_files import Counts, SideFiles
+from dlio_hpc.core.auxiliary_files import AuxiliaryFiles, Counts
 from dlio_hpc.core.cache_accounting import Arrivals
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
 from dlio_hpc.core.compute import check_cores, draw, emulate
@@ -56,7 +56,7 @@ class Recording(NamedTuple):
     checkpoints: Floats
     verified: Floats
     counts: Tally
-    side_files: Counts
+    auxiliary_files: Counts
     disturbances: Floats
 
 
@@ -83,7 +83,7 @@ def train(
         workload,
         _Recorder(run, progress),
         Checkpoints(run, workload.checkpoint, comm.rank) if workload.checkpoint else None,
-        SideFiles(run, comm.rank, apart),
+        AuxiliaryFiles(run, comm.rank, apart),
         Verification(workload, partial(dataset.file_path, run)),
         apart,
         stop,
@@ -92,7 +92,7 @@ def train(
     forget = _Forgetting(node, run) if workload.reader.drop_cache else None
     arrivals = Arrivals(node, run, comm.size // node.size)
     meter = Meter(speaks=node.rank == 0)
-    loop.side_files.due("start")
+    loop.auxiliary_files.due("start")
     apart.taken()
     try:
         with around:
@@ -112,16 +112,16 @@ def train(
                 if stopped:
                     break
             loop.record.disturbed(disturbance.between(begun, meter.read()))
-            loop.side_files.due("end")
+            loop.auxiliary_files.due("end")
             clock.barrier(comm)
     finally:
-        loop.side_files.close()
+        loop.auxiliary_files.close()
         if loop.checkpoints:
             loop.checkpoints.close()
         loader.close()
         if comm.rank == 0:
             shutil.rmtree(run.outputs, ignore_errors=True)
-    return loop.record.recording(loop.side_files.counts())
+    return loop.record.recording(loop.auxiliary_files.counts())
 
 
 class _Loop(NamedTuple):
@@ -131,7 +131,7 @@ class _Loop(NamedTuple):
     workload: Workload
     record: "_Recorder"
     checkpoints: Checkpoints | None
-    side_files: SideFiles
+    auxiliary_files: AuxiliaryFiles
     verification: Verification
     apart: Apart
     stop: Stop
@@ -143,8 +143,8 @@ class _Loop(NamedTuple):
         for number, row in enumerate(rows):
             row[STARTED] = clock.now()
             if not number:
-                self.side_files.due("epoch")
-            self.side_files.due("step")
+                self.auxiliary_files.due("epoch")
+            self.auxiliary_files.due("step")
             batch = next(batches)
             row[READY] = clock.now()
             emulate(row[ASKED], self.workload.compute.mode)
@@ -240,11 +240,11 @@ class _Recorder:
         """The steps done so far, in order of time."""
         return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
 
-    def recording(self, side_files: Counts) -> Recording:
+    def recording(self, auxiliary_files: Counts) -> Recording:
         self._reads.fold(self._rows())
         checkpoints = np.array(self._checkpoints, float).reshape(-1, 7)
         arrivals = np.array(self._arrivals)
         verified, disturbances = self.verified[: len(arrivals)], np.array(self._disturbances)
         return Recording(
-            self._rows(), self._reads, arrivals, checkpoints, verified, self._counts, side_files, disturbances
+            self._rows(), self._reads, arrivals, checkpoints, verified, self._counts, auxiliary_files, disturbances
         )

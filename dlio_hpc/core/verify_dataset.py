@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dlio_hpc import document
-from dlio_hpc.config.workload import Dataset, SideFile
+from dlio_hpc.config.workload import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress
@@ -102,7 +102,7 @@ def _file_fault(layout: Dataset, number: int, quick: bool, path: str) -> str | N
     return FORMATS[layout.format].fault(path, layout, number, quick)
 
 
-def _side_fault(side: SideFile, quick: bool, path: str) -> str | None:
+def _side_fault(side: AuxiliaryFile, quick: bool, path: str) -> str | None:
     pieces = None if quick else content.pieces(0, side.file_size)
     return file_comparison.of_file(path, side.file_size, pieces, lambda _: None)
 

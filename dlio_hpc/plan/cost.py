@@ -68,9 +68,9 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
     """`begun`: folders of datasets that jobs before this one write; those of this job are put in."""
     costs, space, files = [], 0, 0
     for run in plan.runs:
-        cost = of_run(run, plan.nodes, plan.ranks, plan.site.rates)
+        cost = of_run(run, plan.nodes, plan.ranks, plan.site.expected_rates)
         if run.kind == "generate" and run.dataset in begun:
-            cost = Cost(plan.site.rates.launch, 0, 0)
+            cost = Cost(plan.site.expected_rates.launch, 0, 0)
         elif run.kind == "generate":
             begun.add(run.dataset)
             space, files = space + cost.bytes_written, files + cost.files
@@ -108,12 +108,12 @@ def _needs(run: Run) -> tuple[int, int]:
 
 
 def _beside(run: Run, ranks: int, access: str) -> int:
-    """Bytes of side files."""
+    """Bytes of auxiliary files."""
     train = run.workload.train
     times = {"start": 1, "end": 1, "epoch": train.epochs, "step": run.steps_per_epoch * train.epochs}
     return sum(
         side.bytes * side.count * times[side.when] * (ranks if side.by == "all" else 1)
-        for side in run.workload.dataset.side_files
+        for side in run.workload.dataset.auxiliary_files
         if side.access == access
     )
 

@@ -143,7 +143,7 @@ def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _beside(run: Run) -> tuple[int, int]:
-    """Files and requests of checkpoints and side files."""
+    """Files and requests of checkpoints and auxiliary files."""
     workload = run.workload
     steps = run.steps_per_epoch * workload.train.epochs
     files = requests = 0
@@ -152,7 +152,7 @@ def _beside(run: Run) -> tuple[int, int]:
         often = steps // saved.every_steps if saved.every_steps else workload.train.epochs
         requests += often * sum(-(-size // _LIBRARYS_REQUEST) + 2 for size in saved.sizes)
     times = {"start": 1, "end": 1, "epoch": workload.train.epochs, "step": max(steps, 1)}
-    for side in workload.dataset.side_files:
+    for side in workload.dataset.auxiliary_files:
         files += 1
         requests += times[side.when] * (side.count + 3)
     return files, requests

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dlio_hpc import document, units
-from dlio_hpc.config.workload import Dataset, SideFile
+from dlio_hpc.config.workload import AuxiliaryFile, Dataset
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan.plan import Run
@@ -21,7 +21,7 @@ FINGERPRINT_FILE = "dlio-dataset.json"
 _NAME = re.compile(r"[a-z0-9]+-.+-[0-9a-f]{12}")
 # Headers and directories of the formats, and the file system's own: room beyond the payload.
 _SPARE = 1.02
-# Bytes of a fingerprint file, which has some lines for each side file.
+# Bytes of a fingerprint file, which has some lines for each auxiliary file.
 _LONGEST_FINGERPRINT = 1 << 20
 # Of the number in a file's name.
 _MOST_DIGITS = 16
@@ -45,12 +45,12 @@ def file_path(run: Run, number: int) -> str:
     return os.path.join(run.dataset, file_name(run.workload.dataset, number))
 
 
-def side_name(side: SideFile) -> str:
-    """Of a side file that is read, which lies with the dataset."""
+def side_name(side: AuxiliaryFile) -> str:
+    """Of a auxiliary file that is read, which lies with the dataset."""
     return f"side-{side.name}"
 
 
-def side_path(run: Run, side: SideFile) -> str:
+def side_path(run: Run, side: AuxiliaryFile) -> str:
     return os.path.join(run.dataset, side_name(side))
 
 
@@ -60,13 +60,13 @@ def file_count(dataset: Dataset) -> int:
 
 
 def payload(dataset: Dataset) -> int:
-    """Bytes of samples and of side files in the folder, before compression."""
+    """Bytes of samples and of auxiliary files in the folder, before compression."""
     return dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
 
 
-def sides(dataset: Dataset) -> list[SideFile]:
+def sides(dataset: Dataset) -> list[AuxiliaryFile]:
     """Those that lie in the folder."""
-    return [side for side in dataset.side_files if side.access == "read"]
+    return [side for side in dataset.auxiliary_files if side.access == "read"]
 
 
 def names(dataset: Dataset) -> Iterator[str]:
@@ -207,7 +207,7 @@ def writes(run: Run) -> bool:
     """Return whether the run writes into the folder that contains its dataset's folder."""
     if run.kind == "generate":
         return is_unwritten(run)
-    sides_written = any(side.access == "write" for side in run.workload.dataset.side_files)
+    sides_written = any(side.access == "write" for side in run.workload.dataset.auxiliary_files)
     return run.workload.checkpoint is not None or sides_written
 
 

@@ -27,7 +27,7 @@ PACKAGES = {
     "parallel h5py": Package(
         "h5py",
         "reader.access: collective in reader.mode: framework",
-        "build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py), or set reader.mode: floor",
+        "build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py), or set reader.mode: posix",
     ),
 }
 

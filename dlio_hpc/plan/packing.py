@@ -119,7 +119,7 @@ def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str
     if study.is_plain or study.is_ab:
         yield list(wanted)
         return
-    room = (study.walltime - plan.notice(study.site, study.walltime)) / slower
+    room = (study.walltime - plan.warning_time(study.site, study.walltime)) / slower
     expected = {number: _expected(study, number) for number in {unit.point for unit in wanted}}
     group: list[Unit] = []
     used, here = 0.0, set[str]()
@@ -138,7 +138,7 @@ def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str
 
 def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
     """By how much measurements took longer than expected, in the middle; 1 where they did not."""
-    launch = study.site.rates.launch
+    launch = study.site.expected_rates.launch
     expected = {number: _expected(study, number).measure for number in {unit.point for unit in taken}}
     ratios = sorted((took + launch) / max(expected[unit.point], _SHORT) for unit, took in taken.items())
     return max(1.0, ratios[len(ratios) // 2]) if ratios else 1.0
@@ -152,7 +152,7 @@ def _more(point: _Expected, here: set[str], written: set[str]) -> float:
 
 
 def _expected(study: Study, number: int) -> _Expected:
-    point, rates = study.points[number], study.site.rates
+    point, rates = study.points[number], study.site.expected_rates
     generate, measure = (run_plan.of_point(study, point, kind, kind, "") for kind in _BOTH)
     takes = cost.of_run(measure, point.nodes, point.ranks, rates).seconds
     made = study.generate == "auto" and point.workload.dataset.is_stored

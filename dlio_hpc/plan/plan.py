@@ -90,9 +90,9 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
         return tuple(dict.fromkeys(os.path.dirname(run.dataset) for run in self.runs)) or (self.data,)
 
     @property
-    def notice(self) -> int:
-        """As notice()."""
-        return notice(self.site, self.walltime)
+    def warning_time(self) -> int:
+        """The value of warning_time()."""
+        return warning_time(self.site, self.walltime)
 
 
 def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
@@ -104,9 +104,9 @@ def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
     return tuple(first.values())
 
 
-def notice(site: Site, walltime: int) -> int:
+def warning_time(site: Site, walltime: int) -> int:
     """Seconds before its time limit at which a job is told to end; a short job needs its time for itself."""
-    return max(min(int(site.notice), walltime // 4), 1)
+    return max(min(int(site.warning_time), walltime // 4), 1)
 
 
 def resolved(workload: Workload) -> Workload:
@@ -124,7 +124,9 @@ def resolved(workload: Workload) -> Workload:
             sample=sample,
             chunk=Chunk(shape=dataset.chunk_shape) if dataset.is_chunked else None,
             level=(LEVEL if dataset.level is None else dataset.level) if dataset.compression == "gzip" else None,
-            side_files=tuple(structs.replace(side, size=units.Size(side.file_size)) for side in dataset.side_files),
+            auxiliary_files=tuple(
+                structs.replace(side, size=units.Size(side.file_size)) for side in dataset.auxiliary_files
+            ),
         ),
         checkpoint=checkpoint,
         reader=structs.replace(
@@ -142,7 +144,7 @@ def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) ->
     if not workload.reader.shard:
         return 0, workload.dataset.samples
     units, size = _shared_units(workload, ranks)
-    first, last = share(units, ranks, (rank + ranks_per_node * workload.reader.shift) % ranks)
+    first, last = share(units, ranks, (rank + ranks_per_node * workload.reader.reorder_tasks) % ranks)
     return first * size, last * size
 
 
@@ -189,13 +191,13 @@ def samples_per_epoch(workload: Workload, ranks: int) -> int:
 
 def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
     """Twelve hexadecimal digits that two datasets share exactly when one can stand for the other."""
-    side_files = [(side.name, side.file_size) for side in dataset.side_files if side.access == "read"]
-    stored = document.plain(structs.replace(dataset, side_files=()))
+    auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
+    stored = document.plain(structs.replace(dataset, auxiliary_files=()))
     if dataset.compression_ratio is None:
         del stored[
             "compression_ratio"
         ]  # keeps the fingerprints of datasets that were generated before this key existed
-    parts = (_CONTENT, stored, side_files) if layout is None else (_CONTENT, stored, side_files, layout)
+    parts = (_CONTENT, stored, auxiliary_files) if layout is None else (_CONTENT, stored, auxiliary_files, layout)
     return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
 
 

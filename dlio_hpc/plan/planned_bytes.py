@@ -43,7 +43,7 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
     limit, because libraries choose their own reads.
     """
     dataset, reader = workload.dataset, workload.reader
-    if dataset.format != "tfrecord" or reader.mode == "floor":
+    if dataset.format != "tfrecord" or reader.mode == "posix":
         return None
     framed = planned * (dataset.sample.size + TFRECORD_FRAME) / dataset.sample.size
     by_process = workload_rules.reads_records(dataset, reader)

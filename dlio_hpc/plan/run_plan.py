@@ -72,7 +72,7 @@ def notes(study: Study, point: Point) -> Iterator[str]:
         yield f"train.steps: the dataset ends after {per_epoch} of {steps} steps an epoch"
     batch_bytes = dataset.sample_bytes * reader.batch_size
     asked = workload.reader.transfer_size or 0
-    if reader.mode == "floor" and asked > batch_bytes and reader.access == "independent":
+    if reader.mode == "posix" and asked > batch_bytes and reader.access == "independent":
         yield f"reader.transfer_size: a request ends with its batch, after {batch_bytes} bytes"
     total = per_epoch * workload.train.epochs
     if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
@@ -83,8 +83,8 @@ def notes(study: Study, point: Point) -> Iterator[str]:
             "reader.verify_content: all: comparing takes time between steps, while reading ahead continues; wall time, "
             "samples/s and waits are not those of training"
         )
-    if reader.shift and point.nodes == 1:
-        yield "reader.shift: on one node there is nothing that another one wrote"
+    if reader.reorder_tasks and point.nodes == 1:
+        yield "reader.reorder_tasks: on one node there is nothing that another one wrote"
     if (why_not := watched(study, point)[1]) is not None:
         yield why_not
 
@@ -140,5 +140,5 @@ def watched(study: Study, point: Point) -> tuple[bool, str | None]:
             raise ConfigError(f"--darshan: {why}; set reader.prefetch: 0, or leave Darshan out with --no-darshan")
         return False, f"Darshan is left out: {why}"
     workload = point.workload
-    has_files = workload.dataset.is_stored or workload.checkpoint is not None or workload.dataset.side_files
+    has_files = workload.dataset.is_stored or workload.checkpoint is not None or workload.dataset.auxiliary_files
     return bool(has_files), None

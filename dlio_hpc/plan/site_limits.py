@@ -67,8 +67,8 @@ def _queue(plan: Plan) -> Iterator[ConfigError]:
     if plan.nodes < known.fewest_nodes:
         yield ConfigError(f"--nodes {plan.nodes}: {where} wants {known.fewest_nodes} at least")
     yield from _at_most(where, plan, known.nodes, known.longest(plan.nodes))
-    if known.shortest is not None and plan.walltime < known.shortest:
-        least = units.format_walltime(known.shortest)
+    if known.min_walltime is not None and plan.walltime < known.min_walltime:
+        least = units.format_walltime(known.min_walltime)
         yield ConfigError(f"--time {units.format_walltime(plan.walltime)}: {where} wants {least} at least")
 
 
@@ -82,18 +82,18 @@ def _at_most(where: str, plan: Plan, nodes: int | None, walltime: int | None) ->
 
 def _budget(plan: Plan) -> Iterator[ConfigError]:
     """When computing alone takes the runs past the time limit, with reading and starting for nothing."""
-    least, room = computing(plan), plan.walltime - plan.notice
+    least, room = computing(plan), plan.walltime - plan.warning_time
     if least > room:
         yield ConfigError(
             f"--time {units.format_walltime(plan.walltime)}: the runs of this job compute for "
-            f"{units.format_walltime(int(least))} at the least, and it is told to end {plan.notice} s before its "
+            f"{units.format_walltime(int(least))} at the least, and it is told to end {plan.warning_time} s before its "
             "limit; ask for more time, or for fewer runs (--repeat, --warmup) or steps (train.steps)"
         )
 
 
 def notes(plan: Plan) -> Iterator[str]:
     """What may come near the limits."""
-    least, room = computing(plan), plan.walltime - plan.notice
+    least, room = computing(plan), plan.walltime - plan.warning_time
     if least > _TIGHT * room:
         yield (
             f"computing alone takes {units.format_walltime(int(least))} of the {units.format_walltime(plan.walltime)} "
@@ -101,12 +101,12 @@ def notes(plan: Plan) -> Iterator[str]:
         )
     site = plan.site
     measured = [run for run in plan.runs if run.kind != "generate"]
-    expected = sum(cost.of_run(run, plan.nodes, plan.ranks, site.rates).seconds for run in measured)
+    expected = sum(cost.of_run(run, plan.nodes, plan.ranks, site.expected_rates).seconds for run in measured)
     if expected > plan.walltime:
         yield (
             f"measuring is expected to take {units.format_walltime(round(expected))} and the job lasts "
             f"{units.format_walltime(plan.walltime)}; ask for more --time or --nodes, or less --dataset-size (times "
-            "are guesses from the site's rates, see dlio-hpc plan-cost)"
+            "are guesses from the site's rates, see dlio-hpc estimate)"
         )
     queue = plan.queue
     if site.queues and queue is not None and queue not in site.queues:
@@ -137,7 +137,7 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
     if limits.node_hours is not None and hours > limits.node_hours:
         yield ConfigError(
             f"{len(costs)} job(s) cost {hours:.4g} node-hours if they last to their limits, site {site.name} allows "
-            f"{limits.node_hours:.4g}; lower --time, or measure fewer points (see dlio-hpc plan-cost)"
+            f"{limits.node_hours:.4g}; lower --time, or measure fewer points (see dlio-hpc estimate)"
         )
     for what, most, bytes_ in (
         ("read", limits.bytes_read, sum(one.bytes_read for one in costs)),
@@ -147,7 +147,7 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
         if most is not None and bytes_ > most:
             yield ConfigError(
                 f"{len(costs)} job(s) {what} {units.format_size(bytes_)}, site {site.name} allows "
-                f"{units.format_size(most)}; use --dataset-size, fewer points or fewer epochs (see dlio-hpc plan-cost)"
+                f"{units.format_size(most)}; use --dataset-size, fewer points or fewer epochs (see dlio-hpc estimate)"
             )
 
 

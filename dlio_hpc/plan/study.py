@@ -380,8 +380,10 @@ def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str
     before, after = workload.dataset, sized.dataset
     if after.samples <= before.samples:
         return
-    what = "dataset.samples_per_file" if after.layout == "shared" else "dataset.files"
-    old, new = (dataset.samples_per_file if after.layout == "shared" else dataset.files for dataset in (before, after))
+    what = "dataset.samples_per_file" if after.file_access == "shared" else "dataset.files"
+    old, new = (
+        dataset.samples_per_file if after.file_access == "shared" else dataset.files for dataset in (before, after)
+    )
     yield (
         f"--dataset-size: {workload.name} grows from {units.format_size(before.size)} to "
         f"{units.format_size(after.size)}, {what} from {old} to {new}"

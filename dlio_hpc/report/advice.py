@@ -136,7 +136,7 @@ def _workers(workload: Workload) -> list[str]:
     options = [f"batch_size={reader.batch_size}", f"num_workers={workers}"]
     if workers:
         options.append(f"prefetch_factor={max(1, -(-reader.batches_ahead // workers))}")
-        options.append(f"multiprocessing_context={reader.worker_start!r}".replace("'", '"'))
+        options.append(f"multiprocessing_context={reader.multiprocessing_context!r}".replace("'", '"'))
     return [f"torch.utils.data.DataLoader(dataset, {', '.join(options)})"]
 
 

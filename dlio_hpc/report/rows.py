@@ -53,7 +53,7 @@ def _ways(workload: Workload) -> list[str]:
     level = "" if dataset.level is None else f" {dataset.level}"
     told = (
         (True, f"{reader.mode} mode"),
-        (dataset.layout == "shared", "shared file"),
+        (dataset.file_access == "shared", "shared file"),
         (reader.access == "collective", "collective"),
         (reader.load == "memory", "in memory"),
         (reader.direct, "direct"),
@@ -193,7 +193,7 @@ def _storage(run: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _beside(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Label and text for checkpoints, side files, comparing and preprocessing, as far as the run had them."""
+    """Label and text for checkpoints, auxiliary files, comparing and preprocessing, as far as the run had them."""
     told = []
     if (saved := summary.checkpoint) is not None:
         text = (
@@ -201,10 +201,10 @@ def _beside(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
             f"training stood still {format_seconds(saved.pause_s.mean)} each"
         )
         told.append(("saved", text))
-    if (side := summary.side_files) is not None:
+    if (side := summary.auxiliary_files) is not None:
         text = (
             f"{side.reads} reads ({format_size(side.bytes_read)}), {side.writes} writes "
-            f"({format_size(side.bytes_written)}) of side files, {format_seconds(side.time_s)} a rank"
+            f"({format_size(side.bytes_written)}) of auxiliary files, {format_seconds(side.time_s)} a rank"
         )
         told.append(("beside", text))
     if summary.verify_s and run.run.workload.reader.verify_content == "all":

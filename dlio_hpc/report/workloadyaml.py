@@ -162,7 +162,7 @@ def size(value: int) -> str:
 def _sides(found: Character) -> list[str]:
     if not found.derived.sides:
         return []
-    lines = [f"{' ' * _INDENT}side_files:"]
+    lines = [f"{' ' * _INDENT}auxiliary_files:"]
     for side in found.derived.sides:
         pairs = ", ".join(f"{key}: {_side_value(key, value)}" for key, value in side.keys.items())
         lines += textwrap.wrap(

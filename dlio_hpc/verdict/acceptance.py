@@ -106,13 +106,13 @@ def _unasked(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -
     judged = {(each.criterion, each.key) for each in checks}
     for name, criterion in criteria.criteria.items():
         of = f" ({criterion.selection})" if criterion.selection else ""
-        verdict: Verdict = "passed over" if criterion.where_known else "not met"
+        verdict: Verdict = "passed over" if criterion.optional else "not met"
         for key in criterion.asked:
             if (name, key) not in judged:
                 asked = _in_words(name, key, criterion)
                 yield Check(name, key, criterion.title or name, "", asked, verdict, f"nothing was measured for it{of}")
         lacking = criterion.lacking(keys)
-        if lacking and not criterion.where_known and any((name, key) in judged for key in criterion.asked):
+        if lacking and not criterion.optional and any((name, key) in judged for key in criterion.asked):
             words = f"nothing was measured for {', '.join(lacking)}"
             yield Check(name, "", criterion.title or name, "", f"measured{of}", "not met", words)
 

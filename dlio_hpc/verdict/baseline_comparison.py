@@ -221,7 +221,7 @@ def _alone(case: _Case, near: Reference | None, told: list[str]) -> Verdict:
     last = seen.shifts[-1] if seen.shifts else None
     is_worse = last is not None and last.ratio < 1 - case.terms.tolerance and not case.terms.against
     if not case.terms.against and not is_worse:
-        advice.append(f"dlio-hpc baseline accept {case.group.job} --why '...'")
+        advice.append(f"dlio-hpc baseline accept {case.group.job} --message '...'")
     name = None if near is None else near.name
     found = structs.replace(
         case.verdict("not comparable", why, advice), here=seen.nights[-1], reference=name, trend=seen

@@ -182,7 +182,7 @@ def named(found: Sequence[Baseline], name: str, folder: Path) -> Baseline:
 
 def _check_why(why: str) -> None:
     if not why.strip():
-        raise ConfigError("--why: say in words why; whoever reads the baseline later will ask")
+        raise ConfigError("--message: say in words why; whoever reads the baseline later will ask")
 
 
 def _accepted(group: Group, why: str, overridden: tuple[str, ...]) -> Accepted:

@@ -21,29 +21,29 @@ Counts = tuple[Positive, ...] | Positive | str | None
 
 # Limits of figures: which of metrics.METRICS each is of.
 FIGURES = {
-    "least_samples_per_s": "samples_per_s",
-    "least_read_MBps": "read_MBps",
-    "least_au": "au",
-    "least_au_mlperf": "au_mlperf",
-    "least_checkpoint_write_MBps": "checkpoint_write_MBps",
-    "least_checkpoint_read_MBps": "checkpoint_read_MBps",
-    "largest_slowest_rank_ratio": "slowest_rank_ratio",
-    "longest_read_p99": "read_p99_s",
-    "longest_wait_p99": "wait_p99_s",
+    "min_samples_per_s": "samples_per_s",
+    "min_read_MBps": "read_MBps",
+    "min_au": "au",
+    "min_au_mlperf": "au_mlperf",
+    "min_checkpoint_write_MBps": "checkpoint_write_MBps",
+    "min_checkpoint_read_MBps": "checkpoint_read_MBps",
+    "max_slowest_rank_ratio": "slowest_rank_ratio",
+    "max_read_p99": "read_p99_s",
+    "max_wait_p99": "wait_p99_s",
 }
 _SELECTORS = ("nodes", "ranks_per_node", "ranks")
-_ASIDE = {"title", "workload", *_SELECTORS, "each_run", "where_known"}
+_ASIDE = {"title", "workload", *_SELECTORS, "all_runs", "optional"}
 
 
 class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """What is asked of the runs that workload (names, with * for anything), nodes, ranks_per_node and ranks select; of
-    None nothing. each_run: every run has to meet the limits of figures, rather than the median. where_known: what was
+    None nothing. all_runs: every run has to meet the limits of figures, rather than the median. optional: what was
     not measured, or cannot be known, is passed over and said to be; else it is not met.
 
-    least_scaling_efficiency: samples/s of a rank over those on the fewest ranks. largest_spread: of samples/s between
-    the fastest run and the slowest, over the median. least_dataset_over_memory: dataset's bytes over those of all
-    nodes' memory. gaps: between neighbouring runs, warm-ups too. results_apart: jobs' folders and datasets lie on
-    different file systems. as_shipped: keys of the workload, such as compute.time, that have the values it ships with.
+    min_scaling_efficiency: samples/s of a rank over those on the fewest ranks. max_spread: of samples/s between
+    the fastest run and the slowest, over the median. min_dataset_over_memory: dataset's bytes over those of all
+    nodes' memory. gaps: between neighbouring runs, warm-ups too. separate_results_fs: jobs' folders and datasets lie on
+    different file systems. unmodified: keys of the workload, such as compute.time, that have the values it ships with.
     """
 
     title: str = ""
@@ -51,37 +51,37 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: Counts = None
     ranks_per_node: Counts = None
     ranks: Counts = None
-    each_run: bool = False
-    where_known: bool = False
-    least_samples_per_s: Rate | None = None
-    least_read_MBps: Rate | None = None
-    least_au: units.Share | None = None
-    least_au_mlperf: units.Share | None = None
-    least_checkpoint_write_MBps: Rate | None = None
-    least_checkpoint_read_MBps: Rate | None = None
-    largest_slowest_rank_ratio: Ratio | None = None
-    longest_read_p99: units.Seconds | None = None
-    longest_wait_p99: units.Seconds | None = None
-    least_scaling_efficiency: units.Share | None = None
-    largest_spread: units.Share | None = None
-    least_steps: Positive | None = None
-    least_dataset_over_memory: Rate | None = None
+    all_runs: bool = False
+    optional: bool = False
+    min_samples_per_s: Rate | None = None
+    min_read_MBps: Rate | None = None
+    min_au: units.Share | None = None
+    min_au_mlperf: units.Share | None = None
+    min_checkpoint_write_MBps: Rate | None = None
+    min_checkpoint_read_MBps: Rate | None = None
+    max_slowest_rank_ratio: Ratio | None = None
+    max_read_p99: units.Seconds | None = None
+    max_wait_p99: units.Seconds | None = None
+    min_scaling_efficiency: units.Share | None = None
+    max_spread: units.Share | None = None
+    min_steps: Positive | None = None
+    min_dataset_over_memory: Rate | None = None
     warmups: Natural | None = None
     measured_runs: Positive | None = None
-    least_measured_runs: Positive | None = None
+    min_measured_runs: Positive | None = None
     gaps: Literal["any", "shorter than a run"] = "any"
-    results_apart: bool = False
-    as_shipped: tuple[str, ...] = ()
+    separate_results_fs: bool = False
+    unmodified: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not self.asked:
             told = ", ".join(name for name in self.__struct_fields__ if name not in _ASIDE)
             raise ValueError(f"it asks for nothing; give at least one of: {told}")
-        for key in self.as_shipped:
+        for key in self.unmodified:
             if document.kind_at(Workload, key.split(".")) is None:
-                raise ValueError(f"as_shipped: a workload has no key {key}")
-        if self.each_run and not set(self.asked) & set(FIGURES):
-            raise ValueError(f"each_run goes with limits of figures: {', '.join(FIGURES)}")
+                raise ValueError(f"unmodified: a workload has no key {key}")
+        if self.all_runs and not set(self.asked) & set(FIGURES):
+            raise ValueError(f"all_runs goes with limits of figures: {', '.join(FIGURES)}")
 
     @property
     def asked(self) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class Evidence(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """A criterion of a group; group is empty where it is about everything. key: in the criteria file, such as least_au;
+    """A criterion of a group; group is empty where it is about everything. key: in the criteria file, such as min_au;
     empty of what is always asked. asked: the limit in words. words: what was found. limit, value, low, high: in `unit`;
     None where there is none. metric: the figure's name in metrics.METRICS, or spread, or scaling_efficiency; empty
     where it is about none. advice: what would help.

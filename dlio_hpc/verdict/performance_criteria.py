@@ -12,8 +12,8 @@ from dlio_hpc.verdict.metrics import METRICS
 
 # What is no figure of a single run: metric, label, and whether more is better; all are shares.
 _SPECIAL = {
-    "largest_spread": ("spread", "spread of samples/s", False),
-    "least_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
+    "max_spread": ("spread", "spread of samples/s", False),
+    "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
 }
 LIMITS = (*FIGURES, *_SPECIAL)
 _UNITS: dict[str, Unit] = {"MB/s": "MB/s", "1/s": "1/s", "s": "s", "": "x"}
@@ -30,11 +30,11 @@ class Limit(NamedTuple):
     value: float
     unit: Unit
     is_least: bool
-    each_run: bool
+    all_runs: bool
 
     @property
     def words(self) -> str:
-        of = ", every run" if self.each_run else ""
+        of = ", every run" if self.all_runs else ""
         return f"{self.label} {'>=' if self.is_least else '<='} {show(self.value, self.unit)}{of}"
 
     def is_met(self, value: float) -> bool:
@@ -50,11 +50,11 @@ def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[G
     for key in FIGURES:
         if getattr(criterion, key) is not None:
             yield _figure(limit(name, key, criterion), group)
-    if criterion.largest_spread is not None:
-        yield _spread(limit(name, "largest_spread", criterion), group)
+    if criterion.max_spread is not None:
+        yield _spread(limit(name, "max_spread", criterion), group)
     base = fewest(group, all_groups)
-    if criterion.least_scaling_efficiency is not None and base is not None:
-        yield _scaling(limit(name, "least_scaling_efficiency", criterion), group, base)
+    if criterion.min_scaling_efficiency is not None and base is not None:
+        yield _scaling(limit(name, "min_scaling_efficiency", criterion), group, base)
 
 
 def fewest(group: Group, others: Sequence[Group]) -> list[Group] | None:
@@ -75,11 +75,11 @@ def limit(name: str, key: str, criterion: Criterion) -> Limit:
     title, value = criterion.title or name, getattr(criterion, key)
     if (special := _SPECIAL.get(key)) is not None:
         metric, label, is_least = special
-        return Limit(name, key, title, metric, label, value, "share", is_least, each_run=False)
+        return Limit(name, key, title, metric, label, value, "share", is_least, all_runs=False)
     metric = FIGURES[key]
     known = METRICS[metric]
     unit: Unit = "share" if known.is_share else _UNITS[known.unit]
-    return Limit(name, key, title, metric, known.label, value, unit, known.higher, criterion.each_run)
+    return Limit(name, key, title, metric, known.label, value, unit, known.higher, criterion.all_runs)
 
 
 def _check(
@@ -100,7 +100,7 @@ def _figure(asked: Limit, group: Group) -> Check:
         words = f"{lacking} of {len(group.runs)} without this figure; narrow the criterion (workload, nodes)"
         return _check(asked, group, "not met", words, None, evidence)
     values = [value for _, value in found]
-    if asked.each_run:
+    if asked.all_runs:
         return _each(asked, group, values, evidence)
     estimate = robust.estimate(values)
     return _check(asked, group, *_judged(asked, estimate, len(values)), estimate, evidence)

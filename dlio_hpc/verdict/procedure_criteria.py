@@ -15,14 +15,14 @@ from dlio_hpc.verdict.history_entry import changes
 
 # What is asked, by the keys of criteria.
 _WORDS = {
-    "least_steps": "steps of an epoch >= {}",
-    "least_dataset_over_memory": "dataset >= {:g} x the nodes' memory",
+    "min_steps": "steps of an epoch >= {}",
+    "min_dataset_over_memory": "dataset >= {:g} x the nodes' memory",
     "warmups": "warm-ups = {}",
     "measured_runs": "measured runs = {}",
-    "least_measured_runs": "measured runs >= {}",
+    "min_measured_runs": "measured runs >= {}",
     "gaps": "gaps shorter than a run",
-    "results_apart": "dataset and results on different file systems",
-    "as_shipped": "{} as the workload ships",
+    "separate_results_fs": "dataset and results on different file systems",
+    "unmodified": "{} as the workload ships",
 }
 
 
@@ -39,7 +39,7 @@ class _Rule(NamedTuple):
 
     def unknown(self, words: str, evidence: tuple[Evidence, ...] = ()) -> Check:
         """No verdict is possible."""
-        verdict: Verdict = "passed over" if self.criterion.where_known else "noisy"
+        verdict: Verdict = "passed over" if self.criterion.optional else "noisy"
         return self._check(verdict, f"not known: {words}", evidence=evidence)
 
     def _check(self, verdict: Verdict, words: str, **rest: Any) -> Check:
@@ -49,17 +49,17 @@ class _Rule(NamedTuple):
 
 def checks(name: str, criterion: Criterion, group: Group) -> Iterator[Check]:
     """Of each rule that is asked for."""
-    if criterion.least_steps is not None:
-        yield _steps(_Rule(name, "least_steps", criterion, group), criterion.least_steps)
-    if (ratio := criterion.least_dataset_over_memory) is not None:
-        yield _memory(_Rule(name, "least_dataset_over_memory", criterion, group), ratio)
+    if criterion.min_steps is not None:
+        yield _steps(_Rule(name, "min_steps", criterion, group), criterion.min_steps)
+    if (ratio := criterion.min_dataset_over_memory) is not None:
+        yield _memory(_Rule(name, "min_dataset_over_memory", criterion, group), ratio)
     yield from _counts(name, criterion, group)
     if criterion.gaps != "any":
         yield _gaps(_Rule(name, "gaps", criterion, group))
-    if criterion.results_apart:
-        yield _apart(_Rule(name, "results_apart", criterion, group))
-    if criterion.as_shipped:
-        yield _as_shipped(_Rule(name, "as_shipped", criterion, group))
+    if criterion.separate_results_fs:
+        yield _apart(_Rule(name, "separate_results_fs", criterion, group))
+    if criterion.unmodified:
+        yield _as_shipped(_Rule(name, "unmodified", criterion, group))
 
 
 def in_words(key: str, criterion: Criterion) -> str:
@@ -120,7 +120,7 @@ def _sizes(each: Ran) -> str:
 def _counts(name: str, criterion: Criterion, group: Group) -> Iterator[Check]:
     warmups = sum(each.run.kind == "warmup" for each in group.sequence)
     measured = len(group.runs)
-    for key, found in (("warmups", warmups), ("measured_runs", measured), ("least_measured_runs", measured)):
+    for key, found in (("warmups", warmups), ("measured_runs", measured), ("min_measured_runs", measured)):
         if (wanted := getattr(criterion, key)) is not None:
             yield _count(_Rule(name, key, criterion, group), found, wanted)
 
@@ -183,7 +183,7 @@ def _as_shipped(rule: _Rule) -> Check:
         return rule.unknown(f"there is no shipped workload {name!r}")
     usual = json.loads(document.encode(plan.resolved(workload.load(str(path)))))
     told = [
-        words for key in rule.criterion.as_shipped for words in changes(_value(usual, key), _value(found, key), key)
+        words for key in rule.criterion.unmodified for words in changes(_value(usual, key), _value(found, key), key)
     ]
     return rule.check(not told, f"shipped / found: {'; '.join(told)}" if told else "it is")
 

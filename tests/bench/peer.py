@@ -49,9 +49,9 @@ def bench(folder: Path, executable: Path) -> None:
             continue
         loader = FRAMEWORKS[kind]
         wanted = GOALS[kind]
-        ways = [(loader, "framework", wanted if kind == "tfrecord" else ""), ("native", "floor", "")]
+        ways = [(loader, "framework", wanted if kind == "tfrecord" else ""), ("native", "posix", "")]
         if kind != "tfrecord":
-            ways.insert(1, (loader, "floor", wanted))
+            ways.insert(1, (loader, "posix", wanted))
         for number, (family, mode, goal) in enumerate(ways):
             made, read = _ours(folder, kind, files, per_file, size, family, mode)
             if not number:

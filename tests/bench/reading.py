@@ -34,7 +34,7 @@ def bench(folder: Path) -> None:
         _generation(here, dataset)
         start, gap = _where(here, kind)
         bare = _preadv(here, start, gap)
-        compare(f"read {kind}, floor / preadv", _ours(here, dataset, "floor"), bare, dataset.size, ">= 0.8")
+        compare(f"read {kind}, posix / preadv", _ours(here, dataset, "posix"), bare, dataset.size, ">= 0.8")
     (folder / "csv").mkdir()
     _framework(folder)
 
@@ -49,7 +49,7 @@ def _framework(folder: Path) -> None:
         ("framework, native / TFRecordDataset", records, "framework", "native", _records, GOAL),
         ("loader tensorflow / TFRecordDataset", records, "framework", "tensorflow", _records, GOAL),
         ("framework / pandas.read_csv", CSV, "framework", "native", _pandas, GOAL),
-        ("floor / pandas.read_csv", CSV, "floor", "native", _pandas, ""),
+        ("posix / pandas.read_csv", CSV, "posix", "native", _pandas, ""),
     )
     for what, dataset, mode, loader, bare, goal in rows:
         here = folder / dataset.format

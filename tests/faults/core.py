@@ -25,7 +25,7 @@ _SMALL = (
     "reader.batch_size=4", "reader.read_threads=2", "compute.time=0", "train.epochs=1",
 )  # fmt: skip
 _SIDES = (
-    "dataset.side_files=[{name: metadata, bytes: 100, count: 2, access: read, when: step, size: 1000}, "
+    "dataset.auxiliary_files=[{name: metadata, bytes: 100, count: 2, access: read, when: step, size: 1000}, "
     "{name: summary, bytes: 50, count: 1, access: write, when: step}]",
 )
 _CHECKPOINT = ("checkpoint={files: [200000, 3000], transfer_size: 64 KiB, read_back: true}",)
@@ -40,7 +40,7 @@ DATASETS: dict[str, tuple[str, ...]] = {
     "raw": ("dataset.format=raw",),
     "csv": ("dataset.format=csv",),
 }
-_FLOOR, _FRAMEWORK = ("reader.mode=floor",), ("reader.mode=framework",)
+_FLOOR, _FRAMEWORK = ("reader.mode=posix",), ("reader.mode=framework",)
 _NULL = "dataset.format=null"
 _MEMORY = ("reader.load=memory",)
 
@@ -48,13 +48,13 @@ _MEMORY = ("reader.load=memory",)
 def _operations() -> Iterator[Operation]:
     for name, keys in DATASETS.items():
         yield _operation(f"generate {name}", keys, 0, 1.3)
-    yield _operation("generate side files", _SIDES, 0)
+    yield _operation("generate auxiliary files", _SIDES, 0)
     yield _operation("generate npz, 2 ranks", (), 0, 0.7, 2)
     for name, keys in DATASETS.items():
         yield _operation(f"read {name}", (*keys, *_FLOOR), 1)
         yield _operation(f"read {name} framework", (*keys, *_FRAMEWORK), 1)
     yield _operation("read npz from memory", _MEMORY, 1, 0.7)
-    yield _operation("read side files", _SIDES, 1, 0.7)
+    yield _operation("read auxiliary files", _SIDES, 1, 0.7)
     yield _operation("read hdf5, 2 ranks", DATASETS["hdf5"], 1, 0.7, 2)
     for name, mode in (("npz", _FRAMEWORK), ("tfrecord", _FLOOR), ("hdf5", _FRAMEWORK), ("raw", _FLOOR)):
         keys = (*DATASETS[name], *mode, "reader.loader=pytorch")

@@ -108,7 +108,7 @@ excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # e
 watched darshan
 run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- aprun -n 2 -N 2 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || watched() { darshan=(); }
 
-# On Lustre, before the dataset is written: lfs setstripe -c 48 -S 1048576 /data/npz-64x4x1MiB-9bc10fe4ebd8
+# On Lustre, before the dataset is written: lfs setstripe -c 48 -S 1048576 /data/npz-64x4x1MiB-4cc36a7db4b3
 run 'layout before' /opt/python/bin/python3 -m dlio_hpc.lustre plan.json before || exit $?
 watched runs/00-generate/darshan
 run 00-generate aprun -n 512 -N 4 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -m dlio_hpc.core plan.json --run 0 || exit $?   # no data, no measurement

@@ -93,7 +93,7 @@ def _common(subject: _Subject) -> dict[str, Estimate]:
     words = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else words
     return {
         "dataset.format": kind.name,
-        "dataset.layout": Estimate(
+        "dataset.file_access": Estimate(
             "shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", words
         ),
         "dataset.files": _count(data),
@@ -304,7 +304,7 @@ def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict
 
 
 def _sides(subject: _Subject, keys: dict[str, Estimate]) -> list[Side]:
-    files = [*file_roles.of(subject.found, "side file"), *file_roles.of(subject.found, "output")]
+    files = [*file_roles.of(subject.found, "auxiliary file"), *file_roles.of(subject.found, "output")]
     return auxiliary_files.sides(files, subject.requests, subject.log.job.ranks, _steps(subject, keys))
 
 

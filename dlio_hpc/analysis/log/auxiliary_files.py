@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 # front again sooner than that completes its header.
 _PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
 _HEADER_S = 1e-3
-# Side files that a workload names; programs with more keep them in order otherwise.
+# Auxiliary files that a workload names; programs with more keep them in order otherwise.
 MOST = 8
 
 
@@ -157,7 +157,7 @@ def _read_back(files: Sequence[Seen]) -> Estimate:
 
 
 class Side(NamedTuple):
-    """One of dataset.side_files. keys: as a workload has them."""
+    """One of dataset.auxiliary_files. keys: as a workload has them."""
 
     keys: dict[str, Any]
     note: str
@@ -192,7 +192,7 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
         if per_step and file.size >= 4 * size:
             keys["random"] = _is_random(file, requests)
     if ends and not keys.get("random") and size * times == file.size:
-        keys["to_end"] = True
+        keys["read_to_eof"] = True
     verb = "written" if writes else "read"
     return Side(keys, f"{count:,} request(s) of {format_size(size)} in the mean {verb}: {file.path}")
 
@@ -222,7 +222,7 @@ def _is_random(file: Seen, requests: Requests | None) -> bool:
 
 
 def _name(path: str, taken: set[str]) -> str:
-    """What a side file may be called; another one of that name gets a number."""
+    """What a auxiliary file may be called; another one of that name gets a number."""
     base = re.sub(r"[^A-Za-z0-9._-]", "_", path.rsplit("/", 1)[-1]).lstrip(".-")[:60] or "file"
     name, number = base, 2
     while name in taken:

@@ -92,7 +92,7 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
     if name == "raw":
         return _of_raw(marks)
     if marks is None:
-        usual = "framework" if name in ("tfrecord", "csv") else "floor"
+        usual = "framework" if name in ("tfrecord", "csv") else "posix"
         return Estimate(usual, "unknown", "only a trace (DXT) would tell")
     if name == "npz":
         share, what = marks.zip_ends, "directories were read first, as numpy.load does"
@@ -101,18 +101,18 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
     else:
         share, what = marks.from_front, "reading began at the front, through a buffer"
     if name == "csv" and requests is not None and (size := _usual(requests, data)) != _PANDAS:
-        return Estimate("floor", "high", f"requests of {size:,} B, where pandas makes such of {_PANDAS:,} B")
+        return Estimate("posix", "high", f"requests of {size:,} B, where pandas makes such of {_PANDAS:,} B")
     if share > 0.5:
         return Estimate("framework", "high", f"{what}, in {share:.0%} of files")
-    return Estimate("floor", "medium", f"{what}, in {share:.0%} of files only")
+    return Estimate("posix", "medium", f"{what}, in {share:.0%} of files only")
 
 
 def _of_raw(marks: _Marks | None) -> Estimate:
     if marks is None:
-        return Estimate("floor", "unknown", "only a trace (DXT) would tell")
+        return Estimate("posix", "unknown", "only a trace (DXT) would tell")
     how = "in one request, and one more that found the end, as read() does"
     words = f"{marks.whole:.0%} of files were read {how}" if marks.whole else f"no file was read {how}"
-    return Estimate("framework" if marks.whole > 0.5 else "floor", "high" if marks.whole > 0.9 else "medium", words)
+    return Estimate("framework" if marks.whole > 0.5 else "posix", "high" if marks.whole > 0.9 else "medium", words)
 
 
 def _usual(requests: Requests, data: Sequence[Seen]) -> int:

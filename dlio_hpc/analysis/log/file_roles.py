@@ -16,7 +16,7 @@ from dlio_hpc.analysis.similarity import io_profile
 from dlio_hpc.darshan import setup
 from dlio_hpc.plan import dataset
 
-Name = Literal["dataset", "side file", "checkpoint", "output", "library", "other"]
+Name = Literal["dataset", "auxiliary file", "checkpoint", "output", "library", "other"]
 
 _DATA = re.compile(io_profile.DATA)
 _INSTALLED = re.compile(
@@ -32,7 +32,7 @@ _KNOWN = re.compile(
     r"[.](?:tfrecords?(?:-#-of-#)?|tfrec|h5|hdf5|nc4?|npz|npy|csv|jpe?g|png|bin|parquet|arrow|tar|lmdb|mdb|rec)$",
     re.IGNORECASE,
 )
-# Classes with more files than that are no side files, of which a workload names each.
+# Classes with more files than that are no auxiliary files, of which a workload names each.
 MOST_SIDES = 8
 _ALIKE, _UNLIKE, _MANY = 0.1, 0.1, 4
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
@@ -131,7 +131,9 @@ def _main(files: list[Seen], name: str, share: float) -> list[Role]:
     for file in files:
         is_lone = count >= _MANY and pattern(file.path) != usual and patterns[pattern(file.path)] == 1
         if is_lone and file.size < _UNLIKE * middle:
-            found.append(Role(file, "side file", f"read, alone of its name, with {file.size / middle:.1%} of a file"))
+            found.append(
+                Role(file, "auxiliary file", f"read, alone of its name, with {file.size / middle:.1%} of a file")
+            )
         else:
             found.append(Role(file, "dataset", why))
     return found
@@ -142,7 +144,7 @@ def _beside(files: list[Seen], name: str, share: float) -> list[Role]:
         return [
             Role(file, "other", f"one of {len(files):,} {name!r} files, {share:.1%} of what was read") for file in files
         ]
-    return [Role(file, "side file", f"read beside the dataset, {share:.1%} of what was read") for file in files]
+    return [Role(file, "auxiliary file", f"read beside the dataset, {share:.1%} of what was read") for file in files]
 
 
 def _repeated(found: list[Role]) -> list[Role]:

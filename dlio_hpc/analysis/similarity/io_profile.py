@@ -132,7 +132,7 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
         bytes_per_sample=sample_bytes(result),
         notes=(
             f"no Darshan log ({why}): without rates of requests, shares of sequential ones, and the requests of "
-            "checkpoints and side files",
+            "checkpoints and auxiliary files",
         ),
         **known,
     )
@@ -218,6 +218,6 @@ def _share(operations: list[Operation], shares: list[float | None]) -> float | N
 
 
 def _beside(summary: Summary) -> int:
-    """Bytes of side files and checkpoints."""
-    side, checkpoint = summary.side_files, summary.checkpoint
+    """Bytes of auxiliary files and checkpoints."""
+    side, checkpoint = summary.auxiliary_files, summary.checkpoint
     return (side.bytes_read + side.bytes_written if side else 0) + (checkpoint.bytes_written if checkpoint else 0)

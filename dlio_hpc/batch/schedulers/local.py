@@ -27,7 +27,7 @@ def _arguments(plan: Plan, after: After) -> list[str]:
     that follows others waits for their end first, and has its time from then on.
     """
     script = os.path.join(plan.directory, rundir.SCRIPT)
-    warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.notice)]
+    warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.warning_time)]
     limited = ["timeout", f"--kill-after={_GRACE_S}", str(int(plan.walltime)), *warning, "bash", script]
     return [sys.executable, _SUCCESSOR, *after.over, "--", *limited] if after.over else limited
 

@@ -50,7 +50,7 @@ def _select(plan: Plan) -> str:
     the site's cpus, or one a rank, where the site does not say otherwise; PALS counts both by itself.
     """
     site, ranks = plan.site, plan.ranks_per_node
-    chunk: dict[str, str | int] = dict(site.chunk)
+    chunk: dict[str, str | int] = dict(site.pbs_select)
     if site.launcher.kind != "pals":
         chunk = {"ncpus": site.cpus or ranks, **chunk} | {"mpiprocs": ranks}
     return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in chunk.items())])

@@ -1,6 +1,6 @@
 """CSV: a sample a line, its values with seven digits each: 0.1234567, which a 32-bit float holds.
 
-*framework* is pandas.read_csv of whole files. *floor* reads lines at their offsets and turns the digits of their fixed
+*framework* is pandas.read_csv of whole files. *posix* reads lines at their offsets and turns the digits of their fixed
 width into numbers: what parsing costs beyond the file system is the difference of the two.
 """
 

@@ -1,7 +1,7 @@
 """NumPy archives: one array `x` of shape (samples, *sample shape), as numpy.savez writes it; samples that differ in
 size lie end to end in an array of bytes. Stored, the data begin at byte 4096; with gzip they are deflated.
 
-*floor* reads stored samples at their offsets, and a deflated file whole. *framework* is numpy.load, which reads the
+*posix* reads stored samples at their offsets, and a deflated file whole. *framework* is numpy.load, which reads the
 whole array however little of it is wanted, through a buffer: of transfer_size, or as Python's open() chooses it.
 """
 

@@ -1,4 +1,4 @@
-"""Floor mode: samples that lie whole in their files, read at their offsets straight into the loader's rows."""
+"""posix mode: samples that lie whole in their files, read at their offsets straight into the loader's rows."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol

@@ -1,6 +1,6 @@
 """Plain bytes: samples end to end and nothing else, as images a file each, .npy and .bin files are to storage.
 
-*floor* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a whole file in one request,
+*posix* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a whole file in one request,
 and one more that finds its end.
 """
 
@@ -39,7 +39,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
-    if workload.reader.mode == "floor":
+    if workload.reader.mode == "posix":
         return FlatReader(workload, paths, comm, lambda *_: 0)
     sample = workload.dataset.sample
 

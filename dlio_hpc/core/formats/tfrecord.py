@@ -1,7 +1,7 @@
 """TFRecord: each sample a record between its length with a checksum and a checksum of its own, as TensorFlow's
 TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
 
-*floor* reads samples at their offsets, with `verify` their frames as well. *framework* does what TFRecordDataset does:
+*posix* reads samples at their offsets, with `verify` their frames as well. *framework* does what TFRecordDataset does:
 requests of exactly transfer_size from the file's begin on, checksums verified. Records are read at their offsets, as
 with an index, where any sample may come next and by PyTorch's workers, which ask for whole batches.
 """

@@ -36,7 +36,7 @@ class PyTorchLoader:
         if workers:
             options |= {
                 "prefetch_factor": -(-keys.batches_ahead // workers),
-                "multiprocessing_context": keys.worker_start,
+                "multiprocessing_context": keys.multiprocessing_context,
             }
         self._data_loader = partial(DataLoader, self._dataset, collate_fn=_as_it_is, **options)
 

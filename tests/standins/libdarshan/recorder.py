@@ -1,7 +1,7 @@
 """What libdarshan 3.5 does, as far as runs of ours depend on it, by its documented rules.
 
 From MPI_Init on it sees os.open, os.close, os.read, os.pread, os.preadv, os.write and os.pwrite, which is how the
-native loader reads in floor mode; what C libraries and Python's own files do it does not see. Before MPI_Finalize the
+native loader reads in posix mode; what C libraries and Python's own files do it does not see. Before MPI_Finalize the
 ranks' records meet in one log; a process that never gets there leaves what DARSHAN_MMAP_LOGPATH holds.
 """
 

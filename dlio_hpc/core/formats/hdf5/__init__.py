@@ -1,7 +1,7 @@
 """HDF5: one dataset `x` of shape (samples, *sample shape) in each file, contiguous or in chunks, with a filter or
 none; samples that differ in size lie end to end in a row of bytes.
 
-*framework* is h5py: a sample a call, or with a transfer_size slabs of so many bytes. *floor* asks HDF5 where the data
+*framework* is h5py: a sample a call, or with a transfer_size slabs of so many bytes. *posix* asks HDF5 where the data
 lie and reads them with preadv: contiguous samples straight away, chunked ones a request a chunk.
 """
 

@@ -1,4 +1,4 @@
-"""Floor mode of chunked datasets: HDF5 says where the chunks lie, preadv brings them."""
+"""posix mode of chunked datasets: HDF5 says where the chunks lie, preadv brings them."""
 
 import math
 import threading

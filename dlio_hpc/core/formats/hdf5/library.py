@@ -126,7 +126,7 @@ def _mpio(comm: "Intracomm") -> dict[str, Any]:
         raise ConfigError(
             "access: collective in mode: framework needs an h5py built with parallel HDF5, which this one "
             f"({h5py.__version__}) is not; build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py) or set "
-            "reader.mode: floor, which reads contiguous data through MPI-IO itself"
+            "reader.mode: posix, which reads contiguous data through MPI-IO itself"
         )
     return {"driver": "mpio", "comm": comm.Dup()}
 

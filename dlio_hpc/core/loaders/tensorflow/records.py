@@ -44,7 +44,7 @@ class Records:
         self._beside = (0, 0)
 
     def resumed(self) -> None:
-        """What this thread has read since the last batch are side files and checkpoints."""
+        """What this thread has read since the last batch are auxiliary files and checkpoints."""
         back = procfs.thread_io()
         if back is not None and self._left is not None:
             did = back.since(self._left)
