@@ -92,7 +92,7 @@ _ON_JOBS = (
             ("dlio-submit", "demo", "-s", "local", "--tf-profile", "-S", "reader.loader=pytorch"),
             "--tf-profile: TensorFlow has no part in reader.loader: pytorch; add -S reader.loader=tensorflow",
         ),
-        (("dlio-submit", "demo", "--generate", "perhaps"), "'auto', 'first', 'only', 'never'"),
+        (("dlio-submit", "demo", "--generate", "perhaps"), "'auto', 'separate', 'only', 'never'"),
         (("dlio-hpc", "nonsense"), "No such command 'nonsense'"),
         (("dlio-hpc", "report", "absent"), _NOBODYS),
         (("dlio-hpc", "report", "."), "is no job's directory"),

@@ -189,7 +189,7 @@ def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path)
 @pytest.mark.mpi
 def test_generating_and_reading_in_jobs_of_their_own(run: Run, small: Path, tmp_path: Path) -> None:
     theta = Theta(run, tmp_path, wait=0.5)
-    done = theta.submit(small, "--generate", "first", "--wait", "-N", NODES)
+    done = theta.submit(small, "--generate", "separate", "--wait", "-N", NODES)
     assert done.code == 0, done.err
     write, read = done.json["jobs"]
     assert [job["state"] for job in (write, read)] == ["completed", "completed"]

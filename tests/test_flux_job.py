@@ -186,7 +186,7 @@ def test_how_jobs_end(on_flux: Flux, small: Path) -> None:
 
 @pytest.mark.mpi
 def test_generating_and_reading_in_jobs_of_their_own(on_flux: Flux, small: Path) -> None:
-    done = on_flux.submit(small, "--generate", "first", "--wait", "-N", NODES)
+    done = on_flux.submit(small, "--generate", "separate", "--wait", "-N", NODES)
     assert done.code == 0, done.err
     write, read = done.json["jobs"]
     assert [job["state"] for job in (write, read)] == ["completed", "completed"]

@@ -221,7 +221,7 @@ def test_how_jobs_end(run: Run, small: Path, tmp_path: Path) -> None:
 @pytest.mark.mpi
 def test_generating_and_reading_in_jobs_of_their_own(run: Run, small: Path, tmp_path: Path) -> None:
     on_pbs = Pbs(run, tmp_path, wait=0.5)
-    done = on_pbs.submit(small, "--generate", "first", "--wait", "-N", NODES)
+    done = on_pbs.submit(small, "--generate", "separate", "--wait", "-N", NODES)
     assert done.code == 0, done.err
     write, read = done.json["jobs"]
     assert [job["state"] for job in (write, read)] == ["completed", "completed"]

@@ -386,7 +386,7 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
 
 
 def test_the_dataset_is_made_in_a_job_before_the_one_that_reads(on_slurm: Run, small: Path) -> None:
-    options = ("-s", "slurm", "-d", "data", "-t", "5m", "--generate", "first", "-N", 2)
+    options = ("-s", "slurm", "-d", "data", "-t", "5m", "--generate", "separate", "-N", 2)
     done = on_slurm("dlio-submit", small, *options, "--wait", "--json")
     assert done.code == 0, done.err
     write, read = done.json["jobs"]
@@ -492,7 +492,7 @@ def test_old_against_new_names_the_slow_node(on_slurm: Run, small: Path, tmp_pat
 
 
 def test_a_study_with_a_job_that_writes_its_datasets_first(on_slurm: Run, small: Path) -> None:
-    options = ("--generate", "first", "-P", "dataset.format=npz,tfrecord", "-N", "1,2", "--wait")
+    options = ("--generate", "separate", "-P", "dataset.format=npz,tfrecord", "-N", "1,2", "--wait")
     done = on_slurm("dlio-submit", small, *_STUDY, *options)
     assert done.code == 0, done.err
     write, *read = done.json["jobs"]

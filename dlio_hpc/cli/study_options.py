@@ -126,7 +126,7 @@ _REQUEST = (
     ),
     option(
         "--generate",
-        type=click.Choice(["auto", "first", "only", "never"]),
+        type=click.Choice(["auto", "separate", "only", "never"]),
         default="auto",
         show_default=True,
         help="auto: make the dataset if it is not there; first: likewise, in a job of its own; only: likewise, and "
@@ -284,7 +284,7 @@ def _check_fixed(axes: tuple[sweep.Axis, ...], overrides: tuple[str, ...]) -> No
 def resumed(found: study.Study, options: dict[str, Any]) -> study.Study:
     """The study with the options that may be others the second time."""
     changed = {key: options[key] for key in RESUMABLE if options[key]}
-    if found.generate == "first":
+    if found.generate == "separate":
         changed["generate"] = "auto"  # what is there is found, what is not may have been why it was interrupted
     return structs.replace(found, **changed)
 

@@ -66,7 +66,7 @@ def plans(
             raise ConfigError("--generate only: the null format has no data to generate")
         return (_generating(study, study.study if study.is_plain else f"{study.study}-generate"),)
     ahead = []
-    if study.generate == "first" and is_stored:
+    if study.generate == "separate" and is_stored:
         ahead = [_generating(study, f"{study.study}-generate")]
     slower, written = _slower(study, taken), set[str]()
     groups = [group for scale in _scales(study, wanted) for group in _split(study, scale, slower, written)]

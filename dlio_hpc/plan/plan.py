@@ -18,7 +18,7 @@ from dlio_hpc.config.workload import LEVEL, Chunk, Dataset, Workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import url
 
-Generate = Literal["auto", "first", "only", "never"]
+Generate = Literal["auto", "separate", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
 
 # Part of every fingerprint: raise it when the generator writes other bytes for the same geometry.
