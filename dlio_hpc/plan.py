@@ -11,7 +11,7 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from dlio_hpc import combinations, document, units, url
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, InvalidRun, unreadable
 from dlio_hpc.layout import Layout
 from dlio_hpc.site import Site
 from dlio_hpc.workload import LEVEL, Chunk, Dataset, Workload
@@ -91,6 +91,17 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     def notice(self) -> int:
         """As notice()."""
         return notice(self.site, self.walltime)
+
+
+def load(path: Path) -> tuple[Plan, str]:
+    """The plan in a file, and the SHA-256 of the file; ConfigError where there is none, InvalidRun where it is damaged,
+    InfrastructureError where it cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise unreadable(fault, path) from fault
+    return document.decode(content, Plan, str(path), InvalidRun), hashlib.sha256(content).hexdigest()
 
 
 def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:

@@ -11,7 +11,7 @@ import pytest
 from dlio_hpc import errors
 from tests.conftest import BIN, Run, ahead
 
-_SHIPPED = "import dlio_hpc.shipped\ndlio_hpc.shipped.names = lambda folder: {}['npz3']\n"
+_SHIPPED = "import dlio_hpc.shipped\ndlio_hpc.shipped.files = lambda folder: {}['npz3']\n"
 _GENERATE = "import dlio_hpc.core.generate\ndlio_hpc.core.generate.generate = lambda *given: {}['npz3']\n"
 _LAYOUT = "import dlio_hpc.filesystem\ndlio_hpc.filesystem.of = lambda path: {}['npz3']\n"
 
@@ -56,8 +56,8 @@ def test_a_bug_in_dlio_submit_is_no_failed_verdict_either(tmp_path: Path) -> Non
 
 
 def test_a_broken_pipe_to_another_program_is_no_failed_verdict(tmp_path: Path) -> None:
-    change = "import dlio_hpc.shipped\n\ndef names(folder): raise BrokenPipeError(32, 'Broken pipe')\n\n"
-    done = _called(tmp_path, _broken(tmp_path, f"{change}dlio_hpc.shipped.names = names\n"), "dlio-hpc", "workloads")
+    change = "import dlio_hpc.shipped\n\ndef files(folder): raise BrokenPipeError(32, 'Broken pipe')\n\n"
+    done = _called(tmp_path, _broken(tmp_path, f"{change}dlio_hpc.shipped.files = files\n"), "dlio-hpc", "workloads")
     assert done.returncode == 6
     assert "a pipe to another program was closed" in done.stderr
 

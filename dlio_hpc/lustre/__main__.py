@@ -6,12 +6,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dlio_hpc import dataset, document, filesystem, layout, rundir, units
+from dlio_hpc import dataset, filesystem, layout, rundir, units
 from dlio_hpc.command import Missing, Unanswered
 from dlio_hpc.errors import InfrastructureError, InvalidRun, told
 from dlio_hpc.lustre import lfs, readback, record
 from dlio_hpc.lustre.record import Record
-from dlio_hpc.plan import Plan, Run
+from dlio_hpc.plan import Plan, Run, load
 
 # Files that are read back: every one costs a request to the metadata server.
 _LOOKED_AT = 64
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--run", type=int, metavar="N", help="of whose dataset; default: the first that has one")
     options = parser.parse_args()
     with told():
-        plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan), InvalidRun)
+        plan, _ = load(options.plan)
         run = plan.datasets[0] if options.run is None else plan.runs[options.run]
         (before if options.when == "before" else after)(options.plan.resolve().parent, plan, run)
 
