@@ -11,7 +11,7 @@ import pytest
 from dlio_hpc import errors
 from tests.conftest import BIN, Run, ahead
 
-_SHIPPED = "import dlio_hpc.config.shipped\ndlio_hpc.config.shipped.names = lambda folder: {}['npz3']\n"
+_SHIPPED = "import dlio_hpc.config.shipped\ndlio_hpc.config.shipped.files = lambda folder: {}['npz3']\n"
 _GENERATE = "import dlio_hpc.core.generate\ndlio_hpc.core.generate.generate = lambda *given: {}['npz3']\n"
 _LAYOUT = "import dlio_hpc.files.filesystem\ndlio_hpc.files.filesystem.of = lambda path: {}['npz3']\n"
 
@@ -56,9 +56,9 @@ def test_a_bug_in_dlio_submit_is_no_failed_verdict_either(tmp_path: Path) -> Non
 
 
 def test_a_broken_pipe_to_another_program_is_no_failed_verdict(tmp_path: Path) -> None:
-    change = "import dlio_hpc.config.shipped\n\ndef names(folder): raise BrokenPipeError(32, 'Broken pipe')\n\n"
+    change = "import dlio_hpc.config.shipped\n\ndef files(folder): raise BrokenPipeError(32, 'Broken pipe')\n\n"
     done = _called(
-        tmp_path, _broken(tmp_path, f"{change}dlio_hpc.config.shipped.names = names\n"), "dlio-hpc", "workloads"
+        tmp_path, _broken(tmp_path, f"{change}dlio_hpc.config.shipped.files = files\n"), "dlio-hpc", "workloads"
     )
     assert done.returncode == 6
     assert "a pipe to another program was closed" in done.stderr

@@ -118,12 +118,12 @@ def _is_stray(look: job_state.Look) -> bool:
 
 
 def progress(directory: Path) -> Progress | None:
-    """How far the job's current run is; None when it has not said yet."""
+    """How far the job's current run is; None when it has not said yet, or job.out cannot be read."""
     try:
         with (directory / rundir.STDOUT).open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))
             lines = list(_LINE.finditer(file.read()))
-    except FileNotFoundError:
+    except OSError:
         return None
     if not lines:
         return None

@@ -1,13 +1,12 @@
 """One run of a plan, from its first barrier to result.json."""
 
-import hashlib
 import shutil
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlio_hpc import document, units
+from dlio_hpc import units
 from dlio_hpc.core import clock, environment, merge, timeline
 from dlio_hpc.core.darshan_markers import Marks
 from dlio_hpc.core.early_stop import Stop
@@ -16,10 +15,11 @@ from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.plan import dataset, planned_bytes
 from dlio_hpc.plan.plan import Plan, Run
+from dlio_hpc.plan.plan import load as load_plan
 from dlio_hpc.results import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
 
 if TYPE_CHECKING:
@@ -31,14 +31,10 @@ if TYPE_CHECKING:
 
 def load(path: Path, number: int) -> tuple[Plan, Run, str]:
     """The plan, the run asked for, and the plan's SHA-256; ConfigError when there is no such run."""
-    try:
-        content = path.read_bytes()
-    except OSError as fault:
-        raise unreadable(fault, path) from fault
-    plan = document.decode(content, Plan, str(path), InvalidRun)
+    plan, sha256 = load_plan(path)
     for run in plan.runs:
         if run.number == number:
-            return plan, run, hashlib.sha256(content).hexdigest()
+            return plan, run, sha256
     raise ConfigError(f"{path} has no run {number}; its runs are 0 to {len(plan.runs) - 1}")
 
 

@@ -14,7 +14,7 @@ from dlio_hpc.darshan.run_check import judge
 from dlio_hpc.errors import InvalidRun, Unexpected, classified, told
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import darshan_needs
-from dlio_hpc.plan.plan import Plan
+from dlio_hpc.plan.plan import Plan, load
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     excluding.add_argument("plan", type=Path, metavar="PLAN.json")
     options = parser.parse_args()
     with told():
-        plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan), InvalidRun)
+        plan, _ = load(options.plan)
         directory = options.plan.resolve().parent
         if options.verb == "probe":
             sys.exit(_probe(directory, plan, options.log, options.command))

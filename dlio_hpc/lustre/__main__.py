@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from dlio_hpc import document, units
+from dlio_hpc import units
 from dlio_hpc.command import Missing, Unanswered
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.errors import InfrastructureError, InvalidRun, told
@@ -14,7 +14,7 @@ from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.lustre import layout_record, lfs, readback
 from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.plan import dataset
-from dlio_hpc.plan.plan import Plan, Run
+from dlio_hpc.plan.plan import Plan, Run, load
 
 # Files that are read back: every one costs a request to the metadata server.
 _LOOKED_AT = 64
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--run", type=int, metavar="N", help="of whose dataset; default: the first that has one")
     options = parser.parse_args()
     with told():
-        plan = document.decode(options.plan.read_bytes(), Plan, str(options.plan), InvalidRun)
+        plan, _ = load(options.plan)
         run = plan.datasets[0] if options.run is None else plan.runs[options.run]
         (before if options.when == "before" else after)(options.plan.resolve().parent, plan, run)
 

@@ -15,7 +15,7 @@ from dlio_hpc.config import workload_rules
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import LEVEL, Chunk, Dataset, Workload
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, InvalidRun, unreadable
 from dlio_hpc.files import url
 
 Generate = Literal["auto", "separate", "only", "never"]
@@ -93,6 +93,17 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     def warning_time(self) -> int:
         """The value of warning_time()."""
         return warning_time(self.site, self.walltime)
+
+
+def load(path: Path) -> tuple[Plan, str]:
+    """The plan in a file, and the SHA-256 of the file; ConfigError where there is none, InvalidRun where it is damaged,
+    InfrastructureError where it cannot be read.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as fault:
+        raise unreadable(fault, path) from fault
+    return document.decode(content, Plan, str(path), InvalidRun), hashlib.sha256(content).hexdigest()
 
 
 def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
