@@ -253,3 +253,10 @@ def _found(data: Any, path: list[Any]) -> Any:
         except (KeyError, IndexError, TypeError):
             return None
     return data
+
+
+def refuse(*rules: tuple[bool, str]) -> None:
+    """ValueError with the first message whose condition holds."""
+    for holds, message in rules:
+        if holds:
+            raise ValueError(message)

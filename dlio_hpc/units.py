@@ -2,6 +2,9 @@
 
 import re
 import time
+from typing import Annotated
+
+from msgspec import Meta
 
 _NUMBER = re.compile(r"\s*(\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*([A-Za-z]*)\s*")
 _SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%?)\s*")
@@ -12,6 +15,11 @@ _SIZES = {"": 1, "b": 1} | {
 }
 _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
+
+
+# Counts. None is larger than what a double holds exactly; timelines and JSON readers count on that.
+Positive = Annotated[int, Meta(ge=1, le=2**53)]
+Natural = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Size(int):

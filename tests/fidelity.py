@@ -15,7 +15,8 @@ from dlio_hpc.analysis.similarity import io_profile, reference_profile
 from dlio_hpc.analysis.similarity.io_profile import Profile
 from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
-from dlio_hpc.config.workload import AuxiliaryFile, Workload
+from dlio_hpc.config.dataset_keys import AuxiliaryFile
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
 from dlio_hpc.report import profiles, workloadyaml
 from dlio_hpc.results import Result

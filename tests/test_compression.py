@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.config import workload as workloads
-from dlio_hpc.config.workload import Chunk, Dataset, Sample
+from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import texture
 from dlio_hpc.errors import ConfigError

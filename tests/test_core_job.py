@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dlio_hpc.config.workload import AuxiliaryFile
+from dlio_hpc.config.dataset_keys import AuxiliaryFile
 from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.mpi_io import check_library
 from dlio_hpc.core.page_cache import drop

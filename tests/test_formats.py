@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dlio_hpc.config.workload import Chunk, Dataset, Sample, Workload
-from dlio_hpc.config.workload import Reader as ReaderKeys
+from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader as ReaderKeys
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content_check import Verification

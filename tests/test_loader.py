@@ -7,7 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc import units
-from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle, Workload
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader, Shuffle
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import NativeLoader

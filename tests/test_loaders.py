@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle, Workload
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader, Shuffle
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content_check import Verification

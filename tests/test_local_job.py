@@ -358,7 +358,7 @@ def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, 
 def test_generating_first_needs_a_queue(run: Run, small: Path, tmp_path: Path) -> None:
     done = run("dlio-submit", small, "-s", "local", "--generate", "separate")
     assert done.code == 2
-    assert "site local has no queue that could hold a job" in done.err
+    assert "site local has no queue that holds a job" in done.err
     assert not (tmp_path / "dlio-runs").exists()
     job = run("dlio-submit", small, "-s", "local", "--json").job["directory"]
     done = run("dlio-submit", small, "-s", "local", "--after", job)

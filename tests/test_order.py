@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader, Shuffle
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.plan.sample_order import Order, mix, permute
 

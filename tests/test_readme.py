@@ -4,7 +4,8 @@ import re
 import textwrap
 from pathlib import Path
 
-from dlio_hpc.config.workload import AuxiliaryFile, Checkpoint, ComputeTime, Dataset, Sample, Workload, load
+from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset, Sample
+from dlio_hpc.config.workload import Checkpoint, ComputeTime, Workload, load
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.analysis import page_cache_check
 from dlio_hpc.analysis.page_cache_check import Storage
-from dlio_hpc.config import site, workload
+from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.core import client_counters, page_cache, procfs
 from dlio_hpc.darshan.log_verdict import Bytes, Verdict
 from dlio_hpc.files import filesystem
@@ -110,14 +110,14 @@ def test_direct_reads_pass_the_page_cache() -> None:
 def test_what_is_read_ahead_does_not_hide_what_was_in_memory() -> None:
     """Three quarters were; of the others the kernel fetched their neighbours as well."""
     seen = {"storage_bytes_read": 400 * MIB, "resident": 0.75}
-    in_order = _judge("ext4", seen, shuffle=workload.Shuffle())
+    in_order = _judge("ext4", seen, shuffle=reader_keys.Shuffle())
     assert in_order.outcome() == "storage", "in order nothing is fetched twice"
-    fits = _judge("ext4", seen, memory=1024 * MIB, shuffle=workload.Shuffle())
+    fits = _judge("ext4", seen, memory=1024 * MIB, shuffle=reader_keys.Shuffle())
     assert fits.outcome() == "cached", "programs are read as well, and what was in memory stayed there"
-    in_any_order = _judge("ext4", seen, shuffle=workload.Shuffle(samples=True))
+    in_any_order = _judge("ext4", seen, shuffle=reader_keys.Shuffle(samples=True))
     assert (in_any_order.outcome(), in_any_order.cached) == ("cached", 0.75)
     assert "read besides" in in_any_order.words()
-    assert _judge("ext4", seen, shuffle=workload.Shuffle(samples=True), direct=True).outcome() == "storage"
+    assert _judge("ext4", seen, shuffle=reader_keys.Shuffle(samples=True), direct=True).outcome() == "storage"
 
 
 def test_ranks_that_read_everything_share_what_one_of_them_fetched() -> None:

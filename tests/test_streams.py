@@ -20,7 +20,9 @@ from msgspec.structs import replace
 
 from dlio_hpc import document, units
 from dlio_hpc.config import site, workload
-from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle, Train, Workload
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader, Shuffle
+from dlio_hpc.config.workload import Train, Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.files import rundir

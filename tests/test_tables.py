@@ -23,7 +23,7 @@ _PARTIAL = {
     ("analysis/study/best_setting.py", "io_time_s read_MBps"): "why a metric may be unknown; the others never are",
     ("batch/site_detection.py", "pbs slurm"): "options that only these need",
     ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
-    ("config/workload_rules.py", "hdf5 npz"): "formats that compress",
+    ("config/dataset_keys.py", "hdf5 npz"): "formats that compress",
     ("config/workload_rules.py", "csv npz raw"): "formats that libraries load whole",
     ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
     ("records/job_outcome.py", "error"): "a key of the JSON document, no table",

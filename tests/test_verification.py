@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from dlio_hpc import document
 from dlio_hpc.config import shipped, site
 from dlio_hpc.config import workload as workloads
-from dlio_hpc.config.workload import Chunk, Dataset, Reader, Sample, Workload
+from dlio_hpc.config.dataset_keys import Chunk, Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS

@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from dlio_hpc import document, units
-from dlio_hpc.config import shipped, site, workload
-from dlio_hpc.config.workload import Dataset, Sample, Workload
+from dlio_hpc.config import reader_keys, shipped, site, workload
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan
 from tests import planning
@@ -151,7 +152,7 @@ def test_framework_readers_choose_their_own_transfer_size() -> None:
 
 
 def test_a_plan_has_nothing_implicit() -> None:
-    made = plan.resolved(replace(workload.load("demo"), reader=workload.Reader(read_threads=3)))
+    made = plan.resolved(replace(workload.load("demo"), reader=reader_keys.Reader(read_threads=3)))
     assert made.reader.prefetch == 6
     assert made.reader.transfer_size == 2**20
     assert made.dataset.sample.dtype == "float32"
@@ -191,7 +192,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
         (("dataset.auxiliary_files=[{name: a, bytes: 1, count: 4, random: true, burst: 3}]",), "a multiple of it"),
         (
             ("dataset.auxiliary_files=[{name: a, bytes: 9, count: 4, size: 20, random: true, burst: 4}]",),
-            "a run of 4 requests is more than the file's 20 bytes",
+            "a burst of 4 requests is more than the file's 20 bytes",
         ),
         (
             ("dataset.auxiliary_files=[{name: a, bytes: 1, random: true, read_to_eof: true}]",),

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from dlio_hpc.config.workload import Dataset
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core.formats import FORMATS
 
 

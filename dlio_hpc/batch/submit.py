@@ -41,7 +41,7 @@ def check(plans: Sequence[Plan]) -> None:
     if not scheduler.is_queue:
         if len(plans) > 1 and all(run.kind == "generate" for run in plan.runs):
             raise ConfigError(
-                f"--generate separate: site {plan.site.name} has no queue that could hold a job until another has ended; "
+                f"--generate separate: site {plan.site.name} has no queue that holds a job until another one ends; "
                 "say --generate only --wait, then --generate never"
             )
         _check_launch(plan)

@@ -129,8 +129,8 @@ _REQUEST = (
         type=click.Choice(["auto", "separate", "only", "never"]),
         default="auto",
         show_default=True,
-        help="auto: make the dataset if it is not there; first: likewise, in a job of its own; only: likewise, and "
-        "stop; never: it has to be there.",
+        help="auto: generate the dataset if it does not exist; separate: in a job of its own; only: generate it and "
+        "measure nothing; never: the dataset must exist.",
     ),
     option(
         "--darshan/--no-darshan",

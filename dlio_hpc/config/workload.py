@@ -2,268 +2,21 @@
 
 import copy
 import math
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from msgspec import Meta, Struct, structs
+from msgspec import Struct, structs
 
 from dlio_hpc import document, units
 from dlio_hpc.config import shipped, workload_rules
+from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader
 from dlio_hpc.errors import ConfigError
 
-# No count is larger than what a double holds exactly; timelines and JSON readers count on that.
-Positive = Annotated[int, Meta(ge=1, le=2**53)]
-Natural = Annotated[int, Meta(ge=0, le=2**53)]
-
-# Bytes of one value in a CSV file, with its comma: "0.1234567,".
-CSV_VALUE = 10
-# Bytes around each record of a TFRecord file: its length, and two checksums.
-TFRECORD_FRAME = 16
-# gzip's level where none is given; the DLIO paper found it best (Figs. 11, 12).
-LEVEL = 4
 # What tf.data reads at once unless told otherwise.
 TENSORFLOW_BUFFER = 256 << 10
 
 # Keys that take a bare value beside their mapping, and what it measures; see _spell_out().
 SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": units.Seconds}
-
-ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
-
-
-class Sample(Struct, frozen=True, forbid_unknown_fields=True):
-    """One sample's payload: an array (`shape` of `dtype`) or so many `bytes`.
-
-    `stdev`: sizes are spread normally around `bytes` (drawn from `seed`, within six stdevs and never below 1); they
-    are drawn in pairs, one as much above as the other is below, so that a file's size is known without adding up.
-    """
-
-    shape: Annotated[tuple[Positive, ...], Meta(min_length=1, max_length=31)] | None = None
-    dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
-    bytes: units.Size | None = None
-    stdev: units.Size | None = None
-    seed: Natural = 0
-
-    def __post_init__(self) -> None:
-        if (self.shape is None) == (self.bytes is None):
-            raise ValueError("give either shape (with dtype) or bytes, and null for the other")
-        if self.bytes is not None and (self.bytes < 1 or self.dtype is not None):
-            raise ValueError("bytes must be at least 1 and goes without dtype")
-        if self.stdev is not None and (self.bytes is None or not 1 <= self.stdev <= 2**40):
-            raise ValueError("stdev (1 byte to 1 TiB) goes with bytes, which it spreads")
-
-    @property
-    def array_shape(self) -> tuple[int, ...]:
-        return self.shape if self.shape is not None else (int(self.bytes or 0),)
-
-    @property
-    def array_dtype(self) -> str:
-        return "uint8" if self.shape is None else self.dtype or "float32"
-
-    @property
-    def size(self) -> int:
-        """Bytes of one sample in memory; with `stdev` the mean."""
-        return math.prod(self.array_shape) * ITEM_BYTES[self.array_dtype]
-
-    @property
-    def largest(self) -> int:
-        """Bytes that no sample exceeds."""
-        return self.size + min(self.size - 1, 6 * (self.stdev or 0))
-
-
-class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
-    """HDF5's unit of storage and of compression: so many `bytes` (at most) of neighbouring values, or a `shape`."""
-
-    bytes: units.Size | None = None
-    shape: tuple[Positive, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if (self.bytes is None) == (self.shape is None):
-            raise ValueError("give either bytes or shape")
-
-
-class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Small requests in addition to the samples: each time `count` of them, of `bytes` each, by all ranks or rank 0.
-
-    A file that is read lies with the dataset, has `size` bytes (null: bytes x count) and is shared; one that is
-    written belongs to its rank. `random`: requests go to random places of the file. `burst`: number of consecutive
-    requests at each of those places, which are visited in ascending order. `read_to_eof`: the file is read until a
-    request returns no bytes, as read() does.
-    """
-
-    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
-    bytes: units.Size
-    count: Positive = 1
-    access: Literal["read", "write"] = "read"
-    when: Literal["start", "epoch", "step", "end"] = "start"
-    by: Literal["all", "root"] = "all"
-    size: units.Size | None = None
-    random: bool = False
-    burst: Positive | None = None
-    read_to_eof: bool = False
-
-    def __post_init__(self) -> None:
-        if self.bytes < 1 or (self.size is not None and self.size < self.bytes):
-            raise ValueError("bytes must be at least 1, and size (the whole file) no less than that")
-        if self.burst is not None and (not self.random or self.count % self.burst):
-            raise ValueError("burst goes with random: true and a count that is a multiple of it")
-        if self.burst is not None and self.burst * self.bytes > self.file_size:
-            raise ValueError(f"a burst of {self.burst} requests is more than the file's {self.file_size} bytes")
-        if self.read_to_eof and (self.random or self.access == "write"):
-            raise ValueError("read_to_eof goes with access: read, in order: without random")
-        if self.read_to_eof and self.file_size != self.bytes * self.count:
-            raise ValueError("read_to_eof is for a file that is read whole: size (or null) is bytes x count then")
-
-    @property
-    def file_size(self) -> int:
-        return self.bytes * self.count if self.size is None else self.size
-
-
-class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    """Files on the storage. `chunk` is HDF5's; `compression` HDF5's or (gzip) NumPy's; `level` null: 4.
-
-    `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do. `compression_ratio` replaces
-    it: bytes before over bytes after gzip of this level.
-    """
-
-    format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
-    files: Positive
-    samples_per_file: Positive
-    sample: Sample
-    file_access: Literal["multi", "shared"] = "multi"
-    chunk: Chunk | None = None
-    compression: Literal["none", "gzip", "lzf"] = "none"
-    level: Annotated[int, Meta(ge=0, le=9)] | None = None
-    random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
-    compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
-    auxiliary_files: tuple[AuxiliaryFile, ...] = ()
-
-    def __post_init__(self) -> None:
-        workload_rules.check_dataset(self)
-
-    @property
-    def samples(self) -> int:
-        return self.files * self.samples_per_file
-
-    @property
-    def sample_bytes(self) -> int:
-        """Bytes of one sample in its file before compression: CSV holds text, the others what is in memory."""
-        return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
-
-    @property
-    def largest(self) -> int:
-        """Bytes on storage that no sample exceeds."""
-        return self.sample_bytes if self.sample.stdev is None else self.sample.largest
-
-    @property
-    def size(self) -> int:
-        """Payload bytes of the whole dataset before compression; the formats' own headers come on top."""
-        return self.samples * self.sample_bytes
-
-    @property
-    def array_shape(self) -> tuple[int, ...]:
-        """The array that a file holds: samples by values, or one row of bytes when samples differ in size (in the mean,
-        where each file has one sample).
-        """
-        if self.sample.stdev is not None:
-            return (self.samples_per_file * self.sample.size,)
-        return (self.samples_per_file, *self.sample.array_shape)
-
-    @property
-    def chunk_shape(self) -> tuple[int, ...] | None:
-        """HDF5's chunk of that array; None: contiguous. A filter needs chunks: a sample each unless told."""
-        if self.chunk is None:
-            if self.compression == "none":
-                return None
-            return _chunk_of(self.array_shape, math.prod(self.sample.array_shape))
-        if self.chunk.shape is not None:
-            return self.chunk.shape
-        return _chunk_of(self.array_shape, (self.chunk.bytes or 0) // ITEM_BYTES[self.sample.array_dtype])
-
-    @property
-    def is_chunked(self) -> bool:
-        return self.format == "hdf5" and self.chunk_shape is not None
-
-    @property
-    def is_stored(self) -> bool:
-        """Is there anything to generate?"""
-        return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
-
-
-def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
-    """The largest chunk of at most `values` that are neighbours in the file; at least one."""
-    chunk = []
-    for extent in reversed(shape):
-        chunk.append(max(1, min(extent, values)))
-        values //= extent
-    return tuple(reversed(chunk))
-
-
-class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
-    """`files`: files in random order. `samples`: samples of a file in random order. Both: any sample next.
-
-    `reseed`: another order in every epoch. `ascending`: chance says which samples make a batch, and they are read in
-    the order in which they lie, as h5py wants the numbers that select them.
-    """
-
-    files: bool = False
-    samples: bool = False
-    seed: Natural = 0
-    reseed: bool = True
-    ascending: bool = False
-
-
-class Reader(Struct, frozen=True, forbid_unknown_fields=True):
-    """Reading on each rank.
-
-    `interleave`: so many files in turn, a sample of each, as tf.data's interleave does. null: as many as read_threads
-    where TFRecord files are streams (num_parallel_reads of TFRecordDataset is both), else 1. `transfer_size` null: a
-    request a sample (TFRecord in framework mode: 256 KiB, TensorFlow's default). `prefetch` null: twice the read
-    threads; 0: the training loop reads its batch itself. `preprocess_time`: seconds a sample, on `preprocess_threads`,
-    before the batch is ready. `shard` false: every rank reads the whole dataset. `verify`: check TFRecord's checksums;
-    null: in framework mode, as TensorFlow does. `verify_content`: extent of the comparison with the generated contents,
-    between steps: the beginning of each batch's first sample, every byte of every sample, none. `direct`: O_DIRECT.
-    `drop_cache`: let the kernel forget what was generated, and before every epoch what it will read. `reorder_tasks`:
-    each rank reads the share of the next node, as IOR -C does. `hints`: MPI-IO's. `multiprocessing_context`: start
-    method of PyTorch's workers.
-    """
-
-    loader: Literal["native", "tensorflow", "pytorch"] = "native"
-    mode: Literal["posix", "framework"] = "posix"
-    access: Literal["independent", "collective"] = "independent"
-    load: Literal["on_demand", "memory"] = "on_demand"
-    batch_size: Positive = 1
-    interleave: Positive | None = None
-    transfer_size: units.Size | None = None
-    read_threads: Positive = 1
-    prefetch: Natural | None = None
-    preprocess_time: units.Seconds = units.Seconds(0)
-    preprocess_threads: Positive = 1
-    shuffle: Shuffle = Shuffle()
-    drop_last: bool = False
-    shard: bool = True
-    verify: bool | None = None
-    verify_content: Literal["first", "all", "none"] = "first"
-    direct: bool = False
-    drop_cache: bool = False
-    reorder_tasks: bool = False
-    hints: dict[str, str] = {}
-    multiprocessing_context: Literal["fork", "spawn"] = "fork"
-
-    def __post_init__(self) -> None:
-        workload_rules.check_reader(self)
-
-    @property
-    def batches_ahead(self) -> int:
-        return 2 * self.read_threads if self.prefetch is None else self.prefetch
-
-    def files_in_turn(self, dataset: Dataset) -> int:
-        """interleave, or what it comes to where that is null."""
-        if self.interleave is not None:
-            return self.interleave
-        return self.read_threads if workload_rules.reads_streams(dataset, self) else 1
-
-    @property
-    def verifies(self) -> bool:
-        return self.mode == "framework" if self.verify is None else self.verify
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
@@ -275,7 +28,7 @@ class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
     mean: units.Seconds = units.Seconds(0)
     distribution: Literal["constant", "normal", "gamma", "exponential"] = "constant"
     stdev: units.Seconds | None = None
-    seed: Natural = 0
+    seed: units.Natural = 0
 
     def __post_init__(self) -> None:
         if (self.distribution in {"normal", "gamma"}) != (self.stdev is not None):
@@ -306,7 +59,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     `read_back`: read the files again, and compare them with what was written.
     """
 
-    every_steps: Positive | None = None
+    every_steps: units.Positive | None = None
     files: tuple[units.Size, ...] | None = None
     model_bytes: units.Size | None = None
     transfer_size: units.Size | None = units.Size(1 << 20)
@@ -317,7 +70,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if self.files is not None and self.model_bytes is not None:
             raise ValueError("give either files or model_bytes")
-        if self.transfer_size is not None and not 1 <= self.transfer_size <= workload_rules.LARGEST_REQUEST:
+        if self.transfer_size is not None and not 1 <= self.transfer_size <= LARGEST_REQUEST:
             raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for one write a file")
         if min(self.sizes, default=0) < 1:
             raise ValueError("a checkpoint has at least one file, and no empty one")
@@ -333,8 +86,8 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
 class Train(Struct, frozen=True, forbid_unknown_fields=True):
     """`steps` an epoch; null: the whole dataset."""
 
-    epochs: Positive = 1
-    steps: Positive | None = None
+    epochs: units.Positive = 1
+    steps: units.Positive | None = None
 
 
 # Bytes.
@@ -356,7 +109,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         if not self.name.strip():
             raise ValueError("name must not be empty")
-        workload_rules.check_workload(self)
+        workload_rules.check(self.dataset, self.reader)
 
     @property
     def brings_neighbours(self) -> bool:
@@ -380,8 +133,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         size = max(dataset.largest, chunk if dataset.is_chunked else 0)
         if reader.direct:  # with the blocks at both ends
-            size = (-(-size // workload_rules.BLOCK) + 1) * workload_rules.BLOCK
-        return units.Size(min(size, workload_rules.LARGEST_REQUEST))
+            size = (-(-size // BLOCK) + 1) * BLOCK
+        return units.Size(min(size, LARGEST_REQUEST))
 
 
 class Draft(NamedTuple):

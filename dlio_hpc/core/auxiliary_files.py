@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from dlio_hpc.config.workload import AuxiliaryFile
+from dlio_hpc.config.dataset_keys import AuxiliaryFile
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import File, open_file, write_all, write_file

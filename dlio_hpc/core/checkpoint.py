@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 from dlio_hpc.config.workload import Checkpoint
-from dlio_hpc.config.workload_rules import LARGEST_REQUEST
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.file_comparison import difference

@@ -4,7 +4,7 @@ import math
 from bisect import bisect_right
 from itertools import pairwise
 
-from dlio_hpc.config.workload import ITEM_BYTES, LEVEL, Dataset
+from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.core.content import BLOCK, WORD, Texture
 
 # Overhead of deflate beyond the random share of the data, in 1/10000 of their size: codes and repeated words. Measured

@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from dlio_hpc.config.workload_rules import BLOCK
+from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.handle_cache import Kept

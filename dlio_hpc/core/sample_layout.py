@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.config.workload import Dataset
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.plan.sample_order import mix, mix_all
 
 Samples = npt.NDArray[np.uint64]

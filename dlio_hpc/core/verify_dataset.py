@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from dlio_hpc import document
-from dlio_hpc.config.workload import AuxiliaryFile, Dataset
+from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.progress import Progress

@@ -7,7 +7,8 @@ import math
 import os
 from typing import NamedTuple
 
-from dlio_hpc.config.workload import ITEM_BYTES, Dataset, Workload
+from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan, Run, largest_share, share, steps_per_epoch
 from dlio_hpc.units import format_size

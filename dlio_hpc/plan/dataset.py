@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dlio_hpc import document, units
-from dlio_hpc.config.workload import AuxiliaryFile, Dataset
+from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan.plan import Run

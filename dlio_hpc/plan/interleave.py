@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
-from dlio_hpc.config import workload_rules
-from dlio_hpc.config.workload import Dataset, Reader
+from dlio_hpc.config import reader_keys
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.plan.plan import share
 
 
@@ -54,5 +55,5 @@ def of(dataset: Dataset, reader: Reader, ranks: int) -> Turns:
         dataset.files,
         dataset.samples_per_file,
         min(reader.files_in_turn(dataset), dataset.files),
-        ranks if workload_rules.shares_files(dataset, reader, ranks) else 1,
+        ranks if reader_keys.shares_files(dataset, reader, ranks) else 1,
     )

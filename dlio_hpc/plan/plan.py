@@ -11,10 +11,11 @@ from typing import Literal
 from msgspec import Struct, structs
 
 from dlio_hpc import document, units
-from dlio_hpc.config import workload_rules
+from dlio_hpc.config import reader_keys
+from dlio_hpc.config.dataset_keys import LEVEL, Chunk, Dataset
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Site
-from dlio_hpc.config.workload import LEVEL, Chunk, Dataset, Workload
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.errors import ConfigError, InvalidRun, unreadable
 from dlio_hpc.files import url
 
@@ -167,7 +168,7 @@ def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
     """Number of units that are divided among the ranks, and samples in a unit. Units are files or single samples."""
     dataset = workload.dataset
-    if workload_rules.shares_files(dataset, workload.reader, ranks):
+    if reader_keys.shares_files(dataset, workload.reader, ranks):
         return dataset.files, dataset.samples_per_file
     return dataset.samples, 1
 

@@ -5,8 +5,9 @@ requests reach beyond the last record that a rank needs, and where samples are s
 needs a part of a file reads all of it.
 """
 
-from dlio_hpc.config import workload_rules
-from dlio_hpc.config.workload import TENSORFLOW_BUFFER, TFRECORD_FRAME, Workload
+from dlio_hpc.config import reader_keys
+from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
+from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import interleave, plan
 from dlio_hpc.plan.interleave import Turns
 
@@ -27,7 +28,7 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
 
 def planned(workload: Workload, ranks: int, samples: int) -> int:
     """Bytes that `samples` in all steps read from storage, before compression and without the frames of records."""
-    if not workload_rules.by_streams(workload.dataset, workload.reader):
+    if not reader_keys.by_streams(workload.dataset, workload.reader):
         return payload(workload, ranks, samples)
     return _streamed(workload, ranks) * (1 if workload.reader.load == "memory" else workload.train.epochs)
 
@@ -46,7 +47,7 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
     if dataset.format != "tfrecord" or reader.mode == "posix":
         return None
     framed = planned * (dataset.sample.size + TFRECORD_FRAME) / dataset.sample.size
-    by_process = workload_rules.reads_records(dataset, reader)
+    by_process = reader_keys.reads_records(dataset, reader)
     return int(framed * SPARE) + ranks * _SPARE_OF_A_PROCESS * by_process
 
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 
 from dlio_hpc import document, units
-from dlio_hpc.config import workload_rules
+from dlio_hpc.config import reader_keys
 from dlio_hpc.config.workload import Draft, Workload
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import plan, planned_bytes
@@ -94,7 +94,7 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
     dataset, reader = workload.dataset, workload.reader
     fewer, rest = divmod(dataset.files, ranks)
     is_uneven = rest and (fewer + 1) * ranks > planned_bytes.SPARE * dataset.files
-    if is_uneven and workload_rules.shares_files(dataset, reader, ranks):
+    if is_uneven and reader_keys.shares_files(dataset, reader, ranks):
         yield (
             f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, others {fewer}; "
             "ranks with fewer files wait at the end of an epoch; use a multiple of the number of ranks"

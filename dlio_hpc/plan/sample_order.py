@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.config.workload import Dataset, Reader
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.reader_keys import Reader
 from dlio_hpc.plan import interleave
 from dlio_hpc.plan.plan import share
 

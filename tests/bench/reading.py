@@ -9,7 +9,9 @@ from typing import Any
 import h5py
 import numpy as np
 
-from dlio_hpc.config.workload import Dataset, Reader, Sample, Workload
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.formats import FORMATS, npz, tfrecord
 from dlio_hpc.core.loaders.loader import Loader

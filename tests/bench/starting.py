@@ -8,7 +8,9 @@ import tempfile
 from collections import deque
 from pathlib import Path
 
-from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle, Workload
+from dlio_hpc.config.dataset_keys import Dataset, Sample
+from dlio_hpc.config.reader_keys import Reader, Shuffle
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.plan.sample_order import Order

@@ -3,7 +3,7 @@
 from typing import Any
 
 from dlio_hpc.analysis.characterize.evidence import Estimate
-from dlio_hpc.config import workload_rules
+from dlio_hpc.config import reader_keys, workload_rules
 
 _ROOM = 2**31
 
@@ -51,8 +51,8 @@ def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
     ):
         words = keys["reader.transfer_size"]
         keys["reader.transfer_size"] = words._replace(value=None, evidence=f"a request a sample: {words.evidence}")
-    elif request > workload_rules.LARGEST_REQUEST:
-        give_up("reader.transfer_size", workload_rules.LARGEST_REQUEST, "no request may be larger")
+    elif request > reader_keys.LARGEST_REQUEST:
+        give_up("reader.transfer_size", reader_keys.LARGEST_REQUEST, "no request may be larger")
 
 
 def _memory(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:

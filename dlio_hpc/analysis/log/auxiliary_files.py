@@ -11,7 +11,7 @@ from dlio_hpc.analysis.characterize.evidence import Confidence, Estimate
 from dlio_hpc.analysis.log.extents import usual
 from dlio_hpc.analysis.log.file_stats import Seen
 from dlio_hpc.analysis.log.requests import Requests
-from dlio_hpc.config.workload_rules import LARGEST_REQUEST
+from dlio_hpc.config.reader_keys import LARGEST_REQUEST
 from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]

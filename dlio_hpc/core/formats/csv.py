@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.config.workload import CSV_VALUE, Dataset, Workload
+from dlio_hpc.config.dataset_keys import CSV_VALUE, Dataset
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows, Texture

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from dlio_hpc.config.workload import Dataset, Workload
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content
 from dlio_hpc.core.content import Rows, Texture
 from dlio_hpc.core.io_counters import Tally

@@ -17,7 +17,8 @@ from typing import IO, TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.config.workload import LEVEL, Dataset, Workload
+from dlio_hpc.config.dataset_keys import LEVEL, Dataset
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats.format import Paths, Reader, damaged

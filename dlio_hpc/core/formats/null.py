@@ -2,7 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from dlio_hpc.config.workload import Dataset, Workload
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths

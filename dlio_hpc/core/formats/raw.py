@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.config.workload import Dataset, Workload
+from dlio_hpc.config.dataset_keys import Dataset
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.files import write_file

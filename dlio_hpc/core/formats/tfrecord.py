@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dlio_hpc.config.workload import TENSORFLOW_BUFFER, TFRECORD_FRAME, Dataset, Workload
-from dlio_hpc.config.workload_rules import by_streams
+from dlio_hpc.config.dataset_keys import TFRECORD_FRAME, Dataset
+from dlio_hpc.config.reader_keys import by_streams
+from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows

@@ -7,8 +7,8 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from dlio_hpc.config.reader_keys import by_streams
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.config.workload_rules import by_streams
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.sample_layout import Samples
 

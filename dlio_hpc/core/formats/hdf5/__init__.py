@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.config.workload import ITEM_BYTES, LEVEL, Dataset, Workload
+from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.formats.format import Paths, Reader, as_bytes, damaged

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.config.workload import ITEM_BYTES, Dataset, Workload
+from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import File as RawFile
 from dlio_hpc.core.formats.format import Paths, damaged

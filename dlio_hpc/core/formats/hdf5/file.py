@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dlio_hpc.config.workload import Dataset
+from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.core import darshan_fd_gate, procfs
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import ABSENT

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from dlio_hpc.config.reader_keys import reads_records
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.config.workload_rules import reads_records
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, in_steps

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.config.workload import TFRECORD_FRAME, Workload
+from dlio_hpc.config.dataset_keys import TFRECORD_FRAME
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import procfs
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths

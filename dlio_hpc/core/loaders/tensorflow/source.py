@@ -3,7 +3,8 @@
 import threading
 from typing import Any, NamedTuple, Protocol
 
-from dlio_hpc.config.workload import Reader, Workload
+from dlio_hpc.config.reader_keys import Reader
+from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.native import preprocess

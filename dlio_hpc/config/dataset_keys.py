@@ -1,0 +1,244 @@
+"""The keys of a workload's `dataset`, as frozen structs, and the combinations of them that are refused."""
+
+import math
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct
+
+from dlio_hpc import units
+from dlio_hpc.document import refuse
+
+# Bytes of one value in a CSV file, with its comma: "0.1234567,".
+CSV_VALUE = 10
+# Bytes around each record of a TFRecord file: its length, and two checksums.
+TFRECORD_FRAME = 16
+# gzip's level where none is given; the DLIO paper found it best (Figs. 11, 12).
+LEVEL = 4
+ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
+# HDF5's limit on the bytes of a chunk (H5Pset_chunk).
+_LARGEST_CHUNK = 2**32
+_COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
+
+
+class Sample(Struct, frozen=True, forbid_unknown_fields=True):
+    """One sample's payload: an array (`shape` of `dtype`) or so many `bytes`.
+
+    `stdev`: sizes are spread normally around `bytes` (drawn from `seed`, within six stdevs and never below 1); they
+    are drawn in pairs, one as much above as the other is below, so that a file's size is known without adding up.
+    """
+
+    shape: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=31)] | None = None
+    dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
+    bytes: units.Size | None = None
+    stdev: units.Size | None = None
+    seed: units.Natural = 0
+
+    def __post_init__(self) -> None:
+        if (self.shape is None) == (self.bytes is None):
+            raise ValueError("give either shape (with dtype) or bytes, and null for the other")
+        if self.bytes is not None and (self.bytes < 1 or self.dtype is not None):
+            raise ValueError("bytes must be at least 1 and goes without dtype")
+        if self.stdev is not None and (self.bytes is None or not 1 <= self.stdev <= 2**40):
+            raise ValueError("stdev (1 byte to 1 TiB) goes with bytes, which it spreads")
+
+    @property
+    def array_shape(self) -> tuple[int, ...]:
+        return self.shape if self.shape is not None else (int(self.bytes or 0),)
+
+    @property
+    def array_dtype(self) -> str:
+        return "uint8" if self.shape is None else self.dtype or "float32"
+
+    @property
+    def size(self) -> int:
+        """Bytes of one sample in memory; with `stdev` the mean."""
+        return math.prod(self.array_shape) * ITEM_BYTES[self.array_dtype]
+
+    @property
+    def largest(self) -> int:
+        """Bytes that no sample exceeds."""
+        return self.size + min(self.size - 1, 6 * (self.stdev or 0))
+
+
+class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
+    """HDF5's unit of storage and of compression: so many `bytes` (at most) of neighbouring values, or a `shape`."""
+
+    bytes: units.Size | None = None
+    shape: tuple[units.Positive, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.bytes is None) == (self.shape is None):
+            raise ValueError("give either bytes or shape")
+
+
+class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """Small requests in addition to the samples: each time `count` of them, of `bytes` each, by all ranks or rank 0.
+
+    A file that is read lies with the dataset, has `size` bytes (null: bytes x count) and is shared; one that is
+    written belongs to its rank. `random`: requests go to random places of the file. `burst`: number of consecutive
+    requests at each of those places, which are visited in ascending order. `read_to_eof`: the file is read until a
+    request returns no bytes, as read() does.
+    """
+
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
+    bytes: units.Size
+    count: units.Positive = 1
+    access: Literal["read", "write"] = "read"
+    when: Literal["start", "epoch", "step", "end"] = "start"
+    by: Literal["all", "root"] = "all"
+    size: units.Size | None = None
+    random: bool = False
+    burst: units.Positive | None = None
+    read_to_eof: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bytes < 1 or (self.size is not None and self.size < self.bytes):
+            raise ValueError("bytes must be at least 1, and size (the whole file) no less than that")
+        if self.burst is not None and (not self.random or self.count % self.burst):
+            raise ValueError("burst goes with random: true and a count that is a multiple of it")
+        if self.burst is not None and self.burst * self.bytes > self.file_size:
+            raise ValueError(f"a burst of {self.burst} requests is more than the file's {self.file_size} bytes")
+        if self.read_to_eof and (self.random or self.access == "write"):
+            raise ValueError("read_to_eof goes with access: read, in order: without random")
+        if self.read_to_eof and self.file_size != self.bytes * self.count:
+            raise ValueError("read_to_eof is for a file that is read whole: size (or null) is bytes x count then")
+
+    @property
+    def file_size(self) -> int:
+        return self.bytes * self.count if self.size is None else self.size
+
+
+class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
+    """Files on the storage. `chunk` is HDF5's; `compression` HDF5's or (gzip) NumPy's; `level` null: 4.
+
+    `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do. `compression_ratio` replaces
+    it: bytes before over bytes after gzip of this level.
+    """
+
+    format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
+    files: units.Positive
+    samples_per_file: units.Positive
+    sample: Sample
+    file_access: Literal["multi", "shared"] = "multi"
+    chunk: Chunk | None = None
+    compression: Literal["none", "gzip", "lzf"] = "none"
+    level: Annotated[int, Meta(ge=0, le=9)] | None = None
+    random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
+    compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
+    auxiliary_files: tuple[AuxiliaryFile, ...] = ()
+
+    def __post_init__(self) -> None:
+        _check(self)
+
+    @property
+    def samples(self) -> int:
+        return self.files * self.samples_per_file
+
+    @property
+    def sample_bytes(self) -> int:
+        """Bytes of one sample in its file before compression: CSV holds text, the others what is in memory."""
+        return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
+
+    @property
+    def largest(self) -> int:
+        """Bytes on storage that no sample exceeds."""
+        return self.sample_bytes if self.sample.stdev is None else self.sample.largest
+
+    @property
+    def size(self) -> int:
+        """Payload bytes of the whole dataset before compression; the formats' own headers come on top."""
+        return self.samples * self.sample_bytes
+
+    @property
+    def array_shape(self) -> tuple[int, ...]:
+        """The array that a file holds: samples by values, or one row of bytes when samples differ in size (in the mean,
+        where each file has one sample).
+        """
+        if self.sample.stdev is not None:
+            return (self.samples_per_file * self.sample.size,)
+        return (self.samples_per_file, *self.sample.array_shape)
+
+    @property
+    def chunk_shape(self) -> tuple[int, ...] | None:
+        """HDF5's chunk of that array; None: contiguous. A filter needs chunks: a sample each unless told."""
+        if self.chunk is None:
+            if self.compression == "none":
+                return None
+            return _chunk_of(self.array_shape, math.prod(self.sample.array_shape))
+        if self.chunk.shape is not None:
+            return self.chunk.shape
+        return _chunk_of(self.array_shape, (self.chunk.bytes or 0) // ITEM_BYTES[self.sample.array_dtype])
+
+    @property
+    def is_chunked(self) -> bool:
+        return self.format == "hdf5" and self.chunk_shape is not None
+
+    @property
+    def is_stored(self) -> bool:
+        """Is there anything to generate?"""
+        return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
+
+
+def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
+    """The largest chunk of at most `values` that are neighbours in the file; at least one."""
+    chunk = []
+    for extent in reversed(shape):
+        chunk.append(max(1, min(extent, values)))
+        values //= extent
+    return tuple(reversed(chunk))
+
+
+def _check(dataset: Dataset) -> None:
+    """ValueError for a dataset that no format can hold as asked."""
+    kind, sample, compression = dataset.format, dataset.sample, dataset.compression
+    names = [side.name for side in dataset.auxiliary_files]
+    refuse(
+        (
+            dataset.file_access == "shared" and dataset.files != 1,
+            f"file_access: shared means one file, found files: {dataset.files}",
+        ),
+        (
+            dataset.samples > 2**53 or dataset.size >= 2**63,
+            "no storage holds so much: at most 2^53 samples, less than 2^63 bytes",
+        ),
+        (dataset.chunk is not None and kind != "hdf5", f"chunk is HDF5's; format: {kind} has none, leave it null"),
+        (
+            compression not in _COMPRESSIONS.get(kind, {"none"}),
+            f"compression: {compression} goes with format: hdf5 (gzip, lzf) or npz (gzip), found {kind}",
+        ),
+        (dataset.level is not None and compression != "gzip", "level goes with compression: gzip"),
+        (
+            dataset.compression_ratio is not None and dataset.random_bits != 8,
+            "compression_ratio and random_bits both say how far data compress: give one of them",
+        ),
+        (
+            dataset.compression_ratio is not None and kind in {"csv", "null"},
+            f"compression_ratio: the contents of format: {kind} cannot be chosen; leave it null",
+        ),
+        (
+            (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
+            "compression_ratio: gzip's level 0 compresses nothing; give level 1 to 9",
+        ),
+        (
+            kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
+            "format: csv holds numbers: give sample a shape, and dtype float32",
+        ),
+        (len(set(names)) < len(names), "auxiliary_files: each needs a name of its own"),
+    )
+    if dataset.is_chunked:
+        _check_chunk(dataset)
+
+
+def _check_chunk(dataset: Dataset) -> None:
+    array, chunk = dataset.array_shape, dataset.chunk_shape or ()
+    item_bytes = dataset.sample.size // math.prod(dataset.sample.array_shape)
+    refuse(
+        (
+            len(chunk) != len(array) or any(map(int.__gt__, chunk, array)),
+            f"chunk: {list(chunk)} does not fit a file's array, {list(array)} (samples first)",
+        ),
+        (
+            math.prod(chunk) * item_bytes >= _LARGEST_CHUNK,
+            "chunk: HDF5 wants chunks below 4 GiB",
+        ),
+    )
