@@ -71,14 +71,14 @@ def _one(entries: Entry | Sequence[Entry], asked: dict[str, Any], **rest: Any) -
 @pytest.mark.parametrize("all_runs", [False, True])
 def test_figures_against_limits(key: str, figure: str, scale: float, all_runs: bool) -> None:
     values = [scale * value for value in FIVE]
-    is_least = key.startswith("least")
+    is_least = key.startswith("min_")
     below, above = scale * 999.0, scale * 1005.0
-    for limit, verdict in ((below, "met" if is_least else "not met"), (above, "not met" if is_least else "met")):
+    for limit, verdict in ((below, "pass" if is_least else "fail"), (above, "fail" if is_least else "pass")):
         check = _one(repeats(figure, values), {key: limit, "all_runs": all_runs})
-        assert check.verdict == verdict
+        assert check.outcome == verdict
         assert [each.value for each in check.evidence] == values
         assert [each.run for each in check.evidence] == [f"{number:02}-measure-{number}" for number in range(1, 6)]
-        assert {each.is_met for each in check.evidence} == {verdict == "met"}
+        assert {each.is_met for each in check.evidence} == {verdict == "pass"}
         if all_runs:
             assert check.value == (min(values) if is_least else max(values))
         else:
@@ -87,55 +87,55 @@ def test_figures_against_limits(key: str, figure: str, scale: float, all_runs: b
 
 def test_a_limit_within_the_interval_is_no_verdict() -> None:
     found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1001.5})
-    assert (check.verdict, found.exit_code) == ("noisy", 5)
+    assert (check.outcome, found.exit_code) == ("inconclusive", 5)
     assert "median 1,002.0 /s of 5 runs, 90 % interval 1,000.0 /s to 1,004.0 /s: the limit lies within" in check.words
 
 
 def test_where_each_run_counts_one_is_enough() -> None:
     found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1000.5, "all_runs": True})
-    assert (check.verdict, found.exit_code) == ("not met", 1)
+    assert (check.outcome, found.exit_code) == ("fail", 1)
     assert check.words == "worst run 1,000.0 /s, 1 of 5 runs miss it"
     assert [each.is_met for each in check.evidence] == [False, True, True, True, True]
 
 
 def test_one_run_is_judged_by_its_value_and_said_to_be_one() -> None:
     check = _one(repeats("au", [0.95]), {"min_au": 0.9})
-    assert (check.verdict, check.low) == ("met", None)
+    assert (check.outcome, check.low) == ("pass", None)
     assert check.words == "95 % in one run; its noise is unknown"
-    assert _one(repeats("au", [0.85]), {"min_au": 0.9}).verdict == "not met"
+    assert _one(repeats("au", [0.85]), {"min_au": 0.9}).outcome == "fail"
 
 
 def test_two_runs_tell_little() -> None:
-    assert _one(repeats("au", [0.89, 0.93]), {"min_au": 0.9}).verdict == "noisy"
-    assert _one(repeats("au", [0.91, 0.93]), {"min_au": 0.9}).verdict == "noisy"
-    assert _one(repeats("au", [0.985, 0.987]), {"min_au": 0.9}).verdict == "met"
-    assert _one(repeats("au", [0.45, 0.46]), {"min_au": 0.9}).verdict == "not met"
+    assert _one(repeats("au", [0.89, 0.93]), {"min_au": 0.9}).outcome == "inconclusive"
+    assert _one(repeats("au", [0.91, 0.93]), {"min_au": 0.9}).outcome == "inconclusive"
+    assert _one(repeats("au", [0.985, 0.987]), {"min_au": 0.9}).outcome == "pass"
+    assert _one(repeats("au", [0.45, 0.46]), {"min_au": 0.9}).outcome == "fail"
 
 
 def test_a_limit_that_is_just_reached_is_met() -> None:
-    assert _one(repeats("au", [0.9] * 5), {"min_au": 0.9}).verdict == "met"
-    assert _one(repeats("wait_p99_s", [0.1 + 0.2] * 3), {"max_wait_p99": 0.3}).verdict == "met"
+    assert _one(repeats("au", [0.9] * 5), {"min_au": 0.9}).outcome == "pass"
+    assert _one(repeats("wait_p99_s", [0.1 + 0.2] * 3), {"max_wait_p99": 0.3}).outcome == "pass"
 
 
 def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     job = repeats("au", [0.95] * 3)
     without = structs.replace(job.measurements[1], figures={"samples_per_s": 1000.0})
     check = _one(entry([job.measurements[0], without]), {"min_au": 0.9})
-    assert check.verdict == "not met"
+    assert check.outcome == "fail"
     assert check.words == "1 run of 2 without this figure; narrow the criterion (workload, nodes)"
 
 
-@pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "met"), (949.0, "not met")])
+@pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "pass"), (949.0, "fail")])
 def test_spread(slowest: float, verdict: str) -> None:
     """Of all runs over the median: 50 of 1000 just meets 5 %."""
     check = _one(repeats("samples_per_s", [slowest, 1000.0, 1000.0, 1000.0, 1000.0]), {"max_spread": 0.05})
-    assert check.verdict == verdict
+    assert check.outcome == verdict
     assert check.value == pytest.approx((1000 - slowest) / 1000)
 
 
 def test_one_run_has_no_spread() -> None:
     found, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"max_spread": 0.05})
-    assert (check.verdict, found.exit_code) == ("noisy", 5)
+    assert (check.outcome, found.exit_code) == ("inconclusive", 5)
     assert check.words == "1 run has no spread; repeat it (--repeat)"
 
 
@@ -145,13 +145,13 @@ def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:
 
 
 @pytest.mark.parametrize(("rates", "verdict"), [
-    ([3200.0, 3204.0, 3208.0], "met"), ([2700.0, 2704.0, 2708.0], "not met"), ([2700.0, 2800.0, 2900.0], "noisy"),
+    ([3200.0, 3204.0, 3208.0], "pass"), ([2700.0, 2704.0, 2708.0], "fail"), ([2700.0, 2800.0, 2900.0], "inconclusive"),
 ])  # fmt: skip
 def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
     """Of a rank on 8 nodes over one on 2: at least 70 % of 4 times 1000/s."""
     jobs = [_scaled(8, rates), _scaled(2, [1000.0, 1000.0, 1000.0])]
     check = _one(jobs, {"min_scaling_efficiency": 0.7})
-    assert check.verdict == verdict
+    assert check.outcome == verdict
     assert check.value == pytest.approx(rates[1] / 4000)
     assert check.group == "nodes=8: demo on theta, 8 x 4 ranks"
     assert "against 3 runs on 8 ranks" in check.words
@@ -160,7 +160,7 @@ def test_scaling_efficiency(rates: list[float], verdict: str) -> None:
 def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
     jobs = [_scaled(2, [1000.0] * 3), _scaled(8, [100.0] * 3, settings="1" * 12)]
     found, (check,) = _judge(jobs, {"min_scaling_efficiency": 0.7})
-    assert (check.verdict, check.group, found.exit_code) == ("not met", "", 1)
+    assert (check.outcome, check.group, found.exit_code) == ("fail", "", 1)
     assert check.words == "nothing was measured for it"
 
 
@@ -180,53 +180,53 @@ def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
 ])  # fmt: skip
 def test_rules(asked: dict[str, Any], changes: dict[str, Any], is_met: bool) -> None:
     found, (check,) = _judge(repeats("au", [0.95] * 3, **changes), asked)
-    assert (check.verdict, found.exit_code) == (("met", 0) if is_met else ("not met", 1))
+    assert (check.outcome, found.exit_code) == (("pass", 0) if is_met else ("fail", 1))
     assert [each.job for each in check.evidence] == ["job-1"] * 3
 
 
 def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     job = repeats("au", [0.95], storage=storage(memory=None))
     found, (check,) = _judge(job, {"min_dataset_over_memory": 5})
-    assert (check.verdict, found.exit_code) == ("noisy", 5)
+    assert (check.outcome, found.exit_code) == ("inconclusive", 5)
     assert check.words == "not known: nobody asked the nodes for their memory"
     found, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
-    assert (check.verdict, found.exit_code) == ("passed over", 0)
+    assert (check.outcome, found.exit_code) == ("skipped", 0)
 
 
-@pytest.mark.parametrize(("gap", "verdict"), [(59.0, "met"), (60.0, "not met"), (3600.0, "not met")])
+@pytest.mark.parametrize(("gap", "verdict"), [(59.0, "pass"), (60.0, "fail"), (3600.0, "fail")])
 def test_gaps_are_shorter_than_the_shortest_run(gap: float, verdict: str) -> None:
     runs = [run(1, 0.0, 80.0), run(2, 80.0 + gap, 60.0), run(3, 141.0 + gap, 80.0)]
     check = _one(entry(runs), {"gaps": "shorter than a run"})
-    assert check.verdict == verdict
+    assert check.outcome == verdict
     assert check.value == pytest.approx(gap)
-    assert [each.is_met for each in check.evidence] == [verdict == "met", True]
+    assert [each.is_met for each in check.evidence] == [verdict == "pass", True]
 
 
 def test_the_gap_after_the_warm_up_counts() -> None:
     warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup")
     check = _one(entry([warmup, run(1, 200.0), run(2, 261.0)]), {"gaps": "shorter than a run"})
-    assert check.verdict == "not met"
+    assert check.outcome == "fail"
     assert check.evidence[0].words == "140 s after the run before it"
     assert check.advice == ("longer runs (dataset.files, train.epochs), or nothing else in the job",)
 
 
 @pytest.mark.parametrize(("place", "verdict", "code"), [
-    ("ext4 /home", "met", 0), ("lustre /scratch", "not met", 1), (None, "noisy", 5),
+    ("ext4 /home", "pass", 0), ("lustre /scratch", "fail", 1), (None, "inconclusive", 5),
 ])  # fmt: skip
 def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> None:
     job = structs.replace(repeats("au", [0.95] * 3), results_on=place or "")
     found, (check,) = _judge(job, {"separate_results_fs": True})
-    assert (check.verdict, found.exit_code) == (verdict, code)
+    assert (check.outcome, found.exit_code) == (verdict, code)
 
 
 @pytest.mark.parametrize(
     ("changes", "verdict", "words"),
     [
-        ((), "met", "it is"),
-        (("dataset.files=7",), "met", "it is"),
-        (("compute.time=0.01",), "not met", "shipped / found: compute.time.mean: 0.323 / 0.01"),
-        (("reader.batch_size=2",), "not met", "shipped / found: reader.batch_size: 7 / 2"),
-        (("name=other",), "noisy", "not known: there is no shipped workload 'other'"),
+        ((), "pass", "it is"),
+        (("dataset.files=7",), "pass", "it is"),
+        (("compute.time=0.01",), "fail", "shipped / found: compute.time.mean: 0.323 / 0.01"),
+        (("reader.batch_size=2",), "fail", "shipped / found: reader.batch_size: 7 / 2"),
+        (("name=other",), "inconclusive", "not known: there is no shipped workload 'other'"),
     ],
 )
 def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], verdict: str, words: str) -> None:
@@ -234,7 +234,7 @@ def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], ve
     key = structs.replace(KEY, workload=work.name)
     job = entry([run(key=key)], workloads={key.settings: json.loads(document.encode(work))})
     _, (check,) = _judge(job, {"unmodified": ["compute.time", "reader.batch_size"]})
-    assert (check.verdict, check.words) == (verdict, words)
+    assert (check.outcome, check.words) == (verdict, words)
 
 
 # What is asked in any case
@@ -248,7 +248,7 @@ def test_it_was_the_storage_or_nothing_was_proven(cached: float | None, limit: f
     found = acceptance.judge(Criteria(name="x", cached_above=units.Share(limit)), [job])
     assert found.exit_code == code
     (check,) = (each for each in found.checks if each.criterion == "storage")
-    assert check.verdict == ("CACHED" if code else "met")
+    assert check.outcome == ("cached" if code else "pass")
     if cached is not None:
         assert check.value == pytest.approx(1 - cached)
     if cached is None or cached > 0.1:
@@ -261,16 +261,16 @@ def test_a_single_cached_run_is_enough() -> None:
     cached = structs.replace(job.measurements[1], storage=storage(0.9))
     found, (check,) = _judge(entry([job.measurements[0], cached, job.measurements[2]]), {"min_au": 0.9})
     assert found.exit_code == 4
-    assert check.verdict == "CACHED", "a figure of memory meets nothing"
+    assert check.outcome == "cached", "a figure of memory meets nothing"
     (of_storage,) = (each for each in found.checks if each.criterion == "storage")
     assert [each.is_met for each in of_storage.evidence] == [True, False, True]
-    assert of_storage.words.startswith("1 of 3 runs: CACHED: 10.0 % from storage")
+    assert of_storage.words.startswith("1 of 3 runs: cached: 10.0 % from storage")
 
 
 def test_what_even_memory_does_not_meet_stays_unmet_and_rules_stay_rules() -> None:
     job = repeats("au", [0.5] * 3, storage=storage(1.0))
-    assert _one(job, {"min_au": 0.9}).verdict == "not met"
-    assert _one(job, {"measured_runs": 3}).verdict == "met"
+    assert _one(job, {"min_au": 0.9}).outcome == "fail"
+    assert _one(job, {"measured_runs": 3}).outcome == "pass"
 
 
 def test_a_run_without_record_of_what_was_read_proves_nothing() -> None:
@@ -290,16 +290,16 @@ def _faulty(number: int, code: int, words: str = "it went wrong") -> Measurement
 def test_faulty_runs(code: int, verdict: str, exit_code: int) -> None:
     found, (check,) = _judge(entry([run(1), _faulty(2, code)]), {"measured_runs": 1})
     assert found.exit_code == exit_code
-    assert check.verdict == "met", "the good ones are judged"
-    (told,) = (each for each in found.of("") if each.verdict != "met")
-    assert (told.verdict, told.words) == (verdict, "it went wrong")
+    assert check.outcome == "pass", "the good ones are judged"
+    (told,) = (each for each in found.of("") if each.outcome != "pass")
+    assert (told.outcome, told.words) == (verdict, "it went wrong")
     assert [(each.job, each.run) for each in told.evidence] == [("job-1", "02-measure-2")]
 
 
 def test_a_fault_that_was_made_good_is_none() -> None:
     jobs = [entry([run(1), _faulty(2, 6)]), entry([run(2, 3600.0)], "job-2")]
     found, (check,) = _judge(jobs, {"measured_runs": 2})
-    assert (found.exit_code, check.verdict) == (0, "met")
+    assert (found.exit_code, check.outcome) == (0, "pass")
 
 
 def test_what_is_good_elsewhere_makes_no_fault_good() -> None:
@@ -310,7 +310,7 @@ def test_what_is_good_elsewhere_makes_no_fault_good() -> None:
 
 def test_what_was_measured_twice_counts_once() -> None:
     check = _one([entry([run(1), run(2)]), entry([run(2, 3600.0)], "job-2")], {"measured_runs": 2})
-    assert check.verdict == "met"
+    assert check.outcome == "pass"
     assert {each.job for each in check.evidence} == {"job-1"}
 
 
@@ -334,7 +334,7 @@ def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
     )
     assert found.exit_code == 1
     words = "nothing was measured for workload unet3d*, nodes 64"
-    assert [(check.verdict, check.words) for check in checks if check.key == ""] == [("not met", words)]
+    assert [(check.outcome, check.words) for check in checks if check.key == ""] == [("fail", words)]
     known = {"min_au": 0.9, "nodes": (2, 64), "optional": True}
     assert _judge(repeats("au", [0.95] * 3), known)[0].exit_code == 0
 
@@ -363,22 +363,22 @@ def test_nothing_at_all_is_not_accepted() -> None:
 
 def test_a_criterion_for_nothing_is_not_met() -> None:
     found, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "min_au": 0.9})
-    assert (found.exit_code, check.verdict, check.group) == (1, "not met", "")
+    assert (found.exit_code, check.outcome, check.group) == (1, "fail", "")
     assert check.asked == "AU >= 90 %"
     assert check.words == "nothing was measured for it (workload unet3d*, nodes 64)"
 
 
 def test_it_is_passed_over_only_where_the_file_says_so() -> None:
     found, (check,) = _judge(repeats("au", [0.95]), {"nodes": 64, "min_au": 0.9, "optional": True})
-    assert (found.exit_code, check.verdict) == (0, "passed over")
-    assert acceptance.summary(found) == "acceptance of study by made up: 4 of 4 met, 1 passed over"
+    assert (found.exit_code, check.outcome) == (0, "skipped")
+    assert acceptance.summary(found) == "acceptance of study by made up: 4 of 4 pass, 1 skipped"
 
 
 def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:
     """One that applies does not hide another that does not."""
     _, checks = _judge(repeats("samples_per_s", FIVE), {"max_spread": 0.1, "min_scaling_efficiency": 0.7})
-    assert [(each.key, each.verdict) for each in checks] == [
-        ("min_scaling_efficiency", "not met"), ("max_spread", "met"),
+    assert [(each.key, each.outcome) for each in checks] == [
+        ("min_scaling_efficiency", "fail"), ("max_spread", "pass"),
     ]  # fmt: skip
 
 
@@ -393,9 +393,9 @@ def test_workloads_beside_those_that_it_is_for() -> None:
 GRAVITY: list[tuple[str, int, dict[str, Any]]] = [
     ("invalid", 3, {"runs": [_faulty(2, 3)]}), ("infrastructure", 6, {"runs": [_faulty(3, 6)]}),
     ("incomplete", 7, {"runs": [_faulty(4, 7)]}),
-    ("CACHED", 4, {"runs": [run(9, 900.0, title="cached", storage=storage(1.0))]}),
-    ("not met", 1, {"asked": {"no": Criterion(min_steps=1000)}}),
-    ("noisy", 5, {"asked": {"noisy": Criterion(max_spread=units.Share(0.05))}}),
+    ("cached", 4, {"runs": [run(9, 900.0, title="cached", storage=storage(1.0))]}),
+    ("fail", 1, {"asked": {"no": Criterion(min_steps=1000)}}),
+    ("inconclusive", 5, {"asked": {"inconclusive": Criterion(max_spread=units.Share(0.05))}}),
 ]  # fmt: skip
 
 
@@ -407,8 +407,8 @@ def test_the_gravest_of_all_is_the_exit_code(first: int) -> None:
         runs += what.get("runs", [])
         asked |= what.get("asked", {})
     found = acceptance.judge(Criteria(name="x", criteria=asked), [entry(runs)])
-    assert (found.verdict, found.exit_code) == GRAVITY[first][:2]
-    there = {check.verdict for check in found.checks}
+    assert (found.outcome, found.exit_code) == GRAVITY[first][:2]
+    there = {check.outcome for check in found.checks}
     assert {name for name, _, _ in GRAVITY[first:]} <= there
 
 
@@ -489,7 +489,7 @@ def _by_mlperf(job: Entry, place: str | None = "ext4 /home") -> tuple[int, set[s
     """Exit code and keys of what is not met."""
     rules = criteria_file.load("mlperf_storage")
     found = acceptance.judge(rules, [structs.replace(job, results_on=place or "")])
-    return found.exit_code, {each.key for each in found.checks if each.verdict not in ("met", "passed over")}
+    return found.exit_code, {each.key for each in found.checks if each.outcome not in ("pass", "skipped")}
 
 
 @pytest.mark.parametrize("name", ["unet3d_h100", "resnet50_a100", "cosmoflow_h100"])
@@ -550,7 +550,7 @@ def test_mlperf_in_two_jobs_has_a_gap() -> None:
     ]
     jobs = [structs.replace(JUST, measurements=JUST.measurements[:4]), entry(later, "job-2")]
     found = acceptance.judge(criteria_file.load("mlperf_storage"), jobs)
-    (gaps,) = (each for each in found.checks if each.verdict == "not met")
+    (gaps,) = (each for each in found.checks if each.outcome == "fail")
     assert (gaps.key, gaps.advice) == ("gaps", ("all runs in one batch job: --warmup, --repeat and enough --time",))
 
 
@@ -590,12 +590,12 @@ def test_junit_tells_failures_from_errors() -> None:
         told[case.get("name")] = outcome[0] if outcome else ("pass", None)
     assert len(told) == len(found.checks), "names are told apart"
     first = "demo on theta, 2 x 4 ranks"
-    assert told[f"{first}: kept busy & happy: AU >= 90 %"] == ("error", "noisy")
+    assert told[f"{first}: kept busy & happy: AU >= 90 %"] == ("error", "inconclusive")
     assert told[f"{first}: rate: samples/s >= 900 /s"] == ("pass", None)
-    assert told["nodes=4: <b>: demo on theta, 4 x 4 ranks: slow: samples/s >= 900 /s"] == ("failure", "criteria")
+    assert told["nodes=4: <b>: demo on theta, 4 x 4 ranks: slow: samples/s >= 900 /s"] == ("failure", "fail")
     assert told["none: read bandwidth >= 1 MB/s"] == ("skipped", None)
     kinds = set(told.values())
-    assert {("error", "INVALID"), ("error", "CACHED"), ("error", "incomplete")} <= kinds
+    assert {("error", "invalid"), ("error", "cached"), ("error", "incomplete")} <= kinds
     text = "\n".join(suite.itertext())
     assert "would defeat the cache: -S reader.drop_cache=true" in text
     assert "job-1  01-measure-1  500 /s" in text
@@ -618,15 +618,15 @@ def test_the_terminal_shows_each_criterion_its_evidence_and_one_line(capsys: pyt
     assert "    job-1  04-measure-4  it went wrong" in lines
     assert "  would defeat the cache: -S reader.drop_cache=true" in lines
     assert lines[-1] == acceptance.summary(found)
-    assert lines[-1].startswith("acceptance of study by mixed: 4 of 11 met, 1 invalid, 1 incomplete, ")
+    assert lines[-1].startswith("acceptance of study by mixed: 4 of 11 pass, 1 invalid, 1 incomplete, ")
     assert found.exit_code == 3
 
 
 def test_json_has_all_of_it() -> None:
     told = json.loads(json.dumps(acceptance.as_document(_mixed())))
-    assert (told["verdict"], told["exit_code"]) == ("invalid", 3)
+    assert (told["outcome"], told["exit_code"]) == ("invalid", 3)
     (check,) = (each for each in told["checks"] if each["criterion"] == "au")
-    assert (check["key"], check["limit"], check["verdict"]) == ("min_au", 0.9, "noisy")
+    assert (check["key"], check["limit"], check["outcome"]) == ("min_au", 0.9, "inconclusive")
     assert check["low"] <= check["value"] <= check["high"]
     assert [each["value"] for each in check["evidence"]] == pytest.approx([0.89, 0.9, 0.91])
     assert told["criteria"]["criteria"]["au"]["min_au"] == 0.9
@@ -650,14 +650,14 @@ def test_the_page_has_the_verdict_first() -> None:
     html = page.render(acceptancepages.of_acceptance(_mixed()))
     assert html == page.render(acceptancepages.of_acceptance(_mixed())), "the same bytes for the same input"
     text = re.sub(r"<wbr>|</?span[^>]*>", "", html)
-    assert "No verdict: some runs are INVALID; their figures must not be used." in text
+    assert "No verdict: some runs are invalid; their figures must not be used." in text
     assert "kept busy &amp; happy" in text
     assert "<b>" not in text
     assert text.count("<svg") == 2
     assert "would defeat the cache: -S reader.drop_cache=true" in text
     ok, _ = _judge(repeats("au", [0.95] * 3), {"min_au": 0.9})
     good = acceptancepages.of_acceptance(ok)
-    assert good.banner == ("good", "Accepted: every criterion is met. 5 of 5 met.")
+    assert good.banner == ("good", "Accepted: every criterion is met. 5 of 5 pass.")
 
 
 @browser
@@ -704,7 +704,7 @@ def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_pat
     folder = _study(tmp_path)
     by_name = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml")
     assert by_name.code == 0, by_name.out + by_name.err
-    assert by_name.out.splitlines()[-1] == "acceptance of tune by mine: 12 of 12 met"
+    assert by_name.out.splitlines()[-1] == "acceptance of tune by mine: 12 of 12 pass"
     assert run("dlio-hpc", "accept", folder, "--criteria", "mine.yaml").out == by_name.out
     kept = []
     for job in sorted((tmp_path / "dlio-runs").glob("tune-*")):
@@ -715,7 +715,7 @@ def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_pat
     assert (alone.code, alone.out) == (0, by_name.out)
     part = run("dlio-hpc", "accept", kept[0], "--criteria", "mine.yaml", "--json")
     assert part.code == 1
-    unmet = {each["key"]: each["words"] for each in part.json["checks"] if each["verdict"] == "not met"}
+    unmet = {each["key"]: each["words"] for each in part.json["checks"] if each["outcome"] == "fail"}
     assert unmet == {"min_scaling_efficiency": "nothing was measured for it"}
     assert run("dlio-hpc", "accept", kept[0], kept[0], "--criteria", "mine.yaml", "--json").json == part.json
 
@@ -739,7 +739,7 @@ def test_a_cached_study_is_told_what_would_help(run: Run, tmp_path: Path) -> Non
     _study(tmp_path, cached=0.5)
     done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml")
     assert done.code == 4
-    assert "CACHED: 50.0 % from storage" in done.out
+    assert "cached: 50.0 % from storage" in done.out
     assert "would defeat the cache: -S reader.drop_cache=true" in done.out
 
 
@@ -749,7 +749,7 @@ def test_missing_measurements_have_the_code_of_their_kind(run: Run, tmp_path: Pa
     done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml", "--junit", "a.xml")
     assert done.code == code, done.out
     kinds = {child.get("type") for child in ElementTree.parse(tmp_path / "a.xml").iter("error")}
-    assert kinds == {{7: "timeout", 6: "infrastructure", 3: "INVALID"}[code]}
+    assert kinds == {{7: "timeout", 6: "infrastructure", 3: "invalid"}[code]}
 
 
 def test_jobs_that_nobody_has_are_missing(run: Run, tmp_path: Path) -> None:
@@ -783,12 +783,12 @@ def test_a_real_job_from_its_submission_to_its_acceptance(run: Run, tmp_path: Pa
     judged = run("dlio-hpc", "accept", job, "--criteria", "mine.yaml", "--json")
     checks = {each["key"] or each["criterion"]: each for each in judged.json["checks"]}
     of_memory = filesystem.of(tmp_path).kind in ("tmpfs", "ramfs")
-    assert checks["storage"]["verdict"] == ("CACHED" if of_memory else "met"), checks["storage"]
+    assert checks["storage"]["outcome"] == ("cached" if of_memory else "pass"), checks["storage"]
     assert judged.code == (4 if of_memory else 1)
-    assert checks["separate_results_fs"]["verdict"] == "not met", "both are in this folder"
-    assert checks["warmups"]["verdict"] == checks["measured_runs"]["verdict"] == "met"
+    assert checks["separate_results_fs"]["outcome"] == "fail", "both are in this folder"
+    assert checks["warmups"]["outcome"] == checks["measured_runs"]["outcome"] == "pass"
     if not of_memory:
-        assert checks["min_samples_per_s"]["verdict"] == "met"
+        assert checks["min_samples_per_s"]["outcome"] == "pass"
         assert [each["job"] for each in checks["max_read_p99"]["evidence"]] == [job, job]
     assert checks["gaps"]["value"] > 0
 

@@ -20,6 +20,7 @@ from dlio_hpc.batch.job_record import seen
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.report import banner, bottleneck, jobbanner, logbanner, page, studybanner, studypages, studyreport
 from dlio_hpc.report.banner import Banner, State
@@ -32,7 +33,6 @@ from dlio_hpc.verdict import (
     history_listing,
     historytables,
     pages,
-    regression,
 )
 from tests import judged, nights, studies
 from tests.conftest import Run
@@ -76,7 +76,7 @@ def _read(run: RunOutcome, origin: Origin, phases: dict[str, float]) -> RunOutco
         ),
         ([100.0], "storage", "good", "Measured once: the noise is unknown."),
         ([100.0, 140.0, 99.0], "storage", "inconclusive", "samples/s spread over 3 repeats: 41.0 % of the median"),
-        ([100.0, 101.0, 99.0], "cached", "not measured", "3 of 3 measured runs: CACHED: 0.0 % from storage"),
+        ([100.0, 101.0, 99.0], "cached", "not measured", "3 of 3 measured runs: cached: 0.0 % from storage"),
         ([100.0, 101.0, 99.0], "unknown", "not measured", "UNKNOWN: nothing tells on gpfs"),
         ([100.0, 101.0, 99.0], "nothing read", "not measured", "No run read anything from storage"),
     ],
@@ -199,12 +199,12 @@ def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) 
     """The terminal and the page open with the state, and the page shows the pictures beside the answer once."""
     done = run("dlio-submit", small, "-s", "local", "--repeat", "2", "--wait", "--quiet", "-d", tmp_path / "data")
     assert done.code == 0, done.err
-    assert done.out.startswith("Not measured: 2 of 2 measured runs: CACHED: ")
+    assert done.out.startswith("Not measured: 2 of 2 measured runs: cached: ")
     assert "\nBound by " in done.out.partition(" on local: completed")[0]
     (folder,) = (tmp_path / "dlio-runs").glob("small-*")
     assert run("dlio-hpc", "report", folder, "--html", "r.html", "--figures", "f").code == 0
     html = (tmp_path / "r.html").read_text().replace("<wbr>", "")
-    assert '<p class="banner not-measured"><strong>Not measured.</strong> 2 of 2 measured runs: CACHED: ' in html
+    assert '<p class="banner not-measured"><strong>Not measured.</strong> 2 of 2 measured runs: cached: ' in html
     before, _, after = html.partition("<section")
     assert '<p class="answer">Bound by ' in before
     assert [
@@ -324,9 +324,9 @@ def test_cached_parts_of_a_study_are_named(tmp_path: Path) -> None:
     origins: list[Origin] = ["cached" if made.points[each.point].part == "two" else "storage" for each in measured]
     measured = [one._replace(origin=origin) for one, origin in zip(measured, origins, strict=True)]
     opening = _opening(made, measured)
-    assert opening.text == "CACHED, memory instead of storage: two: 6 of 6 measurements. one: from storage."
+    assert opening.text == "cached, memory instead of storage: two: 6 of 6 measurements. one: from storage."
     advice = studyreport.make(StudyOutcome(made, [], measured, [], 0)).advice
-    assert advice[-1] == "No advice from two: measurements there are CACHED."
+    assert advice[-1] == "No advice from two: measurements there are cached."
 
 
 def test_two_file_systems_that_cannot_be_told_apart_are_inconclusive(tmp_path: Path) -> None:
@@ -364,12 +364,14 @@ def test_figures_of_parts_of_single_points_are_their_repeats(run: Run, tmp_path:
 
 
 def test_each_verdict_has_the_state_of_its_exit_code() -> None:
-    for outcome in get_args(regression.Outcome):
-        code = regression.EXIT_CODES[outcome]
+    for outcome, meaning in OUTCOMES.items():
+        code = meaning.exit_code
         verdict = baseline_comparison.Verdict("job", "samples_per_s", outcome, code, "why", 0.02)
         opening = banners.of_judgement(baseline_comparison.summed([verdict]))
-        expected = {"fine": "good", "improved": "good", "noisy": "inconclusive", "not comparable": "inconclusive",
-                    "CACHED": "not measured", "incomplete": "not measured"}  # fmt: skip
+        expected = {
+            "pass": "good", "improved": "good", "skipped": "good", "inconclusive": "inconclusive",
+            "not_comparable": "inconclusive", "cached": "not measured", "incomplete": "not measured",
+        }  # fmt: skip
         assert opening.state == expected.get(outcome, "bad")
     asked = criteria_file.Criteria(name="x")
     good = acceptance.judge(asked, [judged.repeats("samples_per_s", [100.0] * 3)])

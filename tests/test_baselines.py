@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.files import rundir
 from dlio_hpc.verdict import baselines, history
 from dlio_hpc.verdict.baselines import Accepted, Decisions, Retired
@@ -103,8 +103,8 @@ def test_several_datasets_of_one_key_are_no_baseline(tmp_path: Path) -> None:
 def test_a_decision_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     baselines.accept(tmp_path, nights.entry(1, [100.0]), "why")
     (path,) = (tmp_path / rundir.BASELINES).iterdir()
-    path.write_text(path.read_text().replace('"why"', '"wherefore"'))
-    with pytest.raises(ConfigError, match=path.name):
+    path.write_text(path.read_text().replace('"message"', '"reason"'))
+    with pytest.raises(InvalidRun, match=path.name):
         baselines.read(tmp_path)
 
 
@@ -124,7 +124,7 @@ def test_the_commands(tmp_path: Path, run: Run) -> None:
     assert "after the upgrade" in listed
     assert "before the upgrade" not in listed
     every = run("dlio-hpc", "baseline", "list", "--all", "--json").json["baselines"]
-    assert [(one["why"], one["state"]) for one in every] == [
+    assert [(one["message"], one["state"]) for one in every] == [
         ("before the upgrade", "replaced"), ("after the upgrade", "active"),
     ]  # fmt: skip
     shown = run("dlio-hpc", "baseline", "show", "nightly-001").out

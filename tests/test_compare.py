@@ -13,6 +13,7 @@ from msgspec import structs
 from dlio_hpc.analysis import robust
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
+from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression, verdictrows
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
@@ -34,12 +35,12 @@ def _judge(job: Entry, *earlier: Entry, **terms: object) -> Verdict:
 @pytest.mark.parametrize(
     ("values", "outcome", "code"),
     [
-        ([99.8, 100.1, 100.3], "fine", 0),
+        ([99.8, 100.1, 100.3], "pass", 0),
         ([95.0, 95.2, 94.9], "regression", 1),
         ([105.0, 105.2, 104.9], "improved", 0),
-        ([90.0, 100.0, 110.0], "noisy", 5),
-        ([99.0, 99.1, 98.9], "fine", 0),
-        ([90.0, 97.0, 101.0], "noisy", 5),
+        ([90.0, 100.0, 110.0], "inconclusive", 5),
+        ([99.0, 99.1, 98.9], "pass", 0),
+        ([90.0, 97.0, 101.0], "inconclusive", 5),
     ],
 )
 def test_repeats_against_repeats(values: list[float], outcome: str, code: int) -> None:
@@ -64,25 +65,25 @@ def test_of_times_less_is_better() -> None:
 def test_the_tolerance_is_one_sided_and_can_be_chosen() -> None:
     job = nights.entry(1, [97.0, 97.1, 96.9])
     assert _judge(job).outcome == "regression"
-    assert _judge(job, tolerance=0.05).outcome == "fine"
-    assert _judge(nights.entry(1, [103.0, 103.1, 102.9]), tolerance=0.05).outcome == "fine"
+    assert _judge(job, tolerance=0.05).outcome == "pass"
+    assert _judge(nights.entry(1, [103.0, 103.1, 102.9]), tolerance=0.05).outcome == "pass"
 
 
 def test_noise_says_what_would_help() -> None:
     found = _judge(nights.entry(1, [97.0, 100.0, 104.0]))
-    assert found.outcome == "noisy"
+    assert found.outcome == "inconclusive"
     repeats, allowed = found.advice
     assert repeats.startswith("--repeat ")
     tolerance = float(allowed.split()[1].rstrip("%")) / 100
-    assert _judge(nights.entry(1, [97.0, 100.0, 104.0]), tolerance=tolerance).outcome == "fine"
+    assert _judge(nights.entry(1, [97.0, 100.0, 104.0]), tolerance=tolerance).outcome == "pass"
 
 
 def test_one_repeat_needs_a_history() -> None:
     quiet = [nights.entry(night, [100.0 + 0.3 * (-1) ** night]) for night in range(1, 9)]
-    assert _judge(nights.entry(20, [95.0])).outcome == "noisy"
+    assert _judge(nights.entry(20, [95.0])).outcome == "inconclusive"
     assert "tells no noise" in _judge(nights.entry(20, [95.0])).why
     assert _judge(nights.entry(20, [95.0]), *quiet).outcome == "regression"
-    assert _judge(nights.entry(20, [100.1]), *quiet).outcome == "fine"
+    assert _judge(nights.entry(20, [100.1]), *quiet).outcome == "pass"
 
 
 def test_nights_that_differ_make_what_one_night_shows_uncertain() -> None:
@@ -92,7 +93,7 @@ def test_nights_that_differ_make_what_one_night_shows_uncertain() -> None:
     job = nights.entry(20, [95.0, 95.1, 94.9])
     assert _judge(job).outcome == "regression"
     found = _judge(job, *loud)
-    assert found.outcome == "noisy"
+    assert found.outcome == "inconclusive"
     assert found.noise == pytest.approx(0.05, rel=0.5)
     assert "more repeats do not help" in found.advice[0]
 
@@ -100,10 +101,10 @@ def test_nights_that_differ_make_what_one_night_shows_uncertain() -> None:
 def test_unlike_keys_are_refused_with_the_difference_named() -> None:
     key = structs.replace(nights.KEY, nodes=4, version="1.1.0")
     found = _judge(nights.entry(1, [100.0, 100.1, 99.9], key))
-    assert (found.outcome, found.exit_code, found.ratio) == ("not comparable", 2, None)
+    assert (found.outcome, found.exit_code, found.ratio) == ("not_comparable", 2, None)
     assert "differs in nodes: 2 / 4; version of dlio-hpc: 1.0.0 / 1.1.0" in found.why
     forced = _judge(nights.entry(1, [100.0, 100.1, 99.9], key), force=True)
-    assert forced.outcome == "fine"
+    assert forced.outcome == "pass"
     assert forced.overridden == ("the keys differ: nodes: 2 / 4", "the keys differ: version of dlio-hpc: 1.0.0 / 1.1.0")
 
 
@@ -115,7 +116,7 @@ def test_differing_settings_are_named_by_their_keys() -> None:
 
 def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
     judged = baseline_comparison.judge([BASE], [BASE], [])
-    assert (judged.outcome, judged.exit_code) == ("not comparable", 2)
+    assert (judged.outcome, judged.exit_code) == ("not_comparable", 2)
     assert "dlio-hpc baseline accept nightly-000" in judged.verdicts[0].advice[0]
 
 
@@ -123,20 +124,20 @@ def test_without_a_baseline_there_is_nothing_to_compare_with() -> None:
 def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) -> None:
     job = nights.entry(1, [100.0, 100.1, 99.9], storage=storage)
     found = _judge(job)
-    assert (found.outcome, found.exit_code, found.ratio) == ("CACHED", 4, None)
+    assert (found.outcome, found.exit_code, found.ratio) == ("cached", 4, None)
     forced = _judge(job, force=True)
-    assert forced.outcome == "fine"
+    assert forced.outcome == "pass"
     assert len(forced.overridden) == 1
     against = Terms(against=baseline_comparison.references(job))
     (other,) = baseline_comparison.judge([BASE], [], [], against).verdicts
-    assert other.outcome == "CACHED"
+    assert other.outcome == "cached"
     assert other.why.startswith("of nightly-001: ")
     cached = nights.accepted(job, overridden=("the storage was not measured",))
     (third,) = baseline_comparison.judge([BASE], [], [cached]).verdicts
     assert third.overridden == ("of the baseline: the storage was not measured",)
 
 
-@pytest.mark.parametrize(("code", "outcome"), [(3, "INVALID"), (7, "incomplete"), (6, "infrastructure")])
+@pytest.mark.parametrize(("code", "outcome"), [(3, "invalid"), (7, "incomplete"), (6, "infrastructure")])
 def test_faulty_runs_and_jobs_are_not_compared(code: int, outcome: str) -> None:
     made = nights.entry(1, [100.0, 100.1, 99.9])
     bad = structs.replace(made.measurements[0], fault="it went wrong", exit_code=code)
@@ -145,7 +146,7 @@ def test_faulty_runs_and_jobs_are_not_compared(code: int, outcome: str) -> None:
     judged = baseline_comparison.judge(
         [structs.replace(made, fault="a node died", exit_code=code)], [], [nights.accepted(BASE)]
     )
-    assert [verdict.outcome for verdict in judged.verdicts] == ["fine", outcome]
+    assert [verdict.outcome for verdict in judged.verdicts] == ["pass", outcome]
     assert judged.exit_code == code
     empty = structs.replace(made, measurements=(), fault="a node died", exit_code=code)
     assert _judge(empty).outcome == outcome
@@ -178,7 +179,7 @@ def test_cases_for_ci_systems() -> None:
     judged = baseline_comparison.judge(jobs, [], [nights.accepted(BASE)])
     cases = [verdictrows.case(verdict, 1.0) for verdict in judged.verdicts]
     assert [(case.kind, case.type) for case in cases] == [
-        ("pass", ""), ("failure", "regression"), ("error", "CACHED"), ("error", "timeout"), ("error", "incomplete"),
+        ("pass", ""), ("failure", "regression"), ("error", "cached"), ("error", "timeout"), ("error", "incomplete"),
     ]  # fmt: skip
     assert "reference: nightly-000" in cases[1].text
 
@@ -189,7 +190,7 @@ def test_several_datasets_of_one_key_are_not_mixed_up() -> None:
     judged = baseline_comparison.judge(
         [structs.replace(made, measurements=(made.measurements[0], elsewhere))], [], [nights.accepted(BASE)]
     )
-    assert [verdict.outcome for verdict in judged.verdicts] == ["not comparable"] * 2
+    assert [verdict.outcome for verdict in judged.verdicts] == ["not_comparable"] * 2
     assert judged.verdicts[0].advice == ("dlio-hpc report nightly-001",)
 
 
@@ -198,11 +199,11 @@ def test_a_metric_that_is_missing_or_0_cannot_be_compared() -> None:
 
 
 def test_the_worst_comes_first() -> None:
-    order = ["INVALID", "infrastructure", "incomplete", "CACHED", "regression", "noisy", "not comparable"]
-    assert list(regression.EXIT_CODES)[:7] == order
+    order = ["invalid", "infrastructure", "incomplete", "cached", "regression", "inconclusive", "not_comparable"]
+    assert [outcome for outcome in OUTCOMES if outcome != "fail"][:7] == order
     good, bad = nights.entry(1, [100.0, 100.1, 99.9]), nights.entry(2, [90.0, 90.1, 89.9])
     judged = baseline_comparison.judge([good, bad], [], [nights.accepted(BASE)])
-    assert (judged.outcome, judged.exit_code, judged.words) == ("regression", 1, "1 regression, 1 fine")
+    assert (judged.outcome, judged.exit_code, judged.words) == ("regression", 1, "1 regression, 1 pass")
 
 
 # Histories ------------------------------------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ def test_an_outlier_is_named_and_is_no_change() -> None:
     levels = [100.0] * 40
     levels[25] = 80.0
     found = _last(nights.entries(levels, 0.01))
-    assert found.outcome in ("fine", "noisy")
+    assert found.outcome in ("pass", "inconclusive")
     assert found.trend is not None
     assert found.trend.shifts == ()
     assert found.trend.outliers == ("nightly-025",)
@@ -249,7 +250,7 @@ def test_a_change_before_the_baseline_is_nobodys_regression() -> None:
     made = nights.entries([100.0] * 20 + [90.0] * 20, 0.005)
     assert _last(made, 5).outcome == "regression"
     found = _last(made, 25)
-    assert found.outcome == "fine"
+    assert found.outcome == "pass"
     assert found.trend is not None
     assert len(found.trend.shifts) == 1
 
@@ -257,7 +258,7 @@ def test_a_change_before_the_baseline_is_nobodys_regression() -> None:
 def test_the_night_on_which_it_was_mended_is_fine() -> None:
     made = nights.entries([100.0] * 20 + [90.0] * 10 + [100.0], 0.005)
     assert _last(made[:-1]).outcome == "regression"
-    assert _last(made).outcome == "fine"
+    assert _last(made).outcome == "pass"
 
 
 def test_a_history_tells_of_a_step_without_any_baseline() -> None:
@@ -307,13 +308,13 @@ def folder(tmp_path: Path) -> Path:
 def test_compare_on_the_command_line(tmp_path: Path, folder: Path, run: Run) -> None:
     good = run("dlio-hpc", "compare", "nightly-010", "--archive", folder)
     assert good.code == 0
-    assert good.out.splitlines()[-1] == "fine"
+    assert good.out.splitlines()[-1] == "pass"
     bad = run(
         "dlio-hpc", "compare", "nightly-029", "nightly-010", "--archive", folder, "--html", "c.html", "--figures", "f",
         "--junit", "j.xml", "--metric", "samples_per_s", "--metric", "wall_s",
     )  # fmt: skip
     assert bad.code == 1
-    assert bad.out.splitlines()[-1] == "2 regression, 2 fine"
+    assert bad.out.splitlines()[-1] == "2 regression, 2 pass"
     assert "worse since nightly-020" in bad.out
     assert "…" not in bad.out
     assert len(list((tmp_path / "f").glob("*.svg"))) == 4
@@ -368,7 +369,7 @@ def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
 
 
 def test_the_summary_counts_verdicts() -> None:
-    assert baseline_comparison.summed([]) == Judgement((), "not comparable", 2, "nothing to compare")
+    assert baseline_comparison.summed([]) == Judgement((), "not_comparable", 2, "nothing to compare")
 
 
 def test_outcomes_of_differences() -> None:
@@ -377,10 +378,10 @@ def test_outcomes_of_differences() -> None:
         return regression.outcome_of(robust.Difference(*(float(told(each)) for each in (ratio, low, high))), 0.02)
 
     assert of(0.97, 0.96, 0.99) == "regression"
-    assert of(0.97, 0.94, 1.01) == "noisy"
-    assert of(0.985, 0.975, 0.995) == "fine"
-    assert of(1.00, 0.90, 1.10) == "noisy"
-    assert of(1.05, 0.985, 1.12) == "fine"
+    assert of(0.97, 0.94, 1.01) == "inconclusive"
+    assert of(0.985, 0.975, 0.995) == "pass"
+    assert of(1.00, 0.90, 1.10) == "inconclusive"
+    assert of(1.05, 0.985, 1.12) == "pass"
     assert of(1.05, 1.01, 1.09) == "improved"
 
 
@@ -392,13 +393,13 @@ def test_repeats_of_one_study_are_repeats_however_many_jobs_it_took() -> None:
         for place, each in enumerate((one, two, three))
     ]
     (verdict,) = baseline_comparison.judge(apart, apart, [nights.accepted(BASE)]).verdicts
-    assert (verdict.job, verdict.outcome) == ("s", "fine")
+    assert (verdict.job, verdict.outcome) == ("s", "pass")
     assert verdict.here is not None
     assert verdict.here.values == (100.0, 100.2, 99.8)
     bad = structs.replace(apart[0].measurements[0], fault="lost", exit_code=7)
     first = structs.replace(apart[0], job="s-0", measurements=(bad,), fault="cancelled", exit_code=7)
     (again,) = baseline_comparison.judge([first, *apart], [], [nights.accepted(BASE)]).verdicts
-    assert again.outcome == "fine"
+    assert again.outcome == "pass"
     (lost,) = baseline_comparison.judge([first, *apart[1:]], [], [nights.accepted(BASE)]).verdicts
     assert lost.outcome == "incomplete"
 
@@ -411,7 +412,7 @@ def test_what_failed_before_its_layout_was_known_can_be_made_good(code: int) -> 
     early = structs.replace(made.measurements[0], key=key, fault="it went wrong", exit_code=code)
     first = structs.replace(made, job="first", created=nights.day(0), measurements=(early,), fault="x", exit_code=code)
     (verdict,) = baseline_comparison.judge([first, made], [], [nights.accepted(BASE)]).verdicts
-    assert verdict.outcome == "fine"
+    assert verdict.outcome == "pass"
     other = structs.replace(early, repeat=7)
     judged = baseline_comparison.judge(
         [structs.replace(first, measurements=(other,)), made], [], [nights.accepted(BASE)]

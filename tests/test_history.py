@@ -139,9 +139,9 @@ def test_a_writer_that_is_killed_in_the_middle_leaves_a_good_history(tmp_path: P
     program = f"""
 import os, signal, sys
 from pathlib import Path
-from dlio_hpc.verdict import database, history
+from dlio_hpc.verdict import history, history_database
 from tests import nights
-with database.writing(Path({str(tmp_path)!r})) as db:
+with history_database.writing(Path({str(tmp_path)!r})) as db:
     db.execute("DELETE FROM jobs")
     db.execute("DELETE FROM runs")
     print("here", flush=True)

@@ -14,9 +14,9 @@ _CASES = st.builds(Case, st.text(), st.text(), _KINDS, st.text(), st.text(), st.
 
 def test_kinds_are_elements_with_their_type_message_and_evidence() -> None:
     cases = [
-        Case("cosmoflow", "compare", "pass", "", "fine", "ratio 1.00", 1.5),
+        Case("cosmoflow", "compare", "pass", "", "pass", "ratio 1.00", 1.5),
         Case("unet3d", "compare", "failure", "regression", "5 % less", "100 -> 95", 2),
-        Case("resnet50", "compare", "error", "CACHED", "from memory", "", 0),
+        Case("resnet50", "compare", "error", "cached", "from memory", "", 0),
         Case("bert", "compare", "skipped", "", "not today", "", 0),
     ]
     root = ElementTree.fromstring(junit.document("nightly", cases))
@@ -31,7 +31,7 @@ def test_kinds_are_elements_with_their_type_message_and_evidence() -> None:
     assert [(each.tag, each.attrib, each.text) for each in failed] == [
         ("failure", {"type": "regression", "message": "5 % less"}, "100 -> 95")
     ]
-    assert [(each.tag, each.get("type")) for each in error] == [("error", "CACHED")]
+    assert [(each.tag, each.get("type")) for each in error] == [("error", "cached")]
     assert [(each.tag, each.attrib) for each in skipped] == [("skipped", {"message": "not today"})]
 
 

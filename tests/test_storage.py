@@ -49,7 +49,7 @@ def _judge(
 def test_the_kernels_count_decides_on_local_disks() -> None:
     found = _judge("ext4", {"storage_bytes_read": 256 * MIB}, {"storage_bytes_read": 64 * MIB})
     assert (found.outcome(), found.cached) == ("cached", 0.75)
-    assert found.words() == "CACHED: 25.0 % from storage in epoch 2 (kernel's count on ext4)"
+    assert found.words() == "cached: 25.0 % from storage in epoch 2 (kernel's count on ext4)"
     assert found.outcome(limit=0.8) == "storage"
     assert found.advice[:2] == ("-S reader.direct=true (O_DIRECT)", "-S reader.drop_cache=true")
 
@@ -78,7 +78,7 @@ def test_up_to_the_limit_is_fine_and_above_is_not() -> None:
 
 @pytest.mark.parametrize("kind", ["fuse", "gpfs", "zfs", "lustre", "nfs", "0x1234", ""])
 def test_where_the_kernel_does_not_count_its_count_says_nothing(kind: str) -> None:
-    """FUSE, GPFS and NFS leave read_bytes at 0, ZFS counts what lay in memory: neither CACHED nor a silent pass."""
+    """FUSE, GPFS and NFS leave read_bytes at 0, ZFS counts what lay in memory: neither cached nor a silent pass."""
     for counted in (0, 256 * MIB):
         found = _judge(kind, {"storage_bytes_read": counted})
         assert (found.outcome(), found.cached) == ("unknown", None)

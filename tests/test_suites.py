@@ -16,10 +16,10 @@ from dlio_hpc import units
 from dlio_hpc.analysis.study import file_system_pairs
 from dlio_hpc.config import shipped, site
 from dlio_hpc.plan import study, study_file
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file, suite, validity_criteria
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement
-from dlio_hpc.verdict.regression import EXIT_CODES, Outcome
 from tests import studies
 from tests.conftest import BIN, Run
 from tests.judged import KEY, repeats
@@ -68,11 +68,10 @@ def _study(folder: Path, folders: tuple[str, ...] = ()) -> study.Study:
 
 
 def _judged(*verdicts: tuple[Outcome, float | None]) -> Judgement:
-    codes = EXIT_CODES
     return baseline_comparison.summed(
         [
             baseline_comparison.Verdict(
-                f"job-{number}", "samples_per_s", outcome, codes[outcome], "why", 0.02, ratio=ratio
+                f"job-{number}", "samples_per_s", outcome, OUTCOMES[outcome].exit_code, "why", 0.02, ratio=ratio
             )
             for number, (outcome, ratio) in enumerate(verdicts)
         ]
@@ -86,15 +85,15 @@ def _accepted(absent: Sequence[validity_criteria.Absent] = ()) -> Acceptance:
 @pytest.mark.parametrize(
     ("outcomes", "missing", "code", "word"),
     [
-        ((("fine", 1.0),), 0, 0, "FINE"),
-        ((("not comparable", None),), 0, 0, "FINE; no baseline"),
-        ((("fine", 1.0), ("regression", 0.9)), 0, 1, "REGRESSION"),
-        ((("noisy", 0.9), ("fine", 1.0)), 0, 5, "NOISY"),
-        ((("noisy", 0.9), ("regression", 0.8)), 0, 1, "REGRESSION"),
-        ((("CACHED", None), ("regression", 0.8)), 0, 4, "CACHED"),
-        ((("INVALID", None), ("CACHED", None)), 0, 3, "INVALID"),
-        ((("fine", 1.0),), 2, 7, "INCOMPLETE; 1 fine; criteria: "),
-        ((("infrastructure", None),), 3, 6, "INFRASTRUCTURE"),
+        ((("pass", 1.0),), 0, 0, "pass"),
+        ((("not_comparable", None),), 0, 0, "pass; no baseline"),
+        ((("pass", 1.0), ("regression", 0.9)), 0, 1, "regression"),
+        ((("inconclusive", 0.9), ("pass", 1.0)), 0, 5, "inconclusive"),
+        ((("inconclusive", 0.9), ("regression", 0.8)), 0, 1, "regression"),
+        ((("cached", None), ("regression", 0.8)), 0, 4, "cached"),
+        ((("invalid", None), ("cached", None)), 0, 3, "invalid"),
+        ((("pass", 1.0),), 2, 7, "incomplete; 1 pass; criteria: "),
+        ((("infrastructure", None),), 3, 6, "infrastructure"),
     ],
 )
 def test_the_gravest_is_the_verdict(tmp_path: Path, outcomes: Any, missing: int, code: int, word: str) -> None:
@@ -114,12 +113,12 @@ def test_a_regression_is_named_in_the_summary(tmp_path: Path) -> None:
 def test_a_baseline_of_another_key_is_no_silent_pass(tmp_path: Path) -> None:
     """After an upgrade, or with other nodes: what was accepted holds no longer, and that is said."""
     verdict = baseline_comparison.Verdict(
-        "job", "samples_per_s", "not comparable", 2, "why", 0.02, key=KEY, reference="old"
+        "job", "samples_per_s", "not_comparable", 2, "why", 0.02, key=KEY, reference="old"
     )
     judged = baseline_comparison.summed([verdict])
     found = suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, version="0.9")])
     assert (found.exit_code, found.is_first) == (2, False)
-    assert "NOT COMPARABLE; baselines are of other keys" in found.summary
+    assert "not comparable; baselines are of other keys" in found.summary
     assert suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, workload="other")]).exit_code == 0
 
 
@@ -134,7 +133,7 @@ def test_a_new_file_system_must_not_be_slower_beyond_the_tolerance(
     made = _study(tmp_path, ("/old", "/new"))
     noise = np.random.default_rng(1).normal(0, sd, (2, 4))
     measured = studies.measured(made, lambda point, repeat: float(values[point] * np.exp(noise[point, repeat])))
-    found = suite.judge(made, _judged(("fine", 1.0)), _accepted(), file_system_pairs.effects(made, measured), ())
+    found = suite.judge(made, _judged(("pass", 1.0)), _accepted(), file_system_pairs.effects(made, measured), ())
     assert found.exit_code == code
     assert "B / A" in found.summary
 
@@ -152,7 +151,7 @@ def test_night_after_night(run: Run, tiny: Path) -> None:
     asked = ("dlio-submit", "--suite", "suite.yaml", "-s", "local", "--ppn", 1, "--wait")
     first = run(*asked, "--quiet")
     assert first.code == 0, first.out + first.err
-    assert first.out.splitlines()[0].startswith("tiny on local: FINE; no baseline; criteria: ")
+    assert first.out.splitlines()[0].startswith("tiny on local: pass; no baseline; criteria: ")
     assert "dlio-hpc baseline accept" in first.out
     name = next(path.name for path in (tiny / "dlio-runs").iterdir() if (path / "job.json").exists())
     assert run("dlio-hpc", "baseline", "accept", name, "--message", "first night").code == 0
@@ -160,7 +159,7 @@ def test_night_after_night(run: Run, tiny: Path) -> None:
     verdict = second.json["verdict"]
     assert second.code == verdict["exit_code"]
     assert len(verdict["comparisons"]) == 2
-    assert {one["outcome"] for one in verdict["comparisons"]} <= {"fine", "improved", "noisy"}
+    assert {one["outcome"] for one in verdict["comparisons"]} <= {"pass", "improved", "inconclusive"}
     assert all(one["there"]["values"] for one in verdict["comparisons"])
     again = run("dlio-hpc", "wait", second.json["study"])
     assert again.out.splitlines()[0] == verdict["summary"]
@@ -173,7 +172,7 @@ def test_a_cached_suite_is_no_pass(run: Run, tiny: Path) -> None:
         "--repeat", 3,
     )  # fmt: skip
     assert done.code == 4, done.out
-    assert done.out.splitlines()[0].startswith("tiny on local: CACHED")
+    assert done.out.splitlines()[0].startswith("tiny on local: cached")
     assert "-S reader.direct=true" in done.out
 
 

@@ -29,12 +29,14 @@ _PARTIAL = {
     ("records/job_outcome.py", "error"): "a key of the JSON document, no table",
     ("report/sweeps.py", "best|same as best"): "verdicts that are framed",
     ("report/tables.py", "completed queued running submitted"): "states that are not red",
-    ("verdict/acceptancetables.py", "met|noisy|passed over"): "verdicts that are not red",
+    (
+        "verdict/banners.py",
+        "cached fail incomplete inconclusive infrastructure invalid pass skipped",
+    ): "criteria are not compared",
     ("verdict/criterion_result.py", "|1/s|MB/s|x"): "units that stand behind the number as they are",
-    ("verdict/figures.py", "fine improved noisy regression"): "outcomes with a colour of their own",
+    ("verdict/figures.py", "improved inconclusive pass regression"): "outcomes with a colour of their own",
     ("verdict/performance_criteria.py", "|1/s|MB/s|s"): "units of metrics that are no shares",
     ("verdict/validity_criteria.py", "incomplete infrastructure invalid"): "verdicts that are asked for in any case",
-    ("verdict/verdicttables.py", "CACHED|fine|improved|noisy|not comparable"): "outcomes that are not red",
 }
 
 

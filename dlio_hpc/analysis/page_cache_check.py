@@ -11,7 +11,7 @@ from dlio_hpc.results import Epoch, Result
 from dlio_hpc.units import format_size
 
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]
-# Share of an epoch's bytes that may come from memory before a run is called CACHED.
+# Share of an epoch's bytes that may come from memory before a run is called cached.
 LIMIT = 0.10
 # So many times the memory a dataset has to be, by MLPerf Storage's rules, before nobody need ask.
 ENOUGH = 5
@@ -70,7 +70,7 @@ class Storage(Struct, frozen=True):
         if self.darshan_bytes is not None:
             source += f"; Darshan saw {format_size(self.darshan_bytes)} asked for"
         if found == "cached":
-            return f"CACHED: {share} in {which} ({source})"
+            return f"cached: {share} in {which} ({source})"
         return f"{share}{f' (lowest: {which})' if len(self.epochs) > 1 else ''} ({source})"
 
 

@@ -24,15 +24,15 @@ def baseline() -> None:
 @click.argument("job", metavar="JOB")
 @selection.of_archives
 @option("--message", required=True, metavar="TEXT", help="Why this job is a good reference; kept with the decision.")
-@click.option("--force", is_flag=True, help="Accept what is CACHED or went wrong in part; that is recorded.")
-def accept(job: str, archive: Path | None, runs: Path, why: str, force: bool) -> None:
+@click.option("--force", is_flag=True, help="Accept what is cached or went wrong in part; that is recorded.")
+def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
     one before it, which is kept.
     """
     jobs = selection.jobs([job], archive, runs)
     (entry, *_), folder = together([each.entry for each in jobs]), jobs[0].folder
     before = {each.group.key: each for each in baselines.active(baselines.read(folder))}
-    for made in baselines.accept(folder, entry, why, force):
+    for made in baselines.accept(folder, entry, message, force):
         replaced = before.get(made.group.key)
         click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced.id}" if replaced else ""))
         for words in made.overridden:
@@ -65,7 +65,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @selection.of_archives
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
-    """Show a BASELINE, by its id or its job: key, figures, who accepted it, when and why, and what became of it."""
+    """Show a BASELINE, by its id or its job: key, figures, who accepted it, when, why, and whether it still holds."""
     from dlio_hpc.verdict import baselinetables
 
     folder = selection.folder(archive, runs)
@@ -81,9 +81,9 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
 @click.argument("name", metavar="BASELINE")
 @selection.of_archives
 @option("--message", required=True, metavar="TEXT", help="Why it holds no longer; kept with the decision.")
-def retire(name: str, archive: Path | None, runs: Path, why: str) -> None:
+def retire(name: str, archive: Path | None, runs: Path, message: str) -> None:
     """End a BASELINE: its key has none until another job is accepted. It stays in the list of --all."""
     folder = selection.folder(archive, runs)
-    made = baselines.retire(folder, name, why)
+    made = baselines.retire(folder, name, message)
     click.echo(f"{made.id}: retired")
     selection.refresh(folder)

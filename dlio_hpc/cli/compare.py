@@ -41,7 +41,7 @@ def _tolerance(text: str) -> float:
     "--tolerance", callback=parsed(_tolerance), default="2%", show_default=True, metavar="SHARE",
     help="A drop that is none yet.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Compare what should not be: unlike keys, CACHED runs. It is said.")
+@click.option("--force", is_flag=True, help="Compare what should not be: unlike keys, cached runs. It is said.")
 @option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
 @gives_page
 def compare(
@@ -51,7 +51,7 @@ def compare(
     """Compare a job's repeats with those of the baseline of their key, and with the nights before: fine, improved,
     regression, noisy or not comparable.
 
-    Exit code: of the worst verdict, in this order: 3 INVALID, 6 infrastructure, 7 incomplete, 4 CACHED, 1 regression,
+    Exit code: of the worst verdict, in this order: 3 invalid, 6 infrastructure, 7 incomplete, 4 cached, 1 regression,
     5 noisy, 2 not comparable, 0 fine or improved.
     """
     from dlio_hpc.verdict.baseline_comparison import Terms

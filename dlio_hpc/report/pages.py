@@ -188,7 +188,7 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined) -> Section:
         before.append(_bytes(seen, "read" if run.result.summary else "written"))
     title = rows.title(outcome, run)
     section = _section(f"{examined.title}: {title}" if title else examined.title, examined, before)
-    return section._replace(notes=[*(f"INVALID: {text}" for text in rows.invalid(run)), *section.notes])
+    return section._replace(notes=[*(f"invalid: {text}" for text in rows.invalid(run)), *section.notes])
 
 
 def _bytes(seen: Bytes, done: str) -> Table:

@@ -33,7 +33,7 @@ def cached(measured: Sequence[Measured]) -> list[str]:
     known = [share for share in shares if share is not None]
     if len(known) < len(shares):
         return ["UNKNOWN: nothing tells whether storage was read; this may compare memory."]
-    return [f"CACHED: up to {100 * max(known):.0f} % came from memory; this does not compare storage."]
+    return [f"cached: up to {100 * max(known):.0f} % came from memory; this does not compare storage."]
 
 
 def verdict(study: Study, effects: tuple[Effect, ...]) -> str:

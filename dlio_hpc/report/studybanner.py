@@ -36,7 +36,7 @@ def _of_storage(report: StudyReport) -> Banner | None:
     for measurement in measured:
         parts.setdefault(study.points[measurement.point].part, []).append(measurement)
     for origin, text in (
-        ("cached", "CACHED, memory instead of storage"),
+        ("cached", "cached, memory instead of storage"),
         ("unknown", "From storage or from memory, unknown"),
     ):
         counts = {name: sum(one.origin == origin for one in made) for name, made in parts.items()}

@@ -46,7 +46,7 @@ def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
     lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
     if not lines or not cached:
         return lines
-    return [*lines, f"No advice from {', '.join(sorted(cached))}: measurements there are CACHED."]
+    return [*lines, f"No advice from {', '.join(sorted(cached))}: measurements there are cached."]
 
 
 def as_document(report: StudyReport) -> dict[str, Any]:

@@ -115,7 +115,7 @@ def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Re
 
 
 def _invalid(run: RunOutcome) -> list[RenderableType]:
-    return [Text(f"INVALID   {text}", "red") for text in rows.invalid(run)]
+    return [Text(f"invalid   {text}", "red") for text in rows.invalid(run)]
 
 
 def table(*headings: str) -> Table:

@@ -7,28 +7,20 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dlio_hpc import document
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, worst
 from dlio_hpc.verdict import performance_criteria, procedure_criteria, validity_criteria
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion, is_named
 from dlio_hpc.verdict.criterion_result import (
-    EXIT_CODES,
     Check,
     Group,
     Ran,
-    Verdict,
     advice_lines,
     evidence_lines,
     listed,
 )
 from dlio_hpc.verdict.history_entry import Entry, Key
-from dlio_hpc.verdict.junit import Case, Kind
+from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.validity_criteria import Absent
-
-# What JUnit calls the verdicts that are no pass: kind and type.
-_KINDS: dict[Verdict, tuple[Kind, str]] = {
-    "met": ("pass", ""), "not met": ("failure", "criteria"), "noisy": ("error", "noisy"), "CACHED": ("error", "CACHED"),
-    "invalid": ("error", "INVALID"), "infrastructure": ("error", "infrastructure"),
-    "incomplete": ("error", "incomplete"), "passed over": ("skipped", ""),
-}  # fmt: skip
 
 
 class Acceptance(Struct, frozen=True):
@@ -42,14 +34,13 @@ class Acceptance(Struct, frozen=True):
     seconds: dict[str, float]
 
     @property
-    def verdict(self) -> Verdict:
-        """The gravest there is."""
-        there = {each.verdict for each in self.checks}
-        return next((verdict for verdict in EXIT_CODES if verdict in there), "met")
+    def outcome(self) -> Outcome:
+        """The most severe outcome of the criteria."""
+        return worst(check.outcome for check in self.checks) or "pass"
 
     @property
     def exit_code(self) -> int:
-        return EXIT_CODES[self.verdict]
+        return OUTCOMES[self.outcome].exit_code
 
     @property
     def groups(self) -> list[str]:
@@ -72,7 +63,7 @@ def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent]
     for group in groups:
         storage = validity_criteria.of_storage(group, criteria.cached_above)
         checks.append(storage)
-        checks += asked[group.label] if storage.verdict == "met" else map(_of_memory, asked[group.label])
+        checks += asked[group.label] if storage.outcome == "pass" else map(_of_memory, asked[group.label])
     seconds = {group.label: sum(each.run.figures.get("wall_s", 0.0) for each in group.runs) for group in groups}
     studies = dict.fromkeys(entry.study for entry in entries)
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
@@ -87,9 +78,9 @@ def _of_group(criteria: Criteria, group: Group, groups: Sequence[Group]) -> Iter
 
 def _of_memory(check: Check) -> Check:
     """A figure of memory that is good enough says nothing of storage; one that is not says enough."""
-    if not check.metric or check.verdict not in ("met", "noisy"):
+    if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
-    return structs.replace(check, verdict="CACHED", words=f"{check.words}; not of the storage")
+    return structs.replace(check, outcome="cached", words=f"{check.words}; not of the storage")
 
 
 def _strangers(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
@@ -98,7 +89,7 @@ def _strangers(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
         if not is_named(workload, criteria.workloads):
             names = ", ".join(criteria.workloads)
             words = f"{workload} is none of them; judge it by other criteria (--criteria)"
-            yield Check("workloads", "workloads", "workloads", "", f"only {names}", "not met", words)
+            yield Check("workloads", "workloads", "workloads", "", f"only {names}", "fail", words)
 
 
 def _unasked(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
@@ -106,7 +97,7 @@ def _unasked(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -
     judged = {(each.criterion, each.key) for each in checks}
     for name, criterion in criteria.criteria.items():
         of = f" ({criterion.selection})" if criterion.selection else ""
-        verdict: Verdict = "passed over" if criterion.optional else "not met"
+        verdict: Outcome = "skipped" if criterion.optional else "fail"
         for key in criterion.asked:
             if (name, key) not in judged:
                 asked = _in_words(name, key, criterion)
@@ -114,7 +105,7 @@ def _unasked(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -
         lacking = criterion.lacking(keys)
         if lacking and not criterion.optional and any((name, key) in judged for key in criterion.asked):
             words = f"nothing was measured for {', '.join(lacking)}"
-            yield Check(name, "", criterion.title or name, "", f"measured{of}", "not met", words)
+            yield Check(name, "", criterion.title or name, "", f"measured{of}", "fail", words)
 
 
 def _in_words(name: str, key: str, criterion: Criterion) -> str:
@@ -171,18 +162,18 @@ def summary(found: Acceptance) -> str:
 
 def counted(found: Acceptance) -> str:
     """How many criteria came to what."""
-    counts = Counter(each.verdict for each in found.checks)
-    passed = counts.pop("passed over", 0)
-    told = [f"{counts.pop('met', 0)} of {len(found.checks) - passed} met"]
-    told += [f"{counts[verdict]} {verdict}" for verdict in EXIT_CODES if counts[verdict]]
-    return ", ".join([*told, *([f"{passed} passed over"] if passed else [])])
+    counts = Counter(check.outcome for check in found.checks)
+    skipped = counts.pop("skipped", 0)
+    parts = [f"{counts.pop('pass', 0)} of {len(found.checks) - skipped} pass"]
+    parts += [f"{counts[outcome]} {label(outcome)}" for outcome in OUTCOMES if counts[outcome]]
+    return ", ".join([*parts, *([f"{skipped} skipped"] if skipped else [])])
 
 
 def as_document(found: Acceptance) -> dict[str, Any]:
     """As --json shows it."""
     return {
         "summary": summary(found),
-        "verdict": found.verdict,
+        "outcome": found.outcome,
         "exit_code": found.exit_code,
         "studies": list(found.what),
         "criteria": document.plain(found.criteria),
@@ -198,13 +189,17 @@ def cases(found: Acceptance) -> list[Case]:
 
 def _case(check: Check, seconds: float) -> Case:
     """seconds: of the group's runs, which its first case is given."""
-    kind, what = _KINDS[check.verdict]
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
     lines = [check.words, *evidence_lines(check), *advice_lines(check)]
-    message = f"{check.verdict}: {check.words}"
-    return Case(name, "dlio-hpc.accept", kind, _timeout(check) or what, message, "\n".join(lines), seconds)
+    message = f"{label(check.outcome)}: {check.words}"
+    return Case(
+        name, "dlio-hpc.accept", OUTCOMES[check.outcome].junit, _cause(check), message, "\n".join(lines), seconds
+    )
 
 
-def _timeout(check: Check) -> str | None:
+def _cause(check: Check) -> str:
+    """The type of JUnit's failure or error; empty for a criterion that is met or skipped."""
     words = " ".join(each.words for each in check.evidence)
-    return "timeout" if check.verdict == "incomplete" and ("time limit" in words or "timeout" in words) else None
+    if check.outcome == "incomplete" and ("time limit" in words or "timeout" in words):
+        return "timeout"
+    return check.outcome if OUTCOMES[check.outcome].junit in ("failure", "error") else ""

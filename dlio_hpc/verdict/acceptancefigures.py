@@ -49,7 +49,7 @@ def _row(axes: Axes, check: Check) -> None:
     assert check.limit is not None
     # A spread is of all runs together: theirs are no points on its axis.
     runs = [] if check.metric == "spread" else [each.value for each in check.evidence if each.value is not None]
-    colour = _GOOD if check.verdict == "met" else GREY if check.verdict in ("noisy", "CACHED") else _BAD
+    colour = _GOOD if check.outcome == "pass" else GREY if check.outcome in ("inconclusive", "cached") else _BAD
     low, high = _reach([*runs, check.value, check.limit, check.low, check.high])
     axes.axvspan(*((low, check.limit) if check.is_least else (check.limit, high)), color=f"{_BAD}14", linewidth=0)
     axes.axvline(check.limit, color=INK, linewidth=1, linestyle="--")
@@ -63,7 +63,7 @@ def _row(axes: Axes, check: Check) -> None:
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: show(value, check.unit)))
-    title = f"{check.title}: {check.asked}: {check.verdict}, {check.found}"
+    title = f"{check.title}: {check.asked}: {check.outcome}, {check.found}"
     axes.set_title(
         canvas.printable(title, 120), fontsize=8.5, fontweight="normal", color=colour if colour != GREY else INK
     )

@@ -10,7 +10,7 @@ from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.acceptancetables import HEADER, row
 from dlio_hpc.verdict.criterion_result import Check, advice_lines
 
-_FINE = ("met", "passed over")
+_FINE = ("pass", "skipped")
 
 
 def of_acceptance(found: Acceptance) -> Page:
@@ -32,10 +32,10 @@ def _drawing(drawn: dict[str, Drawing], group: str) -> list[Drawing]:
 def _facts(found: Acceptance) -> Iterator[Facts]:
     criteria = found.criteria
     told = [("Criteria", criteria.name), ("For", criteria.description), ("Source", criteria.source)]
-    told.append(("CACHED above", f"{100 * criteria.cached_above:g} % from memory"))
+    told.append(("cached above", f"{100 * criteria.cached_above:g} % from memory"))
     yield Facts("Criteria", [(label, text) for label, text in told if text])
-    if unmet := [check for check in found.checks if check.verdict not in _FINE]:
-        told = [(check.verdict, ": ".join(filter(None, (check.group, check.title)))) for check in unmet]
+    if unmet := [check for check in found.checks if check.outcome not in _FINE]:
+        told = [(check.outcome, ": ".join(filter(None, (check.group, check.title)))) for check in unmet]
         yield Facts("Not met, or without a verdict", told)
 
 
@@ -54,7 +54,7 @@ def _faults(found: Acceptance) -> Iterator[Table]:
 
 def _group(found: Acceptance, group: str, drawings: list[Drawing]) -> Section:
     checks = found.of(group)
-    notes = [f"{check.verdict}: {check.title}: {check.words}" for check in checks if check.verdict not in _FINE]
+    notes = [f"{check.outcome}: {check.title}: {check.words}" for check in checks if check.outcome not in _FINE]
     advice = [[line] for check in checks for line in advice_lines(check)]
     return Section(
         heading=group,
@@ -67,6 +67,6 @@ def _group(found: Acceptance, group: str, drawings: list[Drawing]) -> Section:
 
 def _evidence(check: Check) -> Table:
     header = ["job", "run", "found", "by itself"]
-    by_itself = {True: "met", False: "not met", None: "-"}
+    by_itself = {True: "pass", False: "fail", None: "-"}
     rows = [[each.job, each.run or "-", each.words, by_itself[each.is_met]] for each in check.evidence]
-    return Table(f"{check.title}: {check.asked}: {check.verdict}. {check.words}", header, rows)
+    return Table(f"{check.title}: {check.asked}: {check.outcome}. {check.words}", header, rows)

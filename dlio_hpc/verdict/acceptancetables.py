@@ -8,13 +8,13 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.report import tables
 from dlio_hpc.verdict import acceptance, banners
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.criterion_result import Check, Verdict, advice_lines, evidence_lines
+from dlio_hpc.verdict.criterion_result import Check, advice_lines, evidence_lines
 
 _WIDTH, _MOST_LINES = 100, 12
-_COLOURS: dict[Verdict, str] = {"met": "green", "noisy": "yellow", "passed over": "dim"}
 HEADER = ("verdict", "criterion", "asked", "found", "runs")
 
 
@@ -31,7 +31,7 @@ def show(found: Acceptance, file: Any) -> None:
 
 def row(check: Check) -> list[str]:
     """As HEADER names them."""
-    return [check.verdict, check.title, check.asked, check.found, str(check.runs) if check.runs else ""]
+    return [check.outcome, check.title, check.asked, check.found, str(check.runs) if check.runs else ""]
 
 
 def _parts(found: Acceptance) -> Iterator[RenderableType]:
@@ -40,8 +40,8 @@ def _parts(found: Acceptance) -> Iterator[RenderableType]:
         yield _table(found.of(group))
         yield Text()
     for check in found.checks:
-        # Why figures are CACHED is said once, of the storage.
-        if check.verdict not in ("met", "passed over") and not (check.verdict == "CACHED" and check.metric):
+        # Why figures are cached is said once, of the storage.
+        if check.outcome not in ("pass", "skipped") and not (check.outcome == "cached" and check.metric):
             yield from _why(check)
             yield Text()
 
@@ -54,13 +54,13 @@ def _table(checks: list[Check]) -> Table:
         column.justify = "left"
     for check in checks:
         verdict, *rest = row(check)
-        grid.add_row(Text(verdict, _COLOURS.get(check.verdict, "red")), *rest)
+        grid.add_row(Text(verdict, OUTCOMES[check.outcome].colour), *rest)
     return grid
 
 
 def _why(check: Check) -> Iterator[RenderableType]:
     where = f" ({check.group})" if check.group else ""
-    yield Text(f"{check.verdict}: {check.title}{where}: {check.asked}", "bold")
+    yield Text(f"{check.outcome}: {check.title}{where}: {check.asked}", "bold")
     yield _line(check.words, 2)
     lines = evidence_lines(check)
     yield from (_line(line, 4) for line in lines[:_MOST_LINES])

@@ -2,28 +2,27 @@
 
 from collections.abc import Sequence
 
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.report import banner
 from dlio_hpc.report.banner import Banner, state_of
 from dlio_hpc.verdict import acceptance, regression, trend, verdictrows
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Judgement
 from dlio_hpc.verdict.change_detection import FEWEST
-from dlio_hpc.verdict.criterion_result import Verdict
 from dlio_hpc.verdict.history_listing import Block
 from dlio_hpc.verdict.metrics import METRICS
-from dlio_hpc.verdict.regression import EXIT_CODES
 from dlio_hpc.verdict.suite import SuiteVerdict
 from dlio_hpc.verdict.trend import Night, Trend
 
-_ACCEPTANCES: dict[Verdict, str] = {
-    "met": "Accepted: every criterion is met.",
-    "not met": "Not accepted: some criteria are not met.",
-    "noisy": "No verdict: for some criteria runs differ too much, or are too few.",
-    "CACHED": "No verdict: CACHED. The bytes came, or may have come, from memory instead of storage.",
-    "invalid": "No verdict: some runs are INVALID; their figures must not be used.",
+_ACCEPTANCES: dict[Outcome, str] = {
+    "pass": "Accepted: every criterion is met.",
+    "fail": "Not accepted: some criteria are not met.",
+    "inconclusive": "No verdict: for some criteria runs differ too much, or are too few.",
+    "cached": "No verdict: cached. The bytes came, or may have come, from memory instead of storage.",
+    "invalid": "No verdict: some runs are invalid; their figures must not be used.",
     "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
     "incomplete": "No verdict: measurements are missing.",
-    "passed over": "No verdict: no criterion applies to what was measured.",
+    "skipped": "No verdict: no criterion applies to what was measured.",
 }
 
 
@@ -34,7 +33,7 @@ def of_judgement(judgement: Judgement) -> Banner:
 
 def of_acceptance(accepted: Acceptance) -> Banner:
     """The banner of an acceptance by its criteria."""
-    return Banner(state_of(accepted.exit_code), f"{_ACCEPTANCES[accepted.verdict]} {acceptance.counted(accepted)}.")
+    return Banner(state_of(accepted.exit_code), f"{_ACCEPTANCES[accepted.outcome]} {acceptance.counted(accepted)}.")
 
 
 def of_suite(verdict: SuiteVerdict) -> Banner:
@@ -75,7 +74,7 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: str
         return Banner("inconclusive", f"{name} has neither a baseline nor an earlier night. {changes}")
     there, against = reference
     weighed = regression.weigh(history.nights, there, metric, TOLERANCE)
-    state = state_of(EXIT_CODES[weighed.outcome])
+    state = state_of(OUTCOMES[weighed.outcome].exit_code)
     if state == "good" and len(history.nights) < FEWEST:
         state = "inconclusive"
     return Banner(state, f"{name} is {regression.words(weighed, against, here, TOLERANCE)}. {changes}")

@@ -7,12 +7,13 @@ from typing import NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.records import outcomes
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label
 from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict import regression, run_groups, trend
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.metrics import METRICS
-from dlio_hpc.verdict.regression import EXIT_CODES, Outcome
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.trend import Night, Shift, Trend
 
@@ -94,12 +95,10 @@ def judge(
 
 def summed(verdicts: Sequence[Verdict]) -> Judgement:
     """The worst of them, and how many there are of each outcome."""
-    order = list(EXIT_CODES)
-    told = {verdict.outcome for verdict in verdicts}
-    worst: Outcome = next((outcome for outcome in order if outcome in told), "not comparable")
-    counts = [(outcome, sum(verdict.outcome == outcome for verdict in verdicts)) for outcome in order]
-    words = ", ".join(f"{count} {outcome}" for outcome, count in counts if count) or "nothing to compare"
-    code = max((each.exit_code for each in verdicts if each.outcome == worst), default=EXIT_CODES[worst])
+    worst = outcomes.worst(verdict.outcome for verdict in verdicts) or "not_comparable"
+    counts = [(outcome, sum(verdict.outcome == outcome for verdict in verdicts)) for outcome in OUTCOMES]
+    words = ", ".join(f"{count} {label(outcome)}" for outcome, count in counts if count) or "nothing to compare"
+    code = max((each.exit_code for each in verdicts if each.outcome == worst), default=OUTCOMES[worst].exit_code)
     return Judgement(tuple(verdicts), worst, code, words)
 
 
@@ -124,7 +123,7 @@ class _Case(NamedTuple):
             job=self.group.job,
             metric=self.metric,
             outcome=outcome,
-            exit_code=EXIT_CODES[outcome],
+            exit_code=OUTCOMES[outcome].exit_code,
             why=why,
             tolerance=self.terms.tolerance,
             key=self.group.key,
@@ -143,19 +142,20 @@ def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference]
     ]
     if entry.fault is not None and not any(verdict.outcome in _FAULTS for verdict in told):
         outcome = _fault(entry.exit_code)
-        told.append(Verdict(entry.job, terms.metrics[0], outcome, EXIT_CODES[outcome], entry.fault, terms.tolerance))
+        code = OUTCOMES[outcome].exit_code
+        told.append(Verdict(entry.job, terms.metrics[0], outcome, code, entry.fault, terms.tolerance))
     if not told:
-        code = EXIT_CODES["not comparable"]
+        code = OUTCOMES["not_comparable"].exit_code
         why = "the job has no measured runs"
-        told.append(Verdict(entry.job, terms.metrics[0], "not comparable", code, why, terms.tolerance))
+        told.append(Verdict(entry.job, terms.metrics[0], "not_comparable", code, why, terms.tolerance))
     return told
 
 
-_FAULTS: tuple[Outcome, ...] = ("INVALID", "infrastructure", "incomplete")
+_FAULTS: tuple[Outcome, ...] = ("invalid", "infrastructure", "incomplete")
 
 
 def _fault(code: int) -> Outcome:
-    return "INVALID" if code == 3 else "incomplete" if code == 7 else "infrastructure"
+    return "invalid" if code == 3 else "incomplete" if code == 7 else "infrastructure"
 
 
 def _verdict(case: _Case) -> Verdict:
@@ -173,15 +173,15 @@ def _unfit(case: _Case) -> Verdict | None:
     if (bad := group.faulty) is not None:
         return case.verdict(_fault(bad.exit_code), f"{bad.run}: {bad.fault}")
     if not group.is_of_storage and not case.terms.force:
-        return case.verdict("CACHED", group.storage_words, [*group.advice, "--force compares it all the same"])
+        return case.verdict("cached", group.storage_words, [*group.advice, "--force compares it all the same"])
     if not case.alone:
         return case.verdict(
-            "not comparable",
+            "not_comparable",
             "the job measured this on several datasets, which are compared with each other",
             [f"dlio-hpc report {group.study}"],
         )
     if trend.night(group, case.metric) is None:
-        return case.verdict("not comparable", f"{METRICS[case.metric].label} is unknown or 0 in it")
+        return case.verdict("not_comparable", f"{METRICS[case.metric].label} is unknown or 0 in it")
     return None
 
 
@@ -194,10 +194,10 @@ def _against(case: _Case) -> Verdict:
         return _alone(case, near, told)
     if case.terms.against and not near.group.is_of_storage and not case.terms.force:
         why = f"of {near.name}: {near.group.storage_words}"
-        return case.verdict("CACHED", why, [*near.group.advice, "--force compares it all the same"])
+        return case.verdict("cached", why, [*near.group.advice, "--force compares it all the same"])
     there = trend.night(near.group, case.metric)
     if there is None:
-        return case.verdict("not comparable", f"{METRICS[case.metric].label} is unknown or 0 in {near.name}")
+        return case.verdict("not_comparable", f"{METRICS[case.metric].label} is unknown or 0 in {near.name}")
     return _weighed(case, near, there, told)
 
 
@@ -224,7 +224,7 @@ def _alone(case: _Case, near: Reference | None, told: list[str]) -> Verdict:
         advice.append(f"dlio-hpc baseline accept {case.group.job} --message '...'")
     name = None if near is None else near.name
     found = structs.replace(
-        case.verdict("not comparable", why, advice), here=seen.nights[-1], reference=name, trend=seen
+        case.verdict("not_comparable", why, advice), here=seen.nights[-1], reference=name, trend=seen
     )
     if last is None or not is_worse:
         return found
@@ -239,7 +239,7 @@ def _nights(case: _Case) -> list[Night]:
 
 
 def _as(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
-    return structs.replace(verdict, outcome=outcome, exit_code=EXIT_CODES[outcome], why=why, shift=shift)
+    return structs.replace(verdict, outcome=outcome, exit_code=OUTCOMES[outcome].exit_code, why=why, shift=shift)
 
 
 def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
@@ -247,7 +247,7 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
     nights, tolerance = _nights(case), case.terms.tolerance
     told = regression.weigh(nights, there, case.metric, tolerance, is_like=not unlike)
     found, here = told.difference, nights[-1]
-    advice = regression.advice(found, here, there, told.noise, tolerance) if told.outcome == "noisy" else []
+    advice = regression.advice(found, here, there, told.noise, tolerance) if told.outcome == "inconclusive" else []
     return structs.replace(
         case.verdict(told.outcome, regression.words(told, near.name, here, tolerance), advice),
         here=here,
@@ -260,7 +260,7 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
         shift=told.shift,
         trend=told.trend,
         overridden=tuple(_overridden(case, near, unlike)),
-        disturbances=tuple(_disturbances(case, near)) if told.outcome in ("noisy", "regression") else (),
+        disturbances=tuple(_disturbances(case, near)) if told.outcome in ("inconclusive", "regression") else (),
     )
 
 

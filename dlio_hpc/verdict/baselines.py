@@ -1,4 +1,4 @@
-"""Baselines: which job's runs later ones of the same key are compared with, since when, who said so, and why.
+"""Baselines: which job's runs later ones of the same key are compared with, since when, who accepted it, and why.
 
 Every decision is a small file of its own beside the archives, written once and never changed; what holds follows from
 all of them.
@@ -32,7 +32,7 @@ class Accepted(Struct, frozen=True):
 
     id: str
     group: Group
-    why: str
+    message: str
     who: str
     when: str
     overridden: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Retired(Struct, frozen=True):
     """id: of the baseline."""
 
     id: str
-    why: str
+    message: str
     who: str
     when: str
     schema: Literal[1] = 1
@@ -111,11 +111,11 @@ def active(decisions: Decisions) -> tuple[Accepted, ...]:
     return tuple(each.accepted for each in baselines(decisions) if each.state == "active")
 
 
-def accept(folder: Path, entry: Entry, why: str, force: bool = False) -> tuple[Accepted, ...]:
+def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tuple[Accepted, ...]:
     """A baseline of each key that the job measured, written into `folder`; ConfigError where the job is not fit to be
     one, unless forced, and where it has no good run of any key, forced or not.
     """
-    _check_why(why)
+    _check_message(message)
     found = run_groups.of(entry)
     fit = [group for group in found if group.good and run_groups.alone(found, group)]
     if not fit:
@@ -123,7 +123,7 @@ def accept(folder: Path, entry: Entry, why: str, force: bool = False) -> tuple[A
     against = [objections(entry, group) for group in fit]
     if not force and (faults := [words for told in against for words in told]):
         raise ConfigError(f"{entry.job} should be no baseline: {faults[0]}; --force accepts it and records that")
-    made = [_accepted(group, why, tuple(told)) for group, told in zip(fit, against, strict=True)]
+    made = [_accepted(group, message, tuple(told)) for group, told in zip(fit, against, strict=True)]
     for one in made:
         _write(folder, one.id + _ACCEPTED, one)
     return tuple(made)
@@ -158,13 +158,13 @@ def _nothing(entry: Entry, found: Sequence[Group]) -> str:
     return "; ".join(left_out(entry))
 
 
-def retire(folder: Path, name: str, why: str) -> Retired:
+def retire(folder: Path, name: str, message: str) -> Retired:
     """End the baseline `name`, an id or the job's name; ConfigError where it holds no longer."""
-    _check_why(why)
+    _check_message(message)
     one = named(baselines(read(folder)), name, folder)
     if one.state == "retired":
         raise ConfigError(f"baseline {one.accepted.id} was retired already; dlio-hpc baseline show {one.accepted.id}")
-    made = Retired(one.accepted.id, why, _who(), units.utc_now(fraction=True))
+    made = Retired(one.accepted.id, message, _who(), units.utc_now(fraction=True))
     _write(folder, made.id + _RETIRED, made)
     return made
 
@@ -180,13 +180,13 @@ def named(found: Sequence[Baseline], name: str, folder: Path) -> Baseline:
     raise ConfigError(f"no baseline {name} in {folder}; see dlio-hpc baseline list --archive {folder}")
 
 
-def _check_why(why: str) -> None:
-    if not why.strip():
-        raise ConfigError("--message: say in words why; whoever reads the baseline later will ask")
+def _check_message(message: str) -> None:
+    if not message.strip():
+        raise ConfigError("--message: state the reason; whoever reads the baseline later will ask")
 
 
-def _accepted(group: Group, why: str, overridden: tuple[str, ...]) -> Accepted:
-    made = Accepted("", group, why, _who(), units.utc_now(fraction=True), overridden)
+def _accepted(group: Group, message: str, overridden: tuple[str, ...]) -> Accepted:
+    made = Accepted("", group, message, _who(), units.utc_now(fraction=True), overridden)
     digest = hashlib.sha256(document.encode(made)).hexdigest()[:6]
     return structs.replace(made, id=f"{group.job}-{digest}")
 

@@ -21,7 +21,7 @@ def show(kept: Sequence[Baseline], file: Any) -> None:
         accepted = one.accepted
         out.print(Text.assemble((accepted.id, "bold"), f"  {_state(one)}  {_median(one)}"), soft_wrap=True)
         out.print(f"  {title}", soft_wrap=True)
-        out.print(f"  {accepted.when[:10]} {accepted.who}: {accepted.why}", soft_wrap=True)
+        out.print(f"  {accepted.when[:10]} {accepted.who}: {accepted.message}", soft_wrap=True)
 
 
 def _state(one: Baseline) -> str:
@@ -41,11 +41,11 @@ def facts(one: Baseline) -> Iterator[tuple[str, str]]:
     yield "state", _state(one)
     yield "job", f"{accepted.group.job}, ended {accepted.group.ended}"
     yield "accepted", f"{accepted.when} by {accepted.who}"
-    yield "why", accepted.why
+    yield "message", accepted.message
     for words in accepted.overridden:
         yield "although", words
     if one.retired is not None:
-        yield "retired", f"{one.retired.when} by {one.retired.who}: {one.retired.why}"
+        yield "retired", f"{one.retired.when} by {one.retired.who}: {one.retired.message}"
     for name in key.__struct_fields__:
         yield name.replace("_", " "), str(getattr(key, name))
     for metric in METRICS:
@@ -66,7 +66,7 @@ def as_document(one: Baseline) -> dict[str, Any]:
         "retired": None if one.retired is None else msgspec.to_builtins(one.retired),
         "job": accepted.group.job,
         "key": msgspec.to_builtins(accepted.group.key),
-        "why": accepted.why,
+        "message": accepted.message,
         "who": accepted.who,
         "when": accepted.when,
         "overridden": list(accepted.overridden),

@@ -131,7 +131,7 @@ def _is_asked(value: object) -> bool:
 
 class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A file of them. source: for who reads it. cached_above: share of an epoch's bytes that may come from memory
-    before a run is CACHED. workloads: names of those that it is for, with * for anything; others do not meet it.
+    before a run is cached. workloads: names of those that it is for, with * for anything; others do not meet it.
     """
 
     name: str

@@ -5,16 +5,10 @@ from typing import Any, Literal, NamedTuple
 
 from msgspec import Struct
 
+from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.units import format_seconds
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
-# "passed over": it asks for nothing that is there to be judged, and its file allows that.
-Verdict = Literal["met", "not met", "noisy", "CACHED", "invalid", "infrastructure", "incomplete", "passed over"]
-# The first of these that there is decides.
-EXIT_CODES: dict[Verdict, int] = {
-    "invalid": 3, "infrastructure": 6, "incomplete": 7, "CACHED": 4, "not met": 1, "noisy": 5, "met": 0,
-    "passed over": 0,
-}  # fmt: skip
 Unit = Literal["", "share", "s", "MB/s", "1/s", "x"]
 
 
@@ -73,7 +67,7 @@ class Check(Struct, frozen=True):
     title: str
     group: str
     asked: str
-    verdict: Verdict
+    outcome: Outcome
     words: str
     evidence: tuple[Evidence, ...] = ()
     value: float | None = None
@@ -119,7 +113,7 @@ def evidence_lines(check: Check) -> list[str]:
 
 
 def advice_lines(check: Check) -> list[str]:
-    lead = "would defeat the cache" if check.verdict == "CACHED" else "would help"
+    lead = "would defeat the cache" if check.outcome == "cached" else "would help"
     return [f"{lead}: {line}" for line in check.advice]
 
 

@@ -20,7 +20,7 @@ from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night, Trend
 
 _BAD, _GOOD, _OPEN, _BASE = COLOURS["written"], COLOURS["compute"], COLOURS["wait"], COLOURS["read"]
-_OUTCOMES = {"regression": _BAD, "fine": _GOOD, "improved": _GOOD, "noisy": _OPEN}
+_OUTCOMES = {"regression": _BAD, "pass": _GOOD, "improved": _GOOD, "inconclusive": _OPEN}
 
 
 class Band(NamedTuple):

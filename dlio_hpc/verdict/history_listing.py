@@ -147,7 +147,7 @@ def _doubts(group: Group) -> Iterator[str]:
     if group.faulty is not None:
         yield f"{group.faulty.run}: {group.faulty.fault}"
     elif not group.is_of_storage:
-        yield "CACHED" if group.storage == "cached" else "storage unknown"
+        yield "cached" if group.storage == "cached" else "storage unknown"
 
 
 def _when(entry: Entry) -> str:

@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.robust import Estimate
+from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict.criteria_file import FIGURES, Criterion
-from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, Unit, Verdict, runs_in_words, show
+from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, Unit, runs_in_words, show
 from dlio_hpc.verdict.metrics import METRICS
 
 # What is no figure of a single run: metric, label, and whether more is better; all are shares.
@@ -83,7 +84,7 @@ def limit(name: str, key: str, criterion: Criterion) -> Limit:
 
 
 def _check(
-    asked: Limit, group: Group, verdict: Verdict, words: str, found: Estimate | None, evidence: Sequence[Evidence]
+    asked: Limit, group: Group, verdict: Outcome, words: str, found: Estimate | None, evidence: Sequence[Evidence]
 ) -> Check:
     value, low, high = found or (None, None, None)
     return Check(
@@ -98,7 +99,7 @@ def _figure(asked: Limit, group: Group) -> Check:
     if len(found) < len(group.runs) or not found:
         lacking = runs_in_words(len(group.runs) - len(found))
         words = f"{lacking} of {len(group.runs)} without this figure; narrow the criterion (workload, nodes)"
-        return _check(asked, group, "not met", words, None, evidence)
+        return _check(asked, group, "fail", words, None, evidence)
     values = [value for _, value in found]
     if asked.all_runs:
         return _each(asked, group, values, evidence)
@@ -115,20 +116,20 @@ def _each(asked: Limit, group: Group, values: list[float], evidence: list[Eviden
     missed = sum(not each.is_met for each in evidence)
     told = f"{missed} of {runs_in_words(len(values))} miss it" if missed else f"all {len(values)} meet it"
     words = f"worst run {show(worst, asked.unit)}, {told}"
-    return _check(asked, group, "not met" if missed else "met", words, Estimate(worst, None, None), evidence)
+    return _check(asked, group, "fail" if missed else "pass", words, Estimate(worst, None, None), evidence)
 
 
-def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Verdict, str]:
-    """Verdict and words."""
+def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Outcome, str]:
+    """Outcome and words."""
     if found.low is None or found.high is None:
-        verdict: Verdict = "met" if asked.is_met(found.value) else "not met"
+        verdict: Outcome = "pass" if asked.is_met(found.value) else "fail"
         return verdict, f"{show(found.value, asked.unit)} in one run; its noise is unknown"
     ends = show(found.low, asked.unit), show(found.high, asked.unit)
     words = f"median {show(found.value, asked.unit)} of {runs_in_words(count)}, 90 % interval {ends[0]} to {ends[1]}"
     good = asked.is_met(found.low), asked.is_met(found.high)
     if all(good):
-        return "met", words
-    return ("noisy", f"{words}: the limit lies within; repeat it more often") if any(good) else ("not met", words)
+        return "pass", words
+    return ("inconclusive", f"{words}: the limit lies within; repeat it more often") if any(good) else ("fail", words)
 
 
 def _spread(asked: Limit, group: Group) -> Check:
@@ -141,10 +142,10 @@ def _spread(asked: Limit, group: Group) -> Check:
     ]
     if len(values) < 2 or not middle:
         words = f"{runs_in_words(len(values))} has no spread; repeat it (--repeat)"
-        return _check(asked, group, "noisy", words, None, evidence)
+        return _check(asked, group, "inconclusive", words, None, evidence)
     spread = (max(values) - min(values)) / middle
     words = f"{show(min(values), '1/s')} to {show(max(values), '1/s')} in {runs_in_words(len(values))}"
-    verdict: Verdict = "met" if asked.is_met(spread) else "not met"
+    verdict: Outcome = "pass" if asked.is_met(spread) else "fail"
     return _check(asked, group, verdict, words, Estimate(spread, None, None), evidence)
 
 
@@ -154,7 +155,7 @@ def _scaling(asked: Limit, group: Group, base: Sequence[Group]) -> Check:
     found = group.figures("samples_per_s")
     values = [value / group.ranks for _, value in found]
     if not values or not by or min(by) <= 0:
-        return _check(asked, group, "not met", "no samples/s to compare", None, ())
+        return _check(asked, group, "fail", "no samples/s to compare", None, ())
     estimate = robust.ratio(values, by)
     reference = robust.estimate(by).value
     evidence = [_evidence(asked, each, value / group.ranks / reference) for each, value in found]

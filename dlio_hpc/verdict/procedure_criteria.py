@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 from dlio_hpc import document
 from dlio_hpc.config import shipped, workload
 from dlio_hpc.plan import plan
+from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.units import format_seconds, format_size, seconds_between
 from dlio_hpc.verdict.criteria_file import Criterion
-from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, Verdict
+from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran
 from dlio_hpc.verdict.history_entry import changes
 
 # What is asked, by the keys of criteria.
@@ -35,14 +36,14 @@ class _Rule(NamedTuple):
     group: Group
 
     def check(self, is_met: bool, words: str, **rest: Any) -> Check:
-        return self._check("met" if is_met else "not met", words, **rest)
+        return self._check("pass" if is_met else "fail", words, **rest)
 
     def unknown(self, words: str, evidence: tuple[Evidence, ...] = ()) -> Check:
         """No verdict is possible."""
-        verdict: Verdict = "passed over" if self.criterion.optional else "noisy"
+        verdict: Outcome = "skipped" if self.criterion.optional else "inconclusive"
         return self._check(verdict, f"not known: {words}", evidence=evidence)
 
-    def _check(self, verdict: Verdict, words: str, **rest: Any) -> Check:
+    def _check(self, verdict: Outcome, words: str, **rest: Any) -> Check:
         title, asked = self.criterion.title or self.name, in_words(self.key, self.criterion)
         return Check(self.name, self.key, title, self.group.label, asked, verdict, words, **rest)
 
@@ -126,7 +127,7 @@ def _counts(name: str, criterion: Criterion, group: Group) -> Iterator[Check]:
 
 
 def _count(rule: _Rule, found: int, wanted: int) -> Check:
-    is_least = rule.key.startswith("least")
+    is_least = rule.key.startswith("min_")
     is_met = found >= wanted if is_least else found == wanted
     evidence = tuple(Evidence(each.job, each.run.run, None, each.run.kind) for each in rule.group.sequence)
     option = "--warmup" if rule.key == "warmups" else "--repeat"

@@ -2,23 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.robust import Difference, Noise
+from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict import trend
 from dlio_hpc.verdict.change_detection import FEWEST
 from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night, Shift, Trend
 
-Outcome = Literal[
-    "INVALID", "infrastructure", "incomplete", "CACHED", "regression", "noisy", "not comparable", "improved", "fine"
-]
-# The worst first.
-EXIT_CODES: dict[Outcome, int] = {
-    "INVALID": 3, "infrastructure": 6, "incomplete": 7, "CACHED": 4, "regression": 1, "noisy": 5, "not comparable": 2,
-    "improved": 0, "fine": 0,
-}  # fmt: skip
 # So many repeats nobody makes; then another tolerance is the advice.
 _MOST_REPEATS = 50
 # Percent; a tolerance of half says nothing.
@@ -28,13 +21,13 @@ _WIDEST = 50
 def outcome_of(found: Difference, tolerance: float) -> Outcome:
     """Of a difference of logarithms. noisy: what is seen may be chance, but a drop beyond the tolerance may be, too."""
     if found.low is None or found.high is None or found.half is None:
-        return "noisy"
+        return "inconclusive"
     ratio, low, high = (math.exp(each) for each in (found.value, found.low, found.high))
     if ratio < 1 - tolerance:
-        return "regression" if high < 1 else "noisy"
+        return "regression" if high < 1 else "inconclusive"
     if ratio > 1 + tolerance and low > 1:
         return "improved"
-    return "noisy" if found.half > tolerance and low < 1 - tolerance else "fine"
+    return "inconclusive" if found.half > tolerance and low < 1 - tolerance else "pass"
 
 
 class Weighed(NamedTuple):
@@ -119,7 +112,7 @@ def words(told: Weighed, name: str, here: Night, tolerance: float) -> str:
         by_itself += f", but {few} tells no noise, nor does the history"
     else:
         by_itself += f" ({signed(math.exp(found.low))} to {signed(math.exp(found.high))})"
-        if told.alone == "noisy" and abs(found.value) > tolerance:
+        if told.alone == "inconclusive" and abs(found.value) > tolerance:
             by_itself += ", which may be chance"
     if told.shift is None:
         return by_itself

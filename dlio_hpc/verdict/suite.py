@@ -7,16 +7,11 @@ from msgspec import Struct
 from dlio_hpc.analysis.study.file_system_pairs import Effect
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
+from dlio_hpc.records.outcomes import OUTCOMES, label, of_exit_code, worst
 from dlio_hpc.verdict import acceptance, regression, verdictrows
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.history_entry import Key
-
-# The gravest first; what never had a baseline is no fault.
-_WORDS = {
-    3: "INVALID", 6: "INFRASTRUCTURE", 7: "INCOMPLETE", 4: "CACHED", 1: "NOT MET", 5: "NOISY", 2: "NOT COMPARABLE",
-    0: "FINE",
-}  # fmt: skip
 
 
 class SuiteVerdict(Struct, frozen=True):
@@ -31,18 +26,20 @@ class SuiteVerdict(Struct, frozen=True):
     @property
     def is_first(self) -> bool:
         """Was there nothing yet to compare with?"""
-        return all(verdict.outcome == "not comparable" and not verdict.reference for verdict in self.judgement.verdicts)
+        return all(verdict.outcome == "not_comparable" and not verdict.reference for verdict in self.judgement.verdicts)
 
 
 def judge(
     study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[Effect, ...], known: Sequence[Key]
 ) -> SuiteVerdict:
-    """The gravest of all of them. known: keys of the baselines that hold."""
+    """The most severe outcome of all. known: keys of the baselines that hold."""
     told = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
-    code = next(code for code in _WORDS if code in {*told, 0})
-    drops = [one for one in judgement.verdicts if one.outcome == "regression"]
-    is_drop = bool(drops) or (study.is_ab and 1 in _sides(study, effects))
-    word = "REGRESSION" if code == 1 and is_drop else _WORDS[code]
+    outcome = worst(map(of_exit_code, told)) or "pass"
+    code = OUTCOMES[outcome].exit_code
+    is_drop = (study.is_ab and 1 in _sides(study, effects)) or any(
+        verdict.outcome == "regression" for verdict in judgement.verdicts
+    )
+    word = "pass" if code == 0 else "fail" if code == 1 and not is_drop else label(outcome)
     details = "; ".join(filter(None, _details(judgement, accepted, effects, known)))
     return SuiteVerdict(
         f"{workload_of(study.study)} on {study.site.name}: {word}; {details}", code, judgement, accepted, effects
@@ -54,7 +51,7 @@ def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
     return {
         verdict.exit_code
         for verdict in judgement.verdicts
-        if verdict.outcome != "not comparable" or _was_known(verdict, known)
+        if verdict.outcome != "not_comparable" or _was_known(verdict, known)
     }
 
 
@@ -80,7 +77,7 @@ def _details(
         yield f"{verdictrows.subject(worst)} {regression.signed(worst.ratio or 0.0)}"
     if effects:
         yield f"B / A {effects[-1].ratio:.3g}"
-    other = [one for one in judgement.verdicts if one.outcome == "not comparable"]
+    other = [one for one in judgement.verdicts if one.outcome == "not_comparable"]
     if len(other) < len(judgement.verdicts):
         yield judgement.words
     elif not effects:

@@ -5,15 +5,16 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis.page_cache_check import ENOUGH, Storage
 from dlio_hpc.errors import Incomplete, InvalidRun
-from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, Verdict, listed, runs_in_words
+from dlio_hpc.records.outcomes import Outcome
+from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, listed, runs_in_words
 from dlio_hpc.verdict.history_entry import Entry
 
 STORAGE = "storage"
-_CLASSES: dict[int, Verdict] = {3: "invalid", 7: "incomplete"}
+_CLASSES: dict[int, Outcome] = {3: "invalid", 7: "incomplete"}
 # Where the run itself has no better one, as its limit was wider.
 _LARGER = (f"a dataset of {ENOUGH} times the nodes' memory",)
 # Criterion and what it asks, by what it comes to where it is not met.
-_ALWAYS: dict[Verdict, tuple[str, str]] = {
+_ALWAYS: dict[Outcome, tuple[str, str]] = {
     "invalid": ("validity", "no run is invalid"),
     "infrastructure": ("infrastructure", "no run failed"),
     "incomplete": ("completeness", "no measurement is missing"),
@@ -30,7 +31,7 @@ class Absent(NamedTuple):
 
 
 class _Fault(NamedTuple):
-    verdict: Verdict
+    outcome: Outcome
     evidence: Evidence
 
 
@@ -40,12 +41,12 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
     count = sum(run.is_good for entry in entries for run in entry.measurements)
     if not count and not faults:
         faults = [_Fault("incomplete", Evidence("", "", None, "nothing was measured", is_met=False))]
-    for verdict, (name, asked) in _ALWAYS.items():
-        found = [each.evidence for each in faults if each.verdict == verdict]
+    for outcome, (name, asked) in _ALWAYS.items():
+        found = [fault.evidence for fault in faults if fault.outcome == outcome]
         told = listed(list(dict.fromkeys(each.words for each in found)), 1)
         words = f"{len(found)} x {told}" if len(found) > 1 else told
         yield Check(
-            name, "", name, "", asked, verdict if found else "met", words or f"{runs_in_words(count)} measured",
+            name, "", name, "", asked, outcome if found else "pass", words or f"{runs_in_words(count)} measured",
             tuple(found),
         )  # fmt: skip
 
@@ -79,7 +80,7 @@ def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[
 
 
 def of_storage(group: Group, limit: float) -> Check:
-    """Were its bytes read from storage? cached shares above the limit, and unknown ones, are CACHED."""
+    """Were its bytes read from storage? cached shares above the limit, and unknown ones, are cached."""
     outcomes = [_outcome(each, limit) for each in group.runs]
     evidence = tuple(
         Evidence(each.job, each.run.run, _share(each), words, is_met=is_met)
@@ -93,7 +94,7 @@ def of_storage(group: Group, limit: float) -> Check:
     better = tuple(advice) or _larger(group)
     asked = f"at least {100 * (1 - limit):g} % of each epoch from storage"
     return Check(
-        STORAGE, "", "the storage was measured", group.label, asked, "CACHED" if bad else "met", words, evidence,
+        STORAGE, "", "the storage was measured", group.label, asked, "cached" if bad else "pass", words, evidence,
         min(shares, default=None), limit=1 - limit, unit="share", advice=better if bad else (),
     )  # fmt: skip
 

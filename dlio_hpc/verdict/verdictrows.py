@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.verdict import regression
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.junit import Case
@@ -96,10 +97,7 @@ def case(verdict: Verdict, seconds: float) -> Case:
     """As CI systems have it: a regression is a failure; what could not be judged is an error."""
     text = "\n".join(f"{label}: {words}" for label, words in facts(verdict))
     name = f"{subject(verdict)}: {METRICS[verdict.metric].label}"
-    if verdict.outcome in ("fine", "improved"):
-        return Case(name, verdict.job, "pass", "", verdict.why, text, seconds)
-    if verdict.outcome == "regression":
-        return Case(name, verdict.job, "failure", "regression", verdict.why, text, seconds)
     is_late = verdict.outcome == "incomplete" and any(words in verdict.why for words in _LATE)
-    kind = "timeout" if is_late else verdict.outcome
-    return Case(name, verdict.job, "error", kind, verdict.why, text, seconds)
+    kind = OUTCOMES[verdict.outcome].junit
+    cause = "timeout" if is_late else "" if kind == "pass" else verdict.outcome
+    return Case(name, verdict.job, kind, cause, verdict.why, text, seconds)

@@ -5,11 +5,10 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.report import tables
 from dlio_hpc.verdict import banners, verdictrows
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
-
-_COLOURS = {"fine": "green", "improved": "green", "noisy": "yellow", "not comparable": "yellow", "CACHED": "yellow"}
 
 
 def show(found: Judgement, file: Any) -> None:
@@ -41,7 +40,7 @@ def _table(verdicts: list[Verdict]) -> Table:
 
 def _cells(verdict: Verdict) -> list[Text]:
     first, _, *rest = verdictrows.row(verdict)
-    return [Text(first, _COLOURS.get(verdict.outcome, "red")), *map(Text, rest)]
+    return [Text(first, OUTCOMES[verdict.outcome].colour), *map(Text, rest)]
 
 
 def _remarks(verdict: Verdict, several: bool) -> list[str]:

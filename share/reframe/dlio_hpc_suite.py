@@ -19,7 +19,7 @@ from reframe.core.builtins import run_before, sanity_function, variable
 from reframe.core.exceptions import SanityError
 
 # The exit code of a suite that is too noisy for a verdict.
-NOISY = 5
+INCONCLUSIVE = 5
 
 
 @rfm.simple_test
@@ -89,6 +89,6 @@ class dlio_hpc_suite(rfm.RunOnlyRegressionTest):
         """Value, how far below and above it may be, unit; nothing to be held to where nothing was accepted."""
         for one in self._found()["verdict"]["comparisons"]:
             if one["title"] == title and one["metric"] == "samples_per_s" and one["there"] is not None:
-                least = None if NOISY in self.passing else -one["tolerance"]
+                least = None if INCONCLUSIVE in self.passing else -one["tolerance"]
                 return statistics.median(one["there"]["values"]), least, None, "samples/s"
         return 0, None, None, "samples/s"

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict import change_detection, regression
-from dlio_hpc.verdict.regression import Outcome
 from dlio_hpc.verdict.trend import Night
 from tests import nights
 
@@ -29,15 +29,15 @@ class Scenario(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """missed: called fine or improved, which matters where it is worse. false_alarms: called a regression, which
-    matters where it is not. What is called noisy is neither: it says that nobody can tell.
+    """missed: outcome pass or improved, which matters where it is worse. false_alarms: outcome regression, which
+    matters where it is not. Inconclusive is neither.
     """
 
     outcomes: Counter[Outcome]
 
     @property
     def missed(self) -> int:
-        return self.outcomes["fine"] + self.outcomes["improved"]
+        return self.outcomes["pass"] + self.outcomes["improved"]
 
     @property
     def false_alarms(self) -> int:
@@ -109,12 +109,12 @@ def _outcome(series: list[Night]) -> Outcome:
 def bench() -> None:
     print(
         f"\nverdicts on {DRAWS} draws each, tolerance 2 %; the last night against the first\n"
-        f"{'truth':50}{'fine':>6}{'impr.':>6}{'regr.':>6}{'noisy':>6}  wrong",
+        f"{'truth':50}{'pass':>6}{'impr.':>6}{'regr.':>6}{'inc.':>6}  wrong",
         flush=True,
     )
     for scenario in [*SINGLE, *HISTORIES]:
         found = rates(scenario)
-        counts = [found.outcomes[name] for name in ("fine", "improved", "regression", "noisy")]
+        counts = [found.outcomes[name] for name in ("pass", "improved", "regression", "inconclusive")]
         wrong = f"{100 * found.missed / DRAWS:.1f} % missed" if scenario.is_worse else (
             f"{100 * found.false_alarms / DRAWS:.1f} % false alarms"
         )  # fmt: skip

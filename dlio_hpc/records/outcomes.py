@@ -1,0 +1,51 @@
+"""Outcomes of comparisons, criteria and suites in one table: exit code, kind in JUnit's XML, colour on a terminal."""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+Outcome = Literal[
+    "invalid", "infrastructure", "incomplete", "cached", "regression", "fail", "inconclusive", "not_comparable",
+    "improved", "pass", "skipped",
+]  # fmt: skip
+JUnitKind = Literal["pass", "failure", "error", "skipped"]
+Colour = Literal["red", "yellow", "green", "dim"]
+
+
+class Meaning(NamedTuple):
+    """What an outcome is elsewhere."""
+
+    exit_code: int
+    junit: JUnitKind
+    colour: Colour
+
+
+# The most severe first.
+OUTCOMES: dict[Outcome, Meaning] = {
+    "invalid": Meaning(3, "error", "red"),
+    "infrastructure": Meaning(6, "error", "red"),
+    "incomplete": Meaning(7, "error", "red"),
+    "cached": Meaning(4, "error", "yellow"),
+    "regression": Meaning(1, "failure", "red"),
+    "fail": Meaning(1, "failure", "red"),
+    "inconclusive": Meaning(5, "error", "yellow"),
+    "not_comparable": Meaning(2, "error", "yellow"),
+    "improved": Meaning(0, "pass", "green"),
+    "pass": Meaning(0, "pass", "green"),
+    "skipped": Meaning(0, "skipped", "dim"),
+}
+
+
+def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
+    """The most severe of the outcomes; None where there is none."""
+    there = set(outcomes)
+    return next((outcome for outcome in OUTCOMES if outcome in there), None)
+
+
+def of_exit_code(code: int) -> Outcome:
+    """The most severe outcome with this exit code; infrastructure for codes that no outcome has."""
+    return next((outcome for outcome, meaning in OUTCOMES.items() if meaning.exit_code == code), "infrastructure")
+
+
+def label(outcome: Outcome) -> str:
+    """The outcome in a sentence or a table."""
+    return outcome.replace("_", " ")
