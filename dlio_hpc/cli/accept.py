@@ -30,7 +30,7 @@ def accept(
     """Judge what was measured by a file of criteria: each with its evidence and a verdict.
 
     Exit codes, the first that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are missing, 4
-    cached (not the storage was measured), 1 a criterion is not met, 5 too noisy to tell, 0 all are met.
+    cached (not the storage was measured), 1 a criterion fails, 5 inconclusive, 0 all pass.
     """
     from dlio_hpc.verdict import acceptance, history_entry
     from dlio_hpc.verdict import criteria_file as files

@@ -41,18 +41,18 @@ def _tolerance(text: str) -> float:
     "--tolerance", callback=parsed(_tolerance), default="2%", show_default=True, metavar="SHARE",
     help="A drop that is none yet.",
 )  # fmt: skip
-@click.option("--force", is_flag=True, help="Compare what should not be: unlike keys, cached runs. It is said.")
+@click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
 @option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
 @gives_page
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[str, ...],
     tolerance: float, force: bool, junit: Path | None, html: Path | None, figures: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
-    """Compare a job's repeats with those of the baseline of their key, and with the nights before: fine, improved,
-    regression, noisy or not comparable.
+    """Compare a job's repeats with those of the baseline of their key, and with the nights before: pass, improved,
+    regression, inconclusive or not_comparable.
 
     Exit code: of the worst verdict, in this order: 3 invalid, 6 infrastructure, 7 incomplete, 4 cached, 1 regression,
-    5 noisy, 2 not comparable, 0 fine or improved.
+    5 inconclusive, 2 not_comparable, 0 pass or improved.
     """
     from dlio_hpc.verdict.baseline_comparison import Terms
 

@@ -68,8 +68,8 @@ class _Verbs(Group):
 def cli() -> None:
     """How does this storage serve deep learning? Runs, collects and reads benchmark jobs on batch systems.
 
-    Exit codes: 0 fine, 1 verdict failed, 2 usage or configuration, 3 invalid run or archive, 4 cached, 5 noisy,
-    6 infrastructure, 7 incomplete, 70 a bug of dlio-hpc.
+    Exit codes: 0 success, 1 regression or failed criterion, 2 usage or configuration, 3 invalid run or archive,
+    4 cached, 5 inconclusive, 6 infrastructure, 7 incomplete, 70 a bug of dlio-hpc.
     """
 
 

@@ -35,7 +35,7 @@ class Verdict(Struct, frozen=True):
     job's repeats and the reference's. ratio: how many times as good the job is, with its interval; below 1 is worse.
     noise: between nights, relative; None: it is not known. trend: None where the key has no history. overridden: what
     spoke against a comparison, where it was forced. disturbances: lines on other activity on the nodes, where the
-    outcome is noisy or a regression.
+    outcome is inconclusive or a regression.
     """
 
     job: str

@@ -38,7 +38,7 @@ _ASIDE = {"title", "workload", *_SELECTORS, "all_runs", "optional"}
 class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     """What is asked of the runs that workload (names, with * for anything), nodes, ranks_per_node and ranks select; of
     None nothing. all_runs: every run has to meet the limits of figures, rather than the median. optional: what was
-    not measured, or cannot be known, is passed over and said to be; else it is not met.
+    not measured, or cannot be known, is skipped and reported as such; else it fails.
 
     min_scaling_efficiency: samples/s of a rank over those on the fewest ranks. max_spread: of samples/s between
     the fastest run and the slowest, over the median. min_dataset_over_memory: dataset's bytes over those of all

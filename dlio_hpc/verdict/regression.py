@@ -19,7 +19,9 @@ _WIDEST = 50
 
 
 def outcome_of(found: Difference, tolerance: float) -> Outcome:
-    """Of a difference of logarithms. noisy: what is seen may be chance, but a drop beyond the tolerance may be, too."""
+    """The outcome of a difference of logarithms. inconclusive: noise explains the difference, and a drop beyond the
+    tolerance cannot be excluded.
+    """
     if found.low is None or found.high is None or found.half is None:
         return "inconclusive"
     ratio, low, high = (math.exp(each) for each in (found.value, found.low, found.high))

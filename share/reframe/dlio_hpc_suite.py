@@ -18,7 +18,7 @@ import reframe.utility.typecheck as typ
 from reframe.core.builtins import run_before, sanity_function, variable
 from reframe.core.exceptions import SanityError
 
-# The exit code of a suite that is too noisy for a verdict.
+# The exit code of a suite that is inconclusive.
 INCONCLUSIVE = 5
 
 
@@ -44,7 +44,7 @@ class dlio_hpc_suite(rfm.RunOnlyRegressionTest):
     runs = variable(str, value="dlio-runs")
     #: More options of dlio-submit, such as -A project.
     options = variable(str, value="")
-    #: Exit codes of the suite that pass: 0 is fine; add 5 where noisy nights are no news.
+    #: Exit codes of the suite that pass: 0 is a pass; add 5 to accept inconclusive nights.
     passing = variable(typ.List[int], value=[0])
 
     _document = None
