@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from dlio_hpc import document, filesystem, folders, rundir, units
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, of_system
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.plan import Run
 from dlio_hpc.workload import Dataset, SideFile
 
@@ -167,7 +167,7 @@ def _touch(lock: Path, run: Run) -> None:
 
 def make_lock(lock: Path) -> None:
     """The file, where it is not there yet; ConfigError where a link or a pipe lies in its place."""
-    with folders.opened(lock.parent.resolve()) as folder:
+    with folders.opened(lock.parent.resolve()) as folder, about(lock):
         os.close(folders.created(folder, lock.name))
 
 
