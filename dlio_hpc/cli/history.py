@@ -11,7 +11,6 @@ from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console, selection
 from dlio_hpc.cli.picture_options import Pictures, gives_page
 from dlio_hpc.cli.verbs import SETTINGS, option, parsed
-from dlio_hpc.errors import ConfigError
 from dlio_hpc.verdict.metrics import METRICS
 
 if TYPE_CHECKING:
@@ -96,8 +95,7 @@ def history(
 def _rebuild(folder: Path) -> None:
     from dlio_hpc.verdict import history as histories
 
-    if not histories.is_writable(folder):
-        raise ConfigError(f"{folder} cannot be written: its history can be made anew by whom it belongs to")
+    histories.check_writable(folder)
     taken = histories.rebuild(folder)
     for note in taken.notes:
         console.say(f"note: {note}")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from dlio_hpc import document, units
 from dlio_hpc.config.dataset_keys import AuxiliaryFile, Dataset
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, of_system
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, about, of_system
 from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan.plan import Run
 
@@ -168,7 +168,7 @@ def _touch(lock: Path, run: Run) -> None:
 
 def make_lock(lock: Path) -> None:
     """The file, where it is not there yet; ConfigError where a link or a pipe lies in its place."""
-    with safe_folders.opened(lock.parent.resolve()) as folder:
+    with safe_folders.opened(lock.parent.resolve()) as folder, about(lock):
         os.close(safe_folders.created(folder, lock.name))
 
 

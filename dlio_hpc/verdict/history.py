@@ -127,6 +127,11 @@ def is_writable(folder: Path) -> bool:
     return history_database.is_writable(folder)
 
 
+def check_writable(folder: Path) -> None:
+    """ConfigError where this user may not enter jobs; InfrastructureError where the file system fails."""
+    history_database.check_writable(folder)
+
+
 class _News(NamedTuple):
     archives: tuple[Path, ...]
     decisions: tuple[Path, ...]

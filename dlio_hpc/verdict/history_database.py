@@ -5,9 +5,11 @@ guard where a file system's are doubtful. Write-ahead logging needs memory that 
 so it is for file systems of one node; elsewhere SQLite keeps its rollback journal.
 """
 
+import errno
 import json
 import os
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from dlio_hpc import document
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError, of_system
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.verdict.history_entry import Entry
 
@@ -119,6 +121,10 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     database.commit()
 
 
+# What the system says where this user may not write.
+_REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     path = folder / rundir.HISTORY_LOCK
@@ -145,6 +151,21 @@ def opened(path: Path) -> sqlite3.Connection:
 def is_writable(folder: Path) -> bool:
     path = folder / rundir.HISTORY
     return os.access(folder, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+
+
+def check_writable(folder: Path) -> None:
+    """ConfigError where this user may not write a history there; InfrastructureError where the file system fails."""
+    if is_writable(folder):
+        return
+    try:
+        with tempfile.TemporaryFile(dir=folder):
+            is_refused = not is_writable(folder)
+    except OSError as fault:
+        is_refused = fault.errno in _REFUSALS
+        if not is_refused:
+            raise InfrastructureError(f"cannot write to {of_system(fault, folder)}") from fault
+    if is_refused:
+        raise ConfigError(f"{folder} cannot be written: its history can be made anew by whom it belongs to")
 
 
 def is_current(path: Path) -> bool:

@@ -39,12 +39,19 @@ class Ground:
 
     def restore(self) -> None:
         """End what still works there, and put everything back."""
-        for process in Path("/proc").glob("[0-9]*/cmdline"):
+        for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                if os.fsencode(self.live) in process.read_bytes():
-                    os.kill(int(process.parent.name), signal.SIGKILL)
+                if self._is_here(process):
+                    os.kill(int(process.name), signal.SIGKILL)
         shutil.rmtree(self.live, ignore_errors=True)
         shutil.copytree(self._kept, self.live, symlinks=True)
+
+    def _is_here(self, process: Path) -> bool:
+        """Whether a process works in the folder, as ranks do, or was given a path in it."""
+        cwd = os.readlink(process / "cwd")
+        return Path(cwd.removesuffix(" (deleted)")).is_relative_to(self.live) or (
+            os.fsencode(self.live) in (process / "cmdline").read_bytes()
+        )
 
     @property
     def job(self) -> Path:

@@ -86,7 +86,7 @@ def archived(ground: Ground, _: Done | None = None) -> str | None:
 
 def _settled(ground: Ground) -> str | None:
     """Wait for jobs that run, collect, and say what is lost then."""
-    if not list(ground.runs.glob(f"*/{rundir.JOB}")):
+    if not list(ground.runs.glob(rundir.JOBS)):
         return archived(ground)
     waited = run(ours("dlio-hpc", "wait", "-o", ground.runs, "--quiet"), ground.live, {}, 60)
     if waited.code is None:
@@ -104,7 +104,7 @@ def _measured(ground: Ground, _: Done) -> str | None:
 
 def _submitted(ground: Ground, _: Done) -> str | None:
     """The job that was said to be submitted runs, and ends with its archive."""
-    if not list(ground.runs.glob(f"*/{rundir.JOB}")):
+    if not list(ground.runs.glob(rundir.JOBS)):
         return "no job was written"
     if (lost := _settled(ground)) is not None:
         return lost
