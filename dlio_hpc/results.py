@@ -80,7 +80,7 @@ class Epoch(Struct, frozen=True):
     total; they add up to wall_s, except for comparing after the last step. storage_bytes_read is what the kernel
     fetched from storage for the ranks; None where it does not tell. client_bytes_asked, client_bytes_read: what was
     read through the file system's clients on all nodes, by whomever, and what servers sent for it (Lustre, NFS).
-    resident: share of the pages looked at that lay in the nodes' memory before the epoch. None where nobody can tell.
+    page_cache_fraction: share of the inspected pages that lay in the nodes' memory before the epoch; None: unknown.
     disturbance: None where it was not recorded.
     """
 
@@ -97,7 +97,7 @@ class Epoch(Struct, frozen=True):
     storage_bytes_read: int | None = None
     client_bytes_asked: int | None = None
     client_bytes_read: int | None = None
-    resident: float | None = None
+    page_cache_fraction: float | None = None
     disturbance: Disturbance | None = None
 
 

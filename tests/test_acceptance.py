@@ -188,7 +188,7 @@ def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     job = repeats("au", [0.95], storage=storage(memory=None))
     found, (check,) = _judge(job, {"min_dataset_over_memory": 5})
     assert (check.outcome, found.exit_code) == ("inconclusive", 5)
-    assert check.words == "not known: nobody asked the nodes for their memory"
+    assert check.words == "not known: node memory was not recorded"
     found, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
     assert (check.outcome, found.exit_code) == ("skipped", 0)
 

@@ -72,7 +72,7 @@ def test_what_was_not_of_the_storage_is_refused_unless_forced(tmp_path: Path, st
         baselines.accept(tmp_path, made, "why not")
     assert not (tmp_path / rundir.BASELINES).exists()
     (one,) = baselines.accept(tmp_path, made, "there is no other", force=True)
-    assert len(one.overridden) == 1
+    assert len(one.warnings) == 1
     assert baselines.read(tmp_path).accepted == (one,)
 
 

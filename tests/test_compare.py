@@ -105,7 +105,7 @@ def test_unlike_keys_are_refused_with_the_difference_named() -> None:
     assert "differs in nodes: 2 / 4; version of dlio-hpc: 1.0.0 / 1.1.0" in found.why
     forced = _judge(nights.entry(1, [100.0, 100.1, 99.9], key), force=True)
     assert forced.outcome == "pass"
-    assert forced.overridden == ("the keys differ: nodes: 2 / 4", "the keys differ: version of dlio-hpc: 1.0.0 / 1.1.0")
+    assert forced.warnings == ("the keys differ: nodes: 2 / 4", "the keys differ: version of dlio-hpc: 1.0.0 / 1.1.0")
 
 
 def test_differing_settings_are_named_by_their_keys() -> None:
@@ -127,14 +127,14 @@ def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) ->
     assert (found.outcome, found.exit_code, found.ratio) == ("cached", 4, None)
     forced = _judge(job, force=True)
     assert forced.outcome == "pass"
-    assert len(forced.overridden) == 1
+    assert len(forced.warnings) == 1
     against = Terms(against=baseline_comparison.references(job))
     (other,) = baseline_comparison.judge([BASE], [], [], against).verdicts
     assert other.outcome == "cached"
     assert other.why.startswith("of nightly-001: ")
-    cached = nights.accepted(job, overridden=("the storage was not measured",))
+    cached = nights.accepted(job, warnings=("the storage was not measured",))
     (third,) = baseline_comparison.judge([BASE], [], [cached]).verdicts
-    assert third.overridden == ("of the baseline: the storage was not measured",)
+    assert third.warnings == ("of the baseline: the storage was not measured",)
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(3, "invalid"), (7, "incomplete"), (6, "infrastructure")])

@@ -219,7 +219,7 @@ def test_drift_over_rounds_is_no_effect_and_hides_none(tmp_path: Path) -> None:
         found = [_compared(made, truth[:, None] + drift + random.normal(0, 0.03, (5, 3))) for _ in range(200)]
         rate = _share(found, lambda each: each.points[3].verdict == "slower")
         assert rate <= wanted if wanted < 1 else rate >= 0.95, rate
-        assert all(each.noise.are_rounds_apart and each.noise.drift == pytest.approx(0.3, abs=0.12) for each in found)
+        assert all(each.noise.is_blocked and each.noise.drift == pytest.approx(0.3, abs=0.12) for each in found)
         noise = np.mean([each.noise.sd for each in found])
         assert noise == pytest.approx(0.03, abs=0.005)
 
@@ -243,7 +243,7 @@ def test_without_rounds_in_common_drift_counts_as_noise(tmp_path: Path) -> None:
     logs = np.full((4, 4), np.nan)
     logs[:2, :2], logs[2:, 2:] = 0.01 * np.arange(4).reshape(2, 2), 0.3
     found = _compared(_threads(tmp_path, 4, 4), logs)
-    assert not found.noise.are_rounds_apart
+    assert not found.noise.is_blocked
     assert found.noise.df == 4
 
 
@@ -343,9 +343,9 @@ def test_what_matters_is_ranked_first(tmp_path: Path) -> None:
     assert first.is_beyond_noise
     assert second.is_beyond_noise
     assert not third.is_beyond_noise
-    assert ranking.interplay is not None
-    assert ranking.interplay > 0.01
-    assert sum(effect.share for effect in ranking.effects) + ranking.interplay == pytest.approx(1)
+    assert ranking.interaction is not None
+    assert ranking.interaction > 0.01
+    assert sum(effect.share for effect in ranking.effects) + ranking.interaction == pytest.approx(1)
     values[5] = np.nan
     holed = _compared(made, values).ranking
     assert holed is not None
@@ -365,7 +365,7 @@ def test_what_moves_together_is_one_and_what_cannot_be_told_is_none(tmp_path: Pa
     values[[1, 2]] = np.nan  # the diagonal alone
     ranking = _compared(square, values).ranking
     assert ranking is not None
-    assert (ranking.effects, ranking.interplay) == ((), None)
+    assert (ranking.effects, ranking.interaction) == ((), None)
 
 
 @pytest.mark.parametrize("weak", [False, True])

@@ -98,8 +98,8 @@ def test_the_client_decides_on_lustre_and_nfs() -> None:
 
 
 def test_pages_in_memory_decide_where_nobody_counts() -> None:
-    assert _judge("fuse", {"resident": 0.0}).outcome() == "storage"
-    assert _judge("fuse", {"resident": 0.5}).outcome() == "cached"
+    assert _judge("fuse", {"page_cache_fraction": 0.0}).outcome() == "storage"
+    assert _judge("fuse", {"page_cache_fraction": 0.5}).outcome() == "cached"
 
 
 def test_direct_reads_pass_the_page_cache() -> None:
@@ -109,7 +109,7 @@ def test_direct_reads_pass_the_page_cache() -> None:
 
 def test_what_is_read_ahead_does_not_hide_what_was_in_memory() -> None:
     """Three quarters were; of the others the kernel fetched their neighbours as well."""
-    seen = {"storage_bytes_read": 400 * MIB, "resident": 0.75}
+    seen = {"storage_bytes_read": 400 * MIB, "page_cache_fraction": 0.75}
     in_order = _judge("ext4", seen, shuffle=reader_keys.Shuffle())
     assert in_order.outcome() == "storage", "in order nothing is fetched twice"
     fits = _judge("ext4", seen, memory=1024 * MIB, shuffle=reader_keys.Shuffle())
@@ -122,7 +122,7 @@ def test_what_is_read_ahead_does_not_hide_what_was_in_memory() -> None:
 
 def test_ranks_that_read_everything_share_what_one_of_them_fetched() -> None:
     """Four on a node, which pages in memory before the epoch do not tell."""
-    assert _judge("fuse", {"resident": 0.0}, shard=False).cached == 0.75
+    assert _judge("fuse", {"page_cache_fraction": 0.0}, shard=False).cached == 0.75
 
 
 def test_memory_is_no_storage() -> None:
@@ -149,8 +149,8 @@ def test_epochs_that_read_nothing_prove_nothing_and_spoil_nothing() -> None:
 
 
 def test_one_epoch_of_unknown_origin_makes_the_run_unknown_unless_another_was_cached() -> None:
-    assert _judge("fuse", {"resident": 0.0}, {}).outcome() == "unknown"
-    assert _judge("fuse", {"resident": 0.9}, {}).outcome() == "cached"
+    assert _judge("fuse", {"page_cache_fraction": 0.0}, {}).outcome() == "unknown"
+    assert _judge("fuse", {"page_cache_fraction": 0.9}, {}).outcome() == "cached"
 
 
 def test_advice_says_how_large_the_dataset_has_to_be() -> None:

@@ -92,7 +92,7 @@ def test_the_terminal_says_what_is_best_and_by_how_much(threads: StudyReport) ->
         r"Best: read_threads=[48], 1\.[34]\d x the reference \(read_threads=2\); 95 % interval 1\.[23]", words
     )
     assert "confidence > 99.9 %" in words
-    assert "1 of 3 others cannot be told from the best." in words
+    assert "1 of 3 others are not significantly different from the best." in words
     assert "Noise of a single measurement: " in words
     assert "demo (NumPy): change this, for 1.3" in words
     assert "read with 4 threads a rank" in words, "the smaller one of two that are equally good"
@@ -133,7 +133,7 @@ def test_parameters_are_ranked_and_drawn(tmp_path: Path) -> None:
     order = [words.index(f"{name} {levels}") for name, levels in (("read_threads", "4 1"), ("batch_size", "8 4"))]
     assert order == sorted(order)
     assert re.search(r"preprocess_threads \d \d 1\.0\d 0 % no", words)
-    assert "are interplay" in words
+    assert "is interaction between parameters" in words
     (picture,) = _pictures(report).values()
     assert picture.stem == "effects"
     assert "preprocess_threads 1.0" in picture.caption

@@ -124,11 +124,11 @@ def _is_doubtful(run: Run, result: Result) -> bool:
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
     """What O_DIRECT passes does not matter. Where all ranks read everything, those of a node share what one fetched."""
-    if epoch.resident is None or run.workload.reader.direct:
+    if epoch.page_cache_fraction is None or run.workload.reader.direct:
         return None
     if run.workload.reader.shard:
-        return epoch.resident
-    return max(epoch.resident, 1 - 1 / result.ranks_per_node)
+        return epoch.page_cache_fraction
+    return max(epoch.page_cache_fraction, 1 - 1 / result.ranks_per_node)
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:

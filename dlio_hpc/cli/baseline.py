@@ -35,7 +35,7 @@ def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool
     for made in baselines.accept(folder, entry, message, force):
         replaced = before.get(made.group.key)
         click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced.id}" if replaced else ""))
-        for words in made.overridden:
+        for words in made.warnings:
             console.say(f"note: accepted although {words}")
     for words in baselines.left_out(entry):
         console.say(f"note: {words}")

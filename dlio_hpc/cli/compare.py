@@ -39,7 +39,7 @@ def _tolerance(text: str) -> float:
 )  # fmt: skip
 @option(
     "--tolerance", callback=parsed(_tolerance), default="2%", show_default=True, metavar="SHARE",
-    help="A drop that is none yet.",
+    help="Smallest relative drop that is reported as a regression.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
 @option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
@@ -100,7 +100,7 @@ def _references(name: str, folder: Path, runs: Path) -> "tuple[Reference, ...]":
 
     for one in baselines.read(folder).accepted:
         if one.id == name:
-            return (baseline_comparison.Reference(one.id, one.group, one.overridden),)
+            return (baseline_comparison.Reference(one.id, one.group, one.warnings),)
     told = tuple(
         reference
         for job in selection.jobs([name], folder, runs)

@@ -146,7 +146,7 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
         client_bytes_asked=_total(arrived[:, cache_accounting.ASKED]),
         client_bytes_read=_total(arrived[:, cache_accounting.ARRIVED]),
         verify_s=float(merged.verified[:, number, 0].mean()),
-        resident=float(arrived[:, cache_accounting.RESIDENT].sum() / looked) if looked else None,
+        page_cache_fraction=float(arrived[:, cache_accounting.RESIDENT].sum() / looked) if looked else None,
         disturbance=disturbed(merged, number),
     )
 

@@ -85,7 +85,7 @@ def content(path: Path, longest: int) -> bytes:
     finally:
         close(descriptor)
     if len(data) > longest:
-        raise ConfigError(f"{path} has more than {longest} bytes; it is none of ours")
+        raise ConfigError(f"{path} has more than {longest} bytes; dlio-hpc writes no such file")
     return data
 
 

@@ -106,7 +106,7 @@ def facts(found: Analysis) -> list[tuple[str, str]]:
         size = format_size(found.untraced_bytes)
         lines.append(("untraced", f"{size} through STDIO: they are in no time, rate or picture"))
     if not found.by_rank:
-        lines.append(("ranks", "not told apart: Darshan added up what they did to files of all of them"))
+        lines.append(("ranks", "not available per rank: Darshan reduced the records of shared files (rank -1)"))
     return lines
 
 

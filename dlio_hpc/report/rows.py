@@ -14,7 +14,7 @@ from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
 
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
-TAKES = ("what one takes", "mean", "p50", "p95", "p99", "max")
+TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
 # Runs that one line names.
 _NAMED = 3

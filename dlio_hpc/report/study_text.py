@@ -114,7 +114,7 @@ def noise(finding: Finding) -> list[str]:
     noises = [each.noise for each in finding.comparisons if each.noise.sd is not None]
     apart = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
     sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or apart)[:1]]
-    if noises and any(estimate.are_rounds_apart for estimate in noises):
+    if noises and any(estimate.is_blocked for estimate in noises):
         drift = max(estimate.drift for estimate in noises)
         sentences[0] += f" Rounds differ by {100 * drift:.2g} %; all points share that difference, and it is left out."
     if noises and apart:
@@ -221,7 +221,7 @@ def _choice(study: Study, found: Comparison) -> Iterator[str]:
         yield f"{'Keep what you have.' if is_usual else 'No reason to change that.'}{others}"
     elif found.recommended != found.best:
         simplest, others = _told(study, found.recommended), _others(len(same), len(found.points))
-        yield f"Simplest of those that cannot be told from the best: {simplest}. {others}"
+        yield f"Simplest setting that is not significantly different from the best: {simplest}. {others}"
     elif same:
         yield _others(len(same), len(found.points))
 
@@ -229,7 +229,11 @@ def _choice(study: Study, found: Comparison) -> Iterator[str]:
 def _others(same: int, points: int) -> str:
     if same == points - 1:
         return "No two points can be told apart."
-    return f"{same} of {points - 1} others cannot be told from the best." if same else "All others are worse."
+    return (
+        f"{same} of {points - 1} others are not significantly different from the best."
+        if same
+        else "All others are worse."
+    )
 
 
 def _interval(low: float | None, high: float | None) -> str:
@@ -261,7 +265,7 @@ def legend(study: Study, finding: Finding) -> str:
     unusual = " The workload's own setting is not among them: the reference is the first."
     return (
         f"Medians of n measurements, compared by {METRICS[finding.metric]}. x ref: times as good as the reference "
-        "(ref), drift taken out. same: cannot be told from the best; worse: beyond noise; ?: unknown."
+        "(ref), drift taken out. same: not significantly different from the best; worse: beyond noise; ?: unknown."
         + unusual
         * (not study.part(finding.part).is_default)
     )
@@ -274,14 +278,14 @@ def ranking_title(finding: Finding, found: Comparison) -> str:
 
 
 def ranking_notes(found: Ranking) -> list[str]:
-    if found.interplay is None:
-        return ["Too few combinations were measured to tell the parameters apart."]
+    if found.interaction is None:
+        return ["Too few combinations were measured to separate the parameters."]
     notes = []
     if any(len(effect.keys) > 1 for effect in found.effects):
-        notes.append("Keys that move together cannot be told apart: they count as one.")
+        notes.append("Keys that vary together cannot be separated; they count as one.")
     if len(found.effects) > 1:
         notes.append(
-            f"Of all differences between points, {100 * found.interplay:.0f} % are interplay: what no parameter "
+            f"Of all differences between points, {100 * found.interaction:.0f} % is interaction: what no parameter "
             "does by itself."
         )
     return notes

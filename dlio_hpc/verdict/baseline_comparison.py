@@ -33,7 +33,7 @@ class Reference(Struct, frozen=True):
 class Verdict(Struct, frozen=True):
     """Verdict on one metric of one key of a job. why: in a sentence; advice: what to do, a line each. here, there: the
     job's repeats and the reference's. ratio: how many times as good the job is, with its interval; below 1 is worse.
-    noise: between nights, relative; None: it is not known. trend: None where the key has no history. overridden: what
+    noise: between nights, relative; None: it is not known. trend: None where the key has no history. warnings: what
     spoke against a comparison, where it was forced. disturbances: lines on other activity on the nodes, where the
     outcome is inconclusive or a regression.
     """
@@ -56,7 +56,7 @@ class Verdict(Struct, frozen=True):
     noise: float | None = None
     shift: Shift | None = None
     trend: Trend | None = None
-    overridden: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     disturbances: tuple[str, ...] = ()
 
 
@@ -87,7 +87,7 @@ def judge(
     """Each key of each job against its baseline and its history. history: may hold the jobs themselves, and later ones,
     which are passed over. baselines: those that hold.
     """
-    references = terms.against or tuple(Reference(one.id, one.group, one.overridden) for one in baselines)
+    references = terms.against or tuple(Reference(one.id, one.group, one.warnings) for one in baselines)
     studies, known = entries_.together(entries), entries_.together(history)
     verdicts = [verdict for study in studies for verdict in _job(study, known, references, terms)]
     return summed(verdicts)
@@ -164,7 +164,7 @@ def _verdict(case: _Case) -> Verdict:
     lacking = len(case.group.good) - len(case.group.values(case.metric))
     if lacking and found.ratio is not None:
         words = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].label}, and are left out"
-        return structs.replace(found, overridden=(*found.overridden, words))
+        return structs.replace(found, warnings=(*found.warnings, words))
     return found
 
 
@@ -259,7 +259,7 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
         noise=None if told.noise is None else math.expm1(told.noise.sd),
         shift=told.shift,
         trend=told.trend,
-        overridden=tuple(_overridden(case, near, unlike)),
+        warnings=tuple(_warnings(case, near, unlike)),
         disturbances=tuple(_disturbances(case, near)) if told.outcome in ("inconclusive", "regression") else (),
     )
 
@@ -275,7 +275,7 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
     return lines
 
 
-def _overridden(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
+def _warnings(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
     told = [f"the keys differ: {words}" for words in unlike]
     if not case.group.is_of_storage:
         told.append(case.group.storage_words)

@@ -28,14 +28,14 @@ State = Literal["active", "replaced", "retired"]
 
 
 class Accepted(Struct, frozen=True):
-    """id: JOB-xxxxxx. who: user@host; when: UTC. overridden: what spoke against it, where --force said to take it."""
+    """id: JOB-xxxxxx. who: user@host; when: UTC. warnings: what spoke against it, where --force said to take it."""
 
     id: str
     group: Group
     message: str
     who: str
     when: str
-    overridden: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     schema: Literal[1] = 1
 
 
@@ -185,8 +185,8 @@ def _check_message(message: str) -> None:
         raise ConfigError("--message: state the reason; whoever reads the baseline later will ask")
 
 
-def _accepted(group: Group, message: str, overridden: tuple[str, ...]) -> Accepted:
-    made = Accepted("", group, message, _who(), units.utc_now(fraction=True), overridden)
+def _accepted(group: Group, message: str, warnings: tuple[str, ...]) -> Accepted:
+    made = Accepted("", group, message, _who(), units.utc_now(fraction=True), warnings)
     digest = hashlib.sha256(document.encode(made)).hexdigest()[:6]
     return structs.replace(made, id=f"{group.job}-{digest}")
 

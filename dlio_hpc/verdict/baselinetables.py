@@ -42,7 +42,7 @@ def facts(one: Baseline) -> Iterator[tuple[str, str]]:
     yield "job", f"{accepted.group.job}, ended {accepted.group.ended}"
     yield "accepted", f"{accepted.when} by {accepted.who}"
     yield "message", accepted.message
-    for words in accepted.overridden:
+    for words in accepted.warnings:
         yield "although", words
     if one.retired is not None:
         yield "retired", f"{one.retired.when} by {one.retired.who}: {one.retired.message}"
@@ -69,6 +69,6 @@ def as_document(one: Baseline) -> dict[str, Any]:
         "message": accepted.message,
         "who": accepted.who,
         "when": accepted.when,
-        "overridden": list(accepted.overridden),
+        "warnings": list(accepted.warnings),
         "figures": {name: list(values) for name in METRICS if (values := accepted.group.values(name))},
     }

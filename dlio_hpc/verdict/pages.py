@@ -40,7 +40,7 @@ def _section(verdict: Verdict) -> Section:
     pictures = [drawn.inline(picture._replace(stem="compare")) for picture in figures.of_verdicts([verdict])]
     return Section(
         f"{verdict.job}: {verdictrows.subject(verdict)}, {METRICS[verdict.metric].label}: {verdict.outcome}",
-        list(verdict.overridden),
+        list(verdict.warnings),
         [Table("", [""], facts)],
         pictures,
         [],

@@ -97,7 +97,7 @@ def _memory(rule: _Rule, least: float) -> Check:
     )
     known = [ratio for _, ratio in found if ratio is not None]
     if len(known) < len(found) and min(known, default=least) >= least:
-        return rule.unknown("nobody asked the nodes for their memory", evidence)
+        return rule.unknown("node memory was not recorded", evidence)
     fewest = min(known)
     return rule.check(
         fewest >= least, evidence[known.index(fewest)].words, evidence=evidence, value=fewest, limit=least,

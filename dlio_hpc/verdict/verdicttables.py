@@ -50,4 +50,4 @@ def _remarks(verdict: Verdict, several: bool) -> list[str]:
         told.append("  noise between nights is not known yet: the interval is of repeats alone")
     told += [f"  meanwhile: {line}" for line in verdict.disturbances]
     told += [f"  advice: {words}" for words in verdict.advice]
-    return told + [f"  note: {words}" for words in verdict.overridden]
+    return told + [f"  note: {words}" for words in verdict.warnings]

@@ -1,4 +1,4 @@
-"""Which of several parameters matters: main effects, and what they leave to their interplay."""
+"""Which of several parameters matters: main effects, and what they leave to their interaction."""
 
 import itertools
 from collections.abc import Sequence
@@ -39,12 +39,12 @@ class Effect(Struct, frozen=True):
 
 
 class Ranking(Struct, frozen=True):
-    """Effects, the largest first. interplay: the share that no parameter has by itself; None where single parameters
+    """Effects, the largest first. interaction: the share that no parameter has by itself; None where single parameters
     cannot be told apart, since too few of their combinations were measured.
     """
 
     effects: tuple[Effect, ...]
-    interplay: float | None
+    interaction: float | None
 
 
 def ranking(part: Part, points: Sequence[Point], found: Fit) -> Ranking | None:

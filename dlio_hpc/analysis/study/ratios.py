@@ -21,13 +21,13 @@ SURER = 0.975
 
 class Noise(Struct, frozen=True):
     """Noise of measurements. sd: relative standard deviation of a single measurement; None where it is unknown. df: its
-    degrees of freedom. are_rounds_apart: differences between rounds were separated from it. drift: relative difference
+    degrees of freedom. is_blocked: differences between rounds were separated from it. drift: relative difference
     between the best round and the worst.
     """
 
     sd: float | None
     df: int
-    are_rounds_apart: bool
+    is_blocked: bool
     drift: float
 
 

@@ -46,7 +46,9 @@ class Format(NamedTuple):
 
 def damaged(path: str, fault: object) -> InvalidRun:
     """What to say of a file that its library cannot make sense of."""
-    return InvalidRun(f"{path} is none of ours, or damaged: {fault}; remove the dataset's folder and generate it again")
+    return InvalidRun(
+        f"{path} is not a dlio-hpc dataset file, or is corrupted: {fault}; remove the dataset's folder and generate it again"
+    )
 
 
 def as_bytes(values: object) -> Rows:
