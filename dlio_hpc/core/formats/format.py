@@ -47,7 +47,8 @@ class Format(NamedTuple):
 def damaged(path: str, fault: object) -> InvalidRun:
     """What to say of a file that its library cannot make sense of."""
     return InvalidRun(
-        f"{path} is not a dlio-hpc dataset file, or is corrupted: {fault}; remove the dataset's folder and generate it again"
+        f"{path} is not a dlio-hpc dataset file, or is corrupted: {fault}; remove the dataset's folder and generate it "
+        "again"
     )
 
 
