@@ -21,17 +21,22 @@ _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 
 
 class Sample(Struct, frozen=True, forbid_unknown_fields=True):
-    """One sample's payload: an array (`shape` of `dtype`) or so many `bytes`.
+    """One sample's payload: an array, or bytes.
 
-    `stdev`: sizes are spread normally around `bytes` (drawn from `seed`, within six stdevs and never below 1); they
-    are drawn in pairs, one as much above as the other is below, so that a file's size is known without adding up.
+    Sizes with a standard deviation are drawn in pairs, one as much above the mean as the other is below, so that the
+    size of a file is known without adding up.
     """
 
     shape: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=31)] | None = None
+    """Shape of the array. Example: [512, 512]"""
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
+    """Type of its values; null: float32. Example: float32"""
     bytes: units.Size | None = None
+    """Bytes of a sample, instead of shape and dtype. Example: 150 KiB"""
     stdev: units.Size | None = None
+    """Standard deviation of the sample sizes around bytes, at most six of them away. Example: 20 KiB"""
     seed: units.Natural = 0
+    """Seed from which the sizes are drawn."""
 
     def __post_init__(self) -> None:
         if (self.shape is None) == (self.bytes is None):
@@ -61,10 +66,12 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
-    """HDF5's unit of storage and of compression: so many `bytes` (at most) of neighbouring values, or a `shape`."""
+    """HDF5's unit of storage and of compression, by its bytes or its shape."""
 
     bytes: units.Size | None = None
+    """Bytes of neighbouring values in a chunk, at most. Example: 64 KiB"""
     shape: tuple[units.Positive, ...] | None = None
+    """Shape of a chunk, samples first. Example: [1, 64, 64]"""
 
     def __post_init__(self) -> None:
         if (self.bytes is None) == (self.shape is None):
@@ -72,24 +79,28 @@ class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Small requests in addition to the samples: each time `count` of them, of `bytes` each, by all ranks or rank 0.
-
-    A file that is read lies with the dataset, has `size` bytes (null: bytes x count) and is shared; one that is
-    written belongs to its rank. `random`: requests go to random places of the file. `burst`: number of consecutive
-    requests at each of those places, which are visited in ascending order. `read_to_eof`: the file is read until a
-    request returns no bytes, as read() does.
-    """
+    """Small requests in addition to the samples."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
+    """Name of the file. Example: metadata"""
     bytes: units.Size
+    """Bytes of one request. Example: 100"""
     count: units.Positive = 1
+    """Number of requests each time."""
     access: Literal["read", "write"] = "read"
+    """Read the file, which lies with the dataset, or write a file of each rank."""
     when: Literal["start", "epoch", "step", "end"] = "start"
+    """Before the first step, at the begin of each epoch, before each step, or after the last step."""
     by: Literal["all", "root"] = "all"
+    """All ranks, or rank 0."""
     size: units.Size | None = None
+    """Bytes of the file that is read; null: bytes x count. Example: 4752"""
     random: bool = False
+    """Requests go to random places of the file."""
     burst: units.Positive | None = None
+    """Number of consecutive requests at each random place; null: 1. Example: 4"""
     read_to_eof: bool = False
+    """The file is read until a request returns no bytes, as read() does."""
 
     def __post_init__(self) -> None:
         if self.bytes < 1 or (self.size is not None and self.size < self.bytes):
@@ -109,23 +120,30 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    """Files on the storage. `chunk` is HDF5's; `compression` HDF5's or (gzip) NumPy's; `level` null: 4.
-
-    `random_bits` of each byte are random, the others zero: 8 does not compress, fewer do. `compression_ratio` replaces
-    it: bytes before over bytes after gzip of this level.
-    """
+    """Files on the storage."""
 
     format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
+    """Format of the files; null has no storage behind it and measures the tool."""
     files: units.Positive
+    """Number of files. Example: 64"""
     samples_per_file: units.Positive
+    """Samples in each file. Example: 4"""
     sample: Sample
+    """Shape or size of a sample."""
     file_access: Literal["multi", "shared"] = "multi"
+    """multi: files of their own; shared: one file that all ranks read."""
     chunk: Chunk | None = None
+    """Chunks of HDF5 files; null: contiguous. A bare size stands for bytes. Example: {bytes: 64 KiB}"""
     compression: Literal["none", "gzip", "lzf"] = "none"
+    """Filter of HDF5 (gzip, lzf) or NumPy (gzip)."""
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
+    """Level of gzip; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
+    """Random bits of each byte; 8 does not compress, fewer do."""
     compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
+    """Bytes before over bytes after gzip; replaces random_bits. Example: 1.06"""
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()
+    """Small files that are read or written in addition to the samples."""
 
     def __post_init__(self) -> None:
         _check(self)

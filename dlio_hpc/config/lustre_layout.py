@@ -16,16 +16,18 @@ Version = tuple[int, ...]
 
 
 class Component(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of every file, up to `end` bytes; null: to the end of the file. What else is null is as in the component
-    before, or as the file system has it. `stripe_count` -1: all storage targets. `mdt`: on the metadata server (DoM),
-    first component only.
-    """
+    """A part of every file. What is null is as in the component before, or as the file system has it."""
 
     end: units.Size | None = None
+    """Where the component ends in the file; null: at the end of the file. Example: 1 GiB"""
     stripe_count: Count | None = None
+    """Stripes; -1: all storage targets; null: as the component before. Example: 8"""
     stripe_size: units.Size | None = None
+    """Bytes of a stripe. Example: 1 MiB"""
     pool: str | None = None
+    """Pool of storage targets. Example: flash"""
     mdt: bool = False
+    """On the metadata server (DoM); the first component only."""
 
     def __post_init__(self) -> None:
         check_stripes(self.stripe_count, self.stripe_size, self.pool)
@@ -39,17 +41,20 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Layout(Struct, frozen=True, forbid_unknown_fields=True):
-    """What new files of the dataset get. Either stripes, or `components` (a progressive file layout, PFL).
-
-    `stripe_index`: the storage target of the first stripe. `overstripe`: several stripes on one target are fine.
-    """
+    """Layout of new files of the dataset: stripes, or components of a progressive file layout (PFL)."""
 
     stripe_count: Count | None = None
+    """Stripes; -1: all storage targets. Example: 8"""
     stripe_size: units.Size | None = None
+    """Bytes of a stripe. Example: 1 MiB"""
     stripe_index: Index | None = None
+    """Storage target of the first stripe. Example: 0"""
     pool: str | None = None
+    """Pool of storage targets. Example: flash"""
     overstripe: bool = False
+    """Allow several stripes on one target."""
     components: tuple[Component, ...] = ()
+    """Components of a progressive file layout, instead of stripes."""
 
     def __post_init__(self) -> None:
         stripes = (self.stripe_count, self.stripe_size, self.stripe_index, self.pool)

@@ -15,55 +15,71 @@ LARGEST_REQUEST = 2**30
 
 
 class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
-    """`files`: files in random order. `samples`: samples of a file in random order. Both: any sample next.
-
-    `reseed`: another order in every epoch. `ascending`: chance says which samples make a batch, and they are read in
-    the order in which they lie, as h5py wants the numbers that select them.
-    """
+    """Random order of files and samples."""
 
     files: bool = False
+    """Files in random order."""
     samples: bool = False
+    """Samples of a file in random order; with files: any sample of any file next."""
     seed: units.Natural = 0
+    """Seed of the order."""
     reseed: bool = True
+    """Another order in every epoch."""
     ascending: bool = False
+    """Each batch is read in the order in which its samples lie in the file, as h5py requires."""
 
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
-    """Reading on each rank.
-
-    `interleave`: so many files in turn, a sample of each, as tf.data's interleave does. null: as many as read_threads
-    where TFRecord files are streams (num_parallel_reads of TFRecordDataset is both), else 1. `transfer_size` null: a
-    request a sample (TFRecord in framework mode: 256 KiB, TensorFlow's default). `prefetch` null: twice the read
-    threads; 0: the training loop reads its batch itself. `preprocess_time`: seconds a sample, on `preprocess_threads`,
-    before the batch is ready. `shard` false: every rank reads the whole dataset. `verify`: check TFRecord's checksums;
-    null: in framework mode, as TensorFlow does. `verify_content`: extent of the comparison with the generated contents,
-    between steps: the beginning of each batch's first sample, every byte of every sample, none. `direct`: O_DIRECT.
-    `drop_cache`: let the kernel forget what was generated, and before every epoch what it will read. `reorder_tasks`:
-    each rank reads the share of the next node, as IOR -C does. `hints`: MPI-IO's. `multiprocessing_context`: start
-    method of PyTorch's workers.
-    """
+    """Reading on each rank."""
 
     loader: Literal["native", "tensorflow", "pytorch"] = "native"
+    """Library that delivers batches: reader threads of dlio-hpc, tf.data, or PyTorch's DataLoader."""
     mode: Literal["posix", "framework"] = "posix"
+    """posix: samples at their offsets with preadv(2); framework: files as the format's own library reads them."""
     access: Literal["independent", "collective"] = "independent"
+    """independent: each rank reads by itself; collective: all ranks together through MPI-IO."""
     load: Literal["on_demand", "memory"] = "on_demand"
+    """on_demand: as training goes on; memory: everything before the first step."""
     batch_size: units.Positive = 1
+    """Samples that a rank takes in a step. Example: 16"""
     interleave: units.Positive | None = None
+    """Files that are read in turn, a sample of each; null: read_threads where TFRecord files are streams, else 1.
+    Example: 4
+    """
     transfer_size: units.Size | None = None
+    """Bytes of a request; null: a sample (TFRecord in framework mode: 256 KiB; npz there: the buffer of open()).
+    Example: 1 MiB
+    """
     read_threads: units.Positive = 1
+    """Threads, worker processes (PyTorch) or parallel calls (tf.data). Example: 8"""
     prefetch: units.Natural | None = None
+    """Batches that are read ahead; null: twice read_threads; 0: the training loop reads its batch itself. Example:
+    2
+    """
     preprocess_time: units.Seconds = units.Seconds(0)
+    """Time of preprocessing a sample before its batch is ready. Example: 5 ms"""
     preprocess_threads: units.Positive = 1
+    """Threads that preprocess. Example: 4"""
     shuffle: Shuffle = Shuffle()
+    """Order of the samples."""
     drop_last: bool = False
+    """Leave out what does not fill a step."""
     shard: bool = True
+    """Each rank reads its share; false: every rank reads the whole dataset."""
     verify: bool | None = None
+    """Check the checksums of TFRecord files; null: in framework mode, as TensorFlow does."""
     verify_content: Literal["first", "all", "none"] = "first"
+    """Compare with the generated contents: the beginning of each batch's first sample, every byte, nothing."""
     direct: bool = False
+    """Bypass the page cache with O_DIRECT."""
     drop_cache: bool = False
+    """Ask the kernel to forget what was generated, and before every epoch what will be read."""
     reorder_tasks: bool = False
+    """Each rank reads the share of the next node, as IOR -C does."""
     hints: dict[str, str] = {}
+    """MPI-IO hints for collective access. Example: {romio_cb_read: enable}"""
     multiprocessing_context: Literal["fork", "spawn"] = "fork"
+    """Start method of PyTorch's workers."""
 
     def __post_init__(self) -> None:
         _check(self)

@@ -22,18 +22,20 @@ Remote = Literal["pbs_tmrsh", "ssh"]
 
 
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
-    """How ranks are started: `kind` knows the option names, `command` may be a path, `options` come verbatim.
-
-    `bind`: where ranks may run, in the launcher's own words. `mpi`: srun's --mpi=. `remote`: how hydra starts its
-    proxies on the job's other nodes, by pbs_tmrsh(8B) of PBS or by ssh; null: by its own choice.
-    """
+    """How ranks are started."""
 
     kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun", "flux"]
+    """Syntax of the command's options."""
     command: Annotated[str, Meta(min_length=1)]
+    """Name or path of the command. Example: srun"""
     options: tuple[str, ...] = ()
+    """Further options, as they are. Example: [--oversubscribe]"""
     bind: str | None = None
+    """Where ranks may run, in the launcher's own words. Example: cores"""
     mpi: str | None = None
+    """Value of srun's --mpi. Example: pmi2"""
     remote: Remote | None = None
+    """Command by which hydra starts its proxies on other nodes; null: hydra's own choice."""
 
     def __post_init__(self) -> None:
         if self.remote is not None and self.kind != "hydra":
@@ -45,31 +47,39 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one job may ask for (`nodes`, `walltime`), how many `jobs` a user may have, and what one submission may
-    cost: `node_hours` if its jobs last to their limits, bytes that its runs read (`bytes_read`), write, and take up on
-    the file system with datasets (`space`); null: no limit of ours.
-    """
+    """Limits of a job, of a user and of one submission; null: no limit."""
 
     nodes: Positive | None = None
+    """Nodes of a job. Example: 128"""
     walltime: units.Walltime | None = None
+    """Walltime of a job. Example: 24:00:00"""
     jobs: Positive | None = None
+    """Jobs of a user that are queued or running. Example: 20"""
     node_hours: Annotated[float, Meta(gt=0)] | None = None
+    """Node-hours of one submission, if its jobs last to their limits. Example: 500"""
     bytes_read: units.Size | None = None
+    """Bytes that the runs of one submission read. Example: 50 TB"""
     bytes_written: units.Size | None = None
+    """Bytes that they write. Example: 20 TB"""
     space: units.Size | None = None
+    """Bytes that their datasets take up. Example: 20 TB"""
 
 
 class Queue(Struct, frozen=True, forbid_unknown_fields=True):
-    """A queue, partition or QOS. walltime: the longest job from so many nodes on; its first entry is the fewest nodes.
-
-    `options`: how the batch system is asked for it, where that is not simply by its name.
-    """
+    """A queue, partition or QOS."""
 
     nodes: Positive | None = None
+    """Nodes of a job. Example: 128"""
     walltime: dict[int, units.Walltime] = {}
+    """Longest walltime, from so many nodes on; the first entry is the fewest nodes. Example: {1: 1:00:00, 128:
+    3:00:00}
+    """
     min_walltime: units.Walltime | None = None
+    """Shortest walltime. Example: 0:05:00"""
     jobs: Positive | None = None
+    """Jobs of a user in the queue. Example: 1"""
     options: tuple[str, ...] = ()
+    """How the batch system is asked for the queue, where not by its name. Example: [--qos=debug]"""
 
     def __post_init__(self) -> None:
         if any(nodes < 1 for nodes in self.walltime):
@@ -87,13 +97,14 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rates(Struct, frozen=True, forbid_unknown_fields=True):
-    """What one node is expected to `read` and `write` in a second, and what starting its ranks takes (`launch`). From
-    these come estimates alone: what a study costs, and how many of its runs fit into a job.
-    """
+    """Expected rates of a node, for estimates and for the division of studies into jobs."""
 
     read: units.Size = units.Size(10**9)
+    """Bytes a second that a node reads."""
     write: units.Size = units.Size(5 * 10**8)
+    """Bytes a second that a node writes."""
     launch: units.Seconds = units.Seconds(10)
+    """Time in which the ranks start."""
 
     def __post_init__(self) -> None:
         if self.read < 1 or self.write < 1:
@@ -101,41 +112,62 @@ class Rates(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
-    """One machine. `cpus`: hardware threads of a node that ranks may use, `hyperthreads` of them a core.
-    `depth`: hardware threads a rank; null: its share of the cpus. `warning_time`: time before its limit at which a job
-    is told to end. `environment` is the script's, `rank_environment` and the `preload` libraries the ranks' alone.
-    `darshan`: libdarshan.so, built for the ranks' MPI; null: there is none.
-    `job_options`: verbatim to the batch system. `pbs_select`: more of PBS's select. `data`: where datasets go without
-    --data. `python` null: the interpreter that submits. `layout` null: left alone.
-    """
+    """One machine."""
 
     name: str
+    """Name of the machine. Example: mycluster"""
     scheduler: SchedulerName
+    """Batch system; local: none."""
     launcher: Launcher
+    """How ranks are started."""
     ranks_per_node: Positive
+    """Ranks on a node without --ppn. Example: 4"""
     walltime: units.Walltime
+    """Walltime of a job without --time. Example: 1:00:00"""
     description: str = ""
+    """A line for lists."""
     hosts: tuple[str, ...] = ()
+    """Host names, with *, on which this profile is used without --site. Example: ["login*"]"""
     cpus: Positive | None = None
+    """Hardware threads of a node that ranks may use. Example: 128"""
     hyperthreads: Positive | None = None
+    """Hardware threads of a core. Example: 2"""
     depth: Positive | None = None
+    """Hardware threads of a rank; null: its share of cpus. Example: 16"""
     warning_time: units.Seconds = units.Seconds(60)
+    """Time before its limit at which a job is told to end."""
     account: str | None = None
+    """Account without --account. Example: proj"""
     account_required: bool = False
+    """Refuse submissions without an account."""
     queue: str | None = None
+    """Queue without --queue. Example: debug"""
     queues: dict[str, Queue] = {}
+    """Queues by their names, with their limits. Example: {debug: {nodes: 2}}"""
     limits: Limits = Limits()
+    """Limits of jobs and of submissions."""
     job_options: tuple[str, ...] = ()
+    """Options for the batch system, as they are. Example: [--constraint=cpu]"""
     pbs_select: dict[str, str | int] = {}
+    """More resources of PBS's select. Example: {system: polaris}"""
     data: str | None = None
+    """Directory of datasets without --data. Example: /scratch/$USER/dlio"""
     python: str | None = None
+    """Interpreter of the ranks; null: the one that submits. Example: /shared/dlio-hpc/bin/python3"""
     setup: tuple[str, ...] = ()
+    """Lines of the job script before the runs. Example: [module load cray-mpich]"""
     environment: dict[str, str] = {}
+    """Variables of the script. Example: {OMP_NUM_THREADS: "1"}"""
     rank_environment: dict[str, str] = {}
+    """Variables of the ranks alone. Example: {MPICH_GPU_SUPPORT_ENABLED: "0"}"""
     preload: tuple[str, ...] = ()
+    """Libraries that are preloaded into the ranks. Example: [/opt/lib/libx.so]"""
     darshan: Annotated[str, Meta(min_length=1)] | None = None
+    """libdarshan.so, built for the ranks' MPI; null: none. Example: /opt/darshan/lib/libdarshan.so"""
     layout: Layout | None = None
+    """Lustre layout of datasets; null: left alone. Example: {stripe_count: 8, stripe_size: 1 MiB}"""
     expected_rates: Rates = Rates()
+    """What a node reads and writes, for estimates and for the division of studies into jobs."""
 
     def __post_init__(self) -> None:
         for variable in (*self.environment, *self.rank_environment):

@@ -20,15 +20,16 @@ SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": uni
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """How long steps compute: `mean` seconds, spread by a `distribution`; each rank draws for itself.
-
-    normal and gamma need `stdev` (a normal draw below 0 counts as 0), constant and exponential have none.
-    """
+    """Emulated time of a step; each rank draws for itself. Negative draws of normal count as 0."""
 
     mean: units.Seconds = units.Seconds(0)
+    """Mean time of a step. Example: 20 ms"""
     distribution: Literal["constant", "normal", "gamma", "exponential"] = "constant"
+    """Distribution from which each rank draws."""
     stdev: units.Seconds | None = None
+    """Standard deviation; required for normal and gamma. Example: 2 ms"""
     seed: units.Natural = 0
+    """Seed of the draws."""
 
     def __post_init__(self) -> None:
         if (self.distribution in {"normal", "gamma"}) != (self.stdev is not None):
@@ -38,13 +39,12 @@ class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated computation of a step. `time`: seconds, or how they are spread.
-
-    sleep leaves the cores to the readers, as a host does that waits for its accelerator; spin burns the rank's core.
-    """
+    """Emulated computation of a step."""
 
     time: ComputeTime = ComputeTime()
+    """Time of a step; a bare time stands for its mean. Example: {mean: 20 ms}"""
     mode: Literal["sleep", "spin"] = "sleep"
+    """sleep leaves the cores to the readers; spin keeps the rank's core busy."""
 
 
 # Section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
@@ -52,20 +52,22 @@ _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
 
 
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """Model state written while training stands still, over the checkpoint before.
-
-    `every_steps` null: after each epoch. `files`: their sizes, or `model_bytes` for one file of that size; null: the
-    five files of the DLIO paper. `transfer_size`: bytes a write; null: a file in one. `by` all: every rank writes them.
-    `read_back`: read the files again, and compare them with what was written.
-    """
+    """Model state that is written over the checkpoint before, while training waits."""
 
     every_steps: units.Positive | None = None
+    """Steps between checkpoints; null: at the end of each epoch. Example: 100"""
     files: tuple[units.Size, ...] | None = None
+    """Sizes of the files; null: the five files of the DLIO paper. Example: [1 KiB, 4 MiB]"""
     model_bytes: units.Size | None = None
+    """Size of a single file, instead of files. Example: 500 MiB"""
     transfer_size: units.Size | None = units.Size(1 << 20)
+    """Bytes of one write; null: one write for each file."""
     by: Literal["root", "all"] = "root"
+    """Rank 0 writes, or every rank."""
     fsync: bool = True
+    """Call fsync after each file."""
     read_back: bool = False
+    """Read the files again and compare them with what was written."""
 
     def __post_init__(self) -> None:
         if self.files is not None and self.model_bytes is not None:
@@ -84,10 +86,12 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Train(Struct, frozen=True, forbid_unknown_fields=True):
-    """`steps` an epoch; null: the whole dataset."""
+    """Length of the training."""
 
     epochs: units.Positive = 1
+    """Passes over the dataset."""
     steps: units.Positive | None = None
+    """Steps of an epoch; null: the whole dataset. Example: 500"""
 
 
 # Bytes.
@@ -98,13 +102,21 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     """One application's I/O."""
 
     name: str
+    """Name of the workload, in the names of its jobs. Example: mine"""
     dataset: Dataset
+    """Files on the storage."""
     description: str = ""
+    """A line for lists."""
     source: str = ""
+    """Where the numbers come from."""
     reader: Reader = Reader()
+    """How each rank reads."""
     compute: Compute = Compute()
+    """Emulated computation."""
     checkpoint: Checkpoint | None = None
+    """Checkpoints; null: none; {}: those of the DLIO paper."""
     train: Train = Train()
+    """Length of the training."""
 
     def __post_init__(self) -> None:
         if not self.name.strip():

@@ -45,13 +45,14 @@ class Request(Struct, frozen=True):
 
 
 class Judging(Struct, frozen=True, forbid_unknown_fields=True):
-    """How a suite is judged at its end. criteria: a shipped name or a file, None for none. metrics: what is compared
-    with the baseline, and by how much it may be worse.
-    """
+    """The verdict at the end of a suite."""
 
     criteria: str | None = None
+    """Criteria, by name or file; null: none. Example: acceptance"""
     metrics: tuple[Metric, ...] = ("samples_per_s",)
+    """Metrics that are compared with the baseline."""
     tolerance: units.Share = units.Share(0.02)
+    """Largest drop that is no regression."""
 
 
 class About(Struct, frozen=True):

@@ -17,50 +17,67 @@ T = TypeVar("T")
 
 
 class Scale(Struct, frozen=True, forbid_unknown_fields=True):
-    """How large something in a study file is, and with which keys of the workload (or of site.layout) `set`; None: not
-    said here.
-    """
+    """Scale of a study, a part or its laptop form, and keys that it sets; null: not given here."""
 
     set: dict[str, Any] = {}
+    """Keys of the workload, or of site.layout, with their values. Example: {reader.batch_size: 4}"""
     nodes: tuple[Positive, ...] | Positive | str | None = None
+    """Numbers of nodes. Example: [1, 4, 16]"""
     ranks_per_node: tuple[Positive, ...] | Positive | str | None = None
+    """Numbers of ranks on a node. Example: [4]"""
     dataset_size: units.Size | None = None
+    """Size of the dataset. Example: 256 MiB"""
 
 
 class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
-    """What is different where the study is tried at home. sweep: a key's values there; other keys vary as they do."""
+    """Values of a part on a laptop."""
 
     sweep: dict[str, Any] = {}
+    """Values of a key on a laptop; other keys vary as they do. Example: {reader.read_threads: [1, 2]}"""
 
 
 class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
-    """A part in a study file. sweep: a list or a range for each key that varies."""
+    """A part of a study."""
 
     workload: str | None = None
+    """Workload of the part. Example: cosmoflow"""
     title: str = ""
+    """Title in reports."""
     sweep: dict[str, Any] = {}
+    """Keys that vary, each with a list or a range. Example: {reader.transfer_size: 64 KiB..16 MiB*4}"""
     zip: bool = False
+    """Pair the lists instead of combining them."""
     weak: bool = False
+    """Weak scaling: each rank takes as many steps on few nodes as on many."""
     metric: Metric = "samples_per_s"
+    """Metric by which points are compared."""
     laptop: Shrunk = Shrunk()
+    """What is smaller without --full on the local site."""
 
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A study as its YAML file says it; what stands beside the parts is said for all of them. source: for who reads the
-    file. warmup_set: keys of the workload with other values in warm-ups. verdict: criteria at its end; a study with a
-    verdict is a suite.
-    """
+    """A study file. What stands beside the parts applies to all of them."""
 
     name: str
+    """Name of the study. Example: mine"""
     parts: dict[str, PartFile]
+    """Parts by their names."""
     description: str = ""
+    """A line for lists."""
     source: str = ""
+    """Where the experiment comes from."""
     workload: str | None = None
+    """Workload of the parts that name none. Example: demo"""
     repeat: Positive = 3
+    """Measurements of each point."""
     warmup: Annotated[int, Meta(ge=0)] = 0
+    """Warm-up runs of each dataset."""
     warmup_set: dict[str, Any] = {}
+    """Keys with other values in warm-ups. Example: {reader.verify_content: all}"""
     laptop: Scale = Scale()
+    """What is smaller without --full on the local site."""
     verdict: Judging | None = None
+    """Criteria at the end; a study with a verdict is a suite."""
 
     def __post_init__(self) -> None:
         if not self.parts:

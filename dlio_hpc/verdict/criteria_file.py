@@ -36,42 +36,60 @@ _ASIDE = {"title", "workload", *_SELECTORS, "all_runs", "optional"}
 
 
 class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
-    """What is asked of the runs that workload (names, with * for anything), nodes, ranks_per_node and ranks select; of
-    None nothing. all_runs: every run has to meet the limits of figures, rather than the median. optional: what was
-    not measured, or cannot be known, is skipped and reported as such; else it fails.
-
-    min_scaling_efficiency: samples/s of a rank over those on the fewest ranks. max_spread: of samples/s between
-    the fastest run and the slowest, over the median. min_dataset_over_memory: dataset's bytes over those of all
-    nodes' memory. gaps: between neighbouring runs, warm-ups too. separate_results_fs: jobs' folders and datasets lie on
-    different file systems. unmodified: keys of the workload, such as compute.time, that have the values it ships with.
-    """
+    """Limits and rules for the runs that workload, nodes, ranks_per_node and ranks select; null: no limit."""
 
     title: str = ""
+    """Title in reports."""
     workload: tuple[str, ...] | str = "*"
+    """Workloads that it applies to, with *. Example: ["unet3d*"]"""
     nodes: Counts = None
+    """Numbers of nodes that it applies to. Example: [32, 64]"""
     ranks_per_node: Counts = None
+    """Numbers of ranks on a node that it applies to. Example: [4]"""
     ranks: Counts = None
+    """Numbers of ranks that it applies to. Example: 8..64*2"""
     all_runs: bool = False
+    """Every run meets the limits of metrics, rather than the median."""
     optional: bool = False
+    """What was not measured, or is not known, is skipped; else it fails."""
     min_samples_per_s: Rate | None = None
+    """Samples/s. Example: 1300"""
     min_read_MBps: Rate | None = None
+    """MB/s that are read, MB = 1e6 bytes. Example: 200000"""
     min_au: units.Share | None = None
+    """Accelerator utilisation. Example: 90%"""
     min_au_mlperf: units.Share | None = None
+    """Accelerator utilisation by MLPerf Storage's formula. Example: 90%"""
     min_checkpoint_write_MBps: Rate | None = None
+    """MB/s at which checkpoints are written. Example: 50000"""
     min_checkpoint_read_MBps: Rate | None = None
+    """MB/s at which checkpoints are read back. Example: 50000"""
     max_slowest_rank_ratio: Ratio | None = None
+    """Time of the slowest rank over that of the median rank. Example: 1.2"""
     max_read_p99: units.Seconds | None = None
+    """99th percentile of read latency. Example: 50 ms"""
     max_wait_p99: units.Seconds | None = None
+    """99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
+    """Samples/s of a rank over those on the fewest ranks. Example: 70%"""
     max_spread: units.Share | None = None
+    """Samples/s of the fastest run minus those of the slowest, over the median. Example: 10%"""
     min_steps: Positive | None = None
+    """Steps of an epoch. Example: 500"""
     min_dataset_over_memory: Rate | None = None
+    """Bytes of the dataset over the memory of all nodes. Example: 5"""
     warmups: Natural | None = None
+    """Warm-up runs, neither more nor fewer. Example: 1"""
     measured_runs: Positive | None = None
+    """Measured runs, neither more nor fewer. Example: 5"""
     min_measured_runs: Positive | None = None
+    """Measured runs, at least. Example: 3"""
     gaps: Literal["any", "shorter than a run"] = "any"
+    """Gaps between neighbouring runs, warm-ups included."""
     separate_results_fs: bool = False
+    """Directories of jobs and datasets are on different file systems."""
     unmodified: tuple[str, ...] = ()
+    """Keys of the workload that have the values it ships with. Example: [compute.time]"""
 
     def __post_init__(self) -> None:
         if not self.asked:
@@ -130,16 +148,20 @@ def _is_asked(value: object) -> bool:
 
 
 class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A file of them. source: for who reads it. cached_above: share of an epoch's bytes that may come from memory
-    before a run is cached. workloads: names of those that it is for, with * for anything; others do not meet it.
-    """
+    """A criteria file."""
 
     name: str
+    """Name of the criteria. Example: acceptance"""
     description: str = ""
+    """A line for lists."""
     source: str = ""
+    """Where the limits come from."""
     cached_above: units.Share = units.Share(LIMIT)
+    """Share of an epoch's bytes from memory above which a run is cached."""
     workloads: tuple[str, ...] = ("*",)
+    """Workloads that are allowed, with *; others fail."""
     criteria: dict[str, Criterion] = {}
+    """Criteria by their names."""
 
 
 def load(name: str) -> Criteria:

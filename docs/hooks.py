@@ -1,0 +1,133 @@
+"""MkDocs hooks: tables of keys in the reference pages, from structs and the docstrings of their fields.
+
+A page names a struct by `<!-- keys: MODULE.STRUCT -->`.
+"""
+
+import ast
+import importlib
+import inspect
+import re
+import textwrap
+import types
+import typing
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dlio_hpc import document, units
+
+_MARK = re.compile(r"<!-- keys: (\S+)\.(\w+) -->")
+_UNITS = {
+    units.Size: "size", units.Seconds: "duration", units.Share: "share", units.Walltime: "walltime", int: "integer",
+    bool: "true, false", float: "number", str: "text", typing.Any: "any",
+}  # fmt: skip
+_HEADER = "| key | type | default | meaning | example |\n|---|---|---|---|---|"
+
+
+class Key(NamedTuple):
+    """A key of a YAML file. path: such as dataset.files. example: YAML text; empty where the default says enough."""
+
+    path: str
+    type: Any
+    default: str
+    meaning: str
+    example: str
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Replace each mark by the tables of its struct."""
+    return _MARK.sub(lambda match: _tables(getattr(importlib.import_module(match[1]), match[2]), ""), markdown)
+
+
+def keys(struct: Any, prefix: str = "") -> Iterator[Key]:
+    """The keys of a struct; ValueError for a field without a docstring."""
+    texts = _docstrings(struct)
+    for field in msgspec.structs.fields(struct):
+        if field.name not in texts:
+            raise ValueError(f"{struct.__name__}.{field.name} has no docstring")
+        meaning, _, example = texts[field.name].partition(" Example: ")
+        yield Key(prefix + field.encode_name, field.type, _default(field), meaning.rstrip(".") + ".", example)
+
+
+def _docstrings(struct: Any) -> dict[str, str]:
+    """Docstrings of the fields of a struct and of those that it inherits."""
+    texts: dict[str, str] = {}
+    for owner in reversed([owner for owner in struct.__mro__ if issubclass(owner, msgspec.Struct) and owner.__doc__]):
+        if owner is msgspec.Struct:
+            continue
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, text in zip(definition.body, definition.body[1:], strict=False):
+            if (
+                isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+                and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant)
+            ):  # fmt: skip
+                texts[field.target.id] = " ".join(str(text.value.value).split())
+    return texts
+
+
+def _default(field: Any) -> str:
+    if field.required:
+        return "required"
+    value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
+    if isinstance(value, msgspec.Struct):
+        return "see below"
+    text = msgspec.json.encode(document.plain(value)).decode()
+    return text.strip('"') or "empty"
+
+
+def _tables(struct: Any, prefix: str) -> str:
+    """A table of the struct's keys, and one for each struct below it."""
+    rows, below = [_HEADER], []
+    for key in keys(struct, prefix):
+        example = f"`{key.example}`" if key.example else ""
+        cells = (f"`{key.path}`", describe(key.type), f"`{key.default}`", key.meaning, example)
+        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        below += [(inner, f"{key.path}{suffix}.") for inner, suffix in _structs(key.type)]
+    parts = ["\n".join(rows)]
+    for inner, path in dict.fromkeys(below):
+        parts.append(f"### {path.rstrip('.')}\n\n{inner.__doc__}\n\n{_tables(inner, path)}")
+    return "\n\n".join(parts)
+
+
+def _structs(kind: Any, suffix: str = "") -> Iterator[tuple[Any, str]]:
+    """Structs in a type. suffix: [] in lists, .NAME in mappings."""
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        yield kind, suffix
+    origin = typing.get_origin(kind)
+    more = "[]" if origin is tuple else ".NAME" if origin is dict else ""
+    for inner in typing.get_args(kind) if origin is not typing.Literal else ():
+        yield from _structs(inner, suffix + more)
+
+
+def describe(kind: Any) -> str:
+    """A type in the words of the reference."""
+    describers = {
+        typing.Annotated: _bounded,
+        typing.Literal: lambda values: ", ".join(f"`{value}`" for value in values),
+        typing.Union: _alternatives,
+        types.UnionType: _alternatives,
+        tuple: lambda inner: f"list of {describe(inner[0])}",
+        dict: lambda inner: f"mapping of {describe(inner[0])} to {describe(inner[1])}",
+    }
+    origin = typing.get_origin(kind)
+    if origin is not None:
+        return describers[origin](typing.get_args(kind))
+    return _UNITS.get(kind) or "mapping"
+
+
+def _alternatives(inner: tuple[Any, ...]) -> str:
+    return " or ".join("`null`" if part is type(None) else describe(part) for part in inner)
+
+
+def _bounded(inner: tuple[Any, ...]) -> str:
+    """An integer, number or text with its bounds."""
+    bounds = [meta for meta in inner[1:] if isinstance(meta, msgspec.Meta)]
+    words = [
+        f"{sign} {getattr(meta, name):g}"
+        for meta in bounds
+        for name, sign in (("ge", ">="), ("gt", ">"), ("le", "<="), ("lt", "<"))
+        if getattr(meta, name) is not None and abs(getattr(meta, name)) < 2**53
+    ]
+    return " ".join([describe(inner[0]), " and ".join(words)]).strip()
