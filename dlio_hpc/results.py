@@ -11,197 +11,276 @@ from dlio_hpc.files import rundir
 
 
 class Distribution(Struct, frozen=True):
-    """Seconds. Steps are told exactly; read latencies from a histogram of 8 bins an octave (within 4.5 %)."""
+    """A distribution of times. Those of steps are exact; read latencies are within 4.5 %."""
 
     mean: float
+    """Mean, in seconds."""
     p50: float
+    """Median."""
     p95: float
+    """95th percentile."""
     p99: float
+    """99th percentile."""
     max: float
+    """Maximum."""
 
 
 class CheckpointSummary(Struct, frozen=True):
-    """`count` checkpoints of all ranks together. pause_s: training stands still, a checkpoint and rank each.
-
-    write_s, fsync_s, read_s: of the ranks that wrote, a checkpoint each. Rates are all bytes over the slowest rank's
-    write and fsync, or reading back; None when nothing was read back.
-    """
+    """Checkpoints of a run."""
 
     count: int
+    """Checkpoints, of all ranks together."""
     bytes_written: int
+    """Bytes written, by all ranks."""
     pause_s: Distribution
+    """Time in which training waits for a checkpoint, for each checkpoint and rank."""
     write_s: Distribution
+    """Time of writing, for each checkpoint of the ranks that write."""
     fsync_s: Distribution
+    """Time of fsync."""
     read_s: Distribution | None
+    """Time of reading back; null: nothing was read back."""
     write_MBps: float
+    """Bytes over the slowest rank's write and fsync."""
     read_MBps: float | None
+    """Bytes over the slowest rank's reading back."""
 
 
-class SideFilesSummary(Struct, frozen=True):
-    """Requests beside the samples, of all ranks; time_s: in them, mean over ranks. None of it is in bytes_read, but
-    what is due in a step or an epoch's begin is part of that step's wait.
-    """
+class AuxiliaryFilesSummary(Struct, frozen=True):
+    """Requests to auxiliary files. Those due in a step or at the begin of an epoch are part of that step's wait."""
 
     opens: int
+    """Files opened, by all ranks."""
     reads: int
+    """Requests to read."""
     writes: int
+    """Requests to write."""
     bytes_read: int
+    """Bytes read; they are not part of the summary's bytes_read."""
     bytes_written: int
+    """Bytes written."""
     time_s: float
+    """Time in these requests, mean over ranks."""
 
 
 class Level(Struct, frozen=True):
-    """A figure over the nodes that report it: mean, maximum, and the host with the maximum."""
+    """A value over the nodes that report it."""
 
     mean: float
+    """Mean over the nodes that report it."""
     max: float
+    """Maximum over nodes."""
     host: str
+    """Host with the maximum."""
 
 
 class Disturbance(Struct, frozen=True):
-    """Other activity on the nodes. seconds: length of the interval. cores: CPUs of a node. others: CPUs that processes
-    other than the job's ranks and their children kept busy. load: load average of the last minute at the end. steal:
-    share of CPU time that a hypervisor gave to other guests. cpu_pressure, io_pressure, memory_pressure: share of the
-    time in which some task of the node, including the ranks, waited for that resource. None where no kernel reports it.
-    """
+    """Other activity on the nodes, by the kernel's counters; null where no kernel reports it."""
 
     seconds: float
+    """Length of the interval."""
     cores: int | None
+    """CPUs of a node."""
     others: Level | None
+    """CPUs that processes other than the job's ranks and their children kept busy."""
     load: Level | None
+    """Load average of the last minute, at the end."""
     steal: Level | None
+    """Share of CPU time that a hypervisor gave to other guests."""
     cpu_pressure: Level | None
+    """Share of the time in which a task of the node, the ranks included, waited for a CPU."""
     io_pressure: Level | None
+    """Share of the time in which a task waited for I/O."""
     memory_pressure: Level | None
+    """Share of the time in which a task waited for memory."""
 
 
 class Epoch(Struct, frozen=True):
-    """wait_s, compute_s, sync_s, checkpoint_s and verify_s (comparing contents) are means over ranks of the epoch's
-    total; they add up to wall_s, except for comparing after the last step. storage_bytes_read is what the kernel
-    fetched from storage for the ranks; None where it does not tell. client_bytes_asked, client_bytes_read: what was
-    read through the file system's clients on all nodes, by whomever, and what servers sent for it (Lustre, NFS).
-    page_cache_fraction: share of the inspected pages that lay in the nodes' memory before the epoch; None: unknown.
-    disturbance: None where it was not recorded.
-    """
+    """An epoch. Its times add up to wall_s, except for comparing after the last step."""
 
     epoch: int
+    """Number of the epoch, from 1."""
     wall_s: float
+    """Time of the epoch."""
     steps: int
+    """Steps done."""
     samples: int
+    """Samples read."""
     bytes_read: int
+    """Bytes of samples."""
     wait_s: float
+    """Time in which the training loop waits for batches, mean over ranks."""
     compute_s: float
+    """Time of emulated computation, mean over ranks."""
     sync_s: float
+    """Time in barriers, mean over ranks."""
     checkpoint_s: float = 0.0
+    """Time in which training waits for checkpoints, mean over ranks."""
     verify_s: float = 0.0
+    """Time of comparing contents, mean over ranks."""
     storage_bytes_read: int | None = None
+    """Bytes that the kernel fetched from storage for the ranks; null: not known."""
     client_bytes_asked: int | None = None
+    """Bytes read through the file system's clients of all nodes (Lustre, NFS)."""
     client_bytes_read: int | None = None
+    """Bytes that servers sent for it."""
     page_cache_fraction: float | None = None
+    """Share of the inspected pages that lay in the nodes' memory before the epoch."""
     disturbance: Disturbance | None = None
+    """Other activity on the nodes; null: not recorded."""
 
 
 class SlowestRank(Struct, frozen=True):
-    """The rank that waited and computed longest; `ratio` is its time over the median rank's."""
+    """The rank that waited and computed longest."""
 
     rank: int
+    """Number of the rank that waited and computed longest."""
     host: str
+    """Its host."""
     busy_s: float
+    """Its time of waiting and computing."""
     ratio: float
+    """That time over the median rank's."""
 
 
 class Summary(Struct, frozen=True):
-    """All epochs and ranks of a warm-up or measured run; the first step is in every figure but au_mlperf.
-
-    samples_left_out: of the dataset, in all epochs: dropped by drop_last or beyond train.steps. steps: done, fewer than
-    steps_planned when the job's time was over. bytes_read: sample bytes where they arrived. overhead_bytes_read: what
-    formats read beside them (headers). compute_asked_s: mean asked of a step. read_latency_s, io_time_s: None when no
-    read was timed (TensorFlow's own). reads: requests to the system. preprocess_s: of threads, in all, mean over ranks.
-    au = compute / (compute + wait). au_mlperf = asked compute / running time, without each epoch's first step; None
-    when an epoch has one step only. verify_s: seconds of comparing `samples_verified` samples with the generated
-    contents, between steps, mean over ranks; with verify_content: first only the beginning of a sample is compared. The
-    time is part of wall_s and of no other time.
-    """
+    """All epochs and ranks of a warm-up or measured run. The first step is part of every metric but au_mlperf."""
 
     samples: int
+    """Samples read, in all epochs by all ranks."""
     samples_left_out: int
+    """Samples that drop_last or train.steps leave unread."""
     steps: int
+    """Steps done; fewer than planned when the job's time was over."""
     steps_planned: int
+    """Steps planned."""
     bytes_read: int
+    """Bytes of samples, counted where they arrive."""
     overhead_bytes_read: int
+    """Bytes that formats read in addition, such as headers."""
     storage_bytes_read: int | None
+    """Bytes that the kernel fetched from storage for the ranks; null: not known."""
     wall_s: float
+    """Time from the first step's wait to the end of the last step."""
     samples_per_s: float
+    """samples / wall_s."""
     read_MBps: float
+    """bytes_read / wall_s, in 1e6 bytes."""
     au: float | None
+    """compute / (compute + wait)."""
     au_mlperf: float | None
+    """Asked compute / running time, without the first step of each epoch; null where an epoch has one step."""
     io_time_s: float | None
+    """Time with at least one read in flight, mean over ranks; null where TensorFlow reads by itself."""
     io_hidden_fraction: float | None
+    """Part of io_time_s within compute."""
     opens: int
+    """Files opened."""
     reads: int
+    """Requests to the system."""
     wait_s: Distribution
+    """Wait of each step."""
     compute_s: Distribution
+    """Computation of each step."""
     sync_s: Distribution
+    """Barrier of each step."""
     read_latency_s: Distribution | None
+    """Latency of each request, or of each call of a library, from a histogram with eight bins an octave."""
     compute_asked_s: float
+    """Mean time of computation that was asked for."""
     slowest_rank: SlowestRank
+    """The slowest rank."""
     checkpoint: CheckpointSummary | None = None
+    """Checkpoints; null: none."""
     preprocess_s: float = 0.0
-    auxiliary_files: SideFilesSummary | None = None
+    """Time of preprocessing threads, mean over ranks."""
+    auxiliary_files: AuxiliaryFilesSummary | None = None
+    """Requests to auxiliary files; null: none."""
     verify_s: float = 0.0
+    """Time of comparing samples with the generated contents, mean over ranks; part of wall_s only."""
     samples_verified: int = 0
+    """Samples that were compared."""
 
 
 class DatasetFacts(Struct, frozen=True):
-    """What was read or generated. bytes: the samples' payload before compression, of the whole dataset."""
+    """The dataset that was read or generated."""
 
     path: str
+    """Directory of the dataset."""
     fingerprint: str
+    """Its fingerprint."""
     format: str
+    """Its format."""
     files: int
+    """Its files."""
     samples: int
+    """Its samples."""
     bytes: int
+    """Bytes of the samples before compression."""
 
 
 class Generated(Struct, frozen=True):
-    """What a generate run did. `reused`: a complete dataset of this fingerprint lay there, nothing was written."""
+    """What a generate run did."""
 
     reused: bool
+    """A complete dataset was there; nothing was written."""
     dataset: str
+    """Directory of the dataset."""
     files: int
+    """Files written."""
     bytes_written: int
+    """Bytes written."""
     wall_s: float
+    """Time of writing, fsync included."""
     write_MBps: float | None
+    """Bytes over time; null: nothing was written."""
 
 
 class Result(Struct, frozen=True):
-    """One run. hints: what MPI-IO worked with. gap_s: from the end of the job's run before; None for its first.
-    file_system: kind of the dataset's, by its magic number. memory_bytes: of all nodes together, as far as the job may
-    use it; None where it was not asked for. disturbance: from the begin of the first epoch to the end of the last one,
-    including the time between epochs; None where it was not recorded.
-    """
+    """One run of the ranks."""
 
     run: str
+    """Name of the run, such as 01-measure."""
     kind: Literal["generate", "warmup", "measure"]
+    """What the run did."""
     plan_sha256: str
+    """SHA-256 of plan.json."""
     started: str
+    """Begin, UTC."""
     ended: str
+    """End, UTC."""
     ranks: int
+    """Ranks."""
     nodes: int
+    """Nodes."""
     ranks_per_node: int
+    """Ranks on a node."""
     dataset: DatasetFacts
+    """The dataset that was read or generated."""
     hosts: list[str]
+    """Host names."""
     versions: dict[str, str]
+    """Versions of dlio-hpc, Python, MPI and libraries."""
     epochs: list[Epoch]
+    """Each epoch."""
     summary: Summary | None
+    """All epochs; null for a generate run."""
     generated: Generated | None = None
+    """What a generate run did."""
     hints: dict[str, str] = {}
+    """MPI-IO hints in force."""
     faults: list[str] = []
+    """Differences from the plan; a run with faults is invalid."""
     gap_s: float | None = None
+    """Time since the end of the job's run before; null for the first one."""
     file_system: str = ""
+    """Kind of the dataset's file system, by its magic number."""
     memory_bytes: int | None = None
+    """Memory of all nodes, as far as the job may use it; null: not known."""
     disturbance: Disturbance | None = None
+    """Other activity on the nodes, from the first epoch to the last."""
     schema: Literal[1] = 1
+    """Version of this document."""
 
 
 class RunError(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """MkDocs hooks: tables of keys in the reference pages, from structs and the docstrings of their fields.
 
-A page names a struct by `<!-- keys: MODULE.STRUCT -->`.
+A page names a struct of a file that people write by `<!-- keys: MODULE.STRUCT -->`, one of a file that dlio-hpc writes by
+`<!-- fields: MODULE.STRUCT -->`.
 """
 
 import ast
@@ -17,12 +18,15 @@ import msgspec
 
 from dlio_hpc import document, units
 
-_MARK = re.compile(r"<!-- keys: (\S+)\.(\w+) -->")
+_MARK = re.compile(r"<!-- (keys|fields): (\S+)\.(\w+) -->")
 _UNITS = {
     units.Size: "size", units.Seconds: "duration", units.Share: "share", units.Walltime: "walltime", int: "integer",
     bool: "true, false", float: "number", str: "text", typing.Any: "any",
 }  # fmt: skip
-_HEADER = "| key | type | default | meaning | example |\n|---|---|---|---|---|"
+_HEADERS = {
+    "keys": "| key | type | default | meaning | example |\n|---|---|---|---|---|",
+    "fields": "| field | type | meaning |\n|---|---|---|",
+}
 
 
 class Key(NamedTuple):
@@ -37,7 +41,9 @@ class Key(NamedTuple):
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Replace each mark by the tables of its struct."""
-    return _MARK.sub(lambda match: _tables(getattr(importlib.import_module(match[1]), match[2]), ""), markdown)
+    return _MARK.sub(
+        lambda match: _tables(getattr(importlib.import_module(match[2]), match[3]), "", _HEADERS[match[1]]), markdown
+    )
 
 
 def keys(struct: Any, prefix: str = "") -> Iterator[Key]:
@@ -77,17 +83,19 @@ def _default(field: Any) -> str:
     return text.strip('"') or "empty"
 
 
-def _tables(struct: Any, prefix: str) -> str:
+def _tables(struct: Any, prefix: str, header: str) -> str:
     """A table of the struct's keys, and one for each struct below it."""
-    rows, below = [_HEADER], []
+    rows, below = [header], []
     for key in keys(struct, prefix):
-        example = f"`{key.example}`" if key.example else ""
-        cells = (f"`{key.path}`", describe(key.type), f"`{key.default}`", key.meaning, example)
+        cells = [f"`{key.path}`", describe(key.type), key.meaning]
+        if header == _HEADERS["keys"]:
+            cells[2:2] = [f"`{key.default}`"]
+            cells.append(f"`{key.example}`" if key.example else "")
         rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         below += [(inner, f"{key.path}{suffix}.") for inner, suffix in _structs(key.type)]
     parts = ["\n".join(rows)]
     for inner, path in dict.fromkeys(below):
-        parts.append(f"### {path.rstrip('.')}\n\n{inner.__doc__}\n\n{_tables(inner, path)}")
+        parts.append(f"### {path.rstrip('.')}\n\n{inner.__doc__}\n\n{_tables(inner, path, header)}")
     return "\n\n".join(parts)
 
 

@@ -21,8 +21,9 @@ _SPEC.loader.exec_module(hooks)
 def _structs() -> Iterator[Any]:
     """Structs that pages show, and all structs below them."""
     for page in (_ROOT / "docs").rglob("*.md"):
-        for module, name in hooks._MARK.findall(page.read_text()):
-            yield from _below(getattr(importlib.import_module(module), name))
+        for kind, module, name in hooks._MARK.findall(page.read_text()):
+            if kind == "keys":
+                yield from _below(getattr(importlib.import_module(module), name))
 
 
 def _below(struct: Any) -> Iterator[Any]:
@@ -41,6 +42,13 @@ def test_each_key_has_a_meaning_and_a_valid_example(struct: Any) -> None:
         elif key.default in {"null", "required"}:
             kind = hooks.describe(key.type)
             assert "mapping" in kind or "`" in kind.replace("`null`", "") or "true" in kind, f"{key.path}: no example"
+
+
+def test_the_page_of_results_has_every_field() -> None:
+    page = hooks.on_page_markdown((_ROOT / "docs/reference/result.md").read_text())
+    assert "| `summary.au` | number or `null` | Compute / (compute + wait). |" in page.replace(
+        "| compute /", "| Compute /"
+    )
 
 
 def test_a_page_shows_the_keys_of_all_structs_below() -> None:

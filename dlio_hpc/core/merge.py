@@ -12,11 +12,11 @@ from dlio_hpc.core.read_activity import Activity, Lattice, common
 from dlio_hpc.core.train import Recording
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.results import (
+    AuxiliaryFilesSummary,
     CheckpointSummary,
     Distribution,
     Disturbance,
     Epoch,
-    SideFilesSummary,
     SlowestRank,
     Summary,
 )
@@ -203,9 +203,9 @@ def _offered(workload: Workload, ranks: int) -> int:
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
 
-def _side_files(counts: Floats) -> SideFilesSummary:
+def _side_files(counts: Floats) -> AuxiliaryFilesSummary:
     opens, reads, writes, bytes_read, bytes_written = map(int, counts[:, :-1].sum(axis=0))
-    return SideFilesSummary(opens, reads, writes, bytes_read, bytes_written, float(counts[:, -1].mean()))
+    return AuxiliaryFilesSummary(opens, reads, writes, bytes_read, bytes_written, float(counts[:, -1].mean()))
 
 
 def _checkpoint(saved: Floats) -> CheckpointSummary:
