@@ -1,7 +1,7 @@
 """MkDocs hooks: tables of keys in the reference pages, from structs and the docstrings of their fields.
 
-A page names a struct of a file that people write by `<!-- keys: MODULE.STRUCT -->`, one of a file that dlio-hpc writes by
-`<!-- fields: MODULE.STRUCT -->`.
+A page names a struct of a file that people write by `<!-- keys: MODULE.STRUCT -->`, and one of a file that dlio-hpc
+writes by `<!-- fields: MODULE.STRUCT -->`.
 """
 
 import ast
@@ -104,7 +104,7 @@ def _structs(kind: Any, suffix: str = "") -> Iterator[tuple[Any, str]]:
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         yield kind, suffix
     origin = typing.get_origin(kind)
-    more = "[]" if origin is tuple else ".NAME" if origin is dict else ""
+    more = "[]" if origin in (tuple, list) else ".NAME" if origin is dict else ""
     for inner in typing.get_args(kind) if origin is not typing.Literal else ():
         yield from _structs(inner, suffix + more)
 
@@ -116,6 +116,7 @@ def describe(kind: Any) -> str:
         typing.Literal: lambda values: ", ".join(f"`{value}`" for value in values),
         typing.Union: _alternatives,
         types.UnionType: _alternatives,
+        list: lambda inner: f"list of {describe(inner[0])}",
         tuple: lambda inner: f"list of {describe(inner[0])}",
         dict: lambda inner: f"mapping of {describe(inner[0])} to {describe(inner[1])}",
     }
