@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from dlio_hpc import rundir
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.verdict import baselines, history
 from dlio_hpc.verdict.baselines import Accepted, Decisions, Retired
 from tests import nights
@@ -104,7 +104,7 @@ def test_a_decision_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     baselines.accept(tmp_path, nights.entry(1, [100.0]), "why")
     (path,) = (tmp_path / rundir.BASELINES).iterdir()
     path.write_text(path.read_text().replace('"why"', '"wherefore"'))
-    with pytest.raises(ConfigError, match=path.name):
+    with pytest.raises(InvalidRun, match=path.name):
         baselines.read(tmp_path)
 
 
