@@ -232,7 +232,7 @@ def test_ranks_with_one_clock_merge_as_if_they_had_recorded_so(
     width = kept.lattice.width * 2**doublings
     first = int(kept.lattice.start // width) - max(ahead, 0)
     lattice = Lattice(width, first, int(kept.lattice.end // width) + 1 - first)
-    assert kept.by(0.0, lattice)[BUSY] == pytest.approx(spread(intervals, amounts, lattice), rel=1e-9, abs=5e-3)
+    assert kept.by(0.0, lattice)[BUSY] == pytest.approx(spread(intervals, amounts, lattice), rel=1e-9, abs=1e-3)
 
 
 @given(_INTERVALS)
