@@ -133,10 +133,18 @@ def told() -> Iterator[None]:
     try:
         yield
     except Exception as fault:  # noqa: BLE001 - reported, then the program ends
-        known = classified(fault)
-        if isinstance(known, Unexpected):
-            import traceback
+        sys.exit(reported(fault).exit_code)
 
-            traceback.print_exc()
-        print(f"dlio-hpc: {known}", file=sys.stderr)
-        sys.exit(known.exit_code)
+
+def reported(fault: Exception, lead: str = "") -> DlioError:
+    """Print the fault that is being handled on stderr, after `lead`, and return it as a DlioError.
+
+    A bug is printed with its traceback.
+    """
+    known = classified(fault)
+    if isinstance(known, Unexpected):
+        import traceback
+
+        traceback.print_exc()
+    print(f"dlio-hpc: {lead}{known}", file=sys.stderr, flush=True)
+    return known

@@ -43,8 +43,8 @@ def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
     count = len(edges) - 1
     width = (edges[-1] - edges[0]) / count
     weights = np.broadcast_to(np.asarray(weights, np.float64), begins.shape)
-    first = np.clip(((begins - edges[0]) / width).astype(np.int64), 0, count - 1)
-    last = np.clip(((ends - edges[0]) / width).astype(np.int64), first, count - 1)
+    first = _bins_of(begins, edges, width)
+    last = np.maximum(_bins_of(ends, edges, width), first)
     inside = first == last
     total = np.bincount(first[inside], weights[inside], count).astype(np.float64)  # integers where there are none
     begins, ends, weights, first, last = (part[~inside] for part in (begins, ends, weights, first, last))
@@ -52,9 +52,20 @@ def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
         rate = weights / (ends - begins)
         total += np.bincount(first, rate * (edges[first + 1] - begins), count)
         total += np.bincount(last, rate * (ends - edges[last]), count)
+        # The rate of a short interval at an edge can be so high that its rounding would stay in the sum of the changes.
+        whole = last > first + 1
+        first, last, rate = first[whole], last[whole], rate[whole]
         change = np.bincount(first + 1, rate * width, count + 1) - np.bincount(last, rate * width, count + 1)
         total += np.maximum(np.cumsum(change)[:count], 0)  # less than nothing only where rounding made it so
     return total
+
+
+def _bins_of(times: Floats, edges: Floats, width: float) -> npt.NDArray[np.int64]:
+    """Number of the bin that holds each time. A time just before an edge stays before it, although the division
+    rounds it up.
+    """
+    bins: npt.NDArray[np.int64] = np.clip(((times - edges[0]) / width).astype(np.int64), 0, len(edges) - 2)
+    return np.maximum(bins - (times < edges[bins]), 0)
 
 
 def joined(covered: Floats, gap: float) -> Floats:

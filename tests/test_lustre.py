@@ -347,7 +347,7 @@ def test_datasets_of_one_study_have_each_the_layout_that_was_asked_for(run: Run,
 
 
 def test_a_slow_storage_target_is_named(run: Run, small: Path, tmp_path: Path) -> None:
-    """Old against new: in the new file system all reads from the target that holds one of the files take 20 ms more.
+    """Old against new: in the new file system all reads from the target that holds one of the files take 200 ms more.
     Lustre tells which file lies where, Darshan how long each of them took.
     """
     machine = Machine(run, tmp_path)
@@ -355,7 +355,7 @@ def test_a_slow_storage_target_is_named(run: Run, small: Path, tmp_path: Path) -
     ranks.mkdir()
     parts = [
         (tmp_path / "python" / "sitecustomize.py").read_text(),
-        throttle.below(machine.mount / "new", file="00000002.npz"),
+        throttle.below(machine.mount / "new", file="00000002.npz", delay=0.2),
         Path(libdarshan.__file__).with_name("sitecustomize.py").read_text(),
     ]
     (ranks / "sitecustomize.py").write_text("\n".join(parts))
@@ -373,7 +373,7 @@ def test_a_slow_storage_target_is_named(run: Run, small: Path, tmp_path: Path) -
     _, side = done.json["stragglers"]
     slowest, *others = side["targets"]
     assert (slowest["name"], slowest["is_straggler"]) == (f"OST {slow}", True)
-    assert slowest["ratio"] < 0.2 < others[0]["ratio"], "the others differ as short reads do"
+    assert slowest["ratio"] < 0.05 < others[0]["ratio"], "the others differ as short reads do"
     assert len(others) == 5
     shown = " ".join(machine.run("dlio-hpc", "report", done.json["study"]).out.split())
     assert f"Straggler below {machine.mount / 'new'}: OST {slow}," in shown

@@ -232,7 +232,18 @@ def test_ranks_with_one_clock_merge_as_if_they_had_recorded_so(
     width = kept.lattice.width * 2**doublings
     first = int(kept.lattice.start // width) - max(ahead, 0)
     lattice = Lattice(width, first, int(kept.lattice.end // width) + 1 - first)
-    assert kept.by(0.0, lattice)[BUSY] == pytest.approx(spread(intervals, amounts, lattice), rel=1e-9, abs=1e-3)
+    rounding = 1e-14 * float(amounts.sum())
+    assert kept.by(0.0, lattice)[BUSY] == pytest.approx(spread(intervals, amounts, lattice), rel=1e-9, abs=rounding)
+
+
+def test_a_short_read_across_an_edge_leaves_nothing_in_later_bins() -> None:
+    lattice = Lattice(8.0, -33, 512)
+    times = np.array([[3000 - 2.0**-41, 2999.0], [3000 + 2.0**-40, 3100.0]])
+    amounts = spread(times, np.array([[1e12, 1010.0]]), lattice)[0]
+    at = 3000 // 8 + 33
+    assert amounts[at - 1 : at + 1].sum() == pytest.approx(1e12 + 90, rel=1e-15)
+    assert amounts[at + 1 : at + 12] == pytest.approx(80)
+    assert not amounts[at + 13 :].any()
 
 
 @given(_INTERVALS)

@@ -284,9 +284,15 @@ def test_a_job_that_is_requeued_is_live_again(on_slurm: Run, slurm: Cluster, sma
     directory = Path(job["directory"])
     batch_id = json.loads((directory / "job.json").read_bytes())["batch_id"]
     first = (directory / "runs/01-measure/result.json").read_bytes()
-    slurm.tell("scontrol", "requeue", batch_id)
-    slurm.tell("scontrol", "update", f"jobid={batch_id}", "starttime=now")
-    _until((directory / "attempts/1/exit_status").exists, patience_s=240)  # Slurm holds it back for two minutes
+    _until(lambda: "JobState=COMPLETED " in slurm.tell("scontrol", "show", "job", batch_id))  # not COMPLETING
+    assert slurm.tell("scontrol", "requeue", batch_id) == ""
+
+    def is_restarted() -> bool:
+        """Slurm holds a requeued job back for two minutes, unless it is told to start it now."""
+        slurm.tell("scontrol", "update", f"jobid={batch_id}", "starttime=now")
+        return (directory / "attempts/1/exit_status").exists()
+
+    _until(is_restarted, patience_s=240)
     waited = on_slurm("dlio-hpc", "wait", directory, "--json")
     assert (waited.code, waited.job["state"]) == (0, "completed")
     assert (directory / "attempts/1/runs/01-measure/result.json").read_bytes() == first

@@ -13,14 +13,14 @@ def opened(path, *rest, **more):
     return found
 def read(descriptor, *rest):
     if descriptor in _slow:
-        time.sleep(0.02)
+        time.sleep({delay!r})
     return _read(descriptor, *rest)
 os.open, os.preadv = opened, read
 """
 
 
-def below(folder: Path, node: str | None = None, file: str = "") -> str:
-    """Each read of a file below `folder` takes 20 ms more: on every node or on that one of Slurm's; of every file or of
-    those that are so called.
+def below(folder: Path, node: str | None = None, file: str = "", delay: float = 0.02) -> str:
+    """Each read of a file below `folder` takes `delay` seconds more: on every node or on that one of Slurm's; of every
+    file or of those that are so called.
     """
-    return _DELAYED.format(folder=str(folder), node=node, file=file)
+    return _DELAYED.format(folder=str(folder), node=node, file=file, delay=delay)

@@ -14,8 +14,6 @@ from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unread
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan.plan import Plan
 
-# Bytes of a file that every job's directory has; the plan of a study with 10,000 points has less.
-
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
     """A state and when it was first seen (UTC); `words`: the batch system's own for it."""

@@ -27,7 +27,9 @@ def print_json(document: Any) -> None:
 
 
 def each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
-    """What `action` gave for each item, and the code of the first that failed; a failure is told and stops no other."""
+    """Results of `action` for all items, and the exit code of the first failure. Failures are printed, and all items
+    are tried.
+    """
     done: list[T] = []
     code = 0
     for item in items:

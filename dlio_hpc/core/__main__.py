@@ -4,12 +4,11 @@ import argparse
 import os
 import sys
 import time
-import traceback
 from pathlib import Path
 
 from dlio_hpc import document
 from dlio_hpc.core import orphan_ranks
-from dlio_hpc.errors import Unexpected, classified, of_system
+from dlio_hpc.errors import classified, of_system, reported
 from dlio_hpc.files import rundir
 from dlio_hpc.results import RunError
 
@@ -68,9 +67,7 @@ def _report(rank: int, folder: Path | None, fault: Exception) -> None:
             return
         except OSError as hindrance:
             print(f"dlio-hpc: cannot write {of_system(hindrance, folder / rundir.ERROR)}", file=sys.stderr)
-    if isinstance(known, Unexpected):
-        traceback.print_exc()
-    print(f"dlio-hpc: rank {rank} on {host}: {known}", file=sys.stderr, flush=True)
+    reported(fault, f"rank {rank} on {host}: ")
     time.sleep(_FORWARD_S)
 
 

@@ -4,13 +4,11 @@ import ctypes
 import os
 import resource
 import signal
-import sys
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from dlio_hpc.errors import Unexpected, classified
+from dlio_hpc.errors import reported
 
 _PR_SET_PDEATHSIG = 1
 _HYDRA = "hydra_pmi_proxy"
@@ -44,9 +42,6 @@ def ending_all() -> Iterator[None]:
     try:
         yield
     except Exception as fault:  # noqa: BLE001 - printed, then the rank ends
-        known = classified(fault)
-        if isinstance(known, Unexpected):
-            traceback.print_exc()
-        print(f"dlio-hpc: a rank on {os.uname().nodename} does not start: {known}", file=sys.stderr, flush=True)
+        reported(fault, f"a rank on {os.uname().nodename} does not start: ")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.abort()

@@ -37,7 +37,7 @@ ERROR = "error.json"
 TF_PROFILE = "tf-profile"
 # Beside the archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
-# No JSON document of a job, an archive or a study has more bytes.
+# No JSON document of a job, an archive or a study has more bytes; the plan of a study with 10,000 points has less.
 LARGEST_DOCUMENT = 64 << 20
 # Jobs' directories below a folder of jobs: none that is still being made, whose name begins with a dot.
 JOBS = f"[!.]*/{JOB}"

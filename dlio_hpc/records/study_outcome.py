@@ -79,9 +79,9 @@ def load(path: Path) -> Study:
         content = safe_folders.content(record, rundir.LARGEST_DOCUMENT)
     except OSError as fault:
         raise ConfigError(f"cannot read {record}: {fault.strerror}") from fault
-    found = document.decode(content, Study, str(record), InvalidRun)
+    study = document.decode(content, Study, str(record), InvalidRun)
     here = os.path.dirname(os.path.abspath(path))
-    return structs.replace(found, runs=here, archive=plan.moved(found.archive, found.runs, here))
+    return structs.replace(study, runs=here, archive=plan.moved(study.archive, study.runs, here))
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
