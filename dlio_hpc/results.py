@@ -144,7 +144,9 @@ class SlowestRank(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """All epochs and ranks of a warm-up or measured run. The first step is part of every metric but au_mlperf."""
+    """All epochs and ranks of a warm-up or measured run. dlio_hpc.metrics defines the fields without a text here. The first
+    step is part of every metric but au_mlperf.
+    """
 
     samples: int
     """Samples read, in all epochs by all ranks."""
@@ -161,17 +163,11 @@ class Summary(Struct, frozen=True):
     storage_bytes_read: int | None
     """Bytes that the kernel fetched from storage for the ranks; null: not known."""
     wall_s: float
-    """Time from the first step's wait to the end of the last step."""
     samples_per_s: float
-    """samples / wall_s."""
     read_MBps: float
-    """bytes_read / wall_s, in 1e6 bytes."""
     au: float | None
-    """compute / (compute + wait)."""
     au_mlperf: float | None
-    """Asked compute / running time, without the first step of each epoch; null where an epoch has one step."""
     io_time_s: float | None
-    """Time with at least one read in flight, mean over ranks; null where TensorFlow reads by itself."""
     io_hidden_fraction: float | None
     """Part of io_time_s within compute."""
     opens: int

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from dlio_hpc import document, units
+from dlio_hpc.metrics import METRICS
+from dlio_hpc.results import Summary
 
 _MARK = re.compile(r"<!-- (keys|fields): (\S+)\.(\w+) -->")
 _UNITS = {
@@ -41,15 +43,27 @@ class Key(NamedTuple):
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Replace each mark by the tables of its struct."""
+    markdown = markdown.replace("<!-- metrics -->", metrics_table())
     return _MARK.sub(
         lambda match: _tables(getattr(importlib.import_module(match[2]), match[3]), "", _HEADERS[match[1]]), markdown
     )
+
+
+def metrics_table() -> str:
+    """The metrics: name, unit, better direction, formula, source, runs that lack it."""
+    rows = ["| metric | unit | better | formula | source | absent or 0 |", "|---|---|---|---|---|---|"]
+    for name, metric in METRICS.items():
+        better = "higher" if metric.is_higher_better else "lower"
+        rows.append(f"| `{name}` | {metric.unit} | {better} | {metric.formula} | {metric.source} | {metric.absent} |")
+    return "\n".join(rows)
 
 
 def keys(struct: Any, prefix: str = "") -> Iterator[Key]:
     """The keys of a struct; ValueError for a field without a docstring."""
     texts = _docstrings(struct)
     for field in msgspec.structs.fields(struct):
+        if struct is Summary and field.name in METRICS:
+            texts[field.name] = METRICS[field.name].formula
         if field.name not in texts:
             raise ValueError(f"{struct.__name__}.{field.name} has no docstring")
         meaning, _, example = texts[field.name].partition(" Example: ")

@@ -1,4 +1,4 @@
-"""Entries with figures that were made up, without jobs."""
+"""Entries with metrics that were made up, without jobs."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,16 +23,16 @@ def storage(cached: float | None = 0.0, dataset: int = 10**12, memory: int | Non
 
 def run(number: int = 1, begins: float = 0.0, takes: float = 60.0, **changes: Any) -> Measurement:
     """A measured one; begins: seconds after the job did."""
-    changes["figures"] = FIGURES | changes.pop("figures", {})
+    changes["metrics"] = METRICS | changes.pop("metrics", {})
     made = Measurement(
         run=f"{number:02}-measure-{number}", kind="measure", title="", repeat=number - 1, data="/scratch/data", key=KEY,
         started=units.utc(_BEGIN + begins, True), ended=units.utc(_BEGIN + begins + takes, True), gap_s=None,
-        fault=None, exit_code=0, figures={}, epochs=1, steps=500, samples=1000, storage=storage(),
+        fault=None, exit_code=0, metrics={}, epochs=1, steps=500, samples=1000, storage=storage(),
     )  # fmt: skip
     return structs.replace(made, **changes)
 
 
-FIGURES = {
+METRICS = {
     "samples_per_s": 1000.0, "read_MBps": 5000.0, "au": 0.95, "au_mlperf": 0.96, "wall_s": 60.0, "io_time_s": 20.0,
     "wait_p99_s": 0.01, "read_p99_s": 0.005, "slowest_rank_ratio": 1.05, "checkpoint_write_MBps": 800.0,
     "checkpoint_read_MBps": 900.0,
@@ -50,5 +50,5 @@ def entry(runs: Sequence[Measurement], job: str = "job-1", **changes: Any) -> En
 
 def repeats(name: str, values: Sequence[float], **changes: Any) -> Entry:
     """A job with a run for each value of that figure, a second apart."""
-    runs = [run(place + 1, begins=61.0 * place, figures={name: value}) for place, value in enumerate(values)]
+    runs = [run(place + 1, begins=61.0 * place, metrics={name: value}) for place, value in enumerate(values)]
     return entry([structs.replace(each, **changes) for each in runs])

@@ -34,7 +34,7 @@ def measurement(number: int, value: float, key: Key = KEY, storage: str = "stora
     made = Measurement(
         run=f"{number + 1:02}-measure", kind="measure", title="", repeat=number, data="/scratch/data", key=key,
         started="2026-09-01T02:00:00Z", ended="2026-09-01T02:01:00Z", gap_s=None, fault=None, exit_code=0,
-        figures={"samples_per_s": value, "wall_s": 1000 / value}, epochs=1, steps=10, samples=1000,
+        metrics={"samples_per_s": value, "wall_s": 1000 / value}, epochs=1, steps=10, samples=1000,
         storage=_STORAGE[storage],
     )  # fmt: skip
     return structs.replace(made, **rest)

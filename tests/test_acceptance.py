@@ -69,7 +69,7 @@ def _one(entries: Entry | Sequence[Entry], asked: dict[str, Any], **rest: Any) -
 
 @pytest.mark.parametrize(("key", "figure", "scale"), LIMITED)
 @pytest.mark.parametrize("all_runs", [False, True])
-def test_figures_against_limits(key: str, figure: str, scale: float, all_runs: bool) -> None:
+def test_metrics_against_limits(key: str, figure: str, scale: float, all_runs: bool) -> None:
     values = [scale * value for value in FIVE]
     is_least = key.startswith("min_")
     below, above = scale * 999.0, scale * 1005.0
@@ -119,7 +119,7 @@ def test_a_limit_that_is_just_reached_is_met() -> None:
 
 def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     job = repeats("au", [0.95] * 3)
-    without = structs.replace(job.measurements[1], figures={"samples_per_s": 1000.0})
+    without = structs.replace(job.measurements[1], metrics={"samples_per_s": 1000.0})
     check = _one(entry([job.measurements[0], without]), {"min_au": 0.9})
     assert check.outcome == "fail"
     assert check.words == "1 run of 2 without this figure; narrow the criterion (workload, nodes)"
@@ -281,7 +281,7 @@ def test_a_run_without_record_of_what_was_read_proves_nothing() -> None:
 
 
 def _faulty(number: int, code: int, words: str = "it went wrong") -> Measurement:
-    return run(number, fault=words, exit_code=code, figures={}, storage=None)
+    return run(number, fault=words, exit_code=code, metrics={}, storage=None)
 
 
 @pytest.mark.parametrize(("code", "verdict", "exit_code"), [
@@ -478,7 +478,7 @@ def _mlperf(name: str = "unet3d_h100", **changes: Any) -> Entry:
     figures = [{"au_mlperf": 0.9, "samples_per_s": rate} for rate in (975.0, 1000.0, 1000.0, 1000.0, 1025.0)]
     key = structs.replace(KEY, workload=name)
     warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup", key=key)
-    runs = [run(place + 1, 119.9 * (place + 1), 60.0, figures=each) for place, each in enumerate(figures)]
+    runs = [run(place + 1, 119.9 * (place + 1), 60.0, metrics=each) for place, each in enumerate(figures)]
     work = json.loads(document.encode(plan.resolved(workload.load(name))))
     just = {"key": key, "steps": 500, "storage": storage(0.1, 5 * 2**40, 2**40)}
     made = [warmup, *(structs.replace(each, **(just | changes)) for each in runs)]
@@ -504,8 +504,8 @@ def _with(job: Entry, number: int, **changes: Any) -> Entry:
     return structs.replace(job, measurements=tuple(runs))
 
 
-def _figures(**changes: float) -> dict[str, Any]:
-    return {"figures": {"au_mlperf": 0.9, "samples_per_s": 1000.0} | changes}
+def _metrics(**changes: float) -> dict[str, Any]:
+    return {"metrics": {"au_mlperf": 0.9, "samples_per_s": 1000.0} | changes}
 
 
 JUST = _mlperf()
@@ -523,9 +523,9 @@ COSMOFLOW = _mlperf("cosmoflow_a100")
         6, 6 * 119.9, key=JUST.measurements[1].key, storage=JUST.measurements[1].storage,
     ))), "measured_runs"),
     (_with(JUST, 5, started="2026-11-21T10:10:00Z", ended="2026-11-21T10:11:00Z"), "gaps"),
-    (_with(JUST, 5, **_figures(samples_per_s=1025.1)), "max_spread"),
-    (_with(JUST, 3, **_figures(au_mlperf=0.899)), "min_au_mlperf"),
-    (_with(COSMOFLOW, 3, **_figures(au_mlperf=0.699)), "min_au_mlperf"),
+    (_with(JUST, 5, **_metrics(samples_per_s=1025.1)), "max_spread"),
+    (_with(JUST, 3, **_metrics(au_mlperf=0.899)), "min_au_mlperf"),
+    (_with(COSMOFLOW, 3, **_metrics(au_mlperf=0.699)), "min_au_mlperf"),
     (_mlperf("demo"), "workloads"),
 ])  # fmt: skip
 def test_mlperf_just_missed(job: Entry, key: str) -> None:
@@ -534,7 +534,7 @@ def test_mlperf_just_missed(job: Entry, key: str) -> None:
 
 
 def test_mlperf_asks_less_of_cosmoflow() -> None:
-    assert _by_mlperf(_with(COSMOFLOW, 3, **_figures(au_mlperf=0.7))) == (0, set())
+    assert _by_mlperf(_with(COSMOFLOW, 3, **_metrics(au_mlperf=0.7))) == (0, set())
 
 
 def test_mlperf_wants_results_elsewhere_where_that_can_be_known() -> None:
@@ -565,7 +565,7 @@ def test_mlperf_from_memory_is_cached() -> None:
 def _mixed() -> Acceptance:
     """Of every verdict something."""
     jobs = [
-        entry([*(run(n, 61.0 * n, figures={"au": 0.88 + n / 100}) for n in range(1, 4)), _faulty(4, 3), _faulty(5, 7)]),
+        entry([*(run(n, 61.0 * n, metrics={"au": 0.88 + n / 100}) for n in range(1, 4)), _faulty(4, 3), _faulty(5, 7)]),
         repeats("samples_per_s", [500.0, 600.0, 550.0], title="nodes=4: <b>", key=structs.replace(KEY, nodes=4),
                 storage=storage(0.5)),
     ]  # fmt: skip

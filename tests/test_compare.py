@@ -157,7 +157,7 @@ def test_what_is_compared_by_force_has_the_history_of_its_kind() -> None:
     made = [nights.entry(night, [100.0], job=f"stored-{night}") for night in range(9)]
     drawn = nights.entries([100.0] * 9, 0.005)
     cached = [
-        nights.entry(night, [run.figures["samples_per_s"] for run in each.measurements], storage="cached")
+        nights.entry(night, [run.metrics["samples_per_s"] for run in each.measurements], storage="cached")
         for night, each in enumerate(drawn)
     ]
     (found,) = baseline_comparison.judge(

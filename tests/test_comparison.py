@@ -291,7 +291,7 @@ def test_a_figure_that_nobody_knows_is_said_to_be_unknown(tmp_path: Path) -> Non
     assert finding.comparisons == ()
     assert finding.unusable is not None
     assert "TensorFlow" in finding.unusable
-    assert finding.points[0].io_time_s is None
+    assert "io_time_s" not in finding.points[0].metrics
     finding = _found(made, np.random.default_rng(1).normal(0, 0.02, (3, 3)))
     assert len(finding.comparisons) == 1
     (other,) = best_setting.findings(made, studies.measured(made, lambda *_: 5.0, io_time_s=None), "samples_per_s")

@@ -47,7 +47,7 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ({"criteria": {"au": {"least_uu": 1}}}, "criteria.au: unknown key 'least_uu'; did you mean 'min_au'?"),
+        ({"criteria": {"au": {"min_uu": 1}}}, "criteria.au: unknown key 'min_uu'; did you mean 'min_au'?"),
         ({"criteria": {"au": {"min_au": "lots"}}}, "expected a share such as 90% or 0.9, got 'lots'"),
         ({"criteria": {"au": {"min_au": 90}}}, "expected a share such as 90% or 0.9, got 90"),
         ({"criteria": {"au": {"min_au": "101%"}}}, "expected a share such as 90% or 0.9, got '101%'"),
@@ -58,9 +58,9 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
         ({"criteria": {"g": {"gaps": "short"}}}, "use one of: any, shorter than a run"),
         (
             {"criteria": {"n": {"workload": "demo"}}},
-            "criteria.n: it asks for nothing; give at least one of: least_",
+            "criteria.n: it asks for nothing; give at least one of: min_",
         ),
-        ({"criteria": {"n": {"warmups": 1, "all_runs": True}}}, "all_runs goes with limits of figures: least_samples_"),
+        ({"criteria": {"n": {"warmups": 1, "all_runs": True}}}, "all_runs goes with limits of metrics: min_samples_"),
         ({"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}}, "criteria.n.nodes: expected numbers"),
         ({"criteria": {"n": {"nodes": 0, "min_au": 0.9}}}, "criteria.n: nodes"),
         ({"criterion": {}}, "unknown key 'criterion'; did you mean 'criteria'?"),

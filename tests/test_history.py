@@ -54,7 +54,7 @@ def test_archives_are_taken_in_once_and_say_the_same_as_directories(folder: Path
     assert history.take_in(folder) == ((), ())
     for found in history.entries(folder):
         assert found == history_entry.of(job_outcome.load(folder.parent / found.job))
-        assert [each.figures["samples_per_s"] for each in found.measurements if each.kind == "measure"]
+        assert [each.metrics["samples_per_s"] for each in found.measurements if each.kind == "measure"]
 
 
 def test_archives_and_decisions_alone_make_the_same_history_byte_for_byte(folder: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.lfs import Part
+from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import packing, study
 from dlio_hpc.records import study_outcome
 from dlio_hpc.report import sidesrows, straggling, studyreport
@@ -57,7 +58,7 @@ def test_scales_have_a_job_each(tmp_path: Path) -> None:
     assert [job.folders for job in packing.plans(made)] == [FOLDERS, FOLDERS]
 
 
-def _effects(made: study.Study, values: studies.Values, metric: study.Metric | None = None) -> tuple[Any, ...]:
+def _effects(made: study.Study, values: studies.Values, metric: MetricName | None = None) -> tuple[Any, ...]:
     return file_system_pairs.effects(made, studies.measured(made, values), metric)
 
 

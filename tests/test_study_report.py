@@ -147,13 +147,17 @@ def test_parameters_are_ranked_and_drawn(tmp_path: Path) -> None:
 def test_one_parameter_is_a_curve_with_every_measurement(threads: StudyReport) -> None:
     (picture,) = _pictures(threads).values()
     upper, lower = picture.figure.axes
-    assert (upper.get_ylabel(), lower.get_ylabel(), lower.get_xlabel()) == ("time (s)", "MB/s", "reader.read_threads")
+    assert (upper.get_ylabel(), lower.get_ylabel(), lower.get_xlabel()) == (
+        "time (s)",
+        "read bandwidth (MB/s)",
+        "reader.read_threads",
+    )
     assert lower.get_xscale() == "log"
     assert [tick.get_text() for tick in lower.get_xticklabels()] == ["1", "2", "4", "8"]
     line, dots, *_ = lower.lines
     assert len(np.asarray(dots.get_xdata())) == 12
     (finding,) = threads.findings
-    medians = [point.read_MBps.median for point in finding.points if point.read_MBps]
+    medians = [point.metrics["read_MBps"].median for point in finding.points]
     assert np.asarray(line.get_ydata()).tolist() == medians
     rings = {str(line.get_label()): float(np.asarray(line.get_xdata())[0]) for line in lower.lines[2:]}
     assert rings["reference"] == 2
@@ -186,7 +190,7 @@ def test_two_parameters_are_a_map(tmp_path: Path) -> None:
     (axes,) = drawn["map"].figure.axes
     (finding,) = report.findings
     cells = {text.get_text() for text in axes.texts}
-    assert cells == {f"{point.samples_per_s.median:.4g}" for point in finding.points if point.samples_per_s}
+    assert cells == {f"{point.metrics['samples_per_s'].median:.4g}" for point in finding.points}
     frames = {str(patch.get_label()): patch for patch in axes.patches if isinstance(patch, Rectangle)}
     best, reference = (np.floor(frames[name].get_xy()).tolist() for name in ("best", "reference"))
     assert (best, reference) == ([2, 1], [1, 0])

@@ -12,7 +12,7 @@ from dlio_hpc.cli import console, selection
 from dlio_hpc.cli.picture_options import Pictures, gives_page, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
-from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
     from dlio_hpc.cli.selection import Found
@@ -45,7 +45,7 @@ def _tolerance(text: str) -> float:
 @option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
 @gives_page
 def compare(
-    names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[str, ...],
+    names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[MetricName, ...],
     tolerance: float, force: bool, junit: Path | None, html: Path | None, figures: Path | None, as_json: bool,
 ) -> int:  # fmt: skip
     """Compare a job's repeats with those of the baseline of their key, and with the nights before: pass, improved,
@@ -115,7 +115,7 @@ def _cases(judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> "lis
     """A case's time is what its job's runs took."""
     from dlio_hpc.verdict import verdictrows
 
-    took = {job.entry.job: sum(run.figures.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}
+    took = {job.entry.job: sum(run.metrics.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}
     return [verdictrows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
 
 

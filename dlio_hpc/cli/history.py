@@ -11,7 +11,7 @@ from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console, selection
 from dlio_hpc.cli.picture_options import Pictures, gives_page
 from dlio_hpc.cli.verbs import SETTINGS, option, parsed
-from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
     from dlio_hpc.report.figures import Picture
@@ -51,7 +51,7 @@ def _day(text: str) -> str:
 @option("--export", "is_export", is_flag=True, help="The whole history as lines of JSON on stdout, always the same.")
 @option("--rebuild", "is_rebuild", is_flag=True, help="Make the history anew from archives and decisions alone.")
 def history(
-    pattern: str | None, archive: Path | None, runs: Path, metric: str, html: Path | None, figures: Path | None,
+    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, html: Path | None, figures: Path | None,
     as_json: bool, as_csv: bool, is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List what was measured before, a block for each key, the newest last: jobs with the median of a metric, how far
@@ -102,7 +102,7 @@ def _rebuild(folder: Path) -> None:
     console.say(f"history made anew from {len(taken.jobs)} archives in {folder}")
 
 
-def _show(entries: "Sequence[Entry]", folder: Path, metric: str, pictures: Pictures, is_quiet: bool) -> None:
+def _show(entries: "Sequence[Entry]", folder: Path, metric: MetricName, pictures: Pictures, is_quiet: bool) -> None:
     from dlio_hpc.verdict import baselines, history_listing, historytables
 
     blocks = history_listing.blocks(entries, baselines.active(baselines.read(folder)), metric)
@@ -112,19 +112,19 @@ def _show(entries: "Sequence[Entry]", folder: Path, metric: str, pictures: Pictu
         pictures.write_of_study(lambda: _page(blocks, metric, folder), lambda: _pictures(blocks, metric))
 
 
-def _series(blocks: "Sequence[Block]", metric: str) -> "list[Series]":
+def _series(blocks: "Sequence[Block]", metric: MetricName) -> "list[Series]":
     from dlio_hpc.verdict import figures
 
     return figures.series(blocks, metric)
 
 
-def _page(blocks: "Sequence[Block]", metric: str, folder: Path) -> "Page":
+def _page(blocks: "Sequence[Block]", metric: MetricName, folder: Path) -> "Page":
     from dlio_hpc.verdict import pages
 
     return pages.of_history(blocks, _series(blocks, metric), metric, str(folder))
 
 
-def _pictures(blocks: "Sequence[Block]", metric: str) -> "Iterator[Picture]":
+def _pictures(blocks: "Sequence[Block]", metric: MetricName) -> "Iterator[Picture]":
     from dlio_hpc.verdict import figures
 
     return figures.of_history(_series(blocks, metric), metric)

@@ -12,7 +12,7 @@ from dlio_hpc.cli import console, job_names
 from dlio_hpc.cli.picture_options import Pictures, gives_pictures
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError, DlioError
-from dlio_hpc.plan.study import Metric
+from dlio_hpc.metrics import MetricName
 from dlio_hpc.records import job_outcome, study_outcome
 
 if TYPE_CHECKING:
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 @option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
 @option(
     "--metric",
-    type=click.Choice(get_args(Metric)),
+    type=click.Choice(get_args(MetricName)),
     help="What a study's points are judged by. Default: what the study says.",
 )
 @gives_pictures
 def report(
-    names: tuple[str, ...], runs: Path, metric: Metric | None, as_json: bool, as_csv: bool, step_s: float | None,
+    names: tuple[str, ...], runs: Path, metric: MetricName | None, as_json: bool, as_csv: bool, step_s: float | None,
     **options: Any,
 ) -> int:  # fmt: skip
     """Show what jobs measured and what their I/O was like, from their directories or archives; or what a study found:
@@ -96,7 +96,7 @@ def _show_suite(outcome: "StudyOutcome", as_json: bool) -> int:
 
 
 def _report_study(
-    outcome: "StudyOutcome", wanted: Pictures, metric: Metric | None, as_json: bool, as_csv: bool,
+    outcome: "StudyOutcome", wanted: Pictures, metric: MetricName | None, as_json: bool, as_csv: bool,
     is_judged: bool = True,
 ) -> int:  # fmt: skip
     from dlio_hpc.report import studyreport

@@ -13,13 +13,12 @@ from dlio_hpc.config.site import Site
 from dlio_hpc.config.site import resolved as resolved_site
 from dlio_hpc.config.workload import Draft, Workload, resized
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis
 
 Positive = Annotated[int, Meta(ge=1)]
-# What points can be judged by; all of result.json's summary.
-Metric = Literal["samples_per_s", "read_MBps", "wall_s", "io_time_s", "au"]
 # More measurements than any queue would ever take.
 _MOST = 100_000
 
@@ -49,7 +48,7 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
     criteria: str | None = None
     """Criteria, by name or file; null: none. Example: acceptance"""
-    metrics: tuple[Metric, ...] = ("samples_per_s",)
+    metrics: tuple[MetricName, ...] = ("samples_per_s",)
     """Metrics that are compared with the baseline."""
     tolerance: units.Share = units.Share(0.02)
     """Largest drop that is no regression."""
@@ -76,7 +75,7 @@ class Part(Struct, frozen=True):
     nodes: tuple[Positive, ...]
     ranks_per_node: tuple[Positive, ...]
     weak: bool
-    metric: Metric
+    metric: MetricName
     reference: int
     is_default: bool
 
@@ -190,7 +189,7 @@ class Asked(Struct, frozen=True):
     ranks_per_node: tuple[int, ...] = ()
     weak: bool = False
     dataset_size: int | None = None
-    metric: Metric = "samples_per_s"
+    metric: MetricName = "samples_per_s"
     name: str = ""
     title: str = ""
     folders: tuple[str, ...] = ()

@@ -10,8 +10,9 @@ from dlio_hpc import document, units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft
+from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import sweep
-from dlio_hpc.plan.study import Asked, Judging, Metric, Positive, layout_of
+from dlio_hpc.plan.study import Asked, Judging, Positive, layout_of
 
 T = TypeVar("T")
 
@@ -49,8 +50,8 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     """Pair the lists instead of combining them."""
     weak: bool = False
     """Weak scaling: each rank takes as many steps on few nodes as on many."""
-    metric: Metric = "samples_per_s"
-    """Metric by which points are compared."""
+    metric: MetricName = "samples_per_s"
+    """MetricName by which points are compared."""
     laptop: Shrunk = Shrunk()
     """What is smaller without --full on the local site."""
 

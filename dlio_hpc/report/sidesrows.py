@@ -6,6 +6,7 @@ from dlio_hpc.analysis.page_cache_check import LIMIT
 from dlio_hpc.analysis.study.file_system_pairs import Effect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.stragglers import Member
+from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Study
 from dlio_hpc.report import studyrows
 from dlio_hpc.report.straggling import Side
@@ -42,7 +43,7 @@ def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
         return "No pair was measured yet."
     whole = effects[-1]
     names = dict(zip("AB", study.folders, strict=True))
-    by = studyrows.METRICS[whole.metric]
+    by = METRICS[whole.metric].noun
     if whole.low is None or whole.high is None:
         return f"B is {whole.ratio:.3g} x A by {by}; one pair tells nothing of the noise: use --repeat 4 or more."
     interval = f"95 % interval {whole.low:.3f} to {whole.high:.3f}, {whole.pairs} pairs"

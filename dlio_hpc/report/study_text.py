@@ -4,16 +4,17 @@ import shlex
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.analysis.study.best_setting import COSTS, Comparison, Finding, value
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.analysis.study.disturbances import LARGE, Repeat, explained, spread
 from dlio_hpc.analysis.study.main_effects import Ranking
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Noise
 from dlio_hpc.analysis.study.replicates import SURE
 from dlio_hpc.analysis.study.scaling import Scaling, Step
+from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.report.studyrows import METRICS, joined, setting
+from dlio_hpc.report.studyrows import joined, setting
 
 # Of a single measurement; a difference of a third would still be missed in three rounds.
 _MUCH_NOISE = 0.15
@@ -136,8 +137,8 @@ def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -
     numbers = {point.point for point in finding.points}
     repeats: dict[int, list[Repeat]] = {}
     for measurement in measured:
-        if measurement.point in numbers and (level := value(measurement.summary, finding.metric)):
-            good = 1 / level if finding.metric in COSTS else level
+        if measurement.point in numbers and (level := METRICS[finding.metric].value(measurement.summary)):
+            good = level ** METRICS[finding.metric].sign
             repeats.setdefault(measurement.point, []).append(
                 Repeat(f"{measurement.job}/{measurement.run}", good, measurement.disturbance)
             )
@@ -264,7 +265,7 @@ def legend(study: Study, finding: Finding) -> str:
         return "Medians of n measurements."
     unusual = " The workload's own setting is not among them: the reference is the first."
     return (
-        f"Medians of n measurements, compared by {METRICS[finding.metric]}. x ref: times as good as the reference "
+        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: times as good as the reference "
         "(ref), drift taken out. same: not significantly different from the best; worse: beyond noise; ?: unknown."
         + unusual
         * (not study.part(finding.part).is_default)
@@ -285,8 +286,7 @@ def ranking_notes(found: Ranking) -> list[str]:
         notes.append("Keys that vary together cannot be separated; they count as one.")
     if len(found.effects) > 1:
         notes.append(
-            f"Of all differences between points, {100 * found.interaction:.0f} % is interaction: what no parameter "
-            "does by itself."
+            f"{100 * found.interaction:.0f} % of the variance between points is interaction between parameters."
         )
     return notes
 

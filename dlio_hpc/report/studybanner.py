@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dlio_hpc.analysis.study import disturbances
-from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointFigures
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetrics
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.plan.study import Study
@@ -116,9 +116,9 @@ def _conclusive(text: str, is_conclusive: bool) -> Banner:
     return Banner("inconclusive", f"{text} The noise is too large to rule out a difference of {100 * HIDDEN:.0f} %.")
 
 
-def _of_point(point: PointFigures) -> Banner:
+def _of_point(point: PointMetrics) -> Banner:
     """The banner of a point that is compared with no other."""
-    rates = point.samples_per_s
+    rates = point.metrics.get("samples_per_s")
     if rates is None:
         return Banner("not measured", "No measurement has samples/s.")
     text = f"{rates.median:.1f} samples/s"

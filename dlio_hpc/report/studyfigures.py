@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.study.best_setting import Finding
+from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Part
 from dlio_hpc.report import canvas, repeatsfigure, scalings, sidesfigure, studyrows, sweeps
 from dlio_hpc.report.figures import Picture
@@ -56,13 +57,13 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
             with canvas.style():
                 yield "sweep", words, *sweeps.sweep(shown, title + words)
         elif len(part.settings) == 2 and shown.medians:
-            words = f"{studyrows.METRICS[finding.metric].capitalize()} of each combination"
+            words = f"{METRICS[finding.metric].noun.capitalize()} of each combination"
             with canvas.style():
                 yield "map", words, *sweeps.heat_map(shown, title + words)
         if found.ranking is not None and len(found.ranking.effects) > 1 and shown.medians:
             with canvas.style():
                 yield "effects", "What each parameter does", *sweeps.effects(shown, title + "What each parameter does")
-    if len(finding.points) == 1 and getattr(finding.points[0], finding.metric) is not None:
+    if len(finding.points) == 1 and finding.metric in finding.points[0].metrics:
         mine = [measurement for measurement in report.outcome.measured if measurement.point == finding.points[0].point]
         with canvas.style():
             yield "repeats", "Repeats", *repeatsfigure.repeats(finding, mine, whose, title + "Repeats")

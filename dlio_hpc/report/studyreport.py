@@ -11,13 +11,15 @@ from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.file_system_pairs import Effect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.errors import DlioError, Incomplete
-from dlio_hpc.plan.study import Metric, Point, Study
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.study_outcome import Missing, StudyOutcome
 from dlio_hpc.report import advice, straggling
 from dlio_hpc.report.straggling import Side
 
-_FIGURES = ("wall_s", "samples_per_s", "read_MBps", "io_time_s", "au", "bytes_read", "storage_bytes_read")
+# Counts that stand beside the metrics of a measurement.
+_COUNTS = ("bytes_read", "storage_bytes_read")
 
 
 class StudyReport(NamedTuple):
@@ -32,7 +34,7 @@ class StudyReport(NamedTuple):
     sides: tuple[Side, ...] = ()
 
 
-def make(outcome: StudyOutcome, metric: Metric | None = None) -> StudyReport:
+def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport:
     """metric: what points are judged by; None: what each part says."""
     study = outcome.study
     findings = best_setting.findings(study, outcome.measured, metric)
@@ -96,7 +98,15 @@ def _point(study: Study, point: Point, measured: list[Measured]) -> dict[str, An
 
 def _measurement(each: Measured) -> dict[str, Any]:
     told = {"repeat": each.repeat, "job": each.job, "run": each.run, "started": each.started, "ended": each.ended}
-    return told | {name: getattr(each.summary, name) for name in _FIGURES}
+    return told | _numbers(each)
+
+
+def _numbers(measured: Measured) -> dict[str, float | int | None]:
+    """Return metrics and counts of a measurement, by name; None: unknown."""
+    summary = measured.summary
+    return {name: metric.value(summary) for name, metric in METRICS.items()} | {
+        name: getattr(summary, name) for name in _COUNTS
+    }
 
 
 def _missing(report: StudyReport, missing: Missing) -> dict[str, Any]:
@@ -120,13 +130,13 @@ def _rows(report: StudyReport) -> Iterator[list[object]]:
     study = report.outcome.study
     keys = list(dict.fromkeys(axis.key for part in study.parts for axis in part.axes))
     fixed = ["nodes", "ranks_per_node", "repeat", "job", "run", "started", "ended"]
-    yield ["study", "part", "point", *keys, *fixed, *_FIGURES]
+    yield ["study", "part", "point", *keys, *fixed, *METRICS, *_COUNTS]
     for each in report.outcome.measured:
         point = study.points[each.point]
         labels = study.labels(point)
-        told = [point.nodes, point.ranks_per_node, each.repeat, each.job, each.run, each.started, each.ended]
-        figures = [getattr(each.summary, name) for name in _FIGURES]
-        yield [study.study, point.part, point.number, *(labels.get(key) for key in keys), *told, *figures]
+        fields = [point.nodes, point.ranks_per_node, each.repeat, each.job, each.run, each.started, each.ended]
+        settings = [labels.get(key) for key in keys]
+        yield [study.study, point.part, point.number, *settings, *fields, *_numbers(each).values()]
 
 
 def fault(report: StudyReport) -> DlioError | None:

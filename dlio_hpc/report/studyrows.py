@@ -3,20 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.analysis.study.best_setting import COSTS, Comparison, Finding, Judged, PointFigures, Spread
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding, Judged, PointMetrics
 from dlio_hpc.analysis.study.main_effects import Effect, Ranking
 from dlio_hpc.analysis.study.scaling import Scaling
-from dlio_hpc.plan.study import Metric, Study
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.plan.study import Study
 from dlio_hpc.report.rows import share
 from dlio_hpc.units import format_seconds
 
-METRICS: dict[Metric, str] = {
-    "samples_per_s": "samples/s",
-    "read_MBps": "MB/s",
-    "wall_s": "time",
-    "io_time_s": "I/O time",
-    "au": "AU",
-}
+# Metrics with a column of their own, and its heading.
+_COLUMNS: dict[MetricName, str] = {"wall_s": "time", "read_MBps": "MB/s", "samples_per_s": "samples/s", "au": "AU"}
 RANKING = ("parameter", "best", "worst", "best / worst", "of all differences", "beyond noise")
 # Last words of keys that say too little by themselves, or are a column's already.
 _VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files", "layout"}
@@ -53,7 +49,7 @@ def joined(labels: dict[str, str]) -> str:
 def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
     """Column names of points(): keys that vary, figures, then ratio and verdict where settings are compared."""
     names = short(keys)
-    figures = ["n", "time", "MB/s", "samples/s", "AU", f"{METRICS[finding.metric]} from-to"]
+    figures = ["n", *_COLUMNS.values(), f"{METRICS[finding.metric].noun} from-to"]
     return [*(names[key] for key in keys), *figures, *(["x ref", "verdict"] if finding.comparisons else [])]
 
 
@@ -62,7 +58,7 @@ def varied(study: Study, finding: Finding) -> list[str]:
     return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
 
 
-def points(study: Study, finding: Finding) -> Iterator[tuple[PointFigures, list[str]]]:
+def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[str]]]:
     """A row each, in the study's order; of very many those that are best, and the reference."""
     judged = {point.point: point for each in finding.comparisons for point in each.points}
     shown = set(_most(study, finding, judged))
@@ -95,43 +91,41 @@ def _judged(judged: Judged | None, is_reference: bool) -> list[str]:
     return [ratio, "" if judged is None else _MARKS[judged.verdict]]
 
 
-def _point(point: PointFigures, metric: Metric) -> list[str]:
+def _point(point: PointMetrics, metric: MetricName) -> list[str]:
     return [
         *point.labels.values(),
         str(point.n),
-        _seconds(point.wall_s),
-        _number(point.read_MBps),
-        _number(point.samples_per_s),
-        "-" if point.au is None else share(point.au.median),
+        *(_median(point, name) for name in _COLUMNS),
         span(point, metric),
     ]
 
 
-def span(found: PointFigures, metric: Metric) -> str:
+def span(found: PointMetrics, metric: MetricName) -> str:
     """From the least to the most."""
-    spread: Spread | None = getattr(found, metric)
+    spread = found.metrics.get(metric)
     if spread is None:
         return "-"
-    if metric == "au":
+    if METRICS[metric].unit == "share":
         return f"{100 * spread.min:.1f}-{100 * spread.max:.1f} %"
-    if metric in COSTS:
+    if METRICS[metric].unit == "s":
         return f"{format_seconds(spread.min)}-{format_seconds(spread.max)}"
     return f"{_digits(spread.min)}-{_digits(spread.max)}"
 
 
-def figure(value: float, metric: Metric) -> str:
+def figure(value: float, metric: MetricName) -> str:
     """With its unit."""
-    if metric == "au":
-        return share(value)
-    return format_seconds(value) if metric in COSTS else f"{_digits(value)} {METRICS[metric]}"
+    text, unit = number(value, metric), {"1/s": "samples/s", "MB/s": "MB/s", "x": "x"}.get(METRICS[metric].unit, "")
+    return f"{text} {unit}" if unit else text
 
 
-def _seconds(spread: Spread | None) -> str:
-    return "-" if spread is None else format_seconds(spread.median)
+def number(value: float, metric: MetricName) -> str:
+    """Return a value as a cell of a table whose heading says the unit; shares and times keep theirs."""
+    unit = METRICS[metric].unit
+    return share(value) if unit == "share" else format_seconds(value) if unit == "s" else _digits(value)
 
 
-def _number(spread: Spread | None) -> str:
-    return "-" if spread is None else _digits(spread.median)
+def _median(point: PointMetrics, metric: MetricName) -> str:
+    return "-" if (spread := point.metrics.get(metric)) is None else number(spread.median, metric)
 
 
 def _digits(value: float) -> str:

@@ -8,22 +8,16 @@ from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from dlio_hpc.analysis.study.best_setting import COSTS, Comparison, Finding, PointFigures, value
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetrics
 from dlio_hpc.analysis.study.main_effects import Effect
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.plan.study import Metric, Part, Study
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.plan.study import Part, Study
 from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.report import canvas, plots, study_text, studyrows
 from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.plots import Places
 
-UNITS: dict[Metric, str] = {
-    "wall_s": "time (s)",
-    "read_MBps": "MB/s",
-    "samples_per_s": "samples/s",
-    "io_time_s": "I/O time (s)",
-    "au": "AU (%)",
-}
 # More of them than fit beside each other are not all named, or not all drawn.
 _MOST_PANELS, _MOST_CELLS = 9, 16
 
@@ -39,14 +33,14 @@ class Shown(NamedTuple):
     whose: str
 
     @property
-    def points(self) -> list[PointFigures]:
+    def points(self) -> list[PointMetrics]:
         numbers = {point.point for point in self.found.points}
         return [point for point in self.finding.points if point.point in numbers]
 
     @property
     def medians(self) -> dict[int, float]:
         """Of what points are judged by, as far as a logarithm can be had of it."""
-        spreads = {point.point: getattr(point, self.finding.metric) for point in self.points}
+        spreads = {point.point: point.metrics.get(self.finding.metric) for point in self.points}
         return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
 
     def level(self, point: int, axis: Axis) -> int:
@@ -82,19 +76,19 @@ def _together(part: Part) -> Axis:
     return Axis(keys, labels, labels, None)
 
 
-def _panels(shown: Shown) -> list[Metric]:
-    reads = any(point.read_MBps is not None and point.read_MBps.max > 0 for point in shown.points)
-    usual: list[Metric] = ["wall_s", "read_MBps" if reads else "samples_per_s"]
+def _panels(shown: Shown) -> list[MetricName]:
+    reads = any((spread := point.metrics.get("read_MBps")) and spread.max > 0 for point in shown.points)
+    usual: list[MetricName] = ["wall_s", "read_MBps" if reads else "samples_per_s"]
     return usual if shown.finding.metric in {*usual, "samples_per_s"} else [*usual, shown.finding.metric]
 
 
-def _curve(shown: Shown, axes: Axes, axis: Axis, places: Places, metric: Metric) -> None:
-    scale = 100.0 if metric == "au" else 1.0
-    colour = COLOURS["read"] if metric in COSTS else COLOURS["compute"]
+def _curve(shown: Shown, axes: Axes, axis: Axis, places: Places, metric: MetricName) -> None:
+    scale = METRICS[metric].scale
+    colour = COLOURS["compute"] if METRICS[metric].is_higher_better else COLOURS["read"]
     key = shown.part.settings[0]
     levels, spreads, numbers = [], [], []
     for point in sorted(shown.points, key=lambda point: shown.level(point.point, key)):
-        if (spread := getattr(point, metric)) is not None:
+        if (spread := point.metrics.get(metric)) is not None:
             levels.append(places.at[shown.level(point.point, key)])
             spreads.append([scale * each for each in (spread.min, spread.median, spread.max)])
             numbers.append(point.point)
@@ -108,13 +102,13 @@ def _curve(shown: Shown, axes: Axes, axis: Axis, places: Places, metric: Metric)
         (at, scale * found)
         for at, number in zip(levels, numbers, strict=True)
         for each in shown.measured
-        if each.point == number and (found := value(each.summary, metric)) is not None
+        if each.point == number and (found := METRICS[metric].value(each.summary)) is not None
     ]
     axes.plot(*zip(*dots, strict=True), linestyle="", marker="o", markersize=3, color=colour, label="a measurement")
     for number, at, y in zip(numbers, levels, middle, strict=True):
         _mark(axes, shown.found, number, at, y)
     canvas.numbers(axes, "y")
-    axes.set(ylabel=UNITS[metric], ylim=(0, 1.12 * float(high.max()) or 1))
+    axes.set(ylabel=METRICS[metric].axis, ylim=(0, 1.12 * float(high.max()) or 1))
 
 
 def _mark(axes: Axes, found: Comparison, number: int, x: float, y: float) -> None:
@@ -138,7 +132,7 @@ def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
     for number, median in shown.medians.items():
         cells[shown.level(number, up), shown.level(number, across)] = median
     figure, (axes,) = plots.sheet(title, shown.whose, min(7.0, 1.5 + 0.42 * len(up.labels)), 1)
-    good = -np.log(cells) if metric in COSTS else np.log(cells)
+    good = METRICS[metric].sign * np.log(cells)
     low, high = np.nanmin(good), np.nanmax(good)
     shades = (good - low) / (high - low) if high > low else np.where(np.isnan(good), np.nan, 0.5)
     colours = LinearSegmentedColormap.from_list("good", ["#F4F8FB", COLOURS["read"]])
@@ -159,11 +153,11 @@ def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
     axes.set_xlim(0, len(across.labels))
     axes.set_ylim(0, len(up.labels))
     _legend(axes)
-    return figure, f"{_verdict(shown)} Medians of {studyrows.METRICS[metric]}; the darker the better."
+    return figure, f"{_verdict(shown)} Medians of {METRICS[metric].noun}; the darker the better."
 
 
-def _cell(found: float, metric: Metric) -> str:
-    return studyrows.figure(found, metric).removesuffix(f" {studyrows.METRICS[metric]}")
+def _cell(found: float, metric: MetricName) -> str:
+    return studyrows.number(found, metric)
 
 
 def _frames(shown: Shown, axes: Axes, across: Axis, up: Axis) -> None:
@@ -201,7 +195,7 @@ def effects(shown: Shown, title: str) -> tuple[Figure, str]:
     rows = -(-len(effects) // columns)
     figure, sheets = plots.sheet("", shown.whose, 0.7 + 2.2 * rows, rows, columns)
     figure.suptitle(title, x=0.005, ha="left", fontsize=10, fontweight="bold")
-    metric, scale = shown.finding.metric, 100.0 if shown.finding.metric == "au" else 1.0
+    metric, scale = shown.finding.metric, METRICS[shown.finding.metric].scale
     medians = {number: scale * median for number, median in shown.medians.items()}
     centre = float(np.exp(np.mean(np.log(list(medians.values())))))
     top = 1.08 * max(medians.values())
@@ -210,7 +204,7 @@ def effects(shown: Shown, title: str) -> tuple[Figure, str]:
         axes.set_ylim(0, top)
         canvas.numbers(axes, "y")
     for axes in sheets[::columns]:
-        axes.set_ylabel(UNITS[metric])
+        axes.set_ylabel(METRICS[metric].axis)
     for axes in sheets[len(effects) :]:
         axes.axis("off")
     told = "; ".join(_effect_words(effect) for effect in effects)
@@ -229,7 +223,7 @@ def _effect(shown: Shown, axes: Axes, effect: Effect, medians: dict[int, float],
     places = plots.places(axis)
     x = [places.at[shown.level(number, axis)] for number in medians]
     axes.plot(x, list(medians.values()), linestyle="", marker="o", markersize=2.5, color=f"{GREY}88")
-    sign = -1 if shown.finding.metric in COSTS else 1
+    sign = METRICS[shown.finding.metric].sign
     means = {level.label: centre * level.ratio**sign for level in effect.levels}
     order = [label for label in axis.labels if label in means]
     colour = COLOURS["read"] if effect.is_beyond_noise else GREY

@@ -64,7 +64,7 @@ def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent]
         storage = validity_criteria.of_storage(group, criteria.cached_above)
         checks.append(storage)
         checks += asked[group.label] if storage.outcome == "pass" else map(_of_memory, asked[group.label])
-    seconds = {group.label: sum(each.run.figures.get("wall_s", 0.0) for each in group.runs) for group in groups}
+    seconds = {group.label: sum(each.run.metrics.get("wall_s", 0.0) for each in group.runs) for group in groups}
     studies = dict.fromkeys(entry.study for entry in entries)
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
 

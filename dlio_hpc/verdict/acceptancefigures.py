@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from dlio_hpc.metrics import format_value
 from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.figures import Picture
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.criterion_result import Check, show
+from dlio_hpc.verdict.criterion_result import Check
 
 _HEAD, _ROW = 0.75, 0.95
 _GOOD, _BAD = "#00734f", "#b3261e"
@@ -62,7 +63,7 @@ def _row(axes: Axes, check: Check) -> None:
     axes.grid(visible=False)
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(MaxNLocator(6))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: show(value, check.unit)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value, check.unit)))
     title = f"{check.title}: {check.asked}: {check.outcome}, {check.found}"
     axes.set_title(
         canvas.printable(title, 120), fontsize=8.5, fontweight="normal", color=colour if colour != GREY else INK

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.report import banner
 from dlio_hpc.report.banner import Banner, state_of
@@ -10,7 +11,6 @@ from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Judgement
 from dlio_hpc.verdict.change_detection import FEWEST
 from dlio_hpc.verdict.history_listing import Block
-from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.suite import SuiteVerdict
 from dlio_hpc.verdict.trend import Night, Trend
 
@@ -41,14 +41,14 @@ def of_suite(verdict: SuiteVerdict) -> Banner:
     return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
 
 
-def of_history(blocks: Sequence[Block], metric: str) -> Banner:
+def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
     """The gravest banner of the keys that the newest study measured, and of keys that changed for the worse."""
     newest = max(blocks, key=lambda block: block.newest.ended).newest
     concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
     return banner.gravest([_of_block(block, metric) for block in concerned])
 
 
-def _of_block(block: Block, metric: str) -> Banner:
+def _of_block(block: Block, metric: MetricName) -> Banner:
     """The banner of a key: its newest night against its baseline or the night before, then changes over the nights."""
     newest, group, name = block.newest, block.group, block.name or block.title
     if group is None:
@@ -60,11 +60,11 @@ def _of_block(block: Block, metric: str) -> Banner:
         return Banner("not measured", f"{name}: {newest.job}: {group.storage_words}.")
     here = trend.night(group, metric)
     if here is None or block.trend is None:
-        return Banner("not measured", f"{name}: {newest.job} has no {METRICS[metric].label}.")
+        return Banner("not measured", f"{name}: {newest.job} has no {METRICS[metric].noun}.")
     return _of_nights(f"{name}: {newest.job}", block, block.trend, here, metric)
 
 
-def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: str) -> Banner:
+def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: MetricName) -> Banner:
     if history.nights[-1].job != here.job:
         text = "measured this on several datasets, which are compared with each other and not with other nights"
         return Banner("inconclusive", f"{name} {text}.")
@@ -80,7 +80,7 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: str
     return Banner(state, f"{name} is {regression.words(weighed, against, here, TOLERANCE)}. {changes}")
 
 
-def _reference(block: Block, history: Trend, metric: str) -> tuple[Night, str] | None:
+def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:
     """The night that the newest one is compared with, and its name; None where there is none."""
     baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
     if baseline is not None and block.baseline is not None:

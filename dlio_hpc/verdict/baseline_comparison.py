@@ -7,13 +7,13 @@ from typing import NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records import outcomes
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label
 from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict import regression, run_groups, trend
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key
-from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.trend import Night, Shift, Trend
 
@@ -39,7 +39,7 @@ class Verdict(Struct, frozen=True):
     """
 
     job: str
-    metric: str
+    metric: MetricName
     outcome: Outcome
     exit_code: int
     why: str
@@ -72,7 +72,7 @@ class Judgement(Struct, frozen=True):
 class Terms(NamedTuple):
     """How it is judged. tolerance: a share of 1. against: jobs to compare with instead of baselines."""
 
-    metrics: tuple[str, ...] = ("samples_per_s",)
+    metrics: tuple[MetricName, ...] = ("samples_per_s",)
     tolerance: float = TOLERANCE
     force: bool = False
     against: tuple[Reference, ...] = ()
@@ -112,7 +112,7 @@ class _Case(NamedTuple):
 
     group: Group
     alone: bool
-    metric: str
+    metric: MetricName
     earlier: Sequence[Entry]
     references: Sequence[Reference]
     terms: Terms
@@ -163,7 +163,7 @@ def _verdict(case: _Case) -> Verdict:
     found = _unfit(case) or _against(case)
     lacking = len(case.group.good) - len(case.group.values(case.metric))
     if lacking and found.ratio is not None:
-        words = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].label}, and are left out"
+        words = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].noun}, and are left out"
         return structs.replace(found, warnings=(*found.warnings, words))
     return found
 
@@ -181,7 +181,7 @@ def _unfit(case: _Case) -> Verdict | None:
             [f"dlio-hpc report {group.study}"],
         )
     if trend.night(group, case.metric) is None:
-        return case.verdict("not_comparable", f"{METRICS[case.metric].label} is unknown or 0 in it")
+        return case.verdict("not_comparable", f"{METRICS[case.metric].noun} is unknown or 0 in it")
     return None
 
 
@@ -197,7 +197,7 @@ def _against(case: _Case) -> Verdict:
         return case.verdict("cached", why, [*near.group.advice, "--force compares it all the same"])
     there = trend.night(near.group, case.metric)
     if there is None:
-        return case.verdict("not_comparable", f"{METRICS[case.metric].label} is unknown or 0 in {near.name}")
+        return case.verdict("not_comparable", f"{METRICS[case.metric].noun} is unknown or 0 in {near.name}")
     return _weighed(case, near, there, told)
 
 

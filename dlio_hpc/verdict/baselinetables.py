@@ -5,12 +5,12 @@ from typing import Any
 
 from rich.text import Text
 
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.report import tables
 from dlio_hpc.verdict import group_names, trend, verdictrows
 from dlio_hpc.verdict.baselines import Baseline
-from dlio_hpc.verdict.metrics import METRICS
 
-_MAIN = "samples_per_s"
+_MAIN: MetricName = "samples_per_s"
 
 
 def show(kept: Sequence[Baseline], file: Any) -> None:
@@ -70,5 +70,5 @@ def as_document(one: Baseline) -> dict[str, Any]:
         "who": accepted.who,
         "when": accepted.when,
         "warnings": list(accepted.warnings),
-        "figures": {name: list(values) for name in METRICS if (values := accepted.group.values(name))},
+        "metrics": {name: list(values) for name in METRICS if (values := accepted.group.values(name))},
     }

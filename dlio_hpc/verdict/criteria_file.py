@@ -10,6 +10,7 @@ from dlio_hpc import document, units
 from dlio_hpc.analysis.page_cache_check import LIMIT
 from dlio_hpc.config import shipped
 from dlio_hpc.config.workload import Workload
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan import sweep
 from dlio_hpc.verdict.history_entry import Key
 
@@ -19,18 +20,6 @@ Rate = Annotated[float, Meta(gt=0)]
 Ratio = Annotated[float, Meta(ge=1)]
 Counts = tuple[Positive, ...] | Positive | str | None
 
-# Limits of figures: which of metrics.METRICS each is of.
-FIGURES = {
-    "min_samples_per_s": "samples_per_s",
-    "min_read_MBps": "read_MBps",
-    "min_au": "au",
-    "min_au_mlperf": "au_mlperf",
-    "min_checkpoint_write_MBps": "checkpoint_write_MBps",
-    "min_checkpoint_read_MBps": "checkpoint_read_MBps",
-    "max_slowest_rank_ratio": "slowest_rank_ratio",
-    "max_read_p99": "read_p99_s",
-    "max_wait_p99": "wait_p99_s",
-}
 _SELECTORS = ("nodes", "ranks_per_node", "ranks")
 _ASIDE = {"title", "workload", *_SELECTORS, "all_runs", "optional"}
 
@@ -98,8 +87,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         for key in self.unmodified:
             if document.kind_at(Workload, key.split(".")) is None:
                 raise ValueError(f"unmodified: a workload has no key {key}")
-        if self.all_runs and not set(self.asked) & set(FIGURES):
-            raise ValueError(f"all_runs goes with limits of figures: {', '.join(FIGURES)}")
+        if self.all_runs and not set(self.asked) & set(METRIC_LIMITS):
+            raise ValueError(f"all_runs goes with limits of metrics: {', '.join(METRIC_LIMITS)}")
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -140,6 +129,15 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         for name in _SELECTORS:
             if (wanted := getattr(self, name)) is not None:
                 yield f"{name.replace('_', ' ')} {' or '.join(map(str, _listed(wanted)))}"
+
+
+# Limits of metrics, by key: min_NAME or max_NAME, without the unit of seconds.
+METRIC_LIMITS: dict[str, MetricName] = {
+    key: name
+    for name, metric in METRICS.items()
+    for key in (f"min_{name}" if metric.is_higher_better else f"max_{name.removesuffix('_s')}",)
+    if key in Criterion.__struct_fields__
+}
 
 
 def _is_asked(value: object) -> bool:

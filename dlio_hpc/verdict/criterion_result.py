@@ -1,15 +1,13 @@
 """What a criterion came to: its evidence, and the verdict."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from dlio_hpc.metrics import Unit, format_value
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.units import format_seconds
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
-
-Unit = Literal["", "share", "s", "MB/s", "1/s", "x"]
 
 
 class Ran(NamedTuple):
@@ -40,9 +38,9 @@ class Group(NamedTuple):
     def ranks(self) -> int:
         return self.key.nodes * self.key.ranks_per_node
 
-    def figures(self, name: str) -> list[tuple[Ran, float]]:
-        """Of the runs that have it."""
-        return [(each, each.run.figures[name]) for each in self.runs if name in each.run.figures]
+    def values(self, metric: str) -> list[tuple[Ran, float]]:
+        """Return the runs that have the metric, with its values."""
+        return [(run, run.run.metrics[metric]) for run in self.runs if metric in run.run.metrics]
 
 
 class Evidence(Struct, frozen=True):
@@ -85,22 +83,13 @@ class Check(Struct, frozen=True):
         if self.value is None or self.key == "gaps":
             return self.words
         if self.low is None or self.high is None:
-            return show(self.value, self.unit)
-        return f"{show(self.value, self.unit)} ({show(self.low, self.unit)} to {show(self.high, self.unit)})"
+            return format_value(self.value, self.unit)
+        value, low, high = (format_value(value, self.unit) for value in (self.value, self.low, self.high))
+        return f"{value} ({low} to {high})"
 
     @property
     def runs(self) -> int:
         return sum(bool(each.run) for each in self.evidence)
-
-
-def show(value: float, unit: Unit) -> str:
-    """A figure for people."""
-    if unit == "share":
-        return f"{100 * value:.4g} %"
-    if unit == "s":
-        return format_seconds(value)
-    told = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
-    return {"MB/s": f"{told} MB/s", "1/s": f"{told} /s", "x": f"{told} x", "": told}[unit]
 
 
 def runs_in_words(count: int) -> str:

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.report import canvas
 from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.figures import Picture
@@ -16,7 +17,6 @@ from dlio_hpc.verdict import regression, trend
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Verdict
 from dlio_hpc.verdict.history_entry import Key
 from dlio_hpc.verdict.history_listing import Block
-from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night, Trend
 
 _BAD, _GOOD, _OPEN, _BASE = COLOURS["written"], COLOURS["compute"], COLOURS["wait"], COLOURS["read"]
@@ -53,7 +53,7 @@ def _of_verdict(verdict: Verdict, number: int, count: int) -> Picture:
         band = Band(verdict.reference, verdict.there.job, verdict.there.median, verdict.tolerance)
     seen = verdict.trend or Trend((verdict.here,), (verdict.here.median,), (), ())
     _nights(right, seen, verdict.metric, band, verdict.job)
-    left.set_ylabel(_label(verdict.metric))
+    left.set_ylabel(METRICS[verdict.metric].axis)
     canvas.legend(right, markerscale=1.0)
     stem = "compare" if count == 1 else f"compare-{number}-{_slug(_subject(verdict))}"
     return Picture(stem, title, _caption(verdict), figure, True)
@@ -70,27 +70,17 @@ def _caption(verdict: Verdict) -> str:
 
 def _subject(verdict: Verdict) -> str:
     named = verdict.job if verdict.key is None else verdict.title or verdict.key.title
-    return f"{METRICS[verdict.metric].label}, {named}"
+    return f"{METRICS[verdict.metric].noun}, {named}"
 
 
 def _slug(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:60].strip("-")
 
 
-def _label(metric: str) -> str:
-    found = METRICS[metric]
-    unit = "%" if found.is_share else found.unit
-    return found.label if unit in ("", "1/s") else f"{found.label} ({unit})"
-
-
-def _scale(metric: str) -> float:
-    return 100.0 if METRICS[metric].is_share else 1.0
-
-
 def _repeats(axes: Axes, verdict: Verdict) -> None:
     """The reference's beside the job's."""
     assert verdict.here is not None
-    scale = _scale(verdict.metric)
+    scale = METRICS[verdict.metric].scale
     sides = [(verdict.there, _BASE, "reference"), (verdict.here, _OUTCOMES.get(verdict.outcome, GREY), "this job")]
     kept = [(night, colour, name) for night, colour, name in sides if night is not None]
     for place, (night, colour, _) in enumerate(kept):
@@ -112,7 +102,7 @@ def _around(verdict: Verdict) -> tuple[float, float]:
     assert verdict.there is not None
     assert verdict.low is not None
     assert verdict.high is not None
-    power = 1.0 if METRICS[verdict.metric].higher else -1.0
+    power = 1.0 if METRICS[verdict.metric].is_higher_better else -1.0
     return verdict.there.median * verdict.low**power, verdict.there.median * verdict.high**power
 
 
@@ -126,7 +116,7 @@ class Series(NamedTuple):
     title: str
 
 
-def series(blocks: Sequence[Block], metric: str) -> list[Series]:
+def series(blocks: Sequence[Block], metric: MetricName) -> list[Series]:
     """Of the keys that were measured."""
     told = []
     for block in blocks:
@@ -139,17 +129,17 @@ def series(blocks: Sequence[Block], metric: str) -> list[Series]:
     return told
 
 
-def of_history(told: Sequence[Series], metric: str) -> Iterator[Picture]:
+def of_history(told: Sequence[Series], metric: MetricName) -> Iterator[Picture]:
     """One picture a key."""
     for number, each in enumerate(told, 1):
         with canvas.style():
             figure = Figure(figsize=(WIDE, 3.0), layout="constrained")
             axes = figure.subplots()
-            title = f"{METRICS[metric].label}, {each.name}"
+            title = f"{METRICS[metric].noun}, {each.name}"
             axes.set_title(canvas.printable(title, 60))
             whose = canvas.printable(each.title, 110)
             figure.supxlabel(whose, x=0.995, ha="right", fontsize=7, color=GREY)
-            axes.set_ylabel(_label(metric))
+            axes.set_ylabel(METRICS[metric].axis)
             canvas.numbers(axes, "y")
             _nights(axes, each.trend, metric, each.band)
             canvas.legend(axes, markerscale=1.0)
@@ -164,8 +154,8 @@ def _told(seen: Trend) -> str:
     return f"{sentence}{out}. Dots are repeats, the line joins the medians."
 
 
-def _nights(axes: Axes, seen: Trend, metric: str, band: Band | None, job: str | None = None) -> None:
-    scale = _scale(metric)
+def _nights(axes: Axes, seen: Trend, metric: MetricName, band: Band | None, job: str | None = None) -> None:
+    scale = METRICS[metric].scale
     nights = seen.nights
     places = np.arange(len(nights))
     medians = scale * np.array([night.median for night in nights])

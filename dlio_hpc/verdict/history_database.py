@@ -41,7 +41,7 @@ def _runs(database: sqlite3.Connection) -> None:
     database.execute(
         "CREATE TABLE runs (job TEXT NOT NULL REFERENCES jobs, run TEXT NOT NULL, kind TEXT NOT NULL, "
         "key TEXT NOT NULL, workload TEXT NOT NULL, nodes INTEGER NOT NULL, ranks_per_node INTEGER NOT NULL, "
-        "fault TEXT, figures TEXT NOT NULL, PRIMARY KEY (job, run))"
+        "fault TEXT, metrics TEXT NOT NULL, PRIMARY KEY (job, run))"
     )
     database.execute("CREATE INDEX runs_workload ON runs (workload, nodes)")
     database.execute("CREATE TABLE decisions (file TEXT PRIMARY KEY, document BLOB NOT NULL)")
@@ -72,7 +72,7 @@ def enter_runs(database: sqlite3.Connection, entry: Entry) -> None:
         [
             (
                 entry.job, run.run, run.kind, run.key.digest, run.key.workload, run.key.nodes, run.key.ranks_per_node,
-                run.fault, json.dumps(run.figures, sort_keys=True),
+                run.fault, json.dumps(run.metrics, sort_keys=True),
             )
             for run in entry.measurements
         ],

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document
+from dlio_hpc import document, metrics
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import lustre_layout
@@ -19,7 +19,6 @@ from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.results import Disturbance
-from dlio_hpc.verdict import metrics
 
 
 class Key(Struct, frozen=True):
@@ -50,7 +49,7 @@ class Key(Struct, frozen=True):
 class Measurement(Struct, frozen=True):
     """A run, warm-ups too, generation not. title: of the study's point that it measures, else empty. data: the folder
     its dataset lies in. fault: why it is no measurement, with the exit code of its class; None and 0 for a good one.
-    figures: by the names in metrics.METRICS. steps: of an epoch. gap_s: since the job's run before it ended.
+    metrics: by their names in metrics.METRICS. steps: of an epoch. gap_s: since the job's run before it ended.
     disturbance: other activity on its nodes; None where it was not recorded.
     """
 
@@ -65,7 +64,7 @@ class Measurement(Struct, frozen=True):
     gap_s: float | None
     fault: str | None
     exit_code: int
-    figures: dict[str, float]
+    metrics: dict[str, float]
     epochs: int
     steps: int
     samples: int
@@ -188,7 +187,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
         gap_s=None if result is None else result.gap_s,
         fault=None if fault is None else str(fault),
         exit_code=0 if fault is None else fault.exit_code,
-        figures={} if summary is None else metrics.figures(summary),
+        metrics={} if summary is None else metrics.values(summary),
         epochs=planned.workload.train.epochs,
         steps=planned.steps_per_epoch,
         samples=0 if summary is None else summary.samples,

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from msgspec import structs
 
 from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.verdict import group_names, regression, run_groups, trend, verdictrows
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key, together
-from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.trend import Trend
 
@@ -51,7 +51,7 @@ class Block(NamedTuple):
     name: str = ""
 
 
-def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: str) -> list[Block]:
+def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
     """Keys in the order of their newest jobs, then jobs that measured nothing."""
     found: dict[Key, list[tuple[Entry, Group]]] = {}
     entries = together(entries)
@@ -76,7 +76,9 @@ def _named(mine: list[tuple[Entry, Group]]) -> Group:
     return structs.replace(newest, title=titles.pop() if len(titles) == 1 else "")
 
 
-def _block(title: str, key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: str) -> Block:
+def _block(
+    title: str, key: Key, mine: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: MetricName
+) -> Block:
     name = group_names.name(_named(mine))
     baseline = next((one for one in active if one.group.key == key), None)
     alike = [group for _, group in mine if group.is_of_storage] or [group for _, group in mine]
@@ -95,7 +97,7 @@ def _block(title: str, key: Key, mine: list[tuple[Entry, Group]], active: Sequen
     return Block(title, key, lines, bars, seen, baseline, shifts, is_worse, *mine[-1], name)
 
 
-def _base(baseline: Accepted | None, metric: str) -> float | None:
+def _base(baseline: Accepted | None, metric: MetricName) -> float | None:
     found = None if baseline is None else trend.night(baseline.group, metric)
     return None if found is None else found.median
 
@@ -112,7 +114,7 @@ def _notes(seen: Trend, baseline: Accepted | None) -> dict[str, str]:
     return {job: ", ".join(words) for job, words in told.items()}
 
 
-def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str) -> Line:
+def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, note: str) -> Line:
     values = group.values(metric)
     found = trend.night(group, metric)
     several = not run_groups.alone(run_groups.of(entry), group)
@@ -120,7 +122,7 @@ def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str
     spread = f"{verdictrows.shown(min(values), metric)} to {verdictrows.shown(max(values), metric)}" if values else "-"
     change = "-"
     if found is not None and base:
-        ratio = found.median / base if METRICS[metric].higher else base / found.median
+        ratio = found.median / base if METRICS[metric].is_higher_better else base / found.median
         change = regression.signed(ratio)
     return Line(
         when=_when(entry),
@@ -133,7 +135,7 @@ def _line(entry: Entry, group: Group, metric: str, base: float | None, note: str
     )
 
 
-def _disturbances(group: Group, metric: str) -> Iterator[str]:
+def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
     """Reasons why the repeats differ by more than disturbances.LARGE."""
     repeats = group.repeats(metric)
     differ = disturbances.spread([repeat.value for repeat in repeats])

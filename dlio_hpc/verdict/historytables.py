@@ -6,18 +6,18 @@ from typing import Any
 
 from rich.text import Text
 
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.report import tables
 from dlio_hpc.verdict import banners, history_listing
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.history_listing import Block
-from dlio_hpc.verdict.metrics import METRICS
 
 _COLUMNS = ("study", "site", "state", "ended")
 _OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "settings", "version")
 _OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
 
 
-def show(blocks: Sequence[Block], metric: str, file: Any) -> None:
+def show(blocks: Sequence[Block], metric: MetricName, file: Any) -> None:
     """Print the banner, then a table for each key."""
     out = tables.console(file)
     tables.show_banner(banners.of_history(blocks, metric), out)
@@ -27,7 +27,7 @@ def show(blocks: Sequence[Block], metric: str, file: Any) -> None:
             out.print()
         out.print(Text(block.title, "bold"), soft_wrap=True)
         if block.bars:
-            out.print(Text(f"{METRICS[metric].label}  {block.bars}"), soft_wrap=True)
+            out.print(Text(f"{METRICS[metric].noun}  {block.bars}"), soft_wrap=True)
         table = tables.table(*(name.replace("change", _change(block)) for name in history_listing.HEADER))
         for place in (0, 1, -1):
             table.columns[place].justify = "left"
@@ -57,5 +57,5 @@ def _rows(entries: Sequence[Entry]) -> Iterator[list[Any]]:
                 *(getattr(run.key, name) for name in _OF_KEY),
                 *(getattr(run, name) for name in _OF_RUN),
                 "" if run.storage is None else run.storage.outcome(),
-                *(run.figures.get(name, "") for name in METRICS),
+                *(run.metrics.get(name, "") for name in METRICS),
             ]

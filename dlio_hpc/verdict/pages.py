@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.report import figures as drawn
 from dlio_hpc.report.page import Page, Section, Table
 from dlio_hpc.verdict import acceptancepages, banners, figures, history_listing, verdictrows
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.figures import Series
 from dlio_hpc.verdict.history_listing import Block
-from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 
@@ -39,7 +39,7 @@ def _section(verdict: Verdict) -> Section:
     facts = [[f"{label}: {text}"] for label, text in verdictrows.facts(verdict)]
     pictures = [drawn.inline(picture._replace(stem="compare")) for picture in figures.of_verdicts([verdict])]
     return Section(
-        f"{verdict.job}: {verdictrows.subject(verdict)}, {METRICS[verdict.metric].label}: {verdict.outcome}",
+        f"{verdict.job}: {verdictrows.subject(verdict)}, {METRICS[verdict.metric].noun}: {verdict.outcome}",
         list(verdict.warnings),
         [Table("", [""], facts)],
         pictures,
@@ -47,12 +47,12 @@ def _section(verdict: Verdict) -> Section:
     )
 
 
-def of_history(blocks: Sequence[Block], series: Sequence[Series], metric: str, source: str) -> Page:
+def of_history(blocks: Sequence[Block], series: Sequence[Series], metric: MetricName, source: str) -> Page:
     """A section for each key: its picture, its nights."""
     pictures = {each.key: picture for each, picture in zip(series, figures.of_history(series, metric), strict=True)}
     count = len({line.job for block in blocks for line in block.lines})
     return Page(
-        title=f"History of {METRICS[metric].label}",
+        title=f"History of {METRICS[metric].noun}",
         subtitle=f"{source}, {count} jobs",
         banner=banners.of_history(blocks, metric),
         facts=[],

@@ -1,4 +1,4 @@
-"""Criteria of figures: of each run or of the median, of their spread, and of how they scale."""
+"""Criteria on metrics: on each run or on the median, on the spread of samples/s, and on scaling efficiency."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -6,18 +6,17 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.robust import Estimate
+from dlio_hpc.metrics import METRICS, Unit, format_value
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.verdict.criteria_file import FIGURES, Criterion
-from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, Unit, runs_in_words, show
-from dlio_hpc.verdict.metrics import METRICS
+from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
+from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, runs_in_words
 
-# What is no figure of a single run: metric, label, and whether more is better; all are shares.
+# Limits of several runs: metric, label, and whether higher is better; all are shares.
 _SPECIAL = {
     "max_spread": ("spread", "spread of samples/s", False),
     "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
 }
-LIMITS = (*FIGURES, *_SPECIAL)
-_UNITS: dict[str, Unit] = {"MB/s": "MB/s", "1/s": "1/s", "s": "s", "": "x"}
+LIMITS = (*METRIC_LIMITS, *_SPECIAL)
 
 
 class Limit(NamedTuple):
@@ -36,7 +35,7 @@ class Limit(NamedTuple):
     @property
     def words(self) -> str:
         of = ", every run" if self.all_runs else ""
-        return f"{self.label} {'>=' if self.is_least else '<='} {show(self.value, self.unit)}{of}"
+        return f"{self.label} {'>=' if self.is_least else '<='} {format_value(self.value, self.unit)}{of}"
 
     def is_met(self, value: float) -> bool:
         if math.isclose(value, self.value, rel_tol=1e-9):  # what rounding adds is no miss
@@ -48,7 +47,7 @@ def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[G
     """Of each limit of a figure that applies to the group; what was measured on the fewest ranks is what scaling is
     measured by.
     """
-    for key in FIGURES:
+    for key in METRIC_LIMITS:
         if getattr(criterion, key) is not None:
             yield _figure(limit(name, key, criterion), group)
     if criterion.max_spread is not None:
@@ -77,10 +76,9 @@ def limit(name: str, key: str, criterion: Criterion) -> Limit:
     if (special := _SPECIAL.get(key)) is not None:
         metric, label, is_least = special
         return Limit(name, key, title, metric, label, value, "share", is_least, all_runs=False)
-    metric = FIGURES[key]
+    metric = METRIC_LIMITS[key]
     known = METRICS[metric]
-    unit: Unit = "share" if known.is_share else _UNITS[known.unit]
-    return Limit(name, key, title, metric, known.label, value, unit, known.higher, criterion.all_runs)
+    return Limit(name, key, title, metric, known.noun, value, known.unit, known.is_higher_better, criterion.all_runs)
 
 
 def _check(
@@ -94,7 +92,7 @@ def _check(
 
 
 def _figure(asked: Limit, group: Group) -> Check:
-    found = group.figures(asked.metric)
+    found = group.values(asked.metric)
     evidence = [_evidence(asked, each, value) for each, value in found]
     if len(found) < len(group.runs) or not found:
         lacking = runs_in_words(len(group.runs) - len(found))
@@ -108,14 +106,14 @@ def _figure(asked: Limit, group: Group) -> Check:
 
 
 def _evidence(asked: Limit, each: Ran, value: float) -> Evidence:
-    return Evidence(each.job, each.run.run, value, show(value, asked.unit), asked.is_met(value))
+    return Evidence(each.job, each.run.run, value, format_value(value, asked.unit), asked.is_met(value))
 
 
 def _each(asked: Limit, group: Group, values: list[float], evidence: list[Evidence]) -> Check:
     worst = min(values) if asked.is_least else max(values)
     missed = sum(not each.is_met for each in evidence)
     told = f"{missed} of {runs_in_words(len(values))} miss it" if missed else f"all {len(values)} meet it"
-    words = f"worst run {show(worst, asked.unit)}, {told}"
+    words = f"worst run {format_value(worst, asked.unit)}, {told}"
     return _check(asked, group, "fail" if missed else "pass", words, Estimate(worst, None, None), evidence)
 
 
@@ -123,9 +121,9 @@ def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Outcome, str]:
     """Outcome and words."""
     if found.low is None or found.high is None:
         verdict: Outcome = "pass" if asked.is_met(found.value) else "fail"
-        return verdict, f"{show(found.value, asked.unit)} in one run; its noise is unknown"
-    ends = show(found.low, asked.unit), show(found.high, asked.unit)
-    words = f"median {show(found.value, asked.unit)} of {runs_in_words(count)}, 90 % interval {ends[0]} to {ends[1]}"
+        return verdict, f"{format_value(found.value, asked.unit)} in one run; its noise is unknown"
+    value, low, high = (format_value(value, asked.unit) for value in (found.value, found.low, found.high))
+    words = f"median {value} of {runs_in_words(count)}, 90 % interval {low} to {high}"
     good = asked.is_met(found.low), asked.is_met(found.high)
     if all(good):
         return "pass", words
@@ -133,26 +131,26 @@ def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Outcome, str]:
 
 
 def _spread(asked: Limit, group: Group) -> Check:
-    found = group.figures("samples_per_s")
+    found = group.values("samples_per_s")
     values = [value for _, value in found]
     middle = robust.estimate(values).value if values else 0.0
     evidence = [
-        Evidence(each.job, each.run.run, value / middle - 1 if middle else None, show(value, "1/s"))
+        Evidence(each.job, each.run.run, value / middle - 1 if middle else None, format_value(value, "1/s"))
         for each, value in found
     ]
     if len(values) < 2 or not middle:
         words = f"{runs_in_words(len(values))} has no spread; repeat it (--repeat)"
         return _check(asked, group, "inconclusive", words, None, evidence)
     spread = (max(values) - min(values)) / middle
-    words = f"{show(min(values), '1/s')} to {show(max(values), '1/s')} in {runs_in_words(len(values))}"
+    words = f"{format_value(min(values), '1/s')} to {format_value(max(values), '1/s')} in {runs_in_words(len(values))}"
     verdict: Outcome = "pass" if asked.is_met(spread) else "fail"
     return _check(asked, group, verdict, words, Estimate(spread, None, None), evidence)
 
 
 def _scaling(asked: Limit, group: Group, base: Sequence[Group]) -> Check:
     """base: groups on the fewest ranks, whose runs are taken together."""
-    by = [value / each.ranks for each in base for _, value in each.figures("samples_per_s")]
-    found = group.figures("samples_per_s")
+    by = [value / each.ranks for each in base for _, value in each.values("samples_per_s")]
+    found = group.values("samples_per_s")
     values = [value / group.ranks for _, value in found]
     if not values or not by or min(by) <= 0:
         return _check(asked, group, "fail", "no samples/s to compare", None, ())

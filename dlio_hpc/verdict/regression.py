@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.robust import Difference, Noise
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict import trend
 from dlio_hpc.verdict.change_detection import FEWEST
-from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night, Shift, Trend
 
 # So many repeats nobody makes; then another tolerance is the advice.
@@ -45,7 +45,7 @@ class Weighed(NamedTuple):
     shift: Shift | None
 
 
-def weigh(nights: Sequence[Night], there: Night, metric: str, tolerance: float, is_like: bool = True) -> Weighed:
+def weigh(nights: Sequence[Night], there: Night, metric: MetricName, tolerance: float, is_like: bool = True) -> Weighed:
     """The last of these nights against the reference `there`. is_like: their keys are alike, so the history counts."""
     noise = trend.noise(nights[:-1], metric)
     found = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(there.values, metric), noise)
@@ -54,7 +54,7 @@ def weigh(nights: Sequence[Night], there: Night, metric: str, tolerance: float, 
     return Weighed("regression" if shift else alone, alone, found, noise, seen, shift)
 
 
-def _fallen(seen: Trend, there: Night, metric: str, found: Difference, tolerance: float) -> Shift | None:
+def _fallen(seen: Trend, there: Night, metric: MetricName, found: Difference, tolerance: float) -> Shift | None:
     """The shift by which the level fell beyond the tolerance since the reference; None where it did not, or where this
     job has plainly left that level again.
     """
@@ -62,7 +62,7 @@ def _fallen(seen: Trend, there: Night, metric: str, found: Difference, tolerance
     if since is None:
         since = min(sum(night.ended <= there.ended for night in seen.nights), len(seen.nights) - 1)
     later = [shift for shift in seen.shifts if (seen.place(shift.to) or 0) > since]
-    level = (seen.levels[-1] / seen.levels[since]) ** (1.0 if METRICS[metric].higher else -1.0)
+    level = (seen.levels[-1] / seen.levels[since]) ** (1.0 if METRICS[metric].is_higher_better else -1.0)
     if not later or level >= 1 - tolerance:
         return None
     is_good = found.value >= math.log(1 - tolerance)

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 from dlio_hpc.analysis.page_cache_check import Outcome
 from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
-from dlio_hpc.verdict.metrics import METRICS
 
 # The worst first: one run from memory makes the group's figures no storage's.
 _WORST: tuple[Outcome, ...] = ("cached", "unknown", "storage", "nothing read")
@@ -60,18 +60,18 @@ class Group(Struct, frozen=True):
         """What would defeat the cache, as options of dlio-submit."""
         return next((each.storage.advice for each in self.good if each.storage and each.storage.advice), ())
 
-    def repeats(self, metric: str) -> tuple[Repeat, ...]:
+    def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:
         """Repeats of the good runs that have the metric, inverted where less is better."""
-        sign = 1 if METRICS[metric].higher else -1
+        sign = 1 if METRICS[metric].is_higher_better else -1
         return tuple(
-            Repeat(measurement.run, measurement.figures[metric] ** sign, measurement.disturbance)
+            Repeat(measurement.run, measurement.metrics[metric] ** sign, measurement.disturbance)
             for measurement in self.good
-            if measurement.figures.get(metric, 0) > 0
+            if measurement.metrics.get(metric, 0) > 0
         )
 
-    def values(self, metric: str) -> tuple[float, ...]:
+    def values(self, metric: MetricName) -> tuple[float, ...]:
         """Of the good runs that have it."""
-        return tuple(each.figures[metric] for each in self.good if metric in each.figures)
+        return tuple(each.metrics[metric] for each in self.good if metric in each.metrics)
 
 
 def of(entry: Entry) -> tuple[Group, ...]:

@@ -8,10 +8,10 @@ import numpy as np
 from msgspec import Struct
 
 from dlio_hpc.analysis.robust import Floats, Noise
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.verdict import change_detection, run_groups
 from dlio_hpc.verdict.change_detection import Change
 from dlio_hpc.verdict.history_entry import Entry
-from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.run_groups import Group
 
 # Nights that are looked back over.
@@ -57,13 +57,13 @@ class Trend(Struct, frozen=True):
         return next((place for place, night in enumerate(self.nights) if night.job == job), None)
 
 
-def night(group: Group, metric: str) -> Night | None:
+def night(group: Group, metric: MetricName) -> Night | None:
     """None where the group has nothing that can be compared: no good run with the metric above 0."""
     values = group.values(metric)
     return Night(group.job, group.ended, values) if values and min(values) > 0 else None
 
 
-def nights(history: Sequence[Entry], like: Group, metric: str) -> list[Night]:
+def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
     """Jobs of the key whose figures are the storage's as much as those of `like`, oldest first; none that has several
     datasets of that key.
     """
@@ -75,10 +75,10 @@ def nights(history: Sequence[Entry], like: Group, metric: str) -> list[Night]:
     return sorted((each for each in found if each is not None), key=lambda each: (each.ended, each.job))[-MOST:]
 
 
-def of(found: Sequence[Night], metric: str) -> Trend:
+def of(found: Sequence[Night], metric: MetricName) -> Trend:
     """Of nights in their order."""
     told = change_detection.find(logs([each.median for each in found], metric))
-    sign = 1.0 if METRICS[metric].higher else -1.0
+    sign = 1.0 if METRICS[metric].is_higher_better else -1.0
     return Trend(
         nights=tuple(found),
         levels=tuple(float(each) for each in np.exp(sign * told.levels)),
@@ -87,15 +87,15 @@ def of(found: Sequence[Night], metric: str) -> Trend:
     )
 
 
-def noise(found: Sequence[Night], metric: str) -> Noise | None:
+def noise(found: Sequence[Night], metric: MetricName) -> Noise | None:
     """Between these nights' medians, apart from what has changed; None where they are too few."""
     return change_detection.find(logs([each.median for each in found], metric)).noise
 
 
-def logs(values: Sequence[float], metric: str) -> Floats:
+def logs(values: Sequence[float], metric: MetricName) -> Floats:
     """Logarithms, of which more is better."""
     found: Floats = np.log(np.asarray(values, np.float64))
-    return found if METRICS[metric].higher else -found
+    return found if METRICS[metric].is_higher_better else -found
 
 
 def _shift(found: Sequence[Night], change: Change) -> Shift:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.verdict import regression
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.junit import Case
-from dlio_hpc.verdict.metrics import METRICS
 from dlio_hpc.verdict.trend import Night
 
 # How jobs' faults tell that time was over.
@@ -30,7 +30,7 @@ def row(verdict: Verdict) -> list[str]:
         verdict.outcome,
         verdict.job,
         "-" if verdict.key is None else subject(verdict),
-        METRICS[verdict.metric].label,
+        METRICS[verdict.metric].noun,
         "-" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         interval,
         number(verdict.here, verdict.metric),
@@ -39,14 +39,13 @@ def row(verdict: Verdict) -> list[str]:
     ]
 
 
-def number(night: Night | None, metric: str) -> str:
+def number(night: Night | None, metric: MetricName) -> str:
     """Its median, with the unit of the metric."""
     return "-" if night is None else shown(night.median, metric)
 
 
-def shown(value: float, metric: str) -> str:
-    found = METRICS[metric]
-    if found.is_share:
+def shown(value: float, metric: MetricName) -> str:
+    if METRICS[metric].unit == "share":
         return f"{100 * value:.2f} %"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.4g}"
 
@@ -96,7 +95,7 @@ def _history(verdict: Verdict) -> Iterator[tuple[str, str]]:
 def case(verdict: Verdict, seconds: float) -> Case:
     """As CI systems have it: a regression is a failure; what could not be judged is an error."""
     text = "\n".join(f"{label}: {words}" for label, words in facts(verdict))
-    name = f"{subject(verdict)}: {METRICS[verdict.metric].label}"
+    name = f"{subject(verdict)}: {METRICS[verdict.metric].noun}"
     is_late = verdict.outcome == "incomplete" and any(words in verdict.why for words in _LATE)
     kind = OUTCOMES[verdict.outcome].junit
     cause = "timeout" if is_late else "" if kind == "pass" else verdict.outcome

@@ -16,11 +16,10 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Estimates, Noise
 from dlio_hpc.analysis.study.replicates import Fit
 from dlio_hpc.analysis.study.scaling import Scaling
-from dlio_hpc.plan.study import Metric, Part, Point, Study
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.results import Summary
 
-# Of these less is better.
-COSTS: frozenset[Metric] = frozenset({"wall_s", "io_time_s"})
 Verdict = Literal["best", "same as best", "slower", "unknown"]
 
 
@@ -32,9 +31,9 @@ class Spread(Struct, frozen=True):
     max: float
 
 
-class PointFigures(Struct, frozen=True):
-    """A point over its n repeats; None where none of them has the figure. from_storage: share of the bytes read
-    that came from storage, in the repeat and epoch that had least; None where nobody knows.
+class PointMetrics(Struct, frozen=True):
+    """Metrics of a point over its n repeats, by name. A metric that no repeat has is absent. from_storage: smallest
+    share of the bytes read that came from storage, over repeats and epochs; None: unknown.
     """
 
     point: int
@@ -42,11 +41,7 @@ class PointFigures(Struct, frozen=True):
     nodes: int
     ranks_per_node: int
     n: int
-    wall_s: Spread | None
-    read_MBps: Spread | None
-    samples_per_s: Spread | None
-    io_time_s: Spread | None
-    au: Spread | None
+    metrics: dict[MetricName, Spread]
     from_storage: float | None
 
 
@@ -108,30 +103,25 @@ class Finding(Struct, frozen=True):
 
     part: str
     title: str
-    metric: Metric
-    points: tuple[PointFigures, ...]
+    metric: MetricName
+    points: tuple[PointMetrics, ...]
     comparisons: tuple[Comparison, ...]
     scalings: tuple[Scaling, ...]
     unusable: str | None = None
 
 
-def findings(study: Study, measured: Sequence[Measured], metric: Metric | None = None) -> tuple[Finding, ...]:
+def findings(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Finding, ...]:
     """Of each part; by its own metric, unless told. Nothing measured yet: nothing compared."""
     return tuple(_finding(study, part, measured, metric or part.metric) for part in study.parts)
 
 
-def value(summary: Summary, metric: Metric) -> float | None:
-    found: float | None = getattr(summary, metric)
-    return found
-
-
-def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Metric) -> Finding:
+def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: MetricName) -> Finding:
     points = {point.number: point for point in study.points if point.part == part.name}
     mine = [each for each in measured if each.point in points]
     by_point: dict[int, list[Measured]] = {}
     for each in mine:
         by_point.setdefault(each.point, []).append(each)
-    usable = [each for each in mine if (value(each.summary, metric) or 0) > 0]
+    usable = [each for each in mine if (METRICS[metric].value(each.summary) or 0) > 0]
     groups = [group for group in _groups(part, points.values()) if len(group) > 1]
     fits = {place: fitted for place, group in enumerate(groups) if (fitted := _fit(group, usable, metric)) is not None}
     families = max(1, bool(fits) + part.is_scaling)
@@ -149,11 +139,12 @@ def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: Met
     )
 
 
-def _unusable(metric: Metric, count: int) -> str | None:
+def _unusable(metric: MetricName, count: int) -> str | None:
     if not count:
         return None
-    why = {"io_time_s": " (TensorFlow does not tell when it reads)", "read_MBps": " (format null reads nothing)"}
-    return f"{metric} is unknown or 0 in {count} measurement(s), which are not compared{why.get(metric, '')}"
+    absent = METRICS[metric].absent
+    reason = f" (absent or 0: {absent})" if absent else ""
+    return f"{metric} is unknown or 0 in {count} measurement(s), which are not compared{reason}"
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
@@ -168,19 +159,15 @@ def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
     return [groups[place] for place in sorted(groups, key=lambda place: (place[0] * place[1], place))]
 
 
-def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointFigures:
+def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointMetrics:
     mine = [one.summary for one in measured]
-    return PointFigures(
+    return PointMetrics(
         point=point.number,
         labels=study.labels(point),
         nodes=point.nodes,
         ranks_per_node=point.ranks_per_node,
         n=len(mine),
-        wall_s=_spread(mine, "wall_s"),
-        read_MBps=_spread(mine, "read_MBps"),
-        samples_per_s=_spread(mine, "samples_per_s"),
-        io_time_s=_spread(mine, "io_time_s"),
-        au=_spread(mine, "au"),
+        metrics={name: spread for name in METRICS if (spread := _spread(mine, name)) is not None},
         from_storage=_from_storage(measured),
     )
 
@@ -191,20 +178,20 @@ def _from_storage(measured: Sequence[Measured]) -> float | None:
     return 1 - max(cached) if cached and len(cached) == len(measured) else None
 
 
-def _spread(summaries: Sequence[Summary], metric: Metric) -> Spread | None:
-    known = [found for summary in summaries if (found := value(summary, metric)) is not None]
+def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
+    known = [found for summary in summaries if (found := METRICS[metric].value(summary)) is not None]
     return Spread(float(np.median(known)), min(known), max(known)) if known else None
 
 
-def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: Metric) -> tuple[list[int], Fit] | None:
+def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:
     """The points that were measured, by their numbers, and what was; None where they are fewer than two."""
     known = {each.point for each in measured}
     places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
     if len(places) < 2:
         return None
     mine = [each for each in measured if each.point in places]
-    sign = -1.0 if metric in COSTS else 1.0
-    logs = np.array([sign * np.log(value(each.summary, metric) or 1.0) for each in mine])
+    sign = METRICS[metric].sign
+    logs = np.array([sign * np.log(METRICS[metric].value(each.summary) or 1.0) for each in mine])
     points, rounds = np.array([places[each.point] for each in mine]), np.array([each.repeat for each in mine])
     return list(places), replicates.fit(points, rounds, logs)
 

@@ -10,9 +10,9 @@ import numpy as np
 from msgspec import Struct
 
 from dlio_hpc.analysis.robust import t_quantile
-from dlio_hpc.analysis.study.best_setting import COSTS, value
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.plan.study import Metric, Point, Study
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.plan.study import Point, Study
 
 # Pairs that agree to the last digit tell as little of the noise as one.
 _NO_NOISE = 1e-9
@@ -26,7 +26,7 @@ class Effect(Struct, frozen=True):
     """
 
     setting: str
-    metric: Metric
+    metric: MetricName
     pairs: int
     a: float | None
     b: float | None
@@ -37,7 +37,7 @@ class Effect(Struct, frozen=True):
     better: Literal["A", "B"] | None
 
 
-def effects(study: Study, measured: Sequence[Measured], metric: Metric | None = None) -> tuple[Effect, ...]:
+def effects(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Effect, ...]:
     """One for each pair of points that has a pair of measurements, and one for all where there are several; nothing
     where no file systems are compared.
     """
@@ -66,29 +66,29 @@ def _setting(study: Study, point: Point) -> str:
 Pair = tuple[float, float]
 
 
-def _pairs(found: Any, a: Point, b: Point, repeats: int, metric: Metric) -> Iterator[Pair]:
+def _pairs(found: Any, a: Point, b: Point, repeats: int, metric: MetricName) -> Iterator[Pair]:
     for repeat in range(repeats):
         sides = [found.get((point.number, repeat)) for point in (a, b)]
-        values = [None if side is None else value(side.summary, metric) for side in sides]
+        values = [None if side is None else METRICS[metric].value(side.summary) for side in sides]
         if values[0] and values[1] and len({side.job for side in sides if side is not None}) == 1:
             yield values[0], values[1]
 
 
-def _log(pair: Pair, metric: Metric) -> float:
-    return float(np.log(pair[1] / pair[0])) * (-1 if metric in COSTS else 1)
+def _log(pair: Pair, metric: MetricName) -> float:
+    return float(np.log(pair[1] / pair[0])) * METRICS[metric].sign
 
 
-def _effect(setting: str, metric: Metric, pairs: list[Pair]) -> Effect:
+def _effect(setting: str, metric: MetricName, pairs: list[Pair]) -> Effect:
     a, b = np.median(np.array(pairs), axis=0).tolist()
     return _judged(setting, metric, a, b, [[_log(pair, metric) for pair in pairs]])
 
 
-def _together(metric: Metric, groups: list[list[float]]) -> Effect:
+def _together(metric: MetricName, groups: list[list[float]]) -> Effect:
     """Each setting counts alike, however many pairs it has."""
     return _judged("", metric, None, None, groups)
 
 
-def _judged(setting: str, metric: Metric, a: float | None, b: float | None, groups: list[list[float]]) -> Effect:
+def _judged(setting: str, metric: MetricName, a: float | None, b: float | None, groups: list[list[float]]) -> Effect:
     """groups: logarithms of each setting's pairs; their noise is taken together."""
     counts = [len(logs) for logs in groups]
     middle = float(np.mean([np.mean(logs) for logs in groups]))

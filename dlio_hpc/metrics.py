@@ -1,0 +1,122 @@
+"""Metrics of a run: the one table of names, units, directions, formulas and sources.
+
+Studies, criteria, history, comparisons, reports and the reference pages read this table. A metric that follows from the
+summary in result.json takes one row here; its name in MetricName makes it an option of --metric.
+"""
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from dlio_hpc.results import Summary
+from dlio_hpc.units import format_seconds
+
+MetricName = Literal[
+    "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
+    "slowest_rank_ratio", "checkpoint_write_MBps", "checkpoint_read_MBps",
+]  # fmt: skip
+# share: a part of 1, printed in percent. x: a ratio.
+Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
+
+
+class Metric(NamedTuple):
+    """A number that a run has. noun: its name within a sentence. source: who counts it. absent: why
+    a run lacks it or has 0; empty: every run has it.
+    """
+
+    noun: str
+    unit: Unit
+    is_higher_better: bool
+    formula: str
+    source: str
+    absent: str
+    value: Callable[[Summary], float | None]
+
+    @property
+    def scale(self) -> float:
+        """Factor from the value to the number on an axis."""
+        return 100.0 if self.unit == "share" else 1.0
+
+    @property
+    def axis(self) -> str:
+        """Label of an axis, such as read bandwidth (MB/s)."""
+        unit = {"share": "%", "1/s": "", "x": ""}.get(self.unit, self.unit)
+        return f"{self.noun} ({unit})" if unit else self.noun
+
+    @property
+    def sign(self) -> int:
+        """1 where higher is better, else -1: values to this power are better the higher they are."""
+        return 1 if self.is_higher_better else -1
+
+
+def _synced(summary: Summary, rate: Literal["write_MBps", "read_MBps"]) -> float | None:
+    """Return a rate of checkpoints that are synchronised (checkpoint.fsync). Others may stay in memory."""
+    checkpoint = summary.checkpoint
+    return None if checkpoint is None or checkpoint.fsync_s.max == 0 else getattr(checkpoint, rate)
+
+
+METRICS: dict[MetricName, Metric] = {
+    "samples_per_s": Metric(
+        "samples/s", "1/s", True, "samples / wall_s", "ranks count samples as batches arrive", "",
+        lambda summary: summary.samples_per_s,
+    ),
+    "read_MBps": Metric(
+        "read bandwidth", "MB/s", True, "bytes_read / wall_s / 1e6", "ranks count bytes as samples arrive",
+        "format null reads nothing", lambda summary: summary.read_MBps,
+    ),
+    "au": Metric(
+        "AU", "share", True, "compute / (compute + wait), over all steps and ranks", "timestamps of each step",
+        "a run without computation and wait", lambda summary: summary.au,
+    ),
+    "au_mlperf": Metric(
+        "AU by MLPerf's formula", "share", True,
+        "requested computation / running time, without the first step of each epoch", "timestamps of each step",
+        "epochs of one step", lambda summary: summary.au_mlperf,
+    ),
+    "wall_s": Metric(
+        "time", "s", False, "end of the last step - start of the first wait", "timestamps of each step", "",
+        lambda summary: summary.wall_s,
+    ),
+    "io_time_s": Metric(
+        "I/O time", "s", False, "time with at least one read in flight, mean over ranks", "timestamps of each read",
+        "TensorFlow does not report its reads", lambda summary: summary.io_time_s,
+    ),
+    "wait_p99_s": Metric(
+        "p99 of the wait for a batch", "s", False, "99th percentile over steps and ranks", "timestamps of each step",
+        "", lambda summary: summary.wait_s.p99,
+    ),
+    "read_p99_s": Metric(
+        "p99 of a read", "s", False, "99th percentile over requests", "histogram of read latency",
+        "reads are not timed",
+        lambda summary: None if summary.read_latency_s is None else summary.read_latency_s.p99,
+    ),
+    "slowest_rank_ratio": Metric(
+        "slowest rank over the median rank", "x", False, "wait + compute of the slowest rank / that of the median rank",
+        "timestamps of each step", "", lambda summary: summary.slowest_rank.ratio,
+    ),
+    "checkpoint_write_MBps": Metric(
+        "checkpoint write bandwidth", "MB/s", True, "bytes written / write and fsync of the slowest rank / 1e6",
+        "timestamps of each checkpoint", "checkpoints are not synchronised",
+        lambda summary: _synced(summary, "write_MBps"),
+    ),
+    "checkpoint_read_MBps": Metric(
+        "checkpoint read bandwidth", "MB/s", True, "bytes written / read of the slowest rank / 1e6",
+        "timestamps of each checkpoint", "checkpoints are not synchronised, or not read back",
+        lambda summary: _synced(summary, "read_MBps"),
+    ),
+}  # fmt: skip
+
+
+def values(summary: Summary) -> dict[str, float]:
+    """Return the metrics that the run has, by name."""
+    known = {name: metric.value(summary) for name, metric in METRICS.items()}
+    return {name: value for name, value in known.items() if value is not None}
+
+
+def format_value(value: float, unit: Unit) -> str:
+    """Return a value with its unit: 93.2 %, 1.25 s, 812.4 MB/s."""
+    if unit == "share":
+        return f"{100 * value:.4g} %"
+    if unit == "s":
+        return format_seconds(value)
+    digits = f"{value:,.1f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return f"{digits} /s" if unit == "1/s" else f"{digits} {unit}".rstrip()
