@@ -35,7 +35,7 @@ from dlio_hpc.batch.watch import Watched, watch
 from dlio_hpc.command import Missing, Unanswered
 from dlio_hpc.darshan import preload as darshan
 from dlio_hpc.darshan import verdict
-from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, kind_of
+from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
 from dlio_hpc.layout import Layout
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import Plan, Run
@@ -217,7 +217,8 @@ def _batch_system(made: Plan) -> Iterator[Finding]:
     script = jobscript.render(made)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, rundir.SCRIPT)
-        path.write_text(script)
+        with about(path):
+            path.write_text(script)
         path.chmod(0o755)
         words = SCHEDULERS[made.site.scheduler].probe(made, path)
     yield Finding("ok", "batch system", words)
