@@ -144,8 +144,8 @@ class SlowestRank(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """All epochs and ranks of a warm-up or measured run. dlio_hpc.metrics defines the fields without a text here. The first
-    step is part of every metric but au_mlperf.
+    """All epochs and ranks of a warm-up or measured run. dlio_hpc.metrics defines the fields without a text here. The
+    first step is part of every metric but au_mlperf.
     """
 
     samples: int

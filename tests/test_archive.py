@@ -64,6 +64,19 @@ def test_extracting_gives_the_files_back(job: Path, packed: Path, tmp_path: Path
         archive.extract(packed, tmp_path / "there" / "new")
 
 
+def test_a_file_that_cannot_be_extracted_is_named(
+    packed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(OSError, match="No space left") as refused:
+        archive.extract(packed, tmp_path / "new")
+    assert str(refused.value.filename).endswith("/job-1/manifest.json")
+    assert not (tmp_path / "new" / "job-1").exists()
+
+
 def test_standard_tools_read_it(packed: Path, tmp_path: Path) -> None:
     import shutil
 

@@ -339,6 +339,23 @@ def test_a_warning_in_the_last_step_changes_nothing(run: Run, small: Path) -> No
     assert _result(job)["summary"]["checkpoint"]["count"] == 1
 
 
+def test_a_file_system_that_refuses_the_exit_status_is_asked_again(run: Run, small: Path) -> None:
+    """The pause before the second attempt clears the way."""
+    lines = ["mkdir .exit_status.tmp", 'sleep() { rmdir "$job/.exit_status.tmp"; }']
+    job = _submit(run, small, "-d", "data", "-S", f"site.setup={json.dumps(lines)}")
+    assert job["state"] == "completed"
+    assert "Is a directory" in Path(job["directory"], "job.err").read_text()
+
+
+def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, small: Path) -> None:
+    """Whether its script came to its end is unknown."""
+    lines = ["mkdir .exit_status.tmp", "sleep() { :; }"]
+    done = run("dlio-submit", small, "-s", "local", "-d", "data", "-S", f"site.setup={json.dumps(lines)}", "--wait")
+    assert done.code == 7
+    assert "ended as lost" in done.err
+    assert "see job.err in " in done.err
+
+
 def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, tmp_path: Path) -> None:
     """Slurm's commands may be installed here; without a controller that answers they are no Slurm."""
     assert run("dlio-hpc", "sites", "new", "laptop", SLURM_CONF="/nowhere").code == 0

@@ -34,7 +34,6 @@ _PARTIAL = {
         "verdict/banners.py",
         "cached fail incomplete inconclusive infrastructure invalid pass skipped",
     ): "criteria are not compared",
-    ("verdict/criterion_result.py", "|1/s|MB/s|x"): "units that stand behind the number as they are",
     ("verdict/figures.py", "improved inconclusive pass regression"): "outcomes with a colour of their own",
     ("verdict/validity_criteria.py", "incomplete infrastructure invalid"): "verdicts that are asked for in any case",
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dlio_hpc.batch import launchers, preflight
 from dlio_hpc.config import site, workload
+from dlio_hpc.errors import about
 from dlio_hpc.plan import packing
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import Asked, Request
@@ -24,7 +25,8 @@ def profile(text: str, account: str | None, queue: str | None) -> str:
         return text
     with tempfile.TemporaryDirectory(prefix=".dlio-hpc-", dir=Path.cwd(), ignore_cleanup_errors=True) as folder:
         path = Path(folder, "site.yaml")
-        path.write_text(text, encoding="utf-8")
+        with about(path):
+            path.write_text(text, encoding="utf-8")
         made = _plan(site.load(str(path)), Path(folder), account, queue)
         ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # the profile's own first
         way, outcome = preflight.working_remote(made, ways, (), _PATIENCE_S)

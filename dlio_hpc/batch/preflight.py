@@ -25,7 +25,7 @@ from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Remote
 from dlio_hpc.darshan import log_verdict
 from dlio_hpc.darshan import setup as darshan
-from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, kind_of
+from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost, dataset, packages, packing, plan, site_limits
@@ -207,7 +207,8 @@ def _batch_system(made: Plan) -> Iterator[Finding]:
     script = jobscript.render(made)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, rundir.SCRIPT)
-        path.write_text(script)
+        with about(path):
+            path.write_text(script)
         path.chmod(0o755)
         words = SCHEDULERS[made.site.scheduler].probe(made, path)
     yield Finding("ok", "batch system", words)

@@ -8,7 +8,7 @@ from dlio_hpc import document, units
 from dlio_hpc.cli import console
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.config import defaults, shipped, site, workload
-from dlio_hpc.errors import ConfigError
+from dlio_hpc.errors import ConfigError, about
 
 
 class _Sites(click.Group):
@@ -77,7 +77,7 @@ def new(name: str, to: Path | None, launch: bool, account: str | None, queue: st
         return
     target = to or Path(f"{name}.yaml")
     try:
-        with target.open("x", encoding="utf-8") as file:
+        with about(target), target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
         raise ConfigError(f"{target} is there already; give another name, or another file with --to") from None

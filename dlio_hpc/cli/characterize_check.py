@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dlio_hpc.cli import console
-from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.errors import InfrastructureError, about
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize.characterize import Character
@@ -25,7 +25,8 @@ def run(
     folder = Path(tempfile.mkdtemp(prefix="dlio-hpc-characterize-"))
     try:
         workload = folder / "workload.yaml"
-        workload.write_text(content, encoding="utf-8")
+        with about(workload):
+            workload.write_text(content, encoding="utf-8")
         job = _submit(workload, [*_shrunk(found, site, dataset_size), *(f"-S{each}" for each in settings)], runs)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

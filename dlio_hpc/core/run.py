@@ -15,7 +15,7 @@ from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, about
 from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.plan import dataset, planned_bytes
 from dlio_hpc.plan.plan import Plan, Run
@@ -91,7 +91,8 @@ def _end(directory: Path, result: Result) -> None:
     """The job is told when there was no time for all steps; InvalidRun when the counts are not those planned."""
     summary = result.summary
     if summary is not None and summary.steps < summary.steps_planned:
-        with (directory / rundir.STOP).open("a") as stopped:  # job.sh looks for it
+        stop = directory / rundir.STOP  # job.sh looks for it
+        with about(stop), stop.open("a") as stopped:
             stopped.write(f"{result.run}: {summary.steps} of {summary.steps_planned} steps\n")
     if result.faults:
         raise InvalidRun("; ".join(result.faults))

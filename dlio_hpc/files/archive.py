@@ -137,7 +137,9 @@ def extract(path: Path, target: Path) -> Path:
             raise ConfigError(f"{folder} is there already; choose another --to or move it away")
         target.mkdir(parents=True, exist_ok=True)
         with _temporary(target, job) as temporary:
-            _made(Path(temporary, job, rundir.MANIFEST)).write_bytes(held.listing)
+            manifest = _made(Path(temporary, job, rundir.MANIFEST))
+            with about(manifest):
+                manifest.write_bytes(held.listing)
             for name, _ in held.members():
                 file = _made(Path(temporary, job, name))
                 with about(file), file.open("xb") as copy:

@@ -215,7 +215,8 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
             where = None
             if log is not None:
                 where = Path(folder, f"{run.name}-{Path(log).name}")
-                where.write_bytes(content[log])
+                with about(where):
+                    where.write_bytes(content[log])
             timeline = content.get(f"{mine}/{rundir.TIMELINE}")
             if timeline is not None:
                 _check(timeline, f"{path}/{mine}/{rundir.TIMELINE}")
@@ -374,7 +375,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
             f"the ranks? {_where(outcome)}"
         )
     if state in _INCOMPLETE:
-        return Incomplete(f"job {outcome.job.job} ended as {state}; what it had done so far is kept")
+        return Incomplete(f"job {outcome.job.job} ended as {state}; what it had done so far is kept{_reason(outcome)}")
     if state == "failed" and outcome.job.batch_id is None:
         return ConfigError(f"job {outcome.job.job} was not taken: {outcome.job.states[-1].words}")
     if (bug := _bug(outcome)) is not None:
@@ -382,6 +383,11 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
     if state == "failed" or state in _INFRASTRUCTURE:
         return InfrastructureError(f"job {outcome.job.job} ended as {state}; {_where(outcome)}")
     return None
+
+
+def _reason(outcome: JobOutcome) -> str:
+    """The end of a sentence that names the file of a lost job that may say why; empty for other jobs."""
+    return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
 
 
 def _where(outcome: JobOutcome) -> str:

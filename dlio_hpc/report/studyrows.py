@@ -114,8 +114,9 @@ def span(found: PointMetrics, metric: MetricName) -> str:
 
 def figure(value: float, metric: MetricName) -> str:
     """With its unit."""
-    text, unit = number(value, metric), {"1/s": "samples/s", "MB/s": "MB/s", "x": "x"}.get(METRICS[metric].unit, "")
-    return f"{text} {unit}" if unit else text
+    unit = METRICS[metric].unit
+    text = number(value, metric)
+    return text if unit in ("s", "share", "") else f"{text} {'samples/s' if unit == '1/s' else unit}"
 
 
 def number(value: float, metric: MetricName) -> str:

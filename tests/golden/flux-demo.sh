@@ -11,9 +11,17 @@
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
-# exit_status tells how the job ended, also when the batch system has forgotten it.
+# exit_status tells how the job ended, also when the batch system has forgotten it. A file system that refuses the file
+# is asked again.
+keep_status() {
+  local code=$? pause
+  for pause in 0 1 2; do
+    [ "$pause" = 0 ] || sleep "$pause"
+    echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
+  done
+}
 trap 'exit 143' TERM INT HUP   # until there are ranks to end; without a trap bash would leave a 0
-trap 'echo "$?" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status"; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
+trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
 # Results of an earlier attempt are kept apart: a batch system may requeue a job.
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
