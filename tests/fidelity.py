@@ -18,7 +18,7 @@ from dlio_hpc.config import workload as workloads
 from dlio_hpc.config.dataset_keys import AuxiliaryFile
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
-from dlio_hpc.report import profiles, workloadyaml
+from dlio_hpc.report import program_profiles, workload_yaml
 from dlio_hpc.results import Result
 from tests import planning, straced
 
@@ -53,7 +53,9 @@ def of_application(name: str, folder: Path) -> Pair:
 
 def of_program(name: str, folder: Path) -> Pair:
     found = character(name)
-    return Pair(profiles.of_character(found, name), seen(derived(found, name, folder), folder, found.log.job.ranks))
+    return Pair(
+        program_profiles.of_character(found, name), seen(derived(found, name, folder), folder, found.log.job.ranks)
+    )
 
 
 def files(name: str) -> tuple[int, int]:
@@ -93,7 +95,7 @@ def character(program: str) -> Character:
 def derived(found: Character, name: str, folder: Path) -> Workload:
     """All of it but the computing."""
     path = folder / "derived.yaml"
-    path.write_text(workloadyaml.write(found, name.replace("_", "-")))
+    path.write_text(workload_yaml.write(found, name.replace("_", "-")))
     return workloads.load(str(path), ("compute.time=0",))
 
 
@@ -108,5 +110,7 @@ def seen(workload: Workload, folder: Path, ranks: int = RANKS) -> Profile:
     straced.core(folder, ranks, last.number, folder / "seen.darshan")
     (written,) = folder.glob(f"runs/*-{last.name}/result.json")
     result = document.decode(written.read_bytes(), Result, str(written))
-    found = profiles.load("seen", folder / "seen.darshan", None, f"^(?:{last.dataset}|{last.outputs})/(?!dlio-dataset)")
+    found = program_profiles.load(
+        "seen", folder / "seen.darshan", None, f"^(?:{last.dataset}|{last.outputs})/(?!dlio-dataset)"
+    )
     return replace(found, application=workload.name, bytes_per_sample=io_profile.sample_bytes(result))

@@ -22,8 +22,9 @@ from dlio_hpc.config import workload
 from dlio_hpc.files import archive, filesystem, rundir
 from dlio_hpc.plan import plan
 from dlio_hpc.report import page
+from dlio_hpc.report.figures import acceptance_plots
 from dlio_hpc.results import Epoch
-from dlio_hpc.verdict import acceptance, acceptancefigures, acceptancepages, acceptancetables, criteria_file, junit
+from dlio_hpc.verdict import acceptance, acceptancepages, acceptancetables, criteria_file, junit
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from dlio_hpc.verdict.criterion_result import Check
@@ -633,7 +634,7 @@ def test_json_has_all_of_it() -> None:
 
 
 def test_pictures_have_runs_medians_and_limits() -> None:
-    pictures = list(acceptancefigures.draw(_mixed()))
+    pictures = list(acceptance_plots.draw(_mixed()))
     assert [picture.stem for picture in pictures] == [
         "criteria-1-demo-on-theta-2-x-4-ranks", "criteria-2-nodes-4-b-demo-on-theta-4-x-4-ranks",
     ]  # fmt: skip

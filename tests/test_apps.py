@@ -18,7 +18,7 @@ from dlio_hpc.config import workload
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.report import workloadyaml
+from dlio_hpc.report import workload_yaml
 from tests import fidelity
 from tests.conftest import BIN, Run
 
@@ -145,7 +145,7 @@ def test_counters_alone_tell_less_and_less_surely(name: str, tmp_path: Path) -> 
     ]
     assert sure[0] < sure[1]
     path = tmp_path / "derived.yaml"
-    path.write_text(workloadyaml.write(whole._replace(derived=made), "derived"))
+    path.write_text(workload_yaml.write(whole._replace(derived=made), "derived"))
     workload.load(str(path))
 
 

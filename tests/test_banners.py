@@ -22,18 +22,21 @@ from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.report import banner, bottleneck, jobbanner, logbanner, page, studybanner, studypages, studyreport
+from dlio_hpc.report import (
+    banner,
+    bottleneck,
+    history_rows,
+    job_banner,
+    log_banner,
+    page,
+    study_banner,
+    study_report,
+    studypages,
+    verdict_banners,
+)
 from dlio_hpc.report.banner import Banner, State
 from dlio_hpc.results import Epoch
-from dlio_hpc.verdict import (
-    acceptance,
-    banners,
-    baseline_comparison,
-    criteria_file,
-    history_listing,
-    historytables,
-    pages,
-)
+from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file, historytables, pages
 from tests import judged, nights, studies
 from tests.conftest import Run
 from tests.test_pictures import browser, dumped
@@ -84,7 +87,7 @@ def _read(run: RunOutcome, origin: Origin, phases: dict[str, float]) -> RunOutco
 def test_a_job_opens_with_its_state(
     tmp_path: Path, values: list[float], origin: Origin, state: State, text: str
 ) -> None:
-    opening = jobbanner.of_jobs([_job(tmp_path, values, origin)])
+    opening = job_banner.of_jobs([_job(tmp_path, values, origin)])
     assert (opening.state, text in opening.text) == (state, True), opening
 
 
@@ -101,7 +104,7 @@ def test_a_job_that_did_not_end_well_is_not_good(tmp_path: Path, job_state: Any,
     outcome = _job(tmp_path, [100.0, 101.0])
     *others, last = outcome.runs
     record = seen(outcome.job, job_state)
-    opening = jobbanner.of_jobs([outcome._replace(job=record, runs=[*others, last._replace(result=None)])])
+    opening = job_banner.of_jobs([outcome._replace(job=record, runs=[*others, last._replace(result=None)])])
     assert (opening.state, opening.text.startswith(text)) == (state, True), opening
 
 
@@ -111,8 +114,8 @@ def test_faults_outweigh_everything_and_the_gravest_job_speaks_for_all(tmp_path:
     assert last.result is not None
     broken = last._replace(result=structs.replace(last.result, faults=["10 bytes more than planned"]))
     invalid = outcome._replace(runs=[*others, broken])
-    assert jobbanner.of_jobs([outcome, invalid]).state == "bad"
-    assert "10 bytes more than planned" in jobbanner.of_jobs([outcome, invalid]).text
+    assert job_banner.of_jobs([outcome, invalid]).state == "bad"
+    assert "10 bytes more than planned" in job_banner.of_jobs([outcome, invalid]).text
 
 
 @pytest.mark.parametrize(
@@ -224,7 +227,7 @@ def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) 
     ],
 )
 def test_a_log_opens_with_its_state(log: str, state: State, text: str) -> None:
-    opening = logbanner.of_logs([log_file(LOGS / log)])
+    opening = log_banner.of_logs([log_file(LOGS / log)])
     assert (opening.state, text in opening.text) == (state, True), opening
 
 
@@ -233,7 +236,7 @@ def _nightly(values: Sequence[Sequence[float]], baseline: int | None = None, **l
     entries = [nights.entry(night, repeats) for night, repeats in enumerate(values[:-1])]
     entries.append(nights.entry(len(values) - 1, values[-1], **last))
     accepted = [] if baseline is None else [nights.accepted(entries[baseline])]
-    return banners.of_history(history_listing.blocks(entries, accepted, "samples_per_s"), "samples_per_s")
+    return verdict_banners.of_history(history_rows.blocks(entries, accepted, "samples_per_s"), "samples_per_s")
 
 
 def _alike(count: int, level: float = 100.0) -> list[list[float]]:
@@ -260,7 +263,7 @@ def test_names_of_jobs_keep_their_capitals() -> None:
     entries += [
         nights.entry(12 + night, values, job=f"Nightly-{12 + night}") for night, values in enumerate(_alike(8, 80.0))
     ]
-    opening = banners.of_history(history_listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    opening = verdict_banners.of_history(history_rows.blocks(entries, [], "samples_per_s"), "samples_per_s")
     assert "Over 20 nights: " in opening.text
     assert "worse since Nightly-12 " in opening.text
 
@@ -269,7 +272,7 @@ def test_a_night_that_measured_no_storage_is_not_good() -> None:
     assert _nightly(_alike(12), baseline=2, storage="cached").state == "not measured"
     failed = nights.entry(12, [], fault="job failed", exit_code=6, state="failed")
     entries = [*(nights.entry(night, values) for night, values in enumerate(_alike(12))), failed]
-    opening = banners.of_history(history_listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    opening = verdict_banners.of_history(history_rows.blocks(entries, [], "samples_per_s"), "samples_per_s")
     assert (opening.state, "measured nothing: job failed" in opening.text) == ("bad", True), opening
 
 
@@ -279,12 +282,12 @@ def test_the_banner_of_a_history_is_about_the_night_that_it_names() -> None:
     other = [structs.replace(one, data="/scratch/other") for one in several.measurements]
     several = structs.replace(several, measurements=(*several.measurements, *other))
     entries = [*(nights.entry(night, values) for night, values in enumerate(_alike(3))), several]
-    opening = banners.of_history(history_listing.blocks(entries, [], "samples_per_s"), "samples_per_s")
+    opening = verdict_banners.of_history(history_rows.blocks(entries, [], "samples_per_s"), "samples_per_s")
     assert (opening.state, "nightly-003 measured this on several datasets" in opening.text) == ("inconclusive", True)
 
 
 def test_a_history_opens_with_its_state_on_terminal_and_page() -> None:
-    blocks = history_listing.blocks([nights.entry(0, [100.0] * 3), nights.entry(1, [1.4] * 3)], [], "samples_per_s")
+    blocks = history_rows.blocks([nights.entry(0, [100.0] * 3), nights.entry(1, [1.4] * 3)], [], "samples_per_s")
     out = io.StringIO()
     historytables.show(blocks, "samples_per_s", out)
     assert out.getvalue().startswith("Inconclusive: ") or out.getvalue().startswith("Bad: ")
@@ -297,8 +300,8 @@ def _of_study(made: Study, values: Values, origin: Origin = "storage") -> Banner
 
 
 def _opening(made: Study, measured: list[Measured]) -> Banner:
-    report = studyreport.make(StudyOutcome(made, [], measured, [], 0))
-    opening = studybanner.of_study(report)
+    report = study_report.make(StudyOutcome(made, [], measured, [], 0))
+    opening = study_banner.of_study(report)
     assert f'class="banner {opening.state.replace(" ", "-")}"' in page.render(studypages.of_study(report))
     return opening
 
@@ -325,7 +328,7 @@ def test_cached_parts_of_a_study_are_named(tmp_path: Path) -> None:
     measured = [one._replace(origin=origin) for one, origin in zip(measured, origins, strict=True)]
     opening = _opening(made, measured)
     assert opening.text == "cached, memory instead of storage: two: 6 of 6 measurements. one: from storage."
-    advice = studyreport.make(StudyOutcome(made, [], measured, [], 0)).advice
+    advice = study_report.make(StudyOutcome(made, [], measured, [], 0)).advice
     assert advice[-1] == "No advice from two: measurements there are cached."
 
 
@@ -367,7 +370,7 @@ def test_each_verdict_has_the_state_of_its_exit_code() -> None:
     for outcome, meaning in OUTCOMES.items():
         code = meaning.exit_code
         verdict = baseline_comparison.Verdict("job", "samples_per_s", outcome, code, "why", 0.02)
-        opening = banners.of_judgement(baseline_comparison.summed([verdict]))
+        opening = verdict_banners.of_judgement(baseline_comparison.summed([verdict]))
         expected = {
             "pass": "good", "improved": "good", "skipped": "good", "inconclusive": "inconclusive",
             "not_comparable": "inconclusive", "cached": "not measured", "incomplete": "not measured",
@@ -375,9 +378,9 @@ def test_each_verdict_has_the_state_of_its_exit_code() -> None:
         assert opening.state == expected.get(outcome, "bad")
     asked = criteria_file.Criteria(name="x")
     good = acceptance.judge(asked, [judged.repeats("samples_per_s", [100.0] * 3)])
-    assert banners.of_acceptance(good).state == "good"
+    assert verdict_banners.of_acceptance(good).state == "good"
     cached = acceptance.judge(asked, [judged.repeats("samples_per_s", [100.0] * 3, storage=judged.storage(0.9))])
-    assert banners.of_acceptance(cached).state == "not measured"
+    assert verdict_banners.of_acceptance(cached).state == "not measured"
 
 
 _MEASURE = """
@@ -448,9 +451,9 @@ def _pages(folder: Path) -> dict[str, page.Page]:
         folder / "more", studies.asked("demo", "reader.read_threads=1,2,4", "reader.batch_size=1,2,4,8")
     )
     values = _noisy(made, [100.0] * len(made.points), 0.3)
-    report = studyreport.make(StudyOutcome(made, [], studies.measured(made, values), [], 0))
+    report = study_report.make(StudyOutcome(made, [], studies.measured(made, values), [], 0))
     entries = [nights.entry(night, values) for night, values in enumerate(_alike(4))]
-    blocks = history_listing.blocks(entries, [], "samples_per_s")
+    blocks = history_rows.blocks(entries, [], "samples_per_s")
     from dlio_hpc.report import pages as jobpages
     from dlio_hpc.verdict import acceptancepages
 

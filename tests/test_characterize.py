@@ -18,7 +18,7 @@ from dlio_hpc.config import workload
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.errors import ConfigError, InvalidRun
-from dlio_hpc.report import workloadyaml
+from dlio_hpc.report import workload_yaml
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
@@ -79,7 +79,7 @@ def _character(path: Path, *others: Path, only: str | None = None, force: bool =
 
 def _workload(found: Character, folder: Path) -> Workload:
     path = folder / "derived.yaml"
-    path.write_text(workloadyaml.write(found, "derived"))
+    path.write_text(workload_yaml.write(found, "derived"))
     return workload.load(str(path))
 
 
@@ -373,7 +373,7 @@ def test_what_is_no_data_is_told_apart(tmp_path: Path) -> None:
     sides = {side.name: side for side in _workload(found, tmp_path).dataset.auxiliary_files}
     assert (sides["labels.csv"].access, sides["labels.csv"].bytes, sides["labels.csv"].by) == ("read", 9000, "all")
     assert (sides["train.log"].access, sides["train.log"].bytes) == ("write", 100)
-    assert "Left out: 2 file(s), library" in workloadyaml.write(found, "x")
+    assert "Left out: 2 file(s), library" in workload_yaml.write(found, "x")
 
 
 def _seen(path: str, read: int = 0, written: int = 0, size: int | None = None, **changes: Any) -> Seen:
@@ -427,7 +427,7 @@ def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:
     assert (values["reader.shuffle.files"], _sure(found, "reader.shuffle.files")) == (True, "medium")
     assert {_sure(found, key) for key in ("reader.batch_size", "reader.read_threads", "reader.mode")} == {"unknown"}
     assert values["compute.time"] == pytest.approx(0.05 / 4, rel=0.3), "of a sample, as nobody knows the batch"
-    text = workloadyaml.write(found, "x")
+    text = workload_yaml.write(found, "x")
     assert "# Note: by counters alone, without a trace (DXT)" in text
     assert "# unknown: only a trace (DXT) would tell" in text
     _workload(found, tmp_path)
@@ -525,7 +525,7 @@ def test_whatever_a_log_holds_its_workload_loads(
         assert found.derived.against
         return
     path = folder / "derived.yaml"
-    path.write_text(workloadyaml.write(found, workloadyaml.default_name(found)))
+    path.write_text(workload_yaml.write(found, workload_yaml.default_name(found)))
     made = workload.load(str(path))
     assert made.dataset.files == _values(found)["dataset.files"]
 

@@ -14,7 +14,8 @@ from dlio_hpc.analysis import robust
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.outcomes import OUTCOMES
-from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression, verdictrows
+from dlio_hpc.report import regression_rows
+from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
@@ -177,7 +178,7 @@ def test_cases_for_ci_systems() -> None:
         structs.replace(BASE, measurements=(), fault="x", exit_code=7),
     ]
     judged = baseline_comparison.judge(jobs, [], [nights.accepted(BASE)])
-    cases = [verdictrows.case(verdict, 1.0) for verdict in judged.verdicts]
+    cases = [regression_rows.case(verdict, 1.0) for verdict in judged.verdicts]
     assert [(case.kind, case.type) for case in cases] == [
         ("pass", ""), ("failure", "regression"), ("error", "cached"), ("error", "timeout"), ("error", "incomplete"),
     ]  # fmt: skip

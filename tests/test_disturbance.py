@@ -22,8 +22,9 @@ from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.core import disturbance, procfs
 from dlio_hpc.core.disturbance import Meter
 from dlio_hpc.files import rundir
+from dlio_hpc.report import regression_rows
 from dlio_hpc.results import Disturbance
-from dlio_hpc.verdict import baseline_comparison, history, history_database, verdictrows, verdicttables
+from dlio_hpc.verdict import baseline_comparison, history, history_database, verdicttables
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
 from tests.conftest import Run
@@ -232,7 +233,7 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
         assert verdict.outcome == outcome
         wanted = named if recorded else disturbances.UNRECORDED
         assert wanted in verdict.disturbances[0]
-        assert ("meanwhile", verdict.disturbances[0]) in list(verdictrows.facts(verdict))
+        assert ("meanwhile", verdict.disturbances[0]) in list(regression_rows.facts(verdict))
         file = io.StringIO()
         verdicttables.show(baseline_comparison.summed([verdict]), file)
         assert f"meanwhile: {verdict.disturbances[0]}" in file.getvalue()

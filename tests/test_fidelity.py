@@ -8,7 +8,7 @@ import pytest
 
 from dlio_hpc import document
 from dlio_hpc.analysis.similarity import similarity
-from dlio_hpc.report import profiles
+from dlio_hpc.report import program_profiles
 from tests import fidelity, straced
 from tests.conftest import Run
 from tests.fidelity import APPLICATIONS, NEEDS, PROGRAMS, RANKS, Pair
@@ -47,7 +47,7 @@ def test_each_derived_workload_is_nearest_to_its_own_program(name: str, folder: 
     mine = _pair(name, folder).emulation
     apart = {}
     for other in PROGRAMS:
-        found = similarity.compare(mine, profiles.of_character(fidelity.character(other), other))
+        found = similarity.compare(mine, program_profiles.of_character(fidelity.character(other), other))
         assert found.volumes is not None
         apart[other] = found.volumes.octaves
     assert min(apart, key=apart.__getitem__) == name, apart
@@ -77,6 +77,6 @@ def test_darshan_sees_the_same(name: str, run: Run, tmp_path: Path, folder: Path
     done = run("dlio-submit", "w.yaml", "-s", "local", "--ppn", RANKS, *library, "--wait", "--json")
     assert done.code == 0, done.err
     (job,) = (tmp_path / "dlio-runs").glob(f"{name}-*")
-    assert similarity.compare(emulation, profiles.load("job", job, None, None)).pattern.ratio == pytest.approx(
+    assert similarity.compare(emulation, program_profiles.load("job", job, None, None)).pattern.ratio == pytest.approx(
         1, abs=0.002
     )

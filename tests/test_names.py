@@ -4,7 +4,8 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc.verdict import group_names, history_listing, run_groups
+from dlio_hpc.report import history_rows
+from dlio_hpc.verdict import group_names, run_groups
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights
 
@@ -30,7 +31,7 @@ def test_a_suites_parts_go_by_their_names() -> None:
     (point,) = _titles(_entry(0, {}, "a" * 12, "reader.batch_size=4", "cosmoflow-20261121-013031-ec32ce"))
     assert point == f"reader.batch_size=4: {REST}"
     assert _titles(_entry(0, {}, "a" * 12)) == [REST]
-    blocks = history_listing.blocks([_entry(0, {}, "a" * 12, "records", study)], [], "samples_per_s")
+    blocks = history_rows.blocks([_entry(0, {}, "a" * 12, "records", study)], [], "samples_per_s")
     assert [(block.title, block.name) for block in blocks] == [
         (f"nightly records: {REST}", "nightly records: cosmoflow on theta, 2 x 4 ranks")
     ]

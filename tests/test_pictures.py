@@ -21,10 +21,11 @@ from matplotlib.text import Annotation
 
 from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, Steps, View
 from dlio_hpc.config import shipped
-from dlio_hpc.report import figures, page
+from dlio_hpc.report import page
 from dlio_hpc.report.banner import Banner
-from dlio_hpc.report.canvas import COLOURS
-from dlio_hpc.report.figures import Picture
+from dlio_hpc.report.figures import run_panels
+from dlio_hpc.report.figures.canvas import COLOURS
+from dlio_hpc.report.figures.run_panels import Picture
 from dlio_hpc.units import seconds
 
 STEMS = ["heat_map", "costs", "bandwidth", "sizes", "ranks_bandwidth", "timeline", "steps", "latency", "spread"]
@@ -100,7 +101,7 @@ EMPTY = View(
 
 
 def _drawn(view: View) -> dict[str, Picture]:
-    return {picture.stem: picture for picture in figures.draw(view)}
+    return {picture.stem: picture for picture in run_panels.draw(view)}
 
 
 def _stairs(figure: Figure, row: int = 0) -> dict[Any, StepPatch]:
@@ -295,7 +296,7 @@ def test_the_slowest_ranks_are_named_with_their_hosts() -> None:
 )
 def test_with_little_or_nothing_there_is_still_something_to_see(view: View) -> None:
     for stem, picture in _drawn(view).items():
-        texts = "".join(ET.fromstring(figures.svg(picture.figure)).itertext())
+        texts = "".join(ET.fromstring(run_panels.svg(picture.figure)).itertext())
         assert picture.title in texts
         if view is EMPTY:
             assert any(word in texts for word in ("Nothing", "No ", "not timed", "not recorded")), stem
@@ -303,7 +304,7 @@ def test_with_little_or_nothing_there_is_still_something_to_see(view: View) -> N
 
 def test_the_same_view_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder in ("a", "b"):
-        figures.save(figures.draw(_view()), tmp_path / folder)
+        run_panels.save(run_panels.draw(_view()), tmp_path / folder)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == sorted(f"{stem}.{kind}" for stem in STEMS for kind in ("svg", "png"))
     for name in names:
@@ -321,14 +322,14 @@ def test_the_same_view_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_size_does_not_grow_with_the_run() -> None:
     view = _view(ranks=8192, bins=20_000, steps=100_000, segments=20_000, requests=1_000_000)
     view = view._replace(lanes=view.lanes * 30)
-    sizes = {stem: len(figures.svg(picture.figure)) for stem, picture in _drawn(view).items()}
+    sizes = {stem: len(run_panels.svg(picture.figure)) for stem, picture in _drawn(view).items()}
     assert max(sizes.values()) < 400_000, sizes
     assert sum(sizes.values()) < 900_000, sizes
 
 
 def test_pictures_name_nothing_outside() -> None:
-    for picture in figures.draw(_view()):
-        text = figures.svg(picture.figure)
+    for picture in run_panels.draw(_view()):
+        text = run_panels.svg(picture.figure)
         ET.fromstring(text)
         links = set(re.findall(r'"https?://[^"]*"', text)) - {f'"{name}"' for name in _names(text)}
         assert not links
@@ -365,7 +366,7 @@ class _Reader(HTMLParser):
 def _section(view: View) -> page.Section:
     slowest = page.Table("Slowest ranks", ["rank", "host", "I/O time"], [["0", view.ranks.hosts[0], "20.1 s"]])
     epochs = page.Table("", ["epoch", "samples/s", "AU"], [["0", "1,310.2", "91.2 %"], ["all", "1,310.2", "-"]])
-    return page.Section(view.title, view.notes, [epochs], [*map(figures.inline, figures.draw(view))], [slowest])
+    return page.Section(view.title, view.notes, [epochs], [*map(run_panels.inline, run_panels.draw(view))], [slowest])
 
 
 def _page(*views: View, title: str = "demo on local") -> page.Page:
@@ -402,8 +403,8 @@ def test_names_stay_words_whatever_they_hold() -> None:
     shown = "".join(found.text)
     readable = NASTY.replace("\x1b", "�").replace("\x00", "�").replace("\ud800", "�")
     assert shown.count(readable) >= 5, "title, heading, note, table, footers of pictures"
-    for picture in figures.draw(view):
-        assert "$x_1$" in "".join(ET.fromstring(figures.svg(picture.figure)).itertext())
+    for picture in run_panels.draw(view):
+        assert "$x_1$" in "".join(ET.fromstring(run_panels.svg(picture.figure)).itertext())
 
 
 def test_a_template_cannot_show_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -422,7 +423,7 @@ import dlio_hpc.report.page
 assert not {"jinja2", "numpy"} & set(sys.modules)
 from dlio_hpc.errors import ConfigError
 try:
-    import dlio_hpc.report.figures
+    import dlio_hpc.report.figures.run_panels
 except ConfigError as fault:
     print(fault)
 """

@@ -16,7 +16,7 @@ from dlio_hpc.lustre.lfs import Part
 from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import packing, study
 from dlio_hpc.records import study_outcome
-from dlio_hpc.report import sidesrows, straggling, studyreport
+from dlio_hpc.report import ab_rows, ab_stragglers, study_report
 from tests import studies, throttle
 from tests.conftest import Run
 
@@ -69,7 +69,7 @@ def test_the_slower_side_is_named_with_an_interval(tmp_path: Path) -> None:
     assert effect.better == "A"
     assert effect.low < 0.8 < effect.high < 1
     assert effect.ratio == pytest.approx(0.8, rel=0.03)
-    assert sidesrows.verdict(made, (effect,)).startswith("B (/new) is the slower one: 0.8")
+    assert ab_rows.verdict(made, (effect,)).startswith("B (/new) is the slower one: 0.8")
     assert _effects(made, lambda point, _: (100.0, 80.0)[point], "wall_s")[0].ratio == pytest.approx(0.8)
 
 
@@ -80,7 +80,7 @@ def test_what_drifts_meanwhile_is_no_difference(tmp_path: Path) -> None:
     (effect,) = _effects(made, lambda point, repeat: float(100 * 0.5**repeat * np.exp(noise[point, repeat])))
     assert effect.better is None
     assert 0.95 < effect.low < 1 < effect.high < 1.05
-    assert "No difference beyond noise" in sidesrows.verdict(made, (effect,))
+    assert "No difference beyond noise" in ab_rows.verdict(made, (effect,))
 
 
 def test_intervals_hold_what_they_promise(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_missing_half_leaves_its_pair_out(tmp_path: Path) -> None:
 def test_a_plain_study_has_no_sides(tmp_path: Path) -> None:
     made = studies.make(tmp_path, studies.asked("demo", "reader.read_threads=1,2"))
     assert _effects(made, lambda *_: 1.0) == ()
-    assert straggling.of_study(made, []) == ()
+    assert ab_stragglers.of_study(made, []) == ()
 
 
 def test_a_node_that_is_slow_every_time_is_a_straggler_and_one_bad_night_is_none() -> None:
@@ -169,12 +169,12 @@ def test_the_report_says_which_is_which(tmp_path: Path) -> None:
     made = _study(tmp_path)
     noise = np.random.default_rng(5).normal(0, 0.01, (2, 4))
     studies.write(made, lambda point, repeat: float((100, 200)[point] * np.exp(noise[point, repeat])))
-    report = studyreport.make(study_outcome.outcome(made, study_outcome.jobs(made)))
-    told = studyreport.as_document(report)
+    report = study_report.make(study_outcome.outcome(made, study_outcome.jobs(made)))
+    told = study_report.as_document(report)
     assert told["effects"][0]["better"] == "B"
     assert [side["data"] for side in told["stragglers"]] == list(FOLDERS)
-    assert sidesrows.sides(report.sides) == ["A is /old", "B is /new"]
-    assert "A (/old) is the slower one: 0.498 x B by samples/s (B / A 2.01, 95 % interval" in sidesrows.verdict(
+    assert ab_rows.sides(report.sides) == ["A is /old", "B is /new"]
+    assert "A (/old) is the slower one: 0.498 x B by samples/s (B / A 2.01, 95 % interval" in ab_rows.verdict(
         made, report.effects
     )
     assert report.advice == []

@@ -19,7 +19,7 @@ from dlio_hpc.analysis.similarity.request_distance import Distribution, Grain
 from dlio_hpc.analysis.similarity.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
 from dlio_hpc.config import shipped
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
-from dlio_hpc.report import profiles, similarityrows
+from dlio_hpc.report import program_profiles, similarity_rows
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced
@@ -37,7 +37,7 @@ def _published(name: str) -> dict[str, Profile]:
 
 
 def _loaded(path: Path | str, run: str | None = None, only: str | None = None) -> Profile:
-    return profiles.load(str(path), Path(path), run, only)
+    return program_profiles.load(str(path), Path(path), run, only)
 
 
 def test_the_papers_arithmetic() -> None:
@@ -246,7 +246,7 @@ def test_what_was_asked_for_is_told_from_what_was_seen() -> None:
     (row,), (seen,) = made.rows, similarity.as_seen(made).rows
     assert (row.finds_own, row.is_tied) == (True, False)
     assert (seen.finds_own, seen.is_tied, len(seen.nearest)) == (True, True, 3)
-    assert similarityrows.found_own(made) == (
+    assert similarity_rows.found_own(made) == (
         "1 of 1 are nearest to their own application. By what was seen, without the bytes of a sample, which are asked "
         "for: 1 of 1 (1 of them tied)."
     )

@@ -22,9 +22,10 @@ from dlio_hpc.plan import packing
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.report import figures, page, studyfigures, studypages, studyreport, studytables
-from dlio_hpc.report.figures import Picture
-from dlio_hpc.report.studyreport import StudyReport
+from dlio_hpc.report import page, study_report, studypages, studytables
+from dlio_hpc.report.figures import run_panels, study_plots
+from dlio_hpc.report.figures.run_panels import Picture
+from dlio_hpc.report.study_report import StudyReport
 from tests import studies
 from tests.conftest import Run
 from tests.test_pictures import _browse, _Reader, browser
@@ -56,7 +57,7 @@ def _report(made: Study, values: studies.Values, metric: Any = None, **summary: 
         for unit in packing.order(made)
         if unit not in have
     ]
-    return studyreport.make(StudyOutcome(made, [], measured, missing, 0), metric)
+    return study_report.make(StudyOutcome(made, [], measured, missing, 0), metric)
 
 
 def _shown(report: StudyReport) -> str:
@@ -66,7 +67,7 @@ def _shown(report: StudyReport) -> str:
 
 
 def _pictures(report: StudyReport) -> dict[str, Picture]:
-    return {picture.stem: picture for picture in studyfigures.draw(report)}
+    return {picture.stem: picture for picture in study_plots.draw(report)}
 
 
 THREADS = {"reader.read_threads": [-0.3, 0.0, 0.3, 0.3]}
@@ -247,7 +248,7 @@ def test_a_scaling_study_tells_how_it_scales_and_nothing_else(tmp_path: Path, co
         assert intervals == {interval}
         assert [sentence for sentence in _FFN if sentence in joined] == [conclusion]
         assert not re.search(r"\b([Bb]est|same(?! amount)|worse|x ref|reference)\b|[Kk]eep", joined), joined
-    document = studyreport.as_document(report)
+    document = study_report.as_document(report)
     assert document["advice"] == []
     assert document["findings"][0]["comparisons"] == ()
     step = document["findings"][0]["scalings"][0]["steps"][-1]
@@ -297,9 +298,9 @@ def test_however_much_or_little_there_is_it_fits(tmp_path: Path) -> None:
             assert ("Nothing was measured yet." in text) == (not report.outcome.measured)
             html = page.render(studypages.of_study(report))
             assert made.study in html
-            for picture in studyfigures.draw(report):
-                ET.fromstring(figures.svg(picture.figure))
-            json.dumps(studyreport.as_document(report), allow_nan=False)
+            for picture in study_plots.draw(report):
+                ET.fromstring(run_panels.svg(picture.figure))
+            json.dumps(study_report.as_document(report), allow_nan=False)
 
 
 def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
@@ -315,7 +316,7 @@ def test_a_figure_that_is_unknown_is_said_to_be(tmp_path: Path) -> None:
             each if each.repeat < known else each._replace(summary=structs.replace(each.summary, read_MBps=0.0))
             for each in studies.measured(pair, _values(pair, {}))
         ]
-        assert list(_pictures(studyreport.make(StudyOutcome(pair, [], some, [], 0), "read_MBps"))) == stems
+        assert list(_pictures(study_report.make(StudyOutcome(pair, [], some, [], 0), "read_MBps"))) == stems
     judged = _report(made, _values(made, THREADS), "io_time_s")
     assert [axes.get_ylabel() for axes in _pictures(judged)["sweep"].figure.axes][-1] == "I/O time (s)"
 
@@ -338,7 +339,7 @@ def test_the_page_holds_all_of_it_and_asks_for_nothing(tmp_path: Path, threads: 
         assert "For the application" in shown
         assert all(line.strip() in shown for line in report.advice)
     assert "<a>: threads & more" in shown
-    assert {picture.stem for picture in studyfigures.draw(report)} == {"-a--sweep", "b-sweep"}
+    assert {picture.stem for picture in study_plots.draw(report)} == {"-a--sweep", "b-sweep"}
 
 
 @browser
@@ -350,12 +351,12 @@ def test_a_browser_shows_the_page(tmp_path: Path, threads: StudyReport) -> None:
 
 def test_the_same_study_gives_the_same_bytes(tmp_path: Path, threads: StudyReport) -> None:
     for name in ("a", "b"):
-        figures.save(studyfigures.draw(threads), tmp_path / name)
+        run_panels.save(study_plots.draw(threads), tmp_path / name)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == ["sweep.png", "sweep.svg"]
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
-    again = studyreport.make(threads.outcome)
+    again = study_report.make(threads.outcome)
     assert again.findings == threads.findings
 
 
@@ -485,7 +486,7 @@ def test_runs_made_once_more_are_left_out_and_told(tmp_path: Path) -> None:
     assert job_outcome.load_all([outcomes[0].directory or folder]) == outcomes
     twice = study_outcome.of_jobs(made, [*outcomes, *outcomes])
     assert twice.others == 12
-    assert "12 measured once more and left out" in " ".join(_shown(studyreport.make(twice)).split())
+    assert "12 measured once more and left out" in " ".join(_shown(study_report.make(twice)).split())
     assert study_outcome.held(outcomes) == made
 
 

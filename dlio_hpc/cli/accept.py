@@ -51,9 +51,10 @@ def accept(
         write_junit(junit, f"acceptance by {found.criteria.name}", acceptance.cases(found))
     wanted = Pictures(html, figures, None)
     if wanted.any:
-        from dlio_hpc.verdict import acceptancefigures, acceptancepages
+        from dlio_hpc.report.figures import acceptance_plots
+        from dlio_hpc.verdict import acceptancepages
 
-        wanted.write_of_study(lambda: acceptancepages.of_acceptance(found), lambda: acceptancefigures.draw(found))
+        wanted.write_of_study(lambda: acceptancepages.of_acceptance(found), lambda: acceptance_plots.draw(found))
     return found.exit_code
 
 

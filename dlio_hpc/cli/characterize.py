@@ -50,13 +50,13 @@ def characterize(
     and is described instead.
     """
     from dlio_hpc.analysis.characterize import characterize as analysis
-    from dlio_hpc.report import workloadyaml
+    from dlio_hpc.report import workload_yaml
 
     found = analysis.load(logs, only, force)
     if not found.derived.keys:
         return _described(found, as_json)
-    name = (name or "").strip() or workloadyaml.default_name(found)
-    content = workloadyaml.write(found, name)
+    name = (name or "").strip() or workload_yaml.default_name(found)
+    content = workload_yaml.write(found, name)
     compared = None
     if output is not None:
         _keep(output, content)

@@ -66,14 +66,14 @@ def _submit(workload: Path, arguments: list[str], runs: Path) -> Path:
 
 def _compared(found: "Character", job: Path, as_json: bool) -> dict[str, Any] | None:
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.report import profiles, similarityrows
+    from dlio_hpc.report import program_profiles, similarity_rows
 
-    log = profiles.of_character(found, ", ".join(path.name for path in found.paths))
-    mine = profiles.load(str(job), job, None, None)
+    log = program_profiles.of_character(found, ", ".join(path.name for path in found.paths))
+    mine = program_profiles.load(str(job), job, None, None)
     made = similarity.compare(log, mine)
     known = similarity.yardsticks(made.left_out)
     if as_json:
-        document: dict[str, Any] = similarityrows.as_document(log, mine, made, known)
+        document: dict[str, Any] = similarity_rows.as_document(log, mine, made, known)
         return document
     from dlio_hpc.report import similaritytables
 

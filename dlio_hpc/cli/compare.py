@@ -16,7 +16,7 @@ from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
     from dlio_hpc.cli.selection import Found
-    from dlio_hpc.report.figures import Picture
+    from dlio_hpc.report.figures.run_panels import Picture
     from dlio_hpc.report.page import Page
     from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Verdict
     from dlio_hpc.verdict.junit import Case
@@ -113,10 +113,10 @@ def _references(name: str, folder: Path, runs: Path) -> "tuple[Reference, ...]":
 
 def _cases(judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> "list[Case]":
     """A case's time is what its job's runs took."""
-    from dlio_hpc.verdict import verdictrows
+    from dlio_hpc.report import regression_rows
 
     took = {job.entry.job: sum(run.metrics.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}
-    return [verdictrows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
+    return [regression_rows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
 
 
 def _page(judged: "Judgement") -> "Page":
@@ -126,6 +126,6 @@ def _page(judged: "Judgement") -> "Page":
 
 
 def _pictures(judged: "Judgement") -> "Iterator[Picture]":
-    from dlio_hpc.verdict import figures
+    from dlio_hpc.report.figures import regression_plots
 
-    return figures.of_verdicts(judged.verdicts)
+    return regression_plots.of_verdicts(judged.verdicts)

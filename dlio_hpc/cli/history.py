@@ -14,11 +14,11 @@ from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
-    from dlio_hpc.report.figures import Picture
+    from dlio_hpc.report.figures.regression_plots import Series
+    from dlio_hpc.report.figures.run_panels import Picture
+    from dlio_hpc.report.history_rows import Block
     from dlio_hpc.report.page import Page
-    from dlio_hpc.verdict.figures import Series
     from dlio_hpc.verdict.history_entry import Entry
-    from dlio_hpc.verdict.history_listing import Block
 
 
 def _day(text: str) -> str:
@@ -103,9 +103,10 @@ def _rebuild(folder: Path) -> None:
 
 
 def _show(entries: "Sequence[Entry]", folder: Path, metric: MetricName, pictures: Pictures, is_quiet: bool) -> None:
-    from dlio_hpc.verdict import baselines, history_listing, historytables
+    from dlio_hpc.report import history_rows
+    from dlio_hpc.verdict import baselines, historytables
 
-    blocks = history_listing.blocks(entries, baselines.active(baselines.read(folder)), metric)
+    blocks = history_rows.blocks(entries, baselines.active(baselines.read(folder)), metric)
     if not is_quiet:
         historytables.show(blocks, metric, sys.stdout)
     if pictures.any:
@@ -113,9 +114,9 @@ def _show(entries: "Sequence[Entry]", folder: Path, metric: MetricName, pictures
 
 
 def _series(blocks: "Sequence[Block]", metric: MetricName) -> "list[Series]":
-    from dlio_hpc.verdict import figures
+    from dlio_hpc.report.figures import regression_plots
 
-    return figures.series(blocks, metric)
+    return regression_plots.series(blocks, metric)
 
 
 def _page(blocks: "Sequence[Block]", metric: MetricName, folder: Path) -> "Page":
@@ -125,6 +126,6 @@ def _page(blocks: "Sequence[Block]", metric: MetricName, folder: Path) -> "Page"
 
 
 def _pictures(blocks: "Sequence[Block]", metric: MetricName) -> "Iterator[Picture]":
-    from dlio_hpc.verdict import figures
+    from dlio_hpc.report.figures import regression_plots
 
-    return figures.of_history(_series(blocks, metric), metric)
+    return regression_plots.of_history(_series(blocks, metric), metric)

@@ -14,7 +14,7 @@ from dlio_hpc.files import rundir
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
-    from dlio_hpc.report.figures import Picture
+    from dlio_hpc.report.figures.run_panels import Picture
     from dlio_hpc.report.page import Page
     from dlio_hpc.verdict.junit import Case
 
@@ -92,10 +92,10 @@ class Pictures(NamedTuple):
         """Likewise; ConfigError where a trace is asked for, which is of a job's runs."""
         self._write_page(page)
         if self.figures is not None:
-            from dlio_hpc.report import figures
+            from dlio_hpc.report.figures import run_panels
 
             with written(self.figures):
-                count = figures.save(pictures(), self.figures)
+                count = run_panels.save(pictures(), self.figures)
             console.say(f"figures: {self.figures}" if count else f"figures: none; {_NOTHING_DRAWN}")
 
     def _write_page(self, page: "Callable[[], Page]") -> None:
@@ -108,7 +108,7 @@ class Pictures(NamedTuple):
 
     def _save_figures(self, folder: Path, examined: Sequence["Examined"]) -> None:
         """Into the folder itself, or one in it for each that has pictures."""
-        from dlio_hpc.report import figures
+        from dlio_hpc.report.figures import run_panels
 
         drawn = [each for each in examined if each.view is not None]
         if not drawn:
@@ -120,7 +120,7 @@ class Pictures(NamedTuple):
             own = folder / (name if used[name] == 1 else f"{name}-{used[name]}")
             into = folder if len(drawn) == 1 else own
             assert each.view is not None
-            figures.save(figures.draw(each.view), into)
+            run_panels.save(run_panels.draw(each.view), into)
             console.say(f"figures: {into}")
 
 

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from dlio_hpc.batch.collect import Collected
     from dlio_hpc.records.study_outcome import StudyOutcome
     from dlio_hpc.report.banner import Banner
-    from dlio_hpc.report.figures import Picture
+    from dlio_hpc.report.figures.run_panels import Picture
     from dlio_hpc.report.page import Page
-    from dlio_hpc.report.studyreport import StudyReport
+    from dlio_hpc.report.study_report import StudyReport
     from dlio_hpc.verdict.suite import SuiteVerdict
 
 
@@ -79,19 +79,18 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
 
 def _show_suite(outcome: "StudyOutcome", as_json: bool) -> int:
     from dlio_hpc.cli import suites
-    from dlio_hpc.report import studyreport
+    from dlio_hpc.report import study_report
 
-    made = studyreport.make(outcome)
+    made = study_report.make(outcome)
     judged = suites.judge(made)
     if as_json:
-        console.print_json({**studyreport.as_document(made), "verdict": suites.as_document(judged)})
+        console.print_json({**study_report.as_document(made), "verdict": suites.as_document(judged)})
     else:
-        from dlio_hpc.report import studytables
-        from dlio_hpc.verdict import banners
+        from dlio_hpc.report import studytables, verdict_banners
 
         suites.show(judged)
-        studytables.show(made, sys.stdout, banners.of_suite(judged))
-    console.exit_code([studyreport.fault(made)])
+        studytables.show(made, sys.stdout, verdict_banners.of_suite(judged))
+    console.exit_code([study_report.fault(made)])
     return judged.exit_code
 
 
@@ -99,21 +98,21 @@ def _report_study(
     outcome: "StudyOutcome", wanted: Pictures, metric: MetricName | None, as_json: bool, as_csv: bool,
     is_judged: bool = True,
 ) -> int:  # fmt: skip
-    from dlio_hpc.report import studyreport
+    from dlio_hpc.report import study_report
 
-    made = studyreport.make(outcome, metric)
+    made = study_report.make(outcome, metric)
     verdict = _verdict(made) if wanted.html is not None or not (as_json or as_csv) else None
     if as_json:
-        console.print_json(studyreport.as_document(made))
+        console.print_json(study_report.as_document(made))
     elif as_csv:
-        studyreport.write_csv(made, sys.stdout)
+        study_report.write_csv(made, sys.stdout)
     else:
         from dlio_hpc.report import studytables
 
         studytables.show(made, sys.stdout, _opening(verdict))
     if wanted.any:
         wanted.write_of_study(lambda: _study_page(made, verdict), lambda: _study_pictures(made))
-    return console.exit_code([studyreport.fault(made)]) if is_judged else 0
+    return console.exit_code([study_report.fault(made)]) if is_judged else 0
 
 
 def _verdict(made: "StudyReport") -> "SuiteVerdict | None":
@@ -130,9 +129,9 @@ def _opening(verdict: "SuiteVerdict | None") -> "Banner | None":
     """The banner of a suite by its verdict; None of any other study, which has a banner of its own."""
     if verdict is None:
         return None
-    from dlio_hpc.verdict import banners
+    from dlio_hpc.report import verdict_banners
 
-    return banners.of_suite(verdict)
+    return verdict_banners.of_suite(verdict)
 
 
 def _study_page(made: "StudyReport", verdict: "SuiteVerdict | None") -> "Page":
@@ -146,19 +145,19 @@ def _study_page(made: "StudyReport", verdict: "SuiteVerdict | None") -> "Page":
 
 
 def _study_pictures(made: "StudyReport") -> "Iterator[Picture]":
-    from dlio_hpc.report import studyfigures
+    from dlio_hpc.report.figures import study_plots
 
-    return studyfigures.draw(made)
+    return study_plots.draw(made)
 
 
 def _report_jobs(
     jobs: list[Path], outcomes: list[job_outcome.JobOutcome], wanted: Pictures, as_json: bool, as_csv: bool,
     step_s: float | None,
 ) -> int:  # fmt: skip
-    from dlio_hpc.report import evidence
+    from dlio_hpc.report import examined_runs
 
     pairs = zip(jobs, outcomes, strict=True)
-    examined = [evidence.examine(path, outcome, step_s, is_one=len(jobs) == 1) for path, outcome in pairs]
+    examined = [examined_runs.examine(path, outcome, step_s, is_one=len(jobs) == 1) for path, outcome in pairs]
     if as_json:
         _print_json(outcomes, examined)
     elif as_csv:

@@ -52,9 +52,9 @@ def similarity(
 
 
 def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Profile]":
-    from dlio_hpc.report import profiles
+    from dlio_hpc.report import program_profiles
 
-    return profiles.load_all(name, job_names.place(name, runs), run, only)
+    return program_profiles.load_all(name, job_names.place(name, runs), run, only)
 
 
 def _once(found: "Iterable[Profile]") -> "list[Profile]":
@@ -65,21 +65,22 @@ def _pair(
     first: str, second: str, runs: Path, run: str | None, only: str | None, wanted: Pictures, as_json: bool
 ) -> int:
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.report import profiles, similarityrows
+    from dlio_hpc.report import program_profiles, similarity_rows
 
-    a, b = (profiles.load(name, job_names.place(name, runs), run, only) for name in (first, second))
+    a, b = (program_profiles.load(name, job_names.place(name, runs), run, only) for name in (first, second))
     found = similarity.compare(a, b)
     known = similarity.yardsticks(found.left_out)
     if as_json:
-        console.print_json(similarityrows.as_document(a, b, found, known))
+        console.print_json(similarity_rows.as_document(a, b, found, known))
     else:
         from dlio_hpc.report import similaritytables
 
         similaritytables.show(a, b, found, known, sys.stdout)
     if wanted.any:
-        from dlio_hpc.report import similarityfigures, similaritypages
+        from dlio_hpc.report import similaritypages
+        from dlio_hpc.report.figures import similarity_plots
 
-        wanted.write_of_study(lambda: similaritypages.of_pair(a, b, found, known), lambda: similarityfigures.draw(a, b))
+        wanted.write_of_study(lambda: similaritypages.of_pair(a, b, found, known), lambda: similarity_plots.draw(a, b))
     return 0
 
 
@@ -93,9 +94,9 @@ def _matrix(rows: "list[Profile]", columns: "list[Profile]", wanted: Pictures, a
     made = similarity.matrix(rows, columns)
     known = similarity.yardsticks(made.left_out)
     if as_json:
-        from dlio_hpc.report import similarityrows
+        from dlio_hpc.report import similarity_rows
 
-        console.print_json(similarityrows.matrix_document(made, known))
+        console.print_json(similarity_rows.matrix_document(made, known))
     else:
         from dlio_hpc.report import similaritytables
 

@@ -13,7 +13,7 @@ from dlio_hpc.verdict.criteria_file import Criteria
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 if TYPE_CHECKING:
-    from dlio_hpc.report.studyreport import StudyReport
+    from dlio_hpc.report.study_report import StudyReport
 
 
 def judge(report: "StudyReport") -> SuiteVerdict:

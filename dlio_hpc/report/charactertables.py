@@ -5,7 +5,7 @@ from typing import IO, Any
 
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.log.file_roles import Role
-from dlio_hpc.report import characterbanner, workloadyaml
+from dlio_hpc.report import characterization_banner, workload_yaml
 from dlio_hpc.report.banner import COLOURS
 from dlio_hpc.units import format_seconds, format_size
 
@@ -19,10 +19,10 @@ def show(found: Character, out: IO[str]) -> None:
     from rich.table import Table
 
     console = Console(file=out, width=None if out.isatty() else 120, highlight=False, soft_wrap=True)
-    opening = characterbanner.of_character(found)
+    opening = characterization_banner.of_character(found)
     console.print(escape(opening.line), style=COLOURS[opening.state])
     job = found.log.job
-    console.print(escape(f"{', '.join(path.name for path in found.paths)}: {workloadyaml.clean(job.program)}"))
+    console.print(escape(f"{', '.join(path.name for path in found.paths)}: {workload_yaml.clean(job.program)}"))
     console.print(f"  {job.ranks} rank(s), {format_seconds(max(job.seconds, 0.0))}")
     table = Table(box=None, pad_edge=False)
     for name in ("role", "files", "read", "written", "reads", "writes", "collective", "such as"):
@@ -51,6 +51,6 @@ def rows(found: list[Role]) -> list[dict[str, Any]]:
         busiest = sorted(members, key=lambda role: -role.file.moved)[:_SHOWN]
         made.append({
             "role": name, "files": len(members), **sums, "why": busiest[0].why,
-            "examples": [workloadyaml.clean(role.file.path) for role in busiest],
+            "examples": [workload_yaml.clean(role.file.path) for role in busiest],
         })  # fmt: skip
     return sorted(made, key=lambda row: -row["bytes_read"] - row["bytes_written"])

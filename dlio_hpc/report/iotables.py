@@ -12,7 +12,7 @@ from rich.text import Text
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import SIZE_BINS, Analysis, Operation
-from dlio_hpc.report import bottleneck, logbanner
+from dlio_hpc.report import bottleneck, log_banner
 from dlio_hpc.report.tables import console, show_banner, table
 from dlio_hpc.results import Result
 from dlio_hpc.units import format_seconds, format_size
@@ -24,7 +24,7 @@ Figure = tuple[str, str, str, str, Any]
 def show(examined: Examined, file: Any) -> None:
     """Print a log: the banner first, then the figures."""
     out = console(file)
-    show_banner(logbanner.of_logs([examined]), out)
+    show_banner(log_banner.of_logs([examined]), out)
     if examined.analysis is not None and examined.is_sound:
         out.print(Text(bottleneck.of_log(examined.title, examined.analysis)))
     out.print()

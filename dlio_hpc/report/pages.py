@@ -8,8 +8,9 @@ from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.darshan.log_verdict import Bytes
 from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.report import bottleneck, figures, iotables, jobbanner, logbanner, rows
-from dlio_hpc.report.figures import FIRST
+from dlio_hpc.report import bottleneck, iotables, job_banner, job_rows, log_banner
+from dlio_hpc.report.figures import run_panels
+from dlio_hpc.report.figures.run_panels import FIRST
 from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
@@ -27,7 +28,7 @@ def of_logs(examined: Sequence[Examined]) -> Page:
     return Page(
         title=examined[0].title if len(examined) == 1 else f"{len(examined)} Darshan logs",
         subtitle=" · ".join(dict.fromkeys(one.analysis.program for one in examined if one.analysis)),
-        banner=logbanner.of_logs(examined),
+        banner=log_banner.of_logs(examined),
         facts=[_log_facts(one) for one in examined if one.log is not None],
         answers=bottleneck.shortened(answers),
         **(_pictured(sections) if len(sound) == len(examined) else {"sections": sections}),
@@ -36,7 +37,7 @@ def of_logs(examined: Sequence[Examined]) -> Page:
 
 def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examined]]) -> Page:
     """The page of jobs, each with its runs: measured runs first, runs that generate data last."""
-    first, opening = outcomes[0], jobbanner.of_jobs(outcomes)
+    first, opening = outcomes[0], job_banner.of_jobs(outcomes)
     sections: list[Section] = []
     answers: list[str] = []
     for outcome, runs in zip(outcomes, examined, strict=True):
@@ -61,7 +62,7 @@ def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[dict[str, Examine
 
 def _cut_short(outcomes: Sequence[JobOutcome]) -> list[Section]:
     """A section with the last lines printed by each job that ended with a run without a result."""
-    last = [(outcome.job.job, *lines) for outcome in outcomes if (lines := rows.cut_short(outcome)) is not None]
+    last = [(outcome.job.job, *lines) for outcome in outcomes if (lines := job_rows.cut_short(outcome)) is not None]
     return [Section(job, [], [Table(title, [""], [[line] for line in lines])], [], []) for job, title, lines in last]
 
 
@@ -110,7 +111,7 @@ def _log_facts(each: Examined) -> Facts:
 
 def _job_facts(outcome: JobOutcome) -> list[Facts]:
     plan, versions = outcome.plan, outcome.environment.get("versions", {})
-    lines = rows.workload(outcome).splitlines()
+    lines = job_rows.workload(outcome).splitlines()
     job = [
         ("State", outcome.job.state),
         ("Batch id", str(outcome.job.batch_id or "-")),
@@ -118,7 +119,7 @@ def _job_facts(outcome: JobOutcome) -> list[Facts]:
         ("Data", plan.runs[0].dataset),
         ("Archive", str(outcome.archive or "-")),
         *(("Note", note) for note in plan.notes),
-        *(("Repeats", line) for line in rows.repeats(outcome)),
+        *(("Repeats", line) for line in job_rows.repeats(outcome)),
     ]
     nodes = outcome.environment.get("nodes", [])
     on = [(name, str(version)) for name, version in sorted(versions.items())]
@@ -151,7 +152,7 @@ def _results(outcome: JobOutcome) -> list[Facts]:
     told = [
         (
             result.run,
-            f"{found.samples_per_s:.1f} samples/s, {found.read_MBps:.1f} MB/s, AU {rows.share(found.au)}",
+            f"{found.samples_per_s:.1f} samples/s, {found.read_MBps:.1f} MB/s, AU {job_rows.share(found.au)}",
         )
         for result in measured
         if (found := result.summary) is not None
@@ -167,7 +168,7 @@ def _layout(found: Record, title: str) -> Facts:
     system = found.file_system
     told = [
         ("File system", f"{system.kind} at {system.mount} from {system.source}" if system.mount else system.kind),
-        ("Layout", rows.layout(found) or "not Lustre: there is none to set"),
+        ("Layout", job_rows.layout(found) or "not Lustre: there is none to set"),
         *(("Not as asked", fault) for fault in found.faults),
     ]
     if found.stripes:
@@ -179,16 +180,16 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined) -> Section:
     assert run.result is not None
     before: list[Table] = []
     if (summary := run.result.summary) is not None:
-        epochs = Table("Epochs", list(rows.EPOCHS), rows.epochs(run.result, summary))
-        takes = Table("", list(rows.TAKES), rows.takes(run, summary))
-        before = [epochs, takes, Table("", ["", ""], [list(pair) for pair in rows.facts(run, summary)])]
+        epochs = Table("Epochs", list(job_rows.EPOCHS), job_rows.epochs(run.result, summary))
+        takes = Table("", list(job_rows.TAKES), job_rows.takes(run, summary))
+        before = [epochs, takes, Table("", ["", ""], [list(pair) for pair in job_rows.facts(run, summary)])]
     elif run.result.generated is not None:
-        before = [Table("", ["generated"], [[rows.generated(run.result.generated)]])]
+        before = [Table("", ["generated"], [[job_rows.generated(run.result.generated)]])]
     if run.verdict is not None and (seen := run.verdict.bytes) is not None:
         before.append(_bytes(seen, "read" if run.result.summary else "written"))
-    title = rows.title(outcome, run)
+    title = job_rows.title(outcome, run)
     section = _section(f"{examined.title}: {title}" if title else examined.title, examined, before)
-    return section._replace(notes=[*(f"invalid: {text}" for text in rows.invalid(run)), *section.notes])
+    return section._replace(notes=[*(f"invalid: {text}" for text in job_rows.invalid(run)), *section.notes])
 
 
 def _bytes(seen: Bytes, done: str) -> Table:
@@ -225,4 +226,4 @@ def _section(heading: str, examined: Examined, before: list[Table]) -> Section:
 
 
 def _drawings(examined: Examined) -> list[Drawing]:
-    return [] if examined.view is None else [figures.inline(picture) for picture in figures.draw(examined.view)]
+    return [] if examined.view is None else [run_panels.inline(picture) for picture in run_panels.draw(examined.view)]

@@ -2,8 +2,9 @@
 
 from dlio_hpc.analysis.similarity.io_profile import Profile
 from dlio_hpc.analysis.similarity.similarity import Matrix, Similarity, Yardsticks
-from dlio_hpc.report import figures, similaritybanner, similarityfigures
-from dlio_hpc.report import similarityrows as rows
+from dlio_hpc.report import similarity_banner
+from dlio_hpc.report import similarity_rows as rows
+from dlio_hpc.report.figures import run_panels, similarity_plots
 from dlio_hpc.report.page import Facts, Page, Section, Table
 
 
@@ -12,7 +13,7 @@ def of_pair(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> Pag
     return Page(
         title="How much alike?",
         subtitle=f"{a.title} and {b.title}",
-        banner=similaritybanner.of_pair(found, known),
+        banner=similarity_banner.of_pair(found, known),
         facts=[Facts(letter, _facts(each)) for letter, each in (("A", a), ("B", b))],
         sections=[
             Section(
@@ -23,7 +24,7 @@ def of_pair(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> Pag
                 [Table("Whole distributions", ["", ""], list(map(list, rows.distances(a, b, found)))), *_apart(found)],
             ),
             Section("Factors", [], [Table("", list(rows.FACTOR_HEADER), rows.factors(found))], [], []),
-            Section("Distributions", [], [], [figures.inline(each) for each in similarityfigures.draw(a, b)], []),
+            Section("Distributions", [], [], [run_panels.inline(each) for each in similarity_plots.draw(a, b)], []),
         ],
     )
 
@@ -35,7 +36,7 @@ def of_matrix(made: Matrix, known: Yardsticks) -> Page:
     return Page(
         title="Who is like whom?",
         subtitle=f"{len(made.rows)} programs against {len(made.columns)}",
-        banner=similaritybanner.of_matrix(made),
+        banner=similarity_banner.of_matrix(made),
         facts=[],
         sections=[
             Section(

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from dlio_hpc.analysis.similarity.io_profile import Profile
 from dlio_hpc.analysis.similarity.similarity import Matrix, Similarity, Yardsticks
-from dlio_hpc.report import similaritybanner, tables
-from dlio_hpc.report import similarityrows as rows
+from dlio_hpc.report import similarity_banner, tables
+from dlio_hpc.report import similarity_rows as rows
 from dlio_hpc.report.banner import Banner
 
 _WIDTH = 100
@@ -23,12 +23,12 @@ _LONGEST = 20
 
 def show(a: Profile, b: Profile, found: Similarity, known: Yardsticks, file: Any) -> None:
     """Who they are, the factors, the measures beside what published pairs score."""
-    _print(similaritybanner.of_pair(found, known), _pair(a, b, found, known), file)
+    _print(similarity_banner.of_pair(found, known), _pair(a, b, found, known), file)
 
 
 def show_matrix(made: Matrix, known: Yardsticks, file: Any) -> None:
     """Each row's pattern similarity to all columns."""
-    _print(similaritybanner.of_matrix(made), _matrix(made, known), file)
+    _print(similarity_banner.of_matrix(made), _matrix(made, known), file)
 
 
 def _print(opening: Banner, parts: Iterable[RenderableType], file: Any) -> None:

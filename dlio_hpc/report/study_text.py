@@ -14,7 +14,7 @@ from dlio_hpc.analysis.study.scaling import Scaling, Step
 from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.report.studyrows import joined, setting
+from dlio_hpc.report.study_rows import joined, setting
 
 # Of a single measurement; a difference of a third would still be missed in three rounds.
 _MUCH_NOISE = 0.15

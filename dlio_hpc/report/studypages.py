@@ -5,10 +5,11 @@ from collections.abc import Iterator, Sequence
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.report import bottleneck, figures, rows, sidesrows, study_text, studybanner, studyfigures, studyrows
+from dlio_hpc.report import ab_rows, bottleneck, job_rows, study_banner, study_rows, study_text
 from dlio_hpc.report.banner import Banner
+from dlio_hpc.report.figures import run_panels, study_plots
 from dlio_hpc.report.page import Facts, Page, Section, Table
-from dlio_hpc.report.studyreport import StudyReport
+from dlio_hpc.report.study_report import StudyReport
 from dlio_hpc.units import format_seconds
 
 
@@ -19,7 +20,7 @@ def of_study(report: StudyReport, opening: Banner | None = None, verdicts: Seque
     return Page(
         title=study.study,
         subtitle=" · ".join([*study_text.heading(outcome), f"{study.site.name}, {study.created}"]),
-        banner=opening or studybanner.of_study(report),
+        banner=opening or study_banner.of_study(report),
         answers=bottleneck.of_study(outcome.jobs),
         facts=list(_facts(report)),
         sections=[
@@ -27,7 +28,7 @@ def of_study(report: StudyReport, opening: Banner | None = None, verdicts: Seque
             *([_sides(report)] if study.is_ab else []),
             *([_advice(report.advice)] if report.advice else []),
             *(_part(report, finding) for finding in report.findings),
-            *(Section(each.title, [], [], [figures.inline(each)], []) for each in studyfigures.together(report)),
+            *(Section(each.title, [], [], [run_panels.inline(each)], []) for each in study_plots.together(report)),
             *([_jobs(outcome.jobs)] if outcome.jobs else []),
         ],
     )
@@ -70,22 +71,22 @@ def _sides(report: StudyReport) -> Section:
     """Two file systems compared."""
     study = report.outcome.study
     told = [
-        *sidesrows.sides(report.sides),
-        sidesrows.verdict(study, report.effects),
-        *sidesrows.stragglers(report.sides),
+        *ab_rows.sides(report.sides),
+        ab_rows.verdict(study, report.effects),
+        *ab_rows.stragglers(report.sides),
     ]
     return Section(
         "Old against new",
         [],
         [
             Table("What was found", [""], [[line] for line in told]),
-            Table("Pairs measured side by side", list(sidesrows.EFFECTS), list(map(sidesrows.effect, report.effects))),
+            Table("Pairs measured side by side", list(ab_rows.EFFECTS), list(map(ab_rows.effect, report.effects))),
         ],
-        [figures.inline(picture) for picture in studyfigures.of_sides(report)],
+        [run_panels.inline(picture) for picture in study_plots.of_sides(report)],
         [
-            Table(title, list(sidesrows.MEMBERS), listed)
+            Table(title, list(ab_rows.MEMBERS), listed)
             for side in report.sides
-            for title, listed in sidesrows.members(side)
+            for title, listed in ab_rows.members(side)
         ],
     )
 
@@ -98,17 +99,17 @@ def _part(report: StudyReport, finding: Finding) -> Section:
         *study_text.cached(finding),
     ]
     summary = [Table("What was found", [""], [[line] for line in sentences])] if sentences else []
-    if (found := studyrows.ranked(finding)) is not None:
+    if (found := study_rows.ranked(finding)) is not None:
         summary += _ranking(finding, found)
     summary += [
-        Table(study_text.scaling_title(each), studyrows.scaling_header(), studyrows.scaling(each))
+        Table(study_text.scaling_title(each), study_rows.scaling_header(), study_rows.scaling(each))
         for each in finding.scalings
     ]
     return Section(
         heading=study_text.part_title(study, finding) or study.points[0].workload.name,
         notes=_notes(finding),
         summary=summary,
-        drawings=[figures.inline(picture) for picture in studyfigures.of_part(report, finding)],
+        drawings=[run_panels.inline(picture) for picture in study_plots.of_part(report, finding)],
         tables=[*_points(study, finding), *_intervals(study, finding)],
     )
 
@@ -127,15 +128,15 @@ def _ranking(finding: Finding, found: Comparison) -> list[Table]:
     if len(found.ranking.effects) < 2:
         return told
     title = study_text.ranking_title(finding, found)
-    return [Table(title, list(studyrows.RANKING), studyrows.ranking(found.ranking)), *told]
+    return [Table(title, list(study_rows.RANKING), study_rows.ranking(found.ranking)), *told]
 
 
 def _points(study: Study, finding: Finding) -> list[Table]:
     if not finding.points:
         return []
-    header = studyrows.point_header(finding, studyrows.varied(study, finding))
-    told = [row for _, row in studyrows.points(study, finding)]
-    more = studyrows.left_out(finding)
+    header = study_rows.point_header(finding, study_rows.varied(study, finding))
+    told = [row for _, row in study_rows.points(study, finding)]
+    more = study_rows.left_out(finding)
     legend = study_text.legend(study, finding)
     return [Table("Points", header, told), Table("", [""], [[" ".join(filter(None, (more, legend)))]])]
 
@@ -143,7 +144,7 @@ def _points(study: Study, finding: Finding) -> list[Table]:
 def _intervals(study: Study, finding: Finding) -> list[Table]:
     """How far below the best of the others each may lie, where noise is known."""
     told = [
-        [studyrows.setting(study, each.point), f"{each.to_best:.3f}", f"{each.low:.3f}", f"{each.high:.3f}"]
+        [study_rows.setting(study, each.point), f"{each.to_best:.3f}", f"{each.low:.3f}", f"{each.high:.3f}"]
         for found in finding.comparisons
         for each in found.points
         if each.low is not None and each.high is not None
@@ -158,7 +159,7 @@ def _jobs(jobs: list[JobOutcome]) -> Section:
         [job.job.job, job.job.state, str(job.plan.nodes), str(job.plan.ranks_per_node), str(job.archive or "-")]
         for job in jobs
     ]
-    runs = [[job.job.job, run.name, rows.title(job, run), *_rates(run)] for job in jobs for run in job.runs]
+    runs = [[job.job.job, run.name, job_rows.title(job, run), *_rates(run)] for job in jobs for run in job.runs]
     return Section(
         "Jobs and runs",
         [],
@@ -173,4 +174,4 @@ def _rates(run: RunOutcome) -> list[str]:
     if summary is None:
         return ["-"] * 4
     rates = f"{summary.samples_per_s:.1f}", f"{summary.read_MBps:.1f}"
-    return [format_seconds(summary.wall_s), *rates, rows.share(summary.au)]
+    return [format_seconds(summary.wall_s), *rates, job_rows.share(summary.au)]

@@ -10,9 +10,9 @@ from rich.text import Text
 
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.plan.study import Study
-from dlio_hpc.report import bottleneck, sidesrows, study_text, studybanner, studyrows, tables
+from dlio_hpc.report import ab_rows, bottleneck, study_banner, study_rows, study_text, tables
 from dlio_hpc.report.banner import Banner
-from dlio_hpc.report.studyreport import StudyReport
+from dlio_hpc.report.study_report import StudyReport
 
 _WIDTH = 100
 # Columns that figures take of it.
@@ -26,7 +26,7 @@ def show(report: StudyReport, file: Any, opening: Banner | None = None) -> None:
     """
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(out.width, _WIDTH) if out.is_terminal else _WIDTH
-    tables.show_banner(opening or studybanner.of_study(report), out)
+    tables.show_banner(opening or study_banner.of_study(report), out)
     for answer in bottleneck.of_study(report.outcome.jobs):
         out.print(Text(answer))
     out.print(Group(*_report(report, out.width)))
@@ -58,15 +58,13 @@ def _sides(report: StudyReport) -> Iterator[RenderableType]:
     """Two file systems compared."""
     study = report.outcome.study
     yield Text("Old against new", "bold")
-    yield from map(Text, sidesrows.sides(report.sides))
-    yield from (Text(words, "yellow") for words in sidesrows.cached(report.outcome.measured))
-    yield Text(sidesrows.verdict(study, report.effects), "bold")
+    yield from map(Text, ab_rows.sides(report.sides))
+    yield from (Text(words, "yellow") for words in ab_rows.cached(report.outcome.measured))
+    yield Text(ab_rows.verdict(study, report.effects), "bold")
     tabulated: list[tuple[str, tuple[str, ...], list[list[str]]]] = [
-        ("", sidesrows.EFFECTS, list(map(sidesrows.effect, report.effects)))
+        ("", ab_rows.EFFECTS, list(map(ab_rows.effect, report.effects)))
     ]
-    tabulated += [
-        (title, sidesrows.MEMBERS, listed) for side in report.sides for title, listed in sidesrows.members(side)
-    ]
+    tabulated += [(title, ab_rows.MEMBERS, listed) for side in report.sides for title, listed in ab_rows.members(side)]
     for title, header, listed in tabulated:
         if title:
             yield Text(title)
@@ -75,7 +73,7 @@ def _sides(report: StudyReport) -> Iterator[RenderableType]:
         for row in listed:
             grid.add_row(*row)
         yield grid
-    yield from map(Text, sidesrows.stragglers(report.sides))
+    yield from map(Text, ab_rows.stragglers(report.sides))
 
 
 def _indented(lines: list[str], width: int) -> Iterator[RenderableType]:
@@ -95,7 +93,7 @@ def _part(report: StudyReport, finding: Finding) -> Iterator[RenderableType]:
         yield Text("Nothing was measured yet.")
         return
     yield _points(study, finding)
-    if (more := studyrows.left_out(finding)) is not None:
+    if (more := study_rows.left_out(finding)) is not None:
         yield Text(more)
     if finding.comparisons:
         yield Text(study_text.legend(study, finding), "dim")
@@ -110,17 +108,17 @@ def _part(report: StudyReport, finding: Finding) -> Iterator[RenderableType]:
     for scaling in finding.scalings:
         yield Text()
         yield Text(study_text.scaling_title(scaling))
-        grid = tables.table(*studyrows.scaling_header())
-        for row in studyrows.scaling(scaling):
+        grid = tables.table(*study_rows.scaling_header())
+        for row in study_rows.scaling(scaling):
             grid.add_row(*row)
         yield grid
 
 
 def _points(study: Study, finding: Finding) -> Table:
     """What varies has columns of its own, or where these are too many, one for all."""
-    keys = studyrows.varied(study, finding)
-    rows = list(studyrows.points(study, finding))
-    header = studyrows.point_header(finding, keys)
+    keys = study_rows.varied(study, finding)
+    rows = list(study_rows.points(study, finding))
+    header = study_rows.point_header(finding, keys)
     header = [*(name.replace("_", "_\n").replace(".", ".\n") for name in header[: len(keys)]), *header[len(keys) :]]
     widths = [
         max(len(word) for word in (*header[place].splitlines(), *(row[place] for _, row in rows)))
@@ -128,7 +126,7 @@ def _points(study: Study, finding: Finding) -> Table:
     ]
     fits = sum(widths) + 2 * len(widths) <= _WIDTH - _FIGURES
     if not fits:
-        names = studyrows.short(keys)
+        names = study_rows.short(keys)
         header = [",\n".join(names[key] for key in keys), *header[len(keys) :]]
         rows = [(found, [", ".join(row[: len(keys)]), *row[len(keys) :]]) for found, row in rows]
     grid = tables.table(*header)
@@ -140,15 +138,15 @@ def _points(study: Study, finding: Finding) -> Table:
 
 
 def _ranking(finding: Finding) -> Iterator[RenderableType]:
-    if (found := studyrows.ranked(finding)) is None or found.ranking is None:
+    if (found := study_rows.ranked(finding)) is None or found.ranking is None:
         return
     if len(found.ranking.effects) > 1:
         yield Text()
         yield Text(study_text.ranking_title(finding, found))
-        grid = tables.table(*studyrows.RANKING)
+        grid = tables.table(*study_rows.RANKING)
         for place in (0, 1, 2):
             grid.columns[place].justify, grid.columns[place].no_wrap = "left", False
-        for row in studyrows.ranking(found.ranking):
+        for row in study_rows.ranking(found.ranking):
             grid.add_row(*row)
         yield grid
     yield from map(Text, study_text.ranking_notes(found.ranking))

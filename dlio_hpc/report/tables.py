@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.report import banner, bottleneck, jobbanner, rows
+from dlio_hpc.report import banner, bottleneck, job_banner, job_rows
 from dlio_hpc.report.banner import Banner
 from dlio_hpc.results import Summary
 
@@ -19,7 +19,7 @@ _WIDTH, _WIDEST = 80, 1000
 def show(outcome: JobOutcome, file: Any) -> None:
     """The job's summary, at least 80 columns wide, without colour where `file` is no terminal."""
     out = console(file)
-    opening = jobbanner.of_jobs([outcome])
+    opening = job_banner.of_jobs([outcome])
     show_banner(opening, out)
     for answer in bottleneck.shortened(bottleneck.of_job(outcome)) if opening.state != "bad" else ():
         out.print(Text(answer))
@@ -53,14 +53,14 @@ def show_whole(out: Console, grid: Table) -> None:
 def _job(outcome: JobOutcome) -> RenderableType:
     plan = outcome.plan
     heading = Text.assemble((outcome.job.job, "bold"), f" on {plan.site.name}: ", (outcome.job.state, _colour(outcome)))
-    parts: list[RenderableType] = [heading, Text(rows.workload(outcome)), *_layout(outcome)]
+    parts: list[RenderableType] = [heading, Text(job_rows.workload(outcome)), *_layout(outcome)]
     parts += [*(Text(f"Note: {note}", "yellow") for note in plan.notes), Text()]
     for run in outcome.runs:
         parts += _run(outcome, run)
-    if (cut_short := rows.cut_short(outcome)) is not None:
+    if (cut_short := job_rows.cut_short(outcome)) is not None:
         title, lines = cut_short
         parts += [Text(f"{title}:", "bold"), *(Text(f"  {line}") for line in lines), Text()]
-    for reason in rows.repeats(outcome):
+    for reason in job_rows.repeats(outcome):
         parts += [Text(reason, "yellow"), Text()]
     return Group(*parts)
 
@@ -68,7 +68,7 @@ def _job(outcome: JobOutcome) -> RenderableType:
 def _layout(outcome: JobOutcome) -> list[RenderableType]:
     told: list[RenderableType] = []
     for found in outcome.layouts:
-        if (words := rows.layout(found)) is not None:
+        if (words := job_rows.layout(found)) is not None:
             told += [Text(words), *(Text(fault, "red") for fault in found.faults)]
     return told
 
@@ -80,14 +80,14 @@ def _colour(outcome: JobOutcome) -> str:
 
 
 def _run(outcome: JobOutcome, run: RunOutcome) -> list[RenderableType]:
-    title = rows.title(outcome, run)
+    title = job_rows.title(outcome, run)
     parts: list[RenderableType] = [Text.assemble((run.name, "bold"), f" {title}" if title else "")]
     if run.error is not None:
         parts += [Text(f"  failed on rank {run.error.rank} ({run.error.host}): {run.error.message}", "red")]
     if run.result is None:
         return [*parts, *([] if run.error else [Text("  no result")]), Text()]
     if run.result.generated is not None:
-        return [*parts, Text(f"  {rows.generated(run.result.generated)}"), *_invalid(run), Text()]
+        return [*parts, Text(f"  {job_rows.generated(run.result.generated)}"), *_invalid(run), Text()]
     if run.result.summary is None:
         return parts
     if run.result.kind == "warmup":
@@ -100,22 +100,22 @@ def _run(outcome: JobOutcome, run: RunOutcome) -> list[RenderableType]:
 
 def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[RenderableType]:
     assert run.result is not None
-    epochs, takes = table(*rows.EPOCHS), table(*rows.TAKES)
+    epochs, takes = table(*job_rows.EPOCHS), table(*job_rows.TAKES)
     takes.columns[0].justify = "left"
-    *each, together = rows.epochs(run.result, summary)
+    *each, together = job_rows.epochs(run.result, summary)
     for row in each:
         epochs.add_row(*row)
     epochs.add_section()
     epochs.add_row(*together, style="bold")
-    for row in rows.takes(run, summary):
+    for row in job_rows.takes(run, summary):
         takes.add_row(*row)
-    facts = "\n".join(f"{label:10}{text}" for label, text in rows.facts(run, summary))
-    darshan = [Text(f"Darshan   {line}") for line in rows.darshan(outcome, run)]
-    return [epochs, Text(rows.LEGEND, "dim"), Text(), takes, Text(), Text(facts), *darshan]
+    facts = "\n".join(f"{label:10}{text}" for label, text in job_rows.facts(run, summary))
+    darshan = [Text(f"Darshan   {line}") for line in job_rows.darshan(outcome, run)]
+    return [epochs, Text(job_rows.LEGEND, "dim"), Text(), takes, Text(), Text(facts), *darshan]
 
 
 def _invalid(run: RunOutcome) -> list[RenderableType]:
-    return [Text(f"invalid   {text}", "red") for text in rows.invalid(run)]
+    return [Text(f"invalid   {text}", "red") for text in job_rows.invalid(run)]
 
 
 def table(*headings: str) -> Table:

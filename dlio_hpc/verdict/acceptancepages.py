@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from dlio_hpc import __version__
-from dlio_hpc.report import figures
+from dlio_hpc.report import verdict_banners
+from dlio_hpc.report.figures import acceptance_plots, run_panels
 from dlio_hpc.report.page import Drawing, Facts, Page, Section, Table
-from dlio_hpc.verdict import acceptancefigures, banners
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.acceptancetables import HEADER, row
 from dlio_hpc.verdict.criterion_result import Check, advice_lines
@@ -14,12 +14,12 @@ _FINE = ("pass", "skipped")
 
 
 def of_acceptance(found: Acceptance) -> Page:
-    drawn = {picture.title: figures.inline(picture) for picture in acceptancefigures.draw(found)}
+    drawn = {picture.title: run_panels.inline(picture) for picture in acceptance_plots.draw(found)}
     groups = [group for group in found.groups if group]
     return Page(
         title=f"Acceptance of {', '.join(found.what)}",
         subtitle=f"by {found.criteria.name} · dlio-hpc {__version__}",
-        banner=banners.of_acceptance(found),
+        banner=verdict_banners.of_acceptance(found),
         facts=list(_facts(found)),
         sections=[overview(found), *(_group(found, group, _drawing(drawn, group)) for group in groups)],
     )

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.records.outcomes import OUTCOMES
-from dlio_hpc.report import tables
-from dlio_hpc.verdict import acceptance, banners
+from dlio_hpc.report import tables, verdict_banners
+from dlio_hpc.verdict import acceptance
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criterion_result import Check, advice_lines, evidence_lines
 
@@ -22,7 +22,7 @@ def show(found: Acceptance, file: Any) -> None:
     """At least 100 columns wide, the last line whole, without colour where `file` is no terminal."""
     out = tables.console(file)
     out.width = max(out.width, _WIDTH) if out.is_terminal else _WIDTH
-    tables.show_banner(banners.of_acceptance(found), out)
+    tables.show_banner(verdict_banners.of_acceptance(found), out)
     out.print()
     for part in _parts(found):
         out.print(part)

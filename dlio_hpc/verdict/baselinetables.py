@@ -6,8 +6,8 @@ from typing import Any
 from rich.text import Text
 
 from dlio_hpc.metrics import METRICS, MetricName
-from dlio_hpc.report import tables
-from dlio_hpc.verdict import group_names, trend, verdictrows
+from dlio_hpc.report import regression_rows, tables
+from dlio_hpc.verdict import group_names, trend
 from dlio_hpc.verdict.baselines import Baseline
 
 _MAIN: MetricName = "samples_per_s"
@@ -30,7 +30,7 @@ def _state(one: Baseline) -> str:
 
 def _median(one: Baseline) -> str:
     found = trend.night(one.accepted.group, _MAIN)
-    return "" if found is None else f"{verdictrows.number(found, _MAIN)} samples/s, {len(found.values)} repeat(s)"
+    return "" if found is None else f"{regression_rows.number(found, _MAIN)} samples/s, {len(found.values)} repeat(s)"
 
 
 def facts(one: Baseline) -> Iterator[tuple[str, str]]:
@@ -51,7 +51,7 @@ def facts(one: Baseline) -> Iterator[tuple[str, str]]:
     for metric in METRICS:
         values = accepted.group.values(metric)
         if values:
-            shown = ", ".join(verdictrows.shown(value, metric) for value in values)
+            shown = ", ".join(regression_rows.shown(value, metric) for value in values)
             yield metric, shown
 
 

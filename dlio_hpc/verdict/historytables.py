@@ -7,10 +7,9 @@ from typing import Any
 from rich.text import Text
 
 from dlio_hpc.metrics import METRICS, MetricName
-from dlio_hpc.report import tables
-from dlio_hpc.verdict import banners, history_listing
+from dlio_hpc.report import history_rows, tables, verdict_banners
+from dlio_hpc.report.history_rows import Block
 from dlio_hpc.verdict.history_entry import Entry
-from dlio_hpc.verdict.history_listing import Block
 
 _COLUMNS = ("study", "site", "state", "ended")
 _OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "settings", "version")
@@ -20,7 +19,7 @@ _OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
 def show(blocks: Sequence[Block], metric: MetricName, file: Any) -> None:
     """Print the banner, then a table for each key."""
     out = tables.console(file)
-    tables.show_banner(banners.of_history(blocks, metric), out)
+    tables.show_banner(verdict_banners.of_history(blocks, metric), out)
     out.print()
     for number, block in enumerate(blocks):
         if number:
@@ -28,11 +27,11 @@ def show(blocks: Sequence[Block], metric: MetricName, file: Any) -> None:
         out.print(Text(block.title, "bold"), soft_wrap=True)
         if block.bars:
             out.print(Text(f"{METRICS[metric].noun}  {block.bars}"), soft_wrap=True)
-        table = tables.table(*(name.replace("change", _change(block)) for name in history_listing.HEADER))
+        table = tables.table(*(name.replace("change", _change(block)) for name in history_rows.HEADER))
         for place in (0, 1, -1):
             table.columns[place].justify = "left"
         for line in block.lines:
-            table.add_row(*history_listing.cells(line))
+            table.add_row(*history_rows.cells(line))
         tables.show_whole(out, table)
         for words in block.shifts:
             out.print(Text(words, "red" if block.is_worse else ""), soft_wrap=True)

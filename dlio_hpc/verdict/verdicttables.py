@@ -6,15 +6,14 @@ from rich.table import Table
 from rich.text import Text
 
 from dlio_hpc.records.outcomes import OUTCOMES
-from dlio_hpc.report import tables
-from dlio_hpc.verdict import banners, verdictrows
+from dlio_hpc.report import regression_rows, tables, verdict_banners
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 
 
 def show(found: Judgement, file: Any) -> None:
     """Print the banner, then for each job a line for each verdict with its remarks."""
     out = tables.console(file)
-    tables.show_banner(banners.of_judgement(found), out)
+    tables.show_banner(verdict_banners.of_judgement(found), out)
     out.print()
     for job in dict.fromkeys(verdict.job for verdict in found.verdicts):
         mine = [verdict for verdict in found.verdicts if verdict.job == job]
@@ -30,7 +29,7 @@ def show(found: Judgement, file: Any) -> None:
 
 def _table(verdicts: list[Verdict]) -> Table:
     """Without the job, which stands above it."""
-    table = tables.table(*(name for name in verdictrows.HEADER if name != "job"))
+    table = tables.table(*(name for name in regression_rows.HEADER if name != "job"))
     for place in (0, 1, 2):
         table.columns[place].justify = "left"
     for verdict in verdicts:
@@ -39,12 +38,12 @@ def _table(verdicts: list[Verdict]) -> Table:
 
 
 def _cells(verdict: Verdict) -> list[Text]:
-    first, _, *rest = verdictrows.row(verdict)
+    first, _, *rest = regression_rows.row(verdict)
     return [Text(first, OUTCOMES[verdict.outcome].colour), *map(Text, rest)]
 
 
 def _remarks(verdict: Verdict, several: bool) -> list[str]:
-    whose = f"{verdictrows.subject(verdict)}: " if several and verdict.key else ""
+    whose = f"{regression_rows.subject(verdict)}: " if several and verdict.key else ""
     told = [f"{whose}{verdict.why}"]
     if verdict.ratio is not None and verdict.noise is None:
         told.append("  noise between nights is not known yet: the interval is of repeats alone")

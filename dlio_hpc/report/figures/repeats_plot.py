@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.metrics import METRICS
-from dlio_hpc.report import canvas, plots
-from dlio_hpc.report.canvas import COLOURS
+from dlio_hpc.report.figures import canvas, plots
+from dlio_hpc.report.figures.canvas import COLOURS
 
 
 def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:

@@ -8,9 +8,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from dlio_hpc.analysis.study.scaling import Scaling
-from dlio_hpc.report import canvas, plots, study_text, studyrows
-from dlio_hpc.report.canvas import GREY
-from dlio_hpc.report.plots import Places
+from dlio_hpc.report import study_rows, study_text
+from dlio_hpc.report.figures import canvas, plots
+from dlio_hpc.report.figures.canvas import GREY
+from dlio_hpc.report.figures.plots import Places
 
 
 def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
@@ -51,7 +52,7 @@ def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, n
 
 
 def setting(scaling: Scaling) -> str:
-    return studyrows.joined(scaling.labels) or f"{scaling.kind} scaling"
+    return study_rows.joined(scaling.labels) or f"{scaling.kind} scaling"
 
 
 def _words(named: list[tuple[str, Scaling]], drawn: int) -> str:

@@ -14,9 +14,10 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Part, Study
 from dlio_hpc.plan.sweep import Axis
-from dlio_hpc.report import canvas, plots, study_text, studyrows
-from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
-from dlio_hpc.report.plots import Places
+from dlio_hpc.report import study_rows, study_text
+from dlio_hpc.report.figures import canvas, plots
+from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK, WIDE
+from dlio_hpc.report.figures.plots import Places
 
 # More of them than fit beside each other are not all named, or not all drawn.
 _MOST_PANELS, _MOST_CELLS = 9, 16
@@ -157,7 +158,7 @@ def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
 
 
 def _cell(found: float, metric: MetricName) -> str:
-    return studyrows.number(found, metric)
+    return study_rows.number(found, metric)
 
 
 def _frames(shown: Shown, axes: Axes, across: Axis, up: Axis) -> None:
@@ -213,7 +214,7 @@ def effects(shown: Shown, title: str) -> tuple[Figure, str]:
 
 
 def _effect_words(effect: Effect) -> str:
-    name = " with ".join(studyrows.short(effect.keys).values())
+    name = " with ".join(study_rows.short(effect.keys).values())
     within = "" if effect.is_beyond_noise else ", within noise" if effect.confidence is not None else ""
     return f"{name} {effect.ratio:.2f} x from {effect.worst} to {effect.best}{within}"
 

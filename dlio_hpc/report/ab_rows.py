@@ -8,8 +8,8 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.stragglers import Member
 from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Study
-from dlio_hpc.report import studyrows
-from dlio_hpc.report.straggling import Side
+from dlio_hpc.report import study_rows
+from dlio_hpc.report.ab_stragglers import Side
 
 EFFECTS = ("what was read", "pairs", "A", "B", "B / A", "95 % interval", "beyond noise")
 MEMBERS = ("name", "runs", "MB/s", "of the median", "")
@@ -57,7 +57,7 @@ def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
 
 def effect(one: Effect) -> list[str]:
     interval = "unknown" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
-    a, b = ("" if value is None else studyrows.figure(value, one.metric) for value in (one.a, one.b))
+    a, b = ("" if value is None else study_rows.figure(value, one.metric) for value in (one.a, one.b))
     what = "no" if one.better is None else f"{one.better} is better"
     return [one.setting or "all together", str(one.pairs), a, b, f"{one.ratio:.3g}", interval, what]
 

@@ -11,7 +11,7 @@ from dlio_hpc import __version__, units
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.analysis.characterize.evidence import Estimate
 from dlio_hpc.analysis.log.file_roles import Role
-from dlio_hpc.report import characterbanner
+from dlio_hpc.report import characterization_banner
 
 _WIDTH, _INDENT, _MOST_COLUMN = 118, 2, 36
 _SIZES = (
@@ -81,7 +81,7 @@ def _head(found: Character) -> list[str]:
     nodes = f" on {found.nodes} node(s)" if found.nodes else ""
     version = f"Darshan {job.library}" if job.library else "an unknown Darshan"
     lines = [
-        characterbanner.of_character(found).line,
+        characterization_banner.of_character(found).line,
         f"Derived by dlio-hpc {__version__} from {_source(found).removeprefix('dlio-hpc characterize ')} ({version}).",
         f"Program: {clean(job.program)}; {job.ranks} rank(s){nodes}, {units.format_seconds(max(job.seconds, 0.0))}.",
         *(f"Note: {clean(note)}" for note in found.notes),

@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from dlio_hpc.plan.sweep import Axis
-from dlio_hpc.report import canvas
-from dlio_hpc.report.canvas import GREY, WIDE
+from dlio_hpc.report.figures import canvas
+from dlio_hpc.report.figures.canvas import GREY, WIDE
 
 # More of them than fit beside each other are not all named.
 _MOST_TICKS = 14

@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.log.view import Floats, Steps, View
-from dlio_hpc.report import canvas
-from dlio_hpc.report.canvas import COLOURS, WIDE
+from dlio_hpc.report.figures import canvas
+from dlio_hpc.report.figures.canvas import COLOURS, WIDE
 from dlio_hpc.units import format_seconds, format_size
 
 # What a picture can show at its width; more is grouped before it is drawn, so that files stay small.

@@ -10,13 +10,13 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlio_hpc.metrics import METRICS, MetricName
-from dlio_hpc.report import canvas
-from dlio_hpc.report.canvas import COLOURS, GREY, INK, WIDE
-from dlio_hpc.report.figures import Picture
+from dlio_hpc.report.figures import canvas
+from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK, WIDE
+from dlio_hpc.report.figures.run_panels import Picture
+from dlio_hpc.report.history_rows import Block
 from dlio_hpc.verdict import regression, trend
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Verdict
 from dlio_hpc.verdict.history_entry import Key
-from dlio_hpc.verdict.history_listing import Block
 from dlio_hpc.verdict.trend import Night, Trend
 
 _BAD, _GOOD, _OPEN, _BASE = COLOURS["written"], COLOURS["compute"], COLOURS["wait"], COLOURS["read"]

@@ -13,8 +13,8 @@ from dlio_hpc.report.page import Drawing
 try:
     from matplotlib.figure import Figure
 
-    from dlio_hpc.report import canvas, distributions, iocosts, time_series
-    from dlio_hpc.report.canvas import NARROW, WIDE
+    from dlio_hpc.report.figures import canvas, distributions, io_costs, time_series
+    from dlio_hpc.report.figures.canvas import NARROW, WIDE
 except ModuleNotFoundError as fault:
     if not (fault.name or "").startswith("matplotlib"):
         raise
@@ -25,8 +25,8 @@ _Painter = Callable[[View, str], tuple[Figure | str, str]]
 # Pictures that support the sentence at the top of a page.
 FIRST = ("heat_map", "costs")
 _PAINTERS: list[tuple[str, str, float, _Painter]] = [
-    ("heat_map", "Bytes of each rank over time", NARROW, iocosts.heat_map),
-    ("costs", "I/O cost of a rank", NARROW, iocosts.costs),
+    ("heat_map", "Bytes of each rank over time", NARROW, io_costs.heat_map),
+    ("costs", "I/O cost of a rank", NARROW, io_costs.costs),
     ("bandwidth", "Bandwidth over time", WIDE, time_series.bandwidth),
     ("sizes", "Sizes of requests", NARROW, distributions.sizes),
     ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distributions.ranks_bandwidth),

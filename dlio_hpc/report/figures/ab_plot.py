@@ -5,8 +5,9 @@ from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.study.file_system_pairs import Effect
 from dlio_hpc.plan.study import Study
-from dlio_hpc.report import canvas, plots, sidesrows
-from dlio_hpc.report.canvas import COLOURS, GREY, INK
+from dlio_hpc.report import ab_rows
+from dlio_hpc.report.figures import canvas, plots
+from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK
 
 
 def effects(study: Study, found: tuple[Effect, ...], title: str) -> tuple[Figure, str]:
@@ -29,4 +30,4 @@ def effects(study: Study, found: tuple[Effect, ...], title: str) -> tuple[Figure
     axes.set_yticks(range(len(found)), names)
     axes.set_xlabel("B / A; right of 1 B is better")
     told = "Dots are pairs measured side by side, the diamond their mean, the line its 95 % interval."
-    return figure, f"{sidesrows.verdict(study, found)} {told}"
+    return figure, f"{ab_rows.verdict(study, found)} {told}"

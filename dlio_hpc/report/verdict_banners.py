@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
-from dlio_hpc.report import banner
+from dlio_hpc.report import banner, regression_rows
 from dlio_hpc.report.banner import Banner, state_of
-from dlio_hpc.verdict import acceptance, regression, trend, verdictrows
+from dlio_hpc.report.history_rows import Block
+from dlio_hpc.verdict import acceptance, regression, trend
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Judgement
 from dlio_hpc.verdict.change_detection import FEWEST
-from dlio_hpc.verdict.history_listing import Block
 from dlio_hpc.verdict.suite import SuiteVerdict
 from dlio_hpc.verdict.trend import Night, Trend
 
@@ -28,7 +28,7 @@ _ACCEPTANCES: dict[Outcome, str] = {
 
 def of_judgement(judgement: Judgement) -> Banner:
     """The banner of jobs that are compared with baselines and histories."""
-    return Banner(state_of(judgement.exit_code), f"{verdictrows.summary(judgement)}.")
+    return Banner(state_of(judgement.exit_code), f"{regression_rows.summary(judgement)}.")
 
 
 def of_acceptance(accepted: Acceptance) -> Banner:

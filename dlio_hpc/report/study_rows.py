@@ -8,7 +8,7 @@ from dlio_hpc.analysis.study.main_effects import Effect, Ranking
 from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Study
-from dlio_hpc.report.rows import share
+from dlio_hpc.report.job_rows import share
 from dlio_hpc.units import format_seconds
 
 # Metrics with a column of their own, and its heading.

@@ -15,8 +15,8 @@ from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.study_outcome import Missing, StudyOutcome
-from dlio_hpc.report import advice, straggling
-from dlio_hpc.report.straggling import Side
+from dlio_hpc.report import ab_stragglers, advice
+from dlio_hpc.report.ab_stragglers import Side
 
 # Counts that stand beside the metrics of a measurement.
 _COUNTS = ("bytes_read", "storage_bytes_read")
@@ -39,7 +39,9 @@ def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport
     study = outcome.study
     findings = best_setting.findings(study, outcome.measured, metric)
     effects = file_system_pairs.effects(study, outcome.measured, metric)
-    return StudyReport(outcome, findings, _advice(outcome, findings), effects, straggling.of_study(study, outcome.jobs))
+    return StudyReport(
+        outcome, findings, _advice(outcome, findings), effects, ab_stragglers.of_study(study, outcome.jobs)
+    )
 
 
 def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:

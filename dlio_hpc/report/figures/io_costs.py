@@ -7,8 +7,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from dlio_hpc.analysis.log.view import Cost, HeatMap, View
-from dlio_hpc.report import canvas
-from dlio_hpc.report.canvas import COLOURS, NARROW
+from dlio_hpc.report.figures import canvas
+from dlio_hpc.report.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
 # Ratio of the highest to the lowest rate above which the scale is logarithmic.

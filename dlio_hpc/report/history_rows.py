@@ -7,7 +7,8 @@ from msgspec import structs
 
 from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.metrics import METRICS, MetricName
-from dlio_hpc.verdict import group_names, regression, run_groups, trend, verdictrows
+from dlio_hpc.report import regression_rows
+from dlio_hpc.verdict import group_names, regression, run_groups, trend
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE
 from dlio_hpc.verdict.baselines import Accepted
 from dlio_hpc.verdict.history_entry import Entry, Key, together
@@ -119,7 +120,11 @@ def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, no
     found = trend.night(group, metric)
     several = not run_groups.alone(run_groups.of(entry), group)
     remarks = [note, f"data {group.data}" if several else "", *_doubts(group), *_disturbances(group, metric)]
-    spread = f"{verdictrows.shown(min(values), metric)} to {verdictrows.shown(max(values), metric)}" if values else "-"
+    spread = (
+        f"{regression_rows.shown(min(values), metric)} to {regression_rows.shown(max(values), metric)}"
+        if values
+        else "-"
+    )
     change = "-"
     if found is not None and base:
         ratio = found.median / base if METRICS[metric].is_higher_better else base / found.median
@@ -128,7 +133,7 @@ def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, no
         when=_when(entry),
         job=entry.job,
         repeats=str(len(values)),
-        median="-" if found is None else verdictrows.number(found, metric),
+        median="-" if found is None else regression_rows.number(found, metric),
         spread=spread if len(values) > 1 else "-",
         change=change,
         note="; ".join(filter(None, remarks)),

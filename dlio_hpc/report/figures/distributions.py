@@ -6,8 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.log.view import Counts, Floats, Histogram, Ranks, View
-from dlio_hpc.report import canvas
-from dlio_hpc.report.canvas import COLOURS, NARROW
+from dlio_hpc.report.figures import canvas
+from dlio_hpc.report.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
 # What a picture can show at its size; more is grouped, or drawn as pixels, so that files stay small.

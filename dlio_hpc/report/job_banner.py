@@ -6,7 +6,7 @@ from dlio_hpc.analysis.study import disturbances
 from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.report import banner, rows
+from dlio_hpc.report import banner, job_rows
 from dlio_hpc.report.banner import Banner
 
 
@@ -58,7 +58,7 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
     """The banner by the spread of repeats, with recorded activity that may explain it."""
-    repeated = [repeats for repeats in rows.by_point(measured).values() if len(repeats) > 1]
+    repeated = [repeats for repeats in job_rows.by_point(measured).values() if len(repeats) > 1]
     if not repeated:
         return Banner("good", "Measured once: the noise is unknown.")
     worst = max(repeated, key=_spread)

@@ -8,10 +8,11 @@ from matplotlib.figure import Figure
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Part
-from dlio_hpc.report import canvas, repeatsfigure, scalings, sidesfigure, studyrows, sweeps
-from dlio_hpc.report.figures import Picture
-from dlio_hpc.report.studyreport import StudyReport
-from dlio_hpc.report.sweeps import Shown
+from dlio_hpc.report import study_rows
+from dlio_hpc.report.figures import ab_plot, canvas, repeats_plot, scaling_plot, sweep_plots
+from dlio_hpc.report.figures.run_panels import Picture
+from dlio_hpc.report.figures.sweep_plots import Shown
+from dlio_hpc.report.study_report import StudyReport
 
 
 def draw(report: StudyReport) -> Iterator[Picture]:
@@ -27,7 +28,7 @@ def of_sides(report: StudyReport) -> Iterator[Picture]:
     if report.effects:
         words = "Two file systems, pair by pair"
         with canvas.style():
-            figure, caption = sidesfigure.effects(report.outcome.study, report.effects, words)
+            figure, caption = ab_plot.effects(report.outcome.study, report.effects, words)
         yield Picture("sides", words, caption, figure, True)
 
 
@@ -52,26 +53,30 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
         shown = Shown(study, part, finding, found, report.outcome.measured, whose + ranks)
         if part.zipped or len(part.settings) == 1:
             words = "Time and bandwidth over " + " with ".join(
-                studyrows.short([axis.key for axis in part.settings]).values()
+                study_rows.short([axis.key for axis in part.settings]).values()
             )
             with canvas.style():
-                yield "sweep", words, *sweeps.sweep(shown, title + words)
+                yield "sweep", words, *sweep_plots.sweep(shown, title + words)
         elif len(part.settings) == 2 and shown.medians:
             words = f"{METRICS[finding.metric].noun.capitalize()} of each combination"
             with canvas.style():
-                yield "map", words, *sweeps.heat_map(shown, title + words)
+                yield "map", words, *sweep_plots.heat_map(shown, title + words)
         if found.ranking is not None and len(found.ranking.effects) > 1 and shown.medians:
             with canvas.style():
-                yield "effects", "What each parameter does", *sweeps.effects(shown, title + "What each parameter does")
+                yield (
+                    "effects",
+                    "What each parameter does",
+                    *sweep_plots.effects(shown, title + "What each parameter does"),
+                )
     if len(finding.points) == 1 and finding.metric in finding.points[0].metrics:
         mine = [measurement for measurement in report.outcome.measured if measurement.point == finding.points[0].point]
         with canvas.style():
-            yield "repeats", "Repeats", *repeatsfigure.repeats(finding, mine, whose, title + "Repeats")
+            yield "repeats", "Repeats", *repeats_plot.repeats(finding, mine, whose, title + "Repeats")
     if finding.scalings:
         words = f"{finding.scalings[0].kind.capitalize()} scaling"
-        named = [(scalings.setting(scaling), scaling) for scaling in finding.scalings]
+        named = [(scaling_plot.setting(scaling), scaling) for scaling in finding.scalings]
         with canvas.style():
-            yield "scaling", words, *scalings.scaling(named, whose, title + words)
+            yield "scaling", words, *scaling_plot.scaling(named, whose, title + words)
 
 
 def together(report: StudyReport) -> Iterator[Picture]:
@@ -80,9 +85,9 @@ def together(report: StudyReport) -> Iterator[Picture]:
     scaling = [(finding, each) for finding in report.findings for each in finding.scalings]
     if len({finding.part for finding, _ in scaling}) < 2:
         return
-    named = [(f"{finding.part}: {scalings.setting(each)}", each) for finding, each in scaling]
+    named = [(f"{finding.part}: {scaling_plot.setting(each)}", each) for finding, each in scaling]
     with canvas.style():
-        figure, caption = scalings.scaling(
+        figure, caption = scaling_plot.scaling(
             named, f"{study.study} on {study.site.name}, {study.created}", "Scaling of all parts"
         )
     yield Picture("scaling", "Scaling of all parts", caption, figure, True)

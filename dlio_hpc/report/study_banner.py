@@ -7,9 +7,9 @@ from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetri
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.plan.study import Study
-from dlio_hpc.report import banner, sidesrows, study_text, studyreport
+from dlio_hpc.report import ab_rows, banner, study_report, study_text
 from dlio_hpc.report.banner import Banner
-from dlio_hpc.report.studyreport import StudyReport
+from dlio_hpc.report.study_report import StudyReport
 
 # A study that finds no difference is conclusive where a difference of this share would have been detected.
 HIDDEN = 0.20
@@ -20,7 +20,7 @@ def of_study(report: StudyReport) -> Banner:
     part.
     """
     study = report.outcome.study
-    if (fault := studyreport.fault(report)) is not None:
+    if (fault := study_report.fault(report)) is not None:
         missing = study_text.missing(report.outcome)
         opening = banner.of_fault(fault)
         return opening._replace(text=f"{missing[0]} {opening.text}") if missing else opening
@@ -61,7 +61,7 @@ def _of_sides(report: StudyReport) -> Iterator[Banner]:
     study = report.outcome.study
     if not study.is_ab:
         return
-    text = sidesrows.verdict(study, report.effects)
+    text = ab_rows.verdict(study, report.effects)
     if not report.effects:
         yield Banner("not measured", text)
         return

@@ -1,0 +1,142 @@
+"""Documents on a terminal: the banner first, then the sections, 80 to 100 columns wide."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dlio_hpc.report import banner
+from dlio_hpc.report.banner import Banner
+from dlio_hpc.report.columns import are_numbers
+from dlio_hpc.report.document import Block, Document, Facts, Lines, Section, Table
+
+_WIDTHS = range(80, 101)
+# Width of labels in facts.
+_LABEL = 10
+# Widest token that a column of text keeps whole.
+_TOKEN = 24
+
+
+def show(document: Document, file: Any) -> None:
+    """Print a document. No colour where `file` is no terminal."""
+    out = console(file)
+    show_banner(document.banner, out)
+    for answer in document.answers:
+        _print(out, answer)
+    out.print()
+    _print(out, document.title, "bold")
+    if document.subtitle:
+        _print(out, document.subtitle)
+    for facts in document.facts:
+        if not facts.is_detail:
+            _facts(out, facts)
+    show_sections(document.sections, out)
+    if document.conclusion:
+        out.print()
+        _print(out, document.conclusion, "bold")
+
+
+def show_sections(sections: Sequence[Section], out: Console) -> None:
+    """Print sections, each after an empty line."""
+    for section in sections:
+        blocks = [block for block in section.blocks if not block.is_detail and not _is_empty(block)]
+        if section.is_detail or not (section.heading or blocks):
+            continue
+        out.print()
+        if section.heading:
+            _print(out, section.heading, "bold")
+        for number, block in enumerate(blocks):
+            if number and not (isinstance(block, Lines) and isinstance(blocks[number - 1], Lines)):
+                out.print()
+            _block(out, block)
+
+
+def console(file: Any) -> Console:
+    """Return a console that is as wide as the terminal, within 80 to 100 columns; 100 where `file` is none."""
+    out = Console(file=file, highlight=False, markup=False)
+    out.width = min(max(out.width, _WIDTHS[0]), _WIDTHS[-1]) if out.is_terminal else _WIDTHS[-1]
+    return out
+
+
+def show_banner(opening: Banner, out: Console) -> None:
+    """Print the state and the sentence that a summary opens with."""
+    colour = banner.COLOURS[opening.state]
+    out.print(Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour)))
+
+
+def _is_empty(block: Block) -> bool:
+    return isinstance(block, Lines) and not block.lines
+
+
+def _block(out: Console, block: Block) -> None:
+    if isinstance(block, Lines):
+        for line in block.lines:
+            _print(out, line, block.style, block.depth)
+    elif isinstance(block, Facts):
+        _facts(out, block)
+    elif isinstance(block, Table):
+        show_table(block, out)
+
+
+def _facts(out: Console, facts: Facts) -> None:
+    if facts.title:
+        _print(out, facts.title)
+    for label, value in facts.rows:
+        first, *rest = _folded(value, out.width - _LABEL) or [""]
+        out.print(Text(f"{label:{_LABEL}}{first}"), soft_wrap=True)
+        for line in rest:
+            out.print(Text(" " * _LABEL + line), soft_wrap=True)
+
+
+def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
+    """Print a line, folded. Its later lines are indented by two columns more. Long tokens, such as paths, stay whole."""
+    depth += len(line) - len(line.lstrip())
+    for number, part in enumerate(_folded(line.strip(), out.width - depth - 2)):
+        out.print(Text(" " * (depth + 2 * (number > 0)) + part, style), soft_wrap=True)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+
+
+def show_table(table: Table, out: Console) -> None:
+    """Print a table with its title and legend. A table that does not fit is printed in its full width."""
+    if table.title:
+        _print(out, table.title)
+    grid = _grid(table)
+    width = out.width
+    out.width = max(width, Measurement.get(out, out.options, grid).minimum)
+    out.print(grid)
+    out.width = width
+    if table.most is not None and len(table.rows) > table.most:
+        _print(out, f"and {len(table.rows) - table.most} more; --json has all of them", depth=2)
+    if table.legend:
+        _print(out, table.legend, "dim")
+
+
+def _grid(table: Table) -> Grid:
+    """Columns under a rule: numbers flush right, text flush left and folded where it must be."""
+    grid = Grid(box=box.SIMPLE_HEAD if any(table.header) else None, padding=(0, 1, 0, 0), pad_edge=False,
+                show_edge=False, show_header=any(table.header))  # fmt: skip
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
+    for heading, cells in zip(table.header, columns, strict=True):
+        if are_numbers(cells):
+            grid.add_column(heading, justify="right", no_wrap=True)
+        else:
+            widest = max((len(token) for text in (heading, *cells) for token in text.split()), default=0)
+            grid.add_column(heading, overflow="fold", min_width=min(widest, _TOKEN))
+    for row, style in _rows(table):
+        grid.add_row(*map(Text, row), style=style)
+    return grid
+
+
+def _rows(table: Table) -> Iterator[tuple[Sequence[str], str]]:
+    shown = table.rows[: table.most]
+    for number, row in enumerate(shown):
+        is_total = table.has_total and number == len(shown) - 1
+        yield row, "bold" if is_total else table.styles[number] if table.styles else ""
