@@ -1,19 +1,20 @@
 """dlio-hpc accept."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from dlio_hpc.cli import console, job_names
-from dlio_hpc.cli.picture_options import Pictures, gives_page, write_junit
+from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome
 from dlio_hpc.records.study_outcome import StudyOutcome
 
 if TYPE_CHECKING:
+    from dlio_hpc.report.document import Document
+    from dlio_hpc.verdict.acceptance import Acceptance
     from dlio_hpc.verdict.validity_criteria import Absent
 
 
@@ -22,11 +23,8 @@ if TYPE_CHECKING:
 @option("--criteria", metavar="NAME|FILE", help="Shipped criteria, or a YAML file of yours. Default: the suite's.")
 @option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
 @option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
-@gives_page
-def accept(
-    names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, html: Path | None,
-    figures: Path | None, as_json: bool,
-) -> int:  # fmt: skip
+@page_options
+def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, outputs: Outputs) -> int:
     """Judge what was measured by a file of criteria: each with its evidence and a verdict.
 
     Exit codes, the first that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are missing, 4
@@ -41,21 +39,18 @@ def accept(
     jobs = [*(job for study in loaded.studies for job in study.jobs), *loaded.jobs]
     lacking = [each for study in loaded.studies for each in absent(study)]
     found = acceptance.judge(files.load(criteria or _own(loaded)), [history_entry.of(job) for job in jobs], lacking)
-    if as_json:
+    if outputs.as_json:
         console.print_json(acceptance.as_document(found))
-    else:
-        from dlio_hpc.verdict import acceptancetables
-
-        acceptancetables.show(found, sys.stdout)
+    outputs.present(lambda: _document(found))
     if junit is not None:
         write_junit(junit, f"acceptance by {found.criteria.name}", acceptance.cases(found))
-    wanted = Pictures(html, figures, None)
-    if wanted.any:
-        from dlio_hpc.report.figures import acceptance_plots
-        from dlio_hpc.verdict import acceptancepages
-
-        wanted.write_of_study(lambda: acceptancepages.of_acceptance(found), lambda: acceptance_plots.draw(found))
     return found.exit_code
+
+
+def _document(accepted: "Acceptance") -> "Document":
+    from dlio_hpc.report import acceptance_document
+
+    return acceptance_document.of_acceptance(accepted)
 
 
 class _Loaded(NamedTuple):

@@ -48,14 +48,14 @@ def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool) -> None:
     """List the baselines that hold, a line each."""
-    from dlio_hpc.verdict import baselinetables
+    from dlio_hpc.report import baseline_rows
 
     folder = selection.folder(archive, runs)
     kept = [one for one in baselines.baselines(baselines.read(folder)) if everything or one.state == "active"]
     if as_json:
-        console.print_json({"baselines": [baselinetables.as_document(one) for one in kept]})
+        console.print_json({"baselines": [baseline_rows.as_document(one) for one in kept]})
     elif kept:
-        baselinetables.show(kept, sys.stdout)
+        baseline_rows.show(kept, sys.stdout)
     else:
         console.say(f"no baselines in {folder}; accept one: dlio-hpc baseline accept JOB --message '...'")
 
@@ -66,14 +66,14 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     """Show a BASELINE, by its id or its job: key, figures, who accepted it, when, why, and whether it still holds."""
-    from dlio_hpc.verdict import baselinetables
+    from dlio_hpc.report import baseline_rows
 
     folder = selection.folder(archive, runs)
     one = baselines.named(baselines.baselines(baselines.read(folder)), name, folder)
     if as_json:
-        console.print_json(baselinetables.as_document(one) | {"group": msgspec.to_builtins(one.accepted.group)})
+        console.print_json(baseline_rows.as_document(one) | {"group": msgspec.to_builtins(one.accepted.group)})
     else:
-        for label, text in baselinetables.facts(one):
+        for label, text in baseline_rows.facts(one):
             click.echo(f"{label:16}{text}")
 
 

@@ -80,19 +80,19 @@ def _keep(path: Path, content: str) -> None:
 
 
 def _described(found: "Character", as_json: bool) -> int:
-    from dlio_hpc.report import charactertables
+    from dlio_hpc.report import characterization_document, terminal
 
     if as_json:
         console.print_json(_document(found, None, None))
     else:
-        charactertables.show(found, sys.stdout)
+        terminal.show(characterization_document.of_character(found), sys.stdout)
     forced = any(role.role == "dataset" for role in found.derived.roles)
     hint = "; --force derives a workload all the same" if forced else "; say with --only which files are its data"
     raise ConfigError(f"this program does not read as training does: {found.derived.against[0]}{hint}")
 
 
 def _document(found: "Character", content: str | None, compared: Any) -> dict[str, Any]:
-    from dlio_hpc.report import charactertables
+    from dlio_hpc.report import characterization_document
 
     return {
         "logs": [str(path) for path in found.paths],
@@ -100,7 +100,7 @@ def _document(found: "Character", content: str | None, compared: Any) -> dict[st
         "traced": found.derived.traced,
         "notes": found.notes,
         "against": found.derived.against,
-        "roles": charactertables.rows(found.derived.roles),
+        "roles": characterization_document.roles(found.derived.roles),
         "estimates": {key: each._asdict() for key, each in found.derived.keys.items()},
         "auxiliary_files": [{**side.keys, "evidence": side.note} for side in found.derived.sides],
         "yaml": content,

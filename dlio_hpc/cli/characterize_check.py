@@ -75,7 +75,7 @@ def _compared(found: "Character", job: Path, as_json: bool) -> dict[str, Any] | 
     if as_json:
         document: dict[str, Any] = similarity_rows.as_document(log, mine, made, known)
         return document
-    from dlio_hpc.report import similaritytables
+    from dlio_hpc.report import similarity_document, terminal
 
-    similaritytables.show(log, mine, made, known, sys.stdout)
+    terminal.show(similarity_document.of_pair(log, mine, made, known), sys.stdout)
     return None

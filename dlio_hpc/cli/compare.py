@@ -1,7 +1,6 @@
 """dlio-hpc compare: is a job as good as it was?"""
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,15 +8,14 @@ import click
 
 from dlio_hpc import document, units
 from dlio_hpc.cli import console, selection
-from dlio_hpc.cli.picture_options import Pictures, gives_page, write_junit
+from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
     from dlio_hpc.cli.selection import Found
-    from dlio_hpc.report.figures.run_panels import Picture
-    from dlio_hpc.report.page import Page
+    from dlio_hpc.report.document import Document
     from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Verdict
     from dlio_hpc.verdict.junit import Case
 
@@ -43,10 +41,10 @@ def _tolerance(text: str) -> float:
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
 @option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
-@gives_page
+@page_options
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[MetricName, ...],
-    tolerance: float, force: bool, junit: Path | None, html: Path | None, figures: Path | None, as_json: bool,
+    tolerance: float, force: bool, junit: Path | None, outputs: Outputs,
 ) -> int:  # fmt: skip
     """Compare a job's repeats with those of the baseline of their key, and with the nights before: pass, improved,
     regression, inconclusive or not_comparable.
@@ -64,18 +62,12 @@ def compare(
     if against is not None:
         terms = terms._replace(against=_references(against, archive or jobs[0].folder, runs))
     judged = _judge(jobs, terms)
-    if as_json:
+    if outputs.as_json:
         console.print_json(document.plain(judged))
-    else:
-        from dlio_hpc.verdict import verdicttables
-
-        verdicttables.show(judged, sys.stdout)
+    outputs.present(lambda: _document(judged))
     if junit is not None:
         seconds = units.seconds_between(started, units.utc_now(fraction=True))
         write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
-    pictures = Pictures(html, figures, None)
-    if pictures.any:
-        pictures.write_of_study(lambda: _page(judged), lambda: _pictures(judged))
     for words in missing:
         console.say(f"dlio-hpc: {words}")
     graver = (InvalidRun.exit_code, InfrastructureError.exit_code)
@@ -119,13 +111,7 @@ def _cases(judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> "lis
     return [regression_rows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
 
 
-def _page(judged: "Judgement") -> "Page":
-    from dlio_hpc.verdict import pages
+def _document(judged: "Judgement") -> "Document":
+    from dlio_hpc.report import regression_document
 
-    return pages.of_judgement(judged)
-
-
-def _pictures(judged: "Judgement") -> "Iterator[Picture]":
-    from dlio_hpc.report.figures import regression_plots
-
-    return regression_plots.of_verdicts(judged.verdicts)
+    return regression_document.of_judgement(judged)

@@ -71,35 +71,29 @@ def _total(costs: list[JobCost]) -> JobCost:
     return JobCost(**(sums | {"job": "in all", "nodes": max(one.nodes for one in costs)}))
 
 
-def _show(found: Planned, costs: list[JobCost]) -> None:
+def _show(planned: Planned, costs: list[JobCost]) -> None:
     import sys
 
-    from dlio_hpc.report import tables
+    from dlio_hpc.report import terminal
+    from dlio_hpc.report.document import Lines, Section, Table
 
-    table = tables.table(*_HEADER)
-    table.columns[0].justify = "left"
-    for one in costs:
-        table.add_row(
-            one.job.removeprefix(f"{found.study.study}-") if one.job != found.study.study else "1", *_row(one)
-        )
+    study, site = planned.study, planned.study.site
+    rows = [[cost.job.removeprefix(f"{study.study}-") if len(costs) > 1 else "1", *_row(cost)] for cost in costs]
     if len(costs) > 1:
-        table.add_section()
-        table.add_row("in all", *_row(_total(costs)), style="bold")
-    site, study = found.study.site, found.study
-    out = tables.console(sys.stdout)
-    out.print(
+        rows.append(["in all", *_row(_total(costs))])
+    rates = site.expected_rates
+    legend = (
+        f"expected: at {rates.read / 1e6:.0f} MB/s read and {rates.write / 1e6:.0f} MB/s written a node, "
+        f"{units.format_seconds(rates.launch)} to start a run (site.expected_rates). at most: if jobs last to their "
+        f"limit of {units.format_walltime(int(study.walltime))}."
+    )
+    heading = (
         f"{study.study}: {len(study.points)} point(s) x {study.repeat} on {site.name}, "
         f"datasets below {' and '.join(study.folders)}"
     )
-    out.print(table)
-    rates = site.expected_rates
-    out.print(
-        f"expected: at {rates.read / 1e6:.0f} MB/s read and {rates.write / 1e6:.0f} MB/s written a node, "
-        f"{units.format_seconds(rates.launch)} to start a run\n(site.expected_rates). at most: if jobs last to their "
-        f"limit of {units.format_walltime(int(study.walltime))}."
-    )
-    for note in found.notes:
-        out.print(f"Note: {note}", style="yellow")
+    table = Table("", _HEADER, rows, legend=legend, has_total=len(costs) > 1)
+    notes = Lines([f"Note: {note}" for note in planned.notes], "yellow")
+    terminal.show_sections([Section(heading, [table, notes])], terminal.console(sys.stdout))
 
 
 def _row(one: JobCost) -> list[str]:

@@ -1,7 +1,7 @@
 """dlio-hpc history: what was measured before."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,15 +9,12 @@ import click
 
 from dlio_hpc.batch.schedulers import ENDED
 from dlio_hpc.cli import console, selection
-from dlio_hpc.cli.picture_options import Pictures, gives_page
+from dlio_hpc.cli.outputs import Outputs, page_options
 from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
-    from dlio_hpc.report.figures.regression_plots import Series
-    from dlio_hpc.report.figures.run_panels import Picture
-    from dlio_hpc.report.history_rows import Block
-    from dlio_hpc.report.page import Page
+    from dlio_hpc.report.document import Document
     from dlio_hpc.verdict.history_entry import Entry
 
 
@@ -46,12 +43,12 @@ def _day(text: str) -> str:
     "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
     help=f"What is shown: {', '.join(METRICS)}.",
 )  # fmt: skip
-@gives_page
+@page_options
 @option("--csv", "as_csv", is_flag=True, help="All runs with all their figures as CSV on stdout.")
 @option("--export", "is_export", is_flag=True, help="The whole history as lines of JSON on stdout, always the same.")
 @option("--rebuild", "is_rebuild", is_flag=True, help="Make the history anew from archives and decisions alone.")
 def history(
-    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, html: Path | None, figures: Path | None,
+    pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
     as_json: bool, as_csv: bool, is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List what was measured before, a block for each key, the newest last: jobs with the median of a metric, how far
@@ -78,17 +75,15 @@ def history(
 
         console.print_json({"jobs": [msgspec.to_builtins(entry) for entry in entries]})
     elif as_csv:
-        from dlio_hpc.verdict import historytables
+        from dlio_hpc.report import history_rows
 
-        historytables.write_csv(entries, sys.stdout)
+        history_rows.write_csv(entries, sys.stdout)
     if not entries:
         is_chosen = pattern is not None or any(value is not None for value in wanted.values())
-        drawn = "; nothing is drawn" if html is not None or figures is not None else ""
+        drawn = "; nothing is drawn" if outputs.has_files else ""
         console.say(f"the history of {folder} has no {'such ' if is_chosen else ''}jobs{drawn}")
         return 0
-    pictures = Pictures(html, figures, None)
-    if pictures.any or not (as_json or as_csv):
-        _show(entries, folder, metric, pictures, is_quiet=as_json or as_csv)
+    outputs._replace(as_csv=as_csv).present(lambda: _document(entries, folder, metric))
     return 0
 
 
@@ -102,30 +97,9 @@ def _rebuild(folder: Path) -> None:
     console.say(f"history made anew from {len(taken.jobs)} archives in {folder}")
 
 
-def _show(entries: "Sequence[Entry]", folder: Path, metric: MetricName, pictures: Pictures, is_quiet: bool) -> None:
-    from dlio_hpc.report import history_rows
-    from dlio_hpc.verdict import baselines, historytables
+def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "Document":
+    from dlio_hpc.report import history_document, history_rows
+    from dlio_hpc.verdict import baselines
 
     blocks = history_rows.blocks(entries, baselines.active(baselines.read(folder)), metric)
-    if not is_quiet:
-        historytables.show(blocks, metric, sys.stdout)
-    if pictures.any:
-        pictures.write_of_study(lambda: _page(blocks, metric, folder), lambda: _pictures(blocks, metric))
-
-
-def _series(blocks: "Sequence[Block]", metric: MetricName) -> "list[Series]":
-    from dlio_hpc.report.figures import regression_plots
-
-    return regression_plots.series(blocks, metric)
-
-
-def _page(blocks: "Sequence[Block]", metric: MetricName, folder: Path) -> "Page":
-    from dlio_hpc.verdict import pages
-
-    return pages.of_history(blocks, _series(blocks, metric), metric, str(folder))
-
-
-def _pictures(blocks: "Sequence[Block]", metric: MetricName) -> "Iterator[Picture]":
-    from dlio_hpc.report.figures import regression_plots
-
-    return regression_plots.of_history(_series(blocks, metric), metric)
+    return history_document.of_history(blocks, metric, str(folder))

@@ -1,6 +1,5 @@
 """dlio-hpc similarity."""
 
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,7 +8,7 @@ import click
 
 from dlio_hpc.cli import console, job_names
 from dlio_hpc.cli.darshan import expression
-from dlio_hpc.cli.picture_options import Pictures, gives_page
+from dlio_hpc.cli.outputs import Outputs, page_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
 
@@ -29,26 +28,25 @@ if TYPE_CHECKING:
     help="Of logs: files whose path it is found in. Default: all but programs and libraries.",
 )
 @option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where jobs are.")
-@gives_page
+@page_options
 def similarity(
     names: tuple[str, ...], matrix: bool, against: tuple[str, ...], run_name: str | None, only: str | None, runs: Path,
-    html: Path | None, figures: Path | None, as_json: bool,
+    outputs: Outputs,
 ) -> int:  # fmt: skip
     """Is the I/O of two programs alike? By the DLIO paper's measure, by their patterns, by whole distributions.
 
     PROFILE: published figures that ship, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. A Darshan log, by the
     default of --only, counts all files but programs and libraries; a job, those of its dataset and its checkpoints.
     """
-    wanted = Pictures(html, figures, None)
     if matrix:
         rows = _once(each for name in names for each in _all(name, runs, run_name, only))
         columns = _once(each for name in against or names for each in _all(name, runs, run_name, only))
-        return _matrix(rows, columns, wanted, as_json)
+        return _matrix(rows, columns, outputs)
     if against:
         raise click.UsageError("--against goes with --matrix")
     if len(names) != 2:
         raise click.UsageError(f"two are compared, {len(names)} given; with --matrix any number is")
-    return _pair(*names, runs, run_name, only, wanted, as_json)
+    return _pair(*names, runs, run_name, only, outputs)
 
 
 def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Profile]":
@@ -61,48 +59,30 @@ def _once(found: "Iterable[Profile]") -> "list[Profile]":
     return list({each.title: each for each in found}.values())
 
 
-def _pair(
-    first: str, second: str, runs: Path, run: str | None, only: str | None, wanted: Pictures, as_json: bool
-) -> int:
+def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None, outputs: Outputs) -> int:
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.report import program_profiles, similarity_rows
+    from dlio_hpc.report import program_profiles, similarity_document, similarity_rows
 
     a, b = (program_profiles.load(name, job_names.place(name, runs), run, only) for name in (first, second))
     found = similarity.compare(a, b)
     known = similarity.yardsticks(found.left_out)
-    if as_json:
+    if outputs.as_json:
         console.print_json(similarity_rows.as_document(a, b, found, known))
-    else:
-        from dlio_hpc.report import similaritytables
-
-        similaritytables.show(a, b, found, known, sys.stdout)
-    if wanted.any:
-        from dlio_hpc.report import similaritypages
-        from dlio_hpc.report.figures import similarity_plots
-
-        wanted.write_of_study(lambda: similaritypages.of_pair(a, b, found, known), lambda: similarity_plots.draw(a, b))
+    outputs.present(lambda: similarity_document.of_pair(a, b, found, known))
     return 0
 
 
-def _matrix(rows: "list[Profile]", columns: "list[Profile]", wanted: Pictures, as_json: bool) -> int:
+def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -> int:
     from dlio_hpc.analysis.similarity import similarity
+    from dlio_hpc.report import similarity_document, similarity_rows
 
     if len({each.title for each in (*rows, *columns)}) < 2:
         raise ConfigError("a matrix needs two programs at least; name more, or --against theta_128_nodes")
-    if wanted.figures is not None:
+    if outputs.figures is not None:
         raise click.UsageError("--figures: pictures are of two programs; name them without --matrix")
     made = similarity.matrix(rows, columns)
     known = similarity.yardsticks(made.left_out)
-    if as_json:
-        from dlio_hpc.report import similarity_rows
-
+    if outputs.as_json:
         console.print_json(similarity_rows.matrix_document(made, known))
-    else:
-        from dlio_hpc.report import similaritytables
-
-        similaritytables.show_matrix(made, known, sys.stdout)
-    if wanted.html is not None:
-        from dlio_hpc.report import similaritypages
-
-        wanted.write_of_study(lambda: similaritypages.of_matrix(made, known), lambda: iter(()))
+    outputs.present(lambda: similarity_document.of_matrix(made, known))
     return 0

@@ -1,6 +1,5 @@
 """A suite's verdict at its end, for whoever waited for it."""
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,26 +35,6 @@ def judge(report: "StudyReport") -> SuiteVerdict:
 
 # That runs are good, and of the storage, is asked in any case.
 _NOTHING_MORE = Criteria(name="none")
-
-
-def show(verdict: SuiteVerdict) -> None:
-    """The summary first, so that a mail can have it for its subject."""
-    from rich.text import Text
-
-    from dlio_hpc.report import banner, tables
-    from dlio_hpc.verdict import acceptancetables, verdicttables
-
-    style = f"bold {banner.COLOURS[banner.state_of(verdict.exit_code)]}"
-    tables.console(sys.stdout).print(Text(verdict.summary, style), soft_wrap=True)
-    print()
-    if not verdict.is_first:
-        verdicttables.show(verdict.judgement, sys.stdout)
-    elif not verdict.effects:
-        job = verdict.judgement.verdicts[0].job
-        print(f"No baseline yet; if this is a good one: dlio-hpc baseline accept {job} --message '...'")
-    print()
-    acceptancetables.show(verdict.acceptance, sys.stdout)
-    print()
 
 
 def as_document(verdict: SuiteVerdict) -> dict[str, Any]:

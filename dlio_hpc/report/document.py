@@ -1,11 +1,10 @@
 """A report as data: headings, facts, tables, sentences and pictures, built once for each subject.
 
-report.terminal prints a document, report.page renders it as one HTML file, report.pictures saves its pictures. as_json()
-is the part that `--json` has of it.
+report.terminal prints a document, report.page renders it as one HTML file, report.pictures saves its pictures.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dlio_hpc.report.banner import Banner
 
@@ -103,12 +102,3 @@ def pictures(document: Document) -> Iterator[Pictures]:
 def on_page(sections: Sequence[Section]) -> list[Section]:
     """Return the sections in the order of the page."""
     return sorted(sections, key=lambda section: section.page_order)
-
-
-def as_json(document: Document) -> dict[str, Any]:
-    """Return title, banner and answers."""
-    return {
-        "title": document.title,
-        "banner": {"state": document.banner.state, "text": document.banner.text},
-        "answers": list(document.answers),
-    }

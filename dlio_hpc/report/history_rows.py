@@ -1,7 +1,8 @@
 """The history as lines: a block for each key, its jobs newest last."""
 
+import csv
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import structs
 
@@ -15,6 +16,9 @@ from dlio_hpc.verdict.history_entry import Entry, Key, together
 from dlio_hpc.verdict.run_groups import Group
 from dlio_hpc.verdict.trend import Trend
 
+_COLUMNS = ("study", "site", "state", "ended")
+_OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "settings", "version")
+_OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
 HEADER = ("when", "job", "n", "median", "spread", "change", "")
 _BARS = "▁▂▃▄▅▆▇█"
 # A share of the most that fills all bars.
@@ -171,3 +175,22 @@ def _bars(medians: Sequence[float]) -> str:
     high = max(shown)
     span = max(high - min(shown), _LITTLE * high)
     return "".join(_BARS[min(int(8 * (1 - (high - each) / span)), 7)] for each in shown)
+
+
+def write_csv(entries: Sequence[Entry], file: Any) -> None:
+    csv.writer(file, lineterminator="\n").writerows(_rows(entries))
+
+
+def _rows(entries: Sequence[Entry]) -> Iterator[list[Any]]:
+    """A run a row, all metrics."""
+    yield ["job", *_COLUMNS, *_OF_KEY, *_OF_RUN, "storage", *METRICS]
+    for entry in entries:
+        for run in entry.measurements:
+            yield [
+                entry.job,
+                *(getattr(entry, name) for name in _COLUMNS),
+                *(getattr(run.key, name) for name in _OF_KEY),
+                *(getattr(run, name) for name in _OF_RUN),
+                "" if run.storage is None else run.storage.outcome(),
+                *(run.metrics.get(name, "") for name in METRICS),
+            ]

@@ -1,14 +1,13 @@
-"""A report as one HTML file that needs nothing else: no network, no script, no font."""
+"""Documents as one HTML file that needs nothing else: no network, no script, no font."""
 
 import re
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from dlio_hpc.config import shipped
-from dlio_hpc.report.banner import Banner
+from dlio_hpc.report import pictures
+from dlio_hpc.report.columns import are_numbers
+from dlio_hpc.report.document import Document, Lines, Picture, Pictures, Table, on_page
 
-_NUMBER = re.compile(r"[-+]?\d[\d,]*(\.\d+)?(e[-+]?\d+)?( ?(%|x|[A-Za-z]{1,3}(/s)?))?")
-_NO_NUMBER = {"", "-", "unknown"}
 # Tokens longer than this may break after punctuation, so that they fit a narrow page.
 _LONG_TOKEN = 12
 _SPACE = re.compile(r"(\s+)")
@@ -19,63 +18,18 @@ _TAG = re.compile(r"<[^<>]*>")
 _OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
 
 
-class Table(NamedTuple):
-    """rows: as many cells each as header has."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-
-    @property
-    def right(self) -> list[bool]:
-        """Which columns hold numbers and are set flush right."""
-        columns = zip(*self.rows, strict=True) if self.rows else [()] * len(self.header)
-        return [any(map(_NUMBER.fullmatch, column)) and all(map(_is_number, column)) for column in columns]
-
-
-class Facts(NamedTuple):
-    """Label and value of each."""
-
-    title: str
-    rows: list[tuple[str, str]]
-
-
 class Drawing(NamedTuple):
-    """A picture: `svg` an element, trusted as it is. wide: takes a line of its own."""
+    """A picture on the page. svg: an element, trusted as it is. prefix: of the names in it, which are unique so."""
 
-    stem: str
     title: str
     caption: str
     svg: str
-    wide: bool
+    is_wide: bool
+    prefix: str
 
 
-class Section(NamedTuple):
-    """A run, or a log. notes: what a reader must know before believing its figures."""
-
-    heading: str
-    notes: list[str]
-    summary: list[Table]
-    drawings: list[Drawing]
-    tables: list[Table]
-
-
-class Page(NamedTuple):
-    """A page, which opens with its banner. answers: sentences on what limited the program; empty where that is unknown.
-    pictures: pictures that support the answers and stand beside them.
-    """
-
-    title: str
-    subtitle: str
-    banner: Banner
-    facts: list[Facts]
-    sections: list[Section]
-    answers: Sequence[str] = ()
-    pictures: Sequence[Drawing] = ()
-
-
-def render(page: Page) -> str:
-    """The file's text."""
+def render(document: Document) -> str:
+    """Return the text of the HTML file."""
     import jinja2
 
     environment = jinja2.Environment(
@@ -89,7 +43,43 @@ def render(page: Page) -> str:
     )
     environment.filters["inline"] = _inline
     environment.filters["breakable"] = _breakable
-    return environment.get_template("report.html.j2").render(page=page)
+    lead, sections = _drawn(document)
+    template = environment.get_template("report.html.j2")
+    return template.render(page=document, lead=lead, sections=sections, are_numbers=_are_numbers)
+
+
+def _are_numbers(table: Table) -> list[bool]:
+    """Return for each column whether it holds numbers."""
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
+    return [are_numbers(column) for column in columns]
+
+
+def _drawn(document: Document) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
+    """Return the drawings that stand beside the answers, and the headings of all sections with their blocks. A block
+    has its kind and its content; a section without blocks is left out.
+    """
+    lead: list[Drawing] = []
+    sections: list[tuple[str, list[tuple[str, Any]]]] = []
+    for number, section in enumerate(on_page(document.sections), 1):
+        blocks: list[tuple[str, Any]] = []
+        for block in section.blocks:
+            if isinstance(block, Pictures):
+                drawings = [_drawing(picture, f"s{number}") for picture in block.draw()]
+                if not lead and document.lead:
+                    lead = [drawing for stem, drawing in drawings if stem in document.lead]
+                    drawings = [(stem, drawing) for stem, drawing in drawings if stem not in document.lead]
+                if drawings:
+                    blocks.append(("pictures", [drawing for _, drawing in drawings]))
+            elif not isinstance(block, Lines) or block.lines:
+                blocks.append((type(block).__name__.lower(), block))
+        if blocks:
+            sections.append((section.heading, blocks))
+    return lead, sections
+
+
+def _drawing(picture: Picture, prefix: str) -> tuple[str, Drawing]:
+    text = pictures.svg(picture.figure)
+    return picture.stem, Drawing(picture.title, picture.caption, text, picture.is_wide, f"{prefix}-{picture.stem}")
 
 
 def _fit(value: Any) -> Any:
@@ -101,11 +91,11 @@ def _fit(value: Any) -> Any:
     )
 
 
-def _inline(drawing: Drawing, prefix: str) -> Any:
-    """The SVG element with names of its own in this page, named to those who cannot see it."""
+def _inline(drawing: Drawing) -> Any:
+    """Return the SVG element with names that are unique in the page, and with a label for screen readers."""
     from markupsafe import Markup, escape
 
-    own = _TAG.sub(lambda tag: _OWN_NAME.sub(rf"\1{prefix}-{drawing.stem}-", tag[0]), drawing.svg)
+    own = _TAG.sub(lambda tag: _OWN_NAME.sub(rf"\1{drawing.prefix}-", tag[0]), drawing.svg)
     return Markup(own.replace("<svg ", f'<svg role="img" aria-label="{escape(drawing.title)}" ', 1))
 
 
@@ -122,7 +112,3 @@ def _token(token: str) -> Any:
     if _OPTION.fullmatch(token):
         return Markup('<span class="whole">{}</span>').format(token)
     return Markup("<wbr>").join(map(escape, _PIECE.findall(token))) if len(token) > _LONG_TOKEN else escape(token)
-
-
-def _is_number(cell: str) -> bool:
-    return cell in _NO_NUMBER or _NUMBER.fullmatch(cell) is not None

@@ -14,13 +14,6 @@ _LATE = ("timeout", "time limit")
 HEADER = ("verdict", "job", "what", "metric", "ratio", "90 % interval", "this job", "reference", "n")
 
 
-def subject(verdict: Verdict) -> str:
-    """What was measured, in words: the key, and the point of the study where there is one."""
-    if verdict.key is None:
-        return verdict.job
-    return f"{verdict.key.title}, {verdict.title}" if verdict.title else verdict.key.title
-
-
 def row(verdict: Verdict) -> list[str]:
     interval = "-"
     if verdict.low is not None and verdict.high is not None:
@@ -29,7 +22,7 @@ def row(verdict: Verdict) -> list[str]:
     return [
         verdict.outcome,
         verdict.job,
-        "-" if verdict.key is None else subject(verdict),
+        "-" if verdict.key is None else verdict.subject,
         METRICS[verdict.metric].noun,
         "-" if verdict.ratio is None else f"{verdict.ratio:.3f}",
         interval,
@@ -55,7 +48,7 @@ def summary(found: Judgement) -> str:
     worst = next((verdict for verdict in found.verdicts if verdict.outcome == found.outcome), None)
     if worst is None or len(found.verdicts) == 1:
         return f"{found.outcome}: {worst.why}" if worst else found.words
-    return f"{found.words}. First {found.outcome}: {worst.job}, {subject(worst)}: {worst.why}"
+    return f"{found.words}. First {found.outcome}: {worst.job}, {worst.subject}: {worst.why}"
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
@@ -95,7 +88,7 @@ def _history(verdict: Verdict) -> Iterator[tuple[str, str]]:
 def case(verdict: Verdict, seconds: float) -> Case:
     """As CI systems have it: a regression is a failure; what could not be judged is an error."""
     text = "\n".join(f"{label}: {words}" for label, words in facts(verdict))
-    name = f"{subject(verdict)}: {METRICS[verdict.metric].noun}"
+    name = f"{verdict.subject}: {METRICS[verdict.metric].noun}"
     is_late = verdict.outcome == "incomplete" and any(words in verdict.why for words in _LATE)
     kind = OUTCOMES[verdict.outcome].junit
     cause = "timeout" if is_late else "" if kind == "pass" else verdict.outcome

@@ -94,7 +94,7 @@ def _facts(out: Console, facts: Facts) -> None:
 
 
 def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
-    """Print a line, folded. Its later lines are indented by two columns more. Long tokens, such as paths, stay whole."""
+    """Print a line, folded; later lines are indented by two more columns. Long tokens, such as paths, stay whole."""
     depth += len(line) - len(line.lstrip())
     for number, part in enumerate(_folded(line.strip(), out.width - depth - 2)):
         out.print(Text(" " * (depth + 2 * (number > 0)) + part, style), soft_wrap=True)

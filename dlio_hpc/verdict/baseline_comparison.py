@@ -59,6 +59,13 @@ class Verdict(Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     disturbances: tuple[str, ...] = ()
 
+    @property
+    def subject(self) -> str:
+        """The key that was measured, and the point of the study where there is one; the job where no key is known."""
+        if self.key is None:
+            return self.job
+        return f"{self.key.title}, {self.title}" if self.title else self.key.title
+
 
 class Judgement(Struct, frozen=True):
     """outcome, exit_code: of the worst verdict. words: a line that sums up."""

@@ -8,7 +8,6 @@ from dlio_hpc.analysis.study.file_system_pairs import Effect
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.outcomes import OUTCOMES, label, of_exit_code, worst
-from dlio_hpc.report import regression_rows
 from dlio_hpc.verdict import acceptance, regression
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
@@ -75,7 +74,7 @@ def _details(
     drops = [one for one in judgement.verdicts if one.outcome == "regression" and one.ratio is not None]
     if drops:
         worst = min(drops, key=lambda one: one.ratio or 0.0)
-        yield f"{regression_rows.subject(worst)} {regression.signed(worst.ratio or 0.0)}"
+        yield f"{worst.subject} {regression.signed(worst.ratio or 0.0)}"
     if effects:
         yield f"B / A {effects[-1].ratio:.3g}"
     other = [one for one in judgement.verdicts if one.outcome == "not_comparable"]

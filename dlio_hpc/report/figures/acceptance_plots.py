@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from dlio_hpc.metrics import format_value
+from dlio_hpc.report.document import Picture
 from dlio_hpc.report.figures import canvas
 from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK, WIDE
-from dlio_hpc.report.figures.run_panels import Picture
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criterion_result import Check
 

@@ -1,7 +1,6 @@
 """Pictures of verdicts: repeats against repeats, and a metric over the nights."""
 
 import itertools
-import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -10,13 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.report.document import Picture
 from dlio_hpc.report.figures import canvas
 from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK, WIDE
-from dlio_hpc.report.figures.run_panels import Picture
 from dlio_hpc.report.history_rows import Block
 from dlio_hpc.verdict import regression, trend
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Verdict
-from dlio_hpc.verdict.history_entry import Key
 from dlio_hpc.verdict.trend import Night, Trend
 
 _BAD, _GOOD, _OPEN, _BASE = COLOURS["written"], COLOURS["compute"], COLOURS["wait"], COLOURS["read"]
@@ -32,15 +30,14 @@ class Band(NamedTuple):
     tolerance: float
 
 
-def of_verdicts(verdicts: Sequence[Verdict]) -> Iterator[Picture]:
-    """Of each that has figures."""
-    for number, verdict in enumerate(verdicts, 1):
-        if verdict.here is not None:
-            with canvas.style():
-                yield _of_verdict(verdict, number, len(verdicts))
+def of_verdict(verdict: Verdict) -> Iterator[Picture]:
+    """Draw a verdict that has metrics: its repeats beside the reference's, and the nights."""
+    if verdict.here is not None:
+        with canvas.style():
+            yield _of_verdict(verdict)
 
 
-def _of_verdict(verdict: Verdict, number: int, count: int) -> Picture:
+def _of_verdict(verdict: Verdict) -> Picture:
     assert verdict.here is not None
     title = f"{_subject(verdict)}: {verdict.outcome}"
     figure = Figure(figsize=(WIDE, 3.4), layout="constrained")
@@ -55,8 +52,7 @@ def _of_verdict(verdict: Verdict, number: int, count: int) -> Picture:
     _nights(right, seen, verdict.metric, band, verdict.job)
     left.set_ylabel(METRICS[verdict.metric].axis)
     canvas.legend(right, markerscale=1.0)
-    stem = "compare" if count == 1 else f"compare-{number}-{_slug(_subject(verdict))}"
-    return Picture(stem, title, _caption(verdict), figure, True)
+    return Picture("compare", title, _caption(verdict), figure, True)
 
 
 def _caption(verdict: Verdict) -> str:
@@ -71,10 +67,6 @@ def _caption(verdict: Verdict) -> str:
 def _subject(verdict: Verdict) -> str:
     named = verdict.job if verdict.key is None else verdict.title or verdict.key.title
     return f"{METRICS[verdict.metric].noun}, {named}"
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:60].strip("-")
 
 
 def _repeats(axes: Axes, verdict: Verdict) -> None:
@@ -106,45 +98,26 @@ def _around(verdict: Verdict) -> tuple[float, float]:
     return verdict.there.median * verdict.low**power, verdict.there.median * verdict.high**power
 
 
-class Series(NamedTuple):
-    """Nights of a key, with the band of its baseline. name, title: as in Block."""
-
-    key: Key
-    trend: Trend
-    band: Band | None
-    name: str
-    title: str
-
-
-def series(blocks: Sequence[Block], metric: MetricName) -> list[Series]:
-    """Of the keys that were measured."""
-    told = []
-    for block in blocks:
-        if block.trend is None or block.key is None:
-            continue
-        found = None if block.baseline is None else trend.night(block.baseline.group, metric)
-        named = block.baseline
-        band = None if named is None or found is None else Band(named.id, found.job, found.median, TOLERANCE)
-        told.append(Series(block.key, block.trend, band, block.name, block.title))
-    return told
-
-
-def of_history(told: Sequence[Series], metric: MetricName) -> Iterator[Picture]:
-    """One picture a key."""
-    for number, each in enumerate(told, 1):
-        with canvas.style():
-            figure = Figure(figsize=(WIDE, 3.0), layout="constrained")
-            axes = figure.subplots()
-            title = f"{METRICS[metric].noun}, {each.name}"
-            axes.set_title(canvas.printable(title, 60))
-            whose = canvas.printable(each.title, 110)
-            figure.supxlabel(whose, x=0.995, ha="right", fontsize=7, color=GREY)
-            axes.set_ylabel(METRICS[metric].axis)
-            canvas.numbers(axes, "y")
-            _nights(axes, each.trend, metric, each.band)
-            canvas.legend(axes, markerscale=1.0)
-            stem = "history" if len(told) == 1 else f"history-{number}-{_slug(each.name)}"
-            yield Picture(stem, title, _told(each.trend), figure, True)
+def of_block(block: Block, metric: MetricName) -> Iterator[Picture]:
+    """Draw the nights of a key that was measured, with the band of its baseline."""
+    if block.trend is None or block.key is None:
+        return
+    night = None if block.baseline is None else trend.night(block.baseline.group, metric)
+    band = None
+    if block.baseline is not None and night is not None:
+        band = Band(block.baseline.id, night.job, night.median, TOLERANCE)
+    with canvas.style():
+        figure = Figure(figsize=(WIDE, 3.0), layout="constrained")
+        axes = figure.subplots()
+        title = f"{METRICS[metric].noun}, {block.name}"
+        axes.set_title(canvas.printable(title, 60))
+        whose = canvas.printable(block.title, 110)
+        figure.supxlabel(whose, x=0.995, ha="right", fontsize=7, color=GREY)
+        axes.set_ylabel(METRICS[metric].axis)
+        canvas.numbers(axes, "y")
+        _nights(axes, block.trend, metric, band)
+        canvas.legend(axes, markerscale=1.0)
+        yield Picture("history", title, _told(block.trend), figure, True)
 
 
 def _told(seen: Trend) -> str:

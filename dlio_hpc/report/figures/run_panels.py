@@ -1,14 +1,10 @@
 """The pictures of one run: the panels of the DLIO paper (CCGrid 2021) and what explains them."""
 
-import io
-import re
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 from dlio_hpc.analysis.log.view import View
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.report.page import Drawing
+from dlio_hpc.report.document import Picture
 
 try:
     from matplotlib.figure import Figure
@@ -22,8 +18,6 @@ except ModuleNotFoundError as fault:
 
 # What draws a view under a title: the figure, or in words why there is none; and what to say below it.
 _Painter = Callable[[View, str], tuple[Figure | str, str]]
-# Pictures that support the sentence at the top of a page.
-FIRST = ("heat_map", "costs")
 _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("heat_map", "Bytes of each rank over time", NARROW, io_costs.heat_map),
     ("costs", "I/O cost of a rank", NARROW, io_costs.costs),
@@ -37,16 +31,6 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
 ]
 
 
-class Picture(NamedTuple):
-    """stem: of its files. caption: what stands below it, with figures in it. wide: takes a line of its own."""
-
-    stem: str
-    title: str
-    caption: str
-    figure: Figure
-    wide: bool
-
-
 def draw(view: View) -> Iterator[Picture]:
     """One after the other, in the order in which they are shown. Without steps there is no picture of steps."""
     for stem, title, width, paint in _PAINTERS:
@@ -57,30 +41,3 @@ def draw(view: View) -> Iterator[Picture]:
             if isinstance(figure, str):
                 figure = canvas.sentence(view, title, width, figure)
         yield Picture(stem, title, caption, figure, width == WIDE)
-
-
-def svg(figure: Figure) -> str:
-    """The same text for the same figure; no date, no reference to anything outside."""
-    file = io.StringIO()
-    with canvas.style():
-        figure.savefig(file, format="svg", dpi=150, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    text = file.getvalue()
-    # A hundredth of a point is enough.
-    return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text[text.index("<svg") :])
-
-
-def save(pictures: Iterable[Picture], folder: Path) -> int:
-    """Write STEM.svg and STEM.png of each picture; return the number of pictures."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stems = []
-    for picture in pictures:
-        (folder / f"{picture.stem}.svg").write_text(svg(picture.figure), encoding="utf-8")
-        with canvas.style():
-            picture.figure.savefig(folder / f"{picture.stem}.png", dpi=150, metadata={"Software": None})
-        stems.append(picture.stem)
-    return len(stems)
-
-
-def inline(picture: Picture) -> Drawing:
-    """As a page takes it."""
-    return Drawing(picture.stem, picture.title, picture.caption, svg(picture.figure), picture.wide)

@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 
 from dlio_hpc.analysis.similarity.io_profile import Profile
 from dlio_hpc.analysis.similarity.request_distance import Distribution, Floats
+from dlio_hpc.report.document import Picture
 from dlio_hpc.report.figures import canvas, plots
 from dlio_hpc.report.figures.canvas import COLOURS, GREY
-from dlio_hpc.report.figures.run_panels import Picture
 from dlio_hpc.units import format_size
 
 _PER_OCTAVE = 2

@@ -9,8 +9,8 @@ from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Part
 from dlio_hpc.report import study_rows
+from dlio_hpc.report.document import Picture
 from dlio_hpc.report.figures import ab_plot, canvas, repeats_plot, scaling_plot, sweep_plots
-from dlio_hpc.report.figures.run_panels import Picture
 from dlio_hpc.report.figures.sweep_plots import Shown
 from dlio_hpc.report.study_report import StudyReport
 

@@ -6,7 +6,7 @@ from typing import Any
 from rich.text import Text
 
 from dlio_hpc.metrics import METRICS, MetricName
-from dlio_hpc.report import regression_rows, tables
+from dlio_hpc.report import regression_rows, terminal
 from dlio_hpc.verdict import group_names, trend
 from dlio_hpc.verdict.baselines import Baseline
 
@@ -15,7 +15,7 @@ _MAIN: MetricName = "samples_per_s"
 
 def show(kept: Sequence[Baseline], file: Any) -> None:
     """Two lines each: the baseline, and its key."""
-    out = tables.console(file)
+    out = terminal.console(file)
     titles = group_names.titles([one.accepted.group for one in kept])
     for one, title in zip(kept, titles, strict=True):
         accepted = one.accepted

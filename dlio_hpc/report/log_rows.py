@@ -1,4 +1,4 @@
-"""What a program's I/O was like, as tables for a terminal; and all figures as rows of a CSV file."""
+"""I/O of a program as rows of text: operations, sizes, ranks, nodes, files; and all numbers as rows of CSV."""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -6,70 +6,19 @@ from itertools import takewhile
 from typing import Any
 
 import msgspec
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import SIZE_BINS, Analysis, Operation
-from dlio_hpc.report import bottleneck, log_banner
-from dlio_hpc.report.tables import console, show_banner, table
 from dlio_hpc.results import Result
 from dlio_hpc.units import format_seconds, format_size
 
-_SHOWN = 5
-Figure = tuple[str, str, str, str, Any]
-
-
-def show(examined: Examined, file: Any) -> None:
-    """Print a log: the banner first, then the figures."""
-    out = console(file)
-    show_banner(log_banner.of_logs([examined]), out)
-    if examined.analysis is not None and examined.is_sound:
-        out.print(Text(bottleneck.of_log(examined.title, examined.analysis)))
-    out.print()
-    show_run(examined, file)
-
-
-def show_run(examined: Examined, file: Any) -> None:
-    """Print the log of a run, below the banner of its job."""
-    console(file).print(Group(*_parts(examined)), soft_wrap=False)
-
-
-def _parts(examined: Examined) -> Iterator[RenderableType]:
-    yield Text(examined.title, "bold")
-    for fault in examined.faults:
-        yield Text(f"  {fault.name}: {fault.text}", "yellow" if examined.is_sound else "red")
-    if not examined.is_sound:
-        yield Text("  this log is not whole: do not use its figures", "red")
-    if (log := examined.log) is not None:
-        version = f", Darshan {log.job.library}" if log.job.library else ""
-        yield Text(f"  {log.job.program}")
-        yield Text(f"  {log.job.ranks} rank(s), {format_seconds(log.job.seconds)}, job {log.job.id}{version}")
-    if examined.analysis is not None:
-        yield Text()
-        yield from analysis_parts(examined.analysis)
-
-
-def analysis_parts(found: Analysis) -> Iterator[RenderableType]:
-    """Of one log."""
-    grid = Table.grid(padding=(0, 1, 0, 0))
-    for label, text in facts(found):
-        grid.add_row(f"{label:9}", text)
-    yield grid
-    yield Text()
-    if found.read or found.write:
-        yield _operations(found)
-        yield Text("MB/s: bytes over the time with any request in flight; of one: the median.", "dim")
-    if len(found.by_rank) > 1:
-        yield Text()
-        yield _ranks(found)
-    if len(found.by_node) > 1:
-        yield Text()
-        yield _nodes(found)
-    yield Text()
-    yield from _files(found)
-    yield Text()
+Number = tuple[str, str, str, str, Any]
+OPERATION = (
+    "requests", "bytes", "smallest", "mean", "median", "largest", "MB/s", "MB/s of one", "sequential", "consecutive",
+)  # fmt: skip
+RANKS = ("rank", "host", "I/O time", "read", "written", "requests", "MB/s")
+NODES = ("node", "ranks", "I/O a rank", "read", "written")
+FILES = ("file", "type", "size", "read", "written", "requests", "ranks", "I/O time")
 
 
 def facts(found: Analysis) -> list[tuple[str, str]]:
@@ -110,24 +59,6 @@ def facts(found: Analysis) -> list[tuple[str, str]]:
     return lines
 
 
-OPERATION = (
-    "requests", "bytes", "smallest", "mean", "median", "largest", "MB/s", "MB/s of one", "sequential", "consecutive",
-)  # fmt: skip
-
-
-def _operations(found: Analysis) -> RenderableType:
-    kinds = [(name, kind) for name, kind in (("reads", found.read), ("writes", found.write)) if kind is not None]
-    grid = table("", *(name for name, _ in kinds))
-    grid.columns[0].justify = "left"
-    columns = [operation_row(kind) for _, kind in kinds]
-    for number, label in enumerate(OPERATION):
-        grid.add_row(label, *(column[number] for column in columns))
-    grid.add_section()
-    for name in size_names(found):
-        grid.add_row(size_words(name), *(str(kind.histogram.get(name, 0)) for _, kind in kinds))
-    return grid
-
-
 def size_words(name: str) -> str:
     """Of one of Darshan's bins."""
     low, _, high = name.partition("_")
@@ -159,24 +90,7 @@ def size_names(found: Analysis) -> list[str]:
     return [name for name in SIZE_BINS if name in used]
 
 
-def _ranks(found: Analysis) -> RenderableType:
-    grid = table("slowest ranks", "host", "I/O", "read", "written", "requests", "MB/s")
-    for row in slowest(found):
-        grid.add_row(*row)
-    return grid
-
-
-def _nodes(found: Analysis) -> RenderableType:
-    grid = table(*NODES)
-    for row in slowest_nodes(found):
-        grid.add_row(*row)
-    return grid
-
-
-NODES = ("slowest nodes", "ranks", "I/O a rank", "read", "written")
-
-
-def slowest_nodes(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
+def slowest_nodes(found: Analysis, count: int) -> list[list[str]]:
     """Those whose ranks spend most time in I/O."""
     nodes = sorted(found.by_node, key=lambda node: -node.io_s)[:count]
     return [
@@ -191,7 +105,7 @@ def slowest_nodes(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
     ]
 
 
-def slowest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
+def slowest(found: Analysis, count: int) -> list[list[str]]:
     """Those with the most time in I/O."""
     ranks = sorted(found.by_rank, key=lambda rank: -rank.io_s)[:count]
     return [
@@ -208,28 +122,19 @@ def slowest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
     ]
 
 
-def _files(found: Analysis) -> Iterator[RenderableType]:
-    """Their paths below the folder that all have in common."""
-    if not found.files:
-        return
+def common_folder(found: Analysis) -> str:
+    """The folder that all files have in common, with a slash at its end; empty where there is none."""
     folders = [file.path.split("/")[:-1] for file in found.files]
     ends = zip(min(folders), max(folders), strict=False)
-    common = "".join(f"{first}/" for first, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
-    shown = f", the busiest {_SHOWN}" if len(found.files) > _SHOWN else ""
-    yield Text(f"{len(found.files)} file(s){shown}, in {common or 'several places'}")
-    grid = table("type", "size", "read", "written", "requests", "I/O", "file")
-    grid.columns[0].justify = grid.columns[-1].justify = "left"
-    grid.columns[-1].no_wrap, grid.columns[-1].overflow = False, "fold"
-    for path, *row, _ranks, time in busiest(found):
-        grid.add_row(*row, time, path.removeprefix(common))
-    yield grid
+    return "".join(f"{first}/" for first, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
 
 
-def busiest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
-    """Files with the most bytes."""
+def busiest(found: Analysis, count: int) -> list[list[str]]:
+    """Files with the most bytes, by their paths below the folder that all have in common."""
+    folder = common_folder(found)
     return [
         [
-            file.path,
+            file.path.removeprefix(folder),
             file.type,
             format_size(file.size),
             format_size(file.bytes_read),
@@ -242,14 +147,14 @@ def busiest(found: Analysis, count: int = _SHOWN) -> list[list[str]]:
     ]
 
 
-def write_csv(figures: Iterable[Figure], file: Any) -> None:
-    """One figure a row: of which log or run, of what in it, its name, its value."""
+def write_csv(numbers: Iterable[Number], file: Any) -> None:
+    """Write a row for each number: log or run, part of it, key within the part, name, value."""
     out = csv.writer(file, lineterminator="\n")
-    out.writerow(["log", "of", "which", "figure", "value"])
-    out.writerows(figures)
+    out.writerow(["log", "of", "which", "metric", "value"])
+    out.writerows(numbers)
 
 
-def figures_of_result(result: Result, title: str) -> Iterator[Figure]:
+def numbers_of_result(result: Result, title: str) -> Iterator[Number]:
     """What the core measured."""
     content = msgspec.to_builtins(result)
     for epoch in content.pop("epochs"):
@@ -259,7 +164,7 @@ def figures_of_result(result: Result, title: str) -> Iterator[Figure]:
         yield from ((title, "run", "", *pair) for pair in _flat(content[name] or {}, ""))
 
 
-def figures_of_log(examined: Examined) -> Iterator[Figure]:
+def numbers_of_log(examined: Examined) -> Iterator[Number]:
     """What a Darshan log says."""
     yield from ((examined.title, *row) for row in _rows(examined))
 

@@ -1,0 +1,135 @@
+"""What commands that report write: the terminal or JSON or CSV, a page, pictures, a trace, JUnit's XML."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dlio_hpc import units
+from dlio_hpc.cli import console
+from dlio_hpc.cli.verbs import PATH, option, parsed
+from dlio_hpc.errors import InfrastructureError
+from dlio_hpc.files import rundir
+
+if TYPE_CHECKING:
+    from dlio_hpc.analysis.log.analyze import Examined
+    from dlio_hpc.report.document import Document
+    from dlio_hpc.verdict.junit import Case
+
+
+class Outputs(NamedTuple):
+    """Outputs that the user asked for. step_s: of the timeline in JSON and CSV; None: 200 steps."""
+
+    html: Path | None = None
+    figures: Path | None = None
+    perfetto: Path | None = None
+    step_s: float | None = None
+    as_json: bool = False
+    as_csv: bool = False
+
+    @property
+    def has_files(self) -> bool:
+        """Whether a page, pictures or a trace are written."""
+        return self.html is not None or self.figures is not None or self.perfetto is not None
+
+    def present(self, make: "Callable[[], Document]") -> None:
+        """Print the document, unless JSON or CSV is printed, and write its page and its pictures."""
+        is_printed = not (self.as_json or self.as_csv)
+        if not is_printed and self.html is None and self.figures is None:
+            return
+        document = make()
+        if is_printed:
+            from dlio_hpc.report import terminal
+
+            terminal.show(document, sys.stdout)
+        self.write(document)
+
+    def write(self, document: "Document") -> None:
+        """Write the page and the pictures of a document; name each file on stderr."""
+        if self.html is not None:
+            from dlio_hpc.report import page
+
+            with written(self.html):
+                rundir.write(self.html, page.render(document).encode("utf-8"))
+            console.say(f"report: {self.html}")
+        if self.figures is not None:
+            from dlio_hpc.report import pictures
+
+            with written(self.figures):
+                folders = pictures.save(document, self.figures)
+            for folder in folders:
+                console.say(f"figures: {folder}")
+            if not folders:
+                console.say("figures: none; no measurement that a picture could show")
+
+    def write_trace(self, examined: "Sequence[Examined]") -> None:
+        """Write a trace of runs or logs for Perfetto."""
+        if self.perfetto is not None:
+            from dlio_hpc.report import perfetto
+
+            with written(self.perfetto):
+                events = perfetto.write(self.perfetto, examined)
+            console.say(f"trace: {self.perfetto}, {events} events")
+
+
+def _step(text: str) -> float:
+    seconds = units.seconds(text)
+    if seconds <= 0:
+        raise ValueError("a step takes some time: 1s, 100 ms")
+    return float(seconds)
+
+
+_PAGE = (
+    option("--html", type=PATH, metavar="FILE", help="Write the report as one HTML file with all pictures."),
+    option("--figures", type=PATH, metavar="DIR", help="Write the pictures as SVG and PNG files."),
+    option("--json", "as_json", is_flag=True, help="Print one JSON document."),
+)
+_TRACE = (
+    option("--perfetto", type=PATH, metavar="FILE",
+           help="Write a trace for ui.perfetto.dev or chrome://tracing (.json[.gz])."),
+    option("--step", "step_s", metavar="TIME", callback=parsed(_step),
+           help="Step of the timeline in --json and --csv. Default: 200 steps."),
+    option("--csv", "as_csv", is_flag=True, help="Print all numbers as CSV, one a row."),
+)  # fmt: skip
+
+
+def page_options(function: Any) -> Any:
+    """Add the options of a report; the command gets them as its parameter `outputs`."""
+    return _with_options(function, _PAGE)
+
+
+def trace_options(function: Any) -> Any:
+    """Add the options of a report of single runs; the command gets them as its parameter `outputs`."""
+    return _with_options(function, (*_PAGE, *_TRACE))
+
+
+def _with_options(function: Any, options: Sequence[Any]) -> Any:
+    @wraps(function)
+    def command(**parameters: Any) -> Any:
+        given = {name: parameters.pop(name) for name in Outputs._fields if name in parameters}
+        return function(**parameters, outputs=Outputs(**given))
+
+    for add in reversed(options):
+        command = add(command)
+    return command
+
+
+def write_junit(path: Path, suite: str, cases: "Sequence[Case]") -> None:
+    """Write the cases of a suite for CI systems; name the file on stderr."""
+    from dlio_hpc.verdict import junit
+
+    with written(path):
+        rundir.write(path, junit.document(suite, cases))
+    console.say(f"junit: {path}")
+
+
+@contextmanager
+def written(path: Path) -> Iterator[None]:
+    """Make the folder of `path`, and name the path as the user did where writing below it fails."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as fault:
+        raise InfrastructureError(f"cannot write {path}: {fault.strerror or fault}") from fault

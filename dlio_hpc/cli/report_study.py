@@ -1,0 +1,57 @@
+"""Reports of studies: with the verdict of a suite, on a terminal, as JSON, CSV, page and pictures."""
+
+import sys
+from pathlib import Path
+
+from dlio_hpc.cli import console, job_names, suites
+from dlio_hpc.cli.outputs import Outputs
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.metrics import MetricName
+from dlio_hpc.records.study_outcome import StudyOutcome
+from dlio_hpc.report import regression_document, study_document, study_report, verdict_banners
+from dlio_hpc.report.document import Document
+from dlio_hpc.report.study_report import StudyReport
+from dlio_hpc.verdict.suite import SuiteVerdict
+
+
+def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
+    """Print the report of the study in a folder. Return the exit code of a suite's verdict, or of the reason why
+    measurements are missing, or 0. is_judged: whether a suite is judged and missing measurements count.
+    """
+    outcome, outputs = job_names.study_in(folder), Outputs(as_json=as_json)
+    if is_judged and (verdict := _verdict(made := study_report.make(outcome))) is not None:
+        _present_study(made, verdict, outputs)
+        console.exit_code([study_report.fault(made)])
+        return verdict.exit_code
+    return present(outcome, outputs, None, is_judged)
+
+
+def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None, is_judged: bool = True) -> int:
+    if outputs.perfetto is not None or outputs.step_s is not None:
+        what = "--perfetto" if outputs.perfetto is not None else "--step"
+        raise ConfigError(f"{what}: a timeline is of one job; name the job's directory or archive instead")
+    made = study_report.make(outcome, metric)
+    is_shown = outputs.html is not None or not (outputs.as_json or outputs.as_csv)
+    _present_study(made, _verdict(made) if is_shown else None, outputs)
+    return console.exit_code([study_report.fault(made)]) if is_judged else 0
+
+
+def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Outputs) -> None:
+    if outputs.as_json:
+        judged = {} if verdict is None else {"verdict": suites.as_document(verdict)}
+        console.print_json({**study_report.as_document(made), **judged})
+    elif outputs.as_csv:
+        study_report.write_csv(made, sys.stdout)
+    outputs.present(lambda: _study_document(made, verdict))
+
+
+def _verdict(made: StudyReport) -> SuiteVerdict | None:
+    """The verdict of a suite; None of any other study."""
+    study = made.outcome.study
+    return None if study.verdict is None or study.generate == "only" else suites.judge(made)
+
+
+def _study_document(made: StudyReport, verdict: SuiteVerdict | None) -> Document:
+    if verdict is None:
+        return study_document.of_study(made)
+    return study_document.of_study(made, verdict_banners.of_suite(verdict), regression_document.of_suite(verdict))
