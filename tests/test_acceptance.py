@@ -21,10 +21,10 @@ from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
 from dlio_hpc.files import archive, filesystem, rundir
 from dlio_hpc.plan import plan
-from dlio_hpc.report import page
+from dlio_hpc.report import acceptance_document, page, terminal
 from dlio_hpc.report.figures import acceptance_plots
 from dlio_hpc.results import Epoch
-from dlio_hpc.verdict import acceptance, acceptancepages, acceptancetables, criteria_file, junit
+from dlio_hpc.verdict import acceptance, criteria_file, junit
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
 from dlio_hpc.verdict.criterion_result import Check
@@ -612,11 +612,11 @@ def test_the_terminal_shows_each_criterion_its_evidence_and_one_line(capsys: pyt
     import sys
 
     found = _mixed()
-    acceptancetables.show(found, sys.stdout)
+    terminal.show(acceptance_document.of_acceptance(found), sys.stdout)
     lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines[:-1])) <= 100
+    assert max(map(len, lines[1:-1])) <= 100
     assert lines.count("  it went wrong") == 2
-    assert "    job-1  04-measure-4  it went wrong" in lines
+    assert any(line.split()[:5] == ["job-1", "04-measure-4", "it", "went", "wrong"] for line in lines)
     assert "  would defeat the cache: -S reader.drop_cache=true" in lines
     assert lines[-1] == acceptance.summary(found)
     assert lines[-1].startswith("acceptance of study by mixed: 4 of 11 pass, 1 invalid, 1 incomplete, ")
@@ -648,8 +648,8 @@ def test_pictures_have_runs_medians_and_limits() -> None:
 
 
 def test_the_page_has_the_verdict_first() -> None:
-    html = page.render(acceptancepages.of_acceptance(_mixed()))
-    assert html == page.render(acceptancepages.of_acceptance(_mixed())), "the same bytes for the same input"
+    html = page.render(acceptance_document.of_acceptance(_mixed()))
+    assert html == page.render(acceptance_document.of_acceptance(_mixed())), "the same bytes for the same input"
     text = re.sub(r"<wbr>|</?span[^>]*>", "", html)
     assert "No verdict: some runs are invalid; their figures must not be used." in text
     assert "kept busy &amp; happy" in text
@@ -657,14 +657,14 @@ def test_the_page_has_the_verdict_first() -> None:
     assert text.count("<svg") == 2
     assert "would defeat the cache: -S reader.drop_cache=true" in text
     ok, _ = _judge(repeats("au", [0.95] * 3), {"min_au": 0.9})
-    good = acceptancepages.of_acceptance(ok)
+    good = acceptance_document.of_acceptance(ok)
     assert good.banner == ("good", "Accepted: every criterion is met. 5 of 5 pass.")
 
 
 @browser
 def test_a_browser_shows_the_page(tmp_path: Path) -> None:
     file = tmp_path / "accept.html"
-    file.write_text(page.render(acceptancepages.of_acceptance(_mixed())))
+    file.write_text(page.render(acceptance_document.of_acceptance(_mixed())))
     picture = tmp_path / "accept.png"
     assert browse(file, f"--screenshot={picture}", "--window-size=1100,2400") == ([], [])
     assert picture.stat().st_size > 10_000
@@ -727,7 +727,7 @@ def test_files_are_written_for_people_and_machines(run: Run, tmp_path: Path) -> 
     done = run("dlio-hpc", "accept", "tune", "--criteria", "mine.yaml", *options)
     assert done.code == 0, done.err
     assert done.json["exit_code"] == 0
-    assert done.err.splitlines() == ["junit: out/a.xml", "report: out/a.html", "figures: out/figures"]
+    assert done.err.splitlines() == ["report: out/a.html", "figures: out/figures", "junit: out/a.xml"]
     assert len(list((tmp_path / "out/figures").glob("criteria-*.svg"))) == 2
     assert len(list((tmp_path / "out/figures").glob("criteria-*.png"))) == 2
     assert "Accepted: every criterion is met." in (tmp_path / "out/a.html").read_text()

@@ -23,20 +23,27 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.report import (
+    acceptance_document,
     banner,
     bottleneck,
+    history_document,
     history_rows,
     job_banner,
+    job_document,
     log_banner,
+    log_document,
     page,
+    regression_document,
     study_banner,
+    study_document,
     study_report,
-    studypages,
+    terminal,
     verdict_banners,
 )
 from dlio_hpc.report.banner import Banner, State
+from dlio_hpc.report.document import Document
 from dlio_hpc.results import Epoch
-from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file, historytables, pages
+from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file
 from tests import judged, nights, studies
 from tests.conftest import Run
 from tests.test_pictures import browser, dumped
@@ -203,7 +210,7 @@ def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) 
     done = run("dlio-submit", small, "-s", "local", "--repeat", "2", "--wait", "--quiet", "-d", tmp_path / "data")
     assert done.code == 0, done.err
     assert done.out.startswith("Not measured: 2 of 2 measured runs: cached: ")
-    assert "\nBound by " in done.out.partition(" on local: completed")[0]
+    assert "\nBound by " in done.out.partition("state     completed")[0]
     (folder,) = (tmp_path / "dlio-runs").glob("small-*")
     assert run("dlio-hpc", "report", folder, "--html", "r.html", "--figures", "f").code == 0
     html = (tmp_path / "r.html").read_text().replace("<wbr>", "")
@@ -289,9 +296,9 @@ def test_the_banner_of_a_history_is_about_the_night_that_it_names() -> None:
 def test_a_history_opens_with_its_state_on_terminal_and_page() -> None:
     blocks = history_rows.blocks([nights.entry(0, [100.0] * 3), nights.entry(1, [1.4] * 3)], [], "samples_per_s")
     out = io.StringIO()
-    historytables.show(blocks, "samples_per_s", out)
+    terminal.show(history_document.of_history(blocks, "samples_per_s", "x"), out)
     assert out.getvalue().startswith("Inconclusive: ") or out.getvalue().startswith("Bad: ")
-    assert 'class="banner good"' not in page.render(pages.of_history(blocks, [], "samples_per_s", "x"))
+    assert 'class="banner good"' not in page.render(history_document.of_history(blocks, "samples_per_s", "x"))
 
 
 def _of_study(made: Study, values: Values, origin: Origin = "storage") -> Banner:
@@ -302,7 +309,7 @@ def _of_study(made: Study, values: Values, origin: Origin = "storage") -> Banner
 def _opening(made: Study, measured: list[Measured]) -> Banner:
     report = study_report.make(StudyOutcome(made, [], measured, [], 0))
     opening = study_banner.of_study(report)
-    assert f'class="banner {opening.state.replace(" ", "-")}"' in page.render(studypages.of_study(report))
+    assert f'class="banner {opening.state.replace(" ", "-")}"' in page.render(study_document.of_study(report))
     return opening
 
 
@@ -363,7 +370,7 @@ def test_figures_of_parts_of_single_points_are_their_repeats(run: Run, tmp_path:
     shutil.rmtree(tmp_path / "dlio-runs")
     studies.write(made, lambda *_: None, "running")
     done = run("dlio-hpc", "report", "tune", "--figures", "g")
-    assert "figures: none; nothing was measured that a picture could show" in done.err
+    assert "figures: none; no measurement that a picture could show" in done.err
 
 
 def test_each_verdict_has_the_state_of_its_exit_code() -> None:
@@ -444,7 +451,7 @@ def _contrast(colours: list[str]) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def _pages(folder: Path) -> dict[str, page.Page]:
+def _pages(folder: Path) -> dict[str, Document]:
     """A page of each subject, with names of the greatest length."""
     job = _job(folder, [100.0, 140.0], "cached")
     made = studies.make(
@@ -454,20 +461,19 @@ def _pages(folder: Path) -> dict[str, page.Page]:
     report = study_report.make(StudyOutcome(made, [], studies.measured(made, values), [], 0))
     entries = [nights.entry(night, values) for night, values in enumerate(_alike(4))]
     blocks = history_rows.blocks(entries, [], "samples_per_s")
-    from dlio_hpc.report import pages as jobpages
-    from dlio_hpc.verdict import acceptancepages
-
     accepted = acceptance.judge(
         criteria_file.load("mlperf_storage"), [judged.repeats("au", [0.5, 0.9, 0.7], storage=judged.storage(None))]
     )
     compared = baseline_comparison.judge([entries[-1]], entries, [nights.accepted(entries[0])])
     return {
-        "job": jobpages.of_jobs([job], [{}]),
-        "study": studypages.of_study(report),
-        "log": jobpages.of_logs([log_file(LOGS / "mpi4_dxtpartial.darshan")]),
-        "history": pages.of_history(blocks, [], "samples_per_s", "/lustre/orion/gen150/proj-shared/dlio-runs/archive"),
-        "compare": pages.of_judgement(compared),
-        "accept": acceptancepages.of_acceptance(accepted),
+        "job": job_document.of_jobs([job], [{}]),
+        "study": study_document.of_study(report),
+        "log": log_document.of_logs([log_file(LOGS / "mpi4_dxtpartial.darshan")]),
+        "history": history_document.of_history(
+            blocks, "samples_per_s", "/lustre/orion/gen150/proj-shared/dlio-runs/archive"
+        ),
+        "compare": regression_document.of_judgement(compared),
+        "accept": acceptance_document.of_acceptance(accepted),
     }
 
 

@@ -305,7 +305,7 @@ def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
     done = run("dlio-submit", *wanted, "--wait", "--json")
     assert done.job["notes"] == notes
     report = " ".join(run("dlio-hpc", "report", done.job["directory"]).out.split())
-    assert all(f"Note: {note}" in report for note in notes)
+    assert all(f"note {note}" in report for note in notes)
 
 
 def test_a_note_on_some_points_of_a_study_names_them(run: Run, small: Path, tmp_path: Path) -> None:
@@ -318,7 +318,7 @@ def test_a_note_on_some_points_of_a_study_names_them(run: Run, small: Path, tmp_
     done = run("dlio-submit", *wanted, "--wait", "--json")
     assert done.json["notes"] == [note]
     (folder,) = (path.parent for path in (tmp_path / "dlio-runs").glob("*/study.json") if path.parent.name[-2] != "-")
-    assert f"Note: {note}" in " ".join(run("dlio-hpc", "report", folder).out.split())
+    assert f"note {note}" in " ".join(run("dlio-hpc", "report", folder).out.split())
 
 
 def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:

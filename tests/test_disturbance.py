@@ -22,9 +22,9 @@ from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.core import disturbance, procfs
 from dlio_hpc.core.disturbance import Meter
 from dlio_hpc.files import rundir
-from dlio_hpc.report import regression_rows
+from dlio_hpc.report import regression_document, regression_rows, terminal
 from dlio_hpc.results import Disturbance
-from dlio_hpc.verdict import baseline_comparison, history, history_database, verdicttables
+from dlio_hpc.verdict import baseline_comparison, history, history_database
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies
 from tests.conftest import Run
@@ -225,7 +225,11 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
     quiet = night(0, [100.0, 101.0, 99.0])
     terms = baseline_comparison.Terms(against=baseline_comparison.references(quiet))
     for other, outcome, named in (
-        (night(1, [60.0, 100.0, 140.0], 0), "noisy", "01-measure (-40 %): other processes used 1.3 of 2 cores on n1"),
+        (
+            night(1, [60.0, 100.0, 140.0], 0),
+            "inconclusive",
+            "01-measure (-40 %): other processes used 1.3 of 2 cores on n1",
+        ),
         (night(1, [60.0, 61.0, 59.0], 0, 1, 2), "regression", "in all of them: other processes used 1.3 of 2 cores"),
         (night(1, [60.0, 61.0, 59.0]), "regression", disturbances.UNEXPLAINED),
     ):
@@ -235,10 +239,10 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
         assert wanted in verdict.disturbances[0]
         assert ("meanwhile", verdict.disturbances[0]) in list(regression_rows.facts(verdict))
         file = io.StringIO()
-        verdicttables.show(baseline_comparison.summed([verdict]), file)
+        terminal.show(regression_document.of_judgement(baseline_comparison.summed([verdict])), file)
         assert f"meanwhile: {verdict.disturbances[0]}" in file.getvalue()
-    (fine,) = baseline_comparison.judge([night(1, [100.0, 101.0, 99.0], 0)], [quiet], [], terms).verdicts
-    assert (fine.outcome, fine.disturbances) == ("fine", ())
+    (good,) = baseline_comparison.judge([night(1, [100.0, 101.0, 99.0], 0)], [quiet], [], terms).verdicts
+    assert (good.outcome, good.disturbances) == ("pass", ())
 
 
 def test_an_older_history_is_what_its_archives_would_make_of_it(tmp_path: Path) -> None:

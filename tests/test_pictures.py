@@ -21,11 +21,11 @@ from matplotlib.text import Annotation
 
 from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, Steps, View
 from dlio_hpc.config import shipped
-from dlio_hpc.report import page
+from dlio_hpc.report import page, pictures
 from dlio_hpc.report.banner import Banner
+from dlio_hpc.report.document import Document, Facts, Lines, Picture, Pictures, Section, Table
 from dlio_hpc.report.figures import run_panels
 from dlio_hpc.report.figures.canvas import COLOURS
-from dlio_hpc.report.figures.run_panels import Picture
 from dlio_hpc.units import seconds
 
 STEMS = ["heat_map", "costs", "bandwidth", "sizes", "ranks_bandwidth", "timeline", "steps", "latency", "spread"]
@@ -296,7 +296,7 @@ def test_the_slowest_ranks_are_named_with_their_hosts() -> None:
 )
 def test_with_little_or_nothing_there_is_still_something_to_see(view: View) -> None:
     for stem, picture in _drawn(view).items():
-        texts = "".join(ET.fromstring(run_panels.svg(picture.figure)).itertext())
+        texts = "".join(ET.fromstring(pictures.svg(picture.figure)).itertext())
         assert picture.title in texts
         if view is EMPTY:
             assert any(word in texts for word in ("Nothing", "No ", "not timed", "not recorded")), stem
@@ -304,13 +304,15 @@ def test_with_little_or_nothing_there_is_still_something_to_see(view: View) -> N
 
 def test_the_same_view_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder in ("a", "b"):
-        run_panels.save(run_panels.draw(_view()), tmp_path / folder)
+        pictures.save(_page(_view()), tmp_path / folder)
     names = sorted(path.name for path in (tmp_path / "a").iterdir())
     assert names == sorted(f"{stem}.{kind}" for stem in STEMS for kind in ("svg", "png"))
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
-    code = "from tests.test_pictures import _view; from pathlib import Path; from dlio_hpc.report import figures as f;"
-    code += f"f.save(f.draw(_view()), Path({str(tmp_path / 'c')!r}))"
+    code = (
+        "from tests.test_pictures import _page, _view; from pathlib import Path; from dlio_hpc.report import pictures;"
+    )
+    code += f"pictures.save(_page(_view()), Path({str(tmp_path / 'c')!r}))"
     (tmp_path / "matplotlibrc").write_text("font.size: 20\nxtick.direction: in\nfigure.facecolor: black\n")
     root = Path(__file__).parents[1]
     environment = {"MPLCONFIGDIR": str(tmp_path), "PATH": "/usr/bin", "PYTHONPATH": str(root)}
@@ -322,14 +324,14 @@ def test_the_same_view_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_size_does_not_grow_with_the_run() -> None:
     view = _view(ranks=8192, bins=20_000, steps=100_000, segments=20_000, requests=1_000_000)
     view = view._replace(lanes=view.lanes * 30)
-    sizes = {stem: len(run_panels.svg(picture.figure)) for stem, picture in _drawn(view).items()}
+    sizes = {stem: len(pictures.svg(picture.figure)) for stem, picture in _drawn(view).items()}
     assert max(sizes.values()) < 400_000, sizes
     assert sum(sizes.values()) < 900_000, sizes
 
 
 def test_pictures_name_nothing_outside() -> None:
     for picture in run_panels.draw(_view()):
-        text = run_panels.svg(picture.figure)
+        text = pictures.svg(picture.figure)
         ET.fromstring(text)
         links = set(re.findall(r'"https?://[^"]*"', text)) - {f'"{name}"' for name in _names(text)}
         assert not links
@@ -363,16 +365,17 @@ class _Reader(HTMLParser):
         self.text.append(data)
 
 
-def _section(view: View) -> page.Section:
-    slowest = page.Table("Slowest ranks", ["rank", "host", "I/O time"], [["0", view.ranks.hosts[0], "20.1 s"]])
-    epochs = page.Table("", ["epoch", "samples/s", "AU"], [["0", "1,310.2", "91.2 %"], ["all", "1,310.2", "-"]])
-    return page.Section(view.title, view.notes, [epochs], [*map(run_panels.inline, run_panels.draw(view))], [slowest])
+def _section(view: View) -> Section:
+    slowest = Table("Slowest ranks", ["rank", "host", "I/O time"], [["0", view.ranks.hosts[0], "20.1 s"]])
+    epochs = Table("", ["epoch", "samples/s", "AU"], [["0", "1,310.2", "91.2 %"], ["1", "1,310.2", "-"]])
+    drawn = Pictures(view.title, lambda: run_panels.draw(view))
+    return Section(view.title, [Lines(view.notes, "yellow"), epochs, drawn, slowest])
 
 
-def _page(*views: View, title: str = "demo on local") -> page.Page:
-    facts = page.Facts("Job", [("batch id", "123"), ("directory", "/scratch/demo")])
+def _page(*views: View, title: str = "demo on local") -> Document:
+    facts = Facts("Job", [("batch id", "123"), ("directory", "/scratch/demo")])
     opening = Banner("good", "completed as planned")
-    return page.Page(title, "two nodes", opening, [facts], [_section(view) for view in views])
+    return Document(title, "two nodes", opening, [facts], [_section(view) for view in views])
 
 
 def test_a_page_holds_its_pictures_and_no_name_twice() -> None:
@@ -404,7 +407,7 @@ def test_names_stay_words_whatever_they_hold() -> None:
     readable = NASTY.replace("\x1b", "�").replace("\x00", "�").replace("\ud800", "�")
     assert shown.count(readable) >= 5, "title, heading, note, table, footers of pictures"
     for picture in run_panels.draw(view):
-        assert "$x_1$" in "".join(ET.fromstring(run_panels.svg(picture.figure)).itertext())
+        assert "$x_1$" in "".join(ET.fromstring(pictures.svg(picture.figure)).itertext())
 
 
 def test_a_template_cannot_show_what_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

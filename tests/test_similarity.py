@@ -492,7 +492,7 @@ def test_a_pair_on_the_terminal_and_as_a_page(run: Run, tmp_path: Path) -> None:
 def test_a_reference_beside_a_log_is_drawn_as_lines_and_its_note_is_told(run: Run, tmp_path: Path) -> None:
     done = run("dlio-hpc", "similarity", "theta_128_nodes:ffn", LOGS / "mpi4_npz.darshan", "--html", "pair.html")
     assert done.code == 0, done.err
-    assert "note: its trace ran out of memory" in done.out
+    assert "Note on A: its trace ran out of memory" in done.out
     assert "Whole distributions: not compared, A has figures alone." in done.out
     page = (tmp_path / "pair.html").read_text()
     assert "A has figures alone: lines are its median, mean and largest request" in page
@@ -518,7 +518,7 @@ def test_a_matrix_says_who_is_nearest(run: Run, tmp_path: Path) -> None:
     assert done.code == 0, done.err
     assert max(map(len, done.out.splitlines())) <= 100
     assert "6 of 6 (3 of them tied) are nearest to their own application." in done.out
-    assert "note on theta_128_nodes:frnn: 27 GiB are too few" in done.out
+    assert "Note on theta_128_nodes:frnn: 27 GiB are too few" in done.out
     assert "6 of 6 (3 of them tied) are nearest" in (tmp_path / "matrix.html").read_text()
     rows = {row["application"]: row for row in run(*command, "--json").json["rows"]}
     assert rows["ffn"]["nearest"] == ["theta_128_nodes:ffn"]

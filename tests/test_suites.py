@@ -151,7 +151,7 @@ def test_night_after_night(run: Run, tiny: Path) -> None:
     asked = ("dlio-submit", "--suite", "suite.yaml", "-s", "local", "--ppn", 1, "--wait")
     first = run(*asked, "--quiet")
     assert first.code == 0, first.out + first.err
-    assert first.out.splitlines()[0].startswith("tiny on local: pass; no baseline; criteria: ")
+    assert first.out.splitlines()[0].startswith("Good: tiny on local: pass; no baseline; criteria: ")
     assert "dlio-hpc baseline accept" in first.out
     name = next(path.name for path in (tiny / "dlio-runs").iterdir() if (path / "job.json").exists())
     assert run("dlio-hpc", "baseline", "accept", name, "--message", "first night").code == 0
@@ -162,7 +162,7 @@ def test_night_after_night(run: Run, tiny: Path) -> None:
     assert {one["outcome"] for one in verdict["comparisons"]} <= {"pass", "improved", "inconclusive"}
     assert all(one["there"]["values"] for one in verdict["comparisons"])
     again = run("dlio-hpc", "wait", second.json["study"])
-    assert again.out.splitlines()[0] == verdict["summary"]
+    assert again.out.splitlines()[0].endswith(f": {verdict['summary']}.")
     assert run("dlio-hpc", "accept", second.json["study"]).code == 0
 
 
@@ -172,7 +172,7 @@ def test_a_cached_suite_is_no_pass(run: Run, tiny: Path) -> None:
         "--repeat", 3,
     )  # fmt: skip
     assert done.code == 4, done.out
-    assert done.out.splitlines()[0].startswith("tiny on local: cached")
+    assert done.out.splitlines()[0].startswith("Not measured: tiny on local: cached")
     assert "-S reader.direct=true" in done.out
 
 

@@ -41,15 +41,20 @@ def _day(text: str) -> str:
 @option("--until", callback=parsed(_day), metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
 @option(
     "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
-    help=f"What is shown: {', '.join(METRICS)}.",
+    help=f"Metric to list: {', '.join(METRICS)}.",
 )  # fmt: skip
 @page_options
-@option("--csv", "as_csv", is_flag=True, help="All runs with all their figures as CSV on stdout.")
-@option("--export", "is_export", is_flag=True, help="The whole history as lines of JSON on stdout, always the same.")
-@option("--rebuild", "is_rebuild", is_flag=True, help="Make the history anew from archives and decisions alone.")
+@option("--csv", "as_csv", is_flag=True, help="Print all runs with all their metrics as CSV.")
+@option(
+    "--export",
+    "is_export",
+    is_flag=True,
+    help="Print the whole history as lines of JSON, byte for byte the same for the same history.",
+)
+@option("--rebuild", "is_rebuild", is_flag=True, help="Rebuild the history from archives and decisions alone.")
 def history(
     pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
-    as_json: bool, as_csv: bool, is_export: bool, is_rebuild: bool, **wanted: Any,
+    is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
     """List what was measured before, a block for each key, the newest last: jobs with the median of a metric, how far
     it is from the key's baseline (or from the job before), and what has changed.
@@ -59,7 +64,7 @@ def history(
     from dlio_hpc.verdict import history as histories
     from dlio_hpc.verdict.history import Where
 
-    if sum((as_json, as_csv, is_export)) > 1:
+    if sum((outputs.as_json, outputs.as_csv, is_export)) > 1:
         raise click.UsageError("--json, --csv and --export: one of them at a time")
     folder = selection.folder(archive, runs)
     if is_rebuild:
@@ -70,11 +75,11 @@ def history(
         sys.stdout.buffer.write(histories.export(folder))
         return 0
     entries = histories.entries(folder, Where(pattern, **wanted))
-    if as_json:
+    if outputs.as_json:
         import msgspec
 
         console.print_json({"jobs": [msgspec.to_builtins(entry) for entry in entries]})
-    elif as_csv:
+    elif outputs.as_csv:
         from dlio_hpc.report import history_rows
 
         history_rows.write_csv(entries, sys.stdout)
@@ -83,7 +88,7 @@ def history(
         drawn = "; nothing is drawn" if outputs.has_files else ""
         console.say(f"the history of {folder} has no {'such ' if is_chosen else ''}jobs{drawn}")
         return 0
-    outputs._replace(as_csv=as_csv).present(lambda: _document(entries, folder, metric))
+    outputs.present(lambda: _document(entries, folder, metric))
     return 0
 
 

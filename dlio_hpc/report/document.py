@@ -33,7 +33,8 @@ class Facts(NamedTuple):
 
 class Table(NamedTuple):
     """A table. rows: as many cells each as header has. styles: one for each row, or none. legend: how to read it.
-    has_total: the last row sums up the others. most: rows that a terminal shows; None: all.
+    has_total: the last row sums up the others. most: rows that a terminal shows; None: all. is_whole: a terminal folds no
+    cell.
     """
 
     title: str
@@ -43,6 +44,7 @@ class Table(NamedTuple):
     legend: str = ""
     has_total: bool = False
     most: int | None = None
+    is_whole: bool = False
     is_detail: bool = False
 
 

@@ -29,7 +29,7 @@ def _block(block: Block, metric: MetricName) -> Section:
         [
             Lines([f"{METRICS[metric].noun}  {block.bars}"] if block.bars else []),
             Pictures("", lambda: _draw(block, metric)),
-            Table("", header, rows),
+            Table("", header, rows, is_whole=True),
             Lines(block.shifts, "red" if block.is_worse else ""),
         ],
     )

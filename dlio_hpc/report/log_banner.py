@@ -14,7 +14,7 @@ def of_logs(examined: Sequence[Examined]) -> Banner:
 
 def _of_log(examined: Examined) -> Banner:
     if not examined.is_sound:
-        return Banner("bad", f"{examined.title} is not whole: {examined.faults[0]}. Do not use its figures.")
+        return Banner("bad", f"{examined.title} is not whole: {examined.faults[0]}. Do not use its numbers.")
     if examined.faults:
         gaps = "; ".join(map(str, examined.faults))
         return Banner("inconclusive", f"{examined.title}: counters are whole, other parts are not: {gaps}.")

@@ -47,7 +47,9 @@ def of_suite(verdict: SuiteVerdict) -> list[Section]:
 
 def _table(verdicts: Sequence[Verdict]) -> Table:
     styles: list[Style] = [OUTCOMES[verdict.outcome].colour for verdict in verdicts]
-    return Table("", regression_rows.HEADER, [regression_rows.row(verdict) for verdict in verdicts], styles)
+    return Table(
+        "", regression_rows.HEADER, [regression_rows.row(verdict) for verdict in verdicts], styles, is_whole=True
+    )
 
 
 def _verdict(verdict: Verdict) -> Section:

@@ -10,11 +10,13 @@ from dlio_hpc.report.document import Document, Facts, Lines, Picture, Pictures, 
 
 # Columns of a matrix that are headed by names; more columns are headed by numbers.
 _NAMED = 6
+# Letters of a title in a row.
+_LETTERS = 20
 
 
 def of_pair(a: Profile, b: Profile, similarity: Similarity, known: Yardsticks) -> Document:
     """Return the report of two programs. known: scores of published pairs of programs."""
-    notes = [f"{letter}: {note}" for letter, profile in (("A", a), ("B", b)) for note in profile.notes]
+    notes = [f"Note on {letter}: {note}" for letter, profile in (("A", a), ("B", b)) for note in profile.notes]
     distances = Facts("Whole distributions", list(rows.distances(a, b, similarity)))
     return Document(
         title="Similarity",
@@ -81,12 +83,17 @@ def of_matrix(matrix: Matrix, known: Yardsticks) -> Document:
 
 
 def _scores(matrix: Matrix, heads: Sequence[str]) -> Table:
-    titles = rows.names([row.profile for row in matrix.rows])
+    titles = [_shortened(title) for title in rows.names([row.profile for row in matrix.rows])]
     cells = [
         [title, *rows.cells(row), rows.nearest(row, heads), rows.own(row)]
         for title, row in zip(titles, matrix.rows, strict=True)
     ]
     return Table("", ["", *heads, "nearest", "its own?"], cells)
+
+
+def _shortened(title: str) -> str:
+    """The end of a long title, where titles differ."""
+    return title if len(title) <= _LETTERS else f"...{title[3 - _LETTERS :]}"
 
 
 def _cosines(matrix: Matrix, heads: Sequence[str]) -> Table:

@@ -81,7 +81,7 @@ def _part(report: StudyReport, finding: Finding) -> Section:
     study = report.outcome.study
     heading = study_text.part_title(study, finding) or study.points[0].workload.name
     if not finding.points:
-        return Section(heading, [Lines(["Nothing is measured yet."])])
+        return Section(heading, [Lines(["Nothing was measured yet."])])
     blocks: list[Block] = [_points(study, finding)]
     if finding.unusable is not None:
         blocks.append(Lines([finding.unusable], "yellow"))

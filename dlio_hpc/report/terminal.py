@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table as Grid
@@ -18,6 +19,8 @@ from dlio_hpc.report.document import Block, Document, Facts, Lines, Section, Tab
 _WIDTHS = range(80, 101)
 # Width of labels in facts.
 _LABEL = 10
+# Columns of the widest table.
+_WIDEST = 1000
 # Widest token that a column of text keeps whole.
 _TOKEN = 24
 
@@ -38,7 +41,7 @@ def show(document: Document, file: Any) -> None:
     show_sections(document.sections, out)
     if document.conclusion:
         out.print()
-        _print(out, document.conclusion, "bold")
+        out.print(Text(document.conclusion, "bold"), soft_wrap=True)
 
 
 def show_sections(sections: Sequence[Section], out: Console) -> None:
@@ -64,9 +67,12 @@ def console(file: Any) -> Console:
 
 
 def show_banner(opening: Banner, out: Console) -> None:
-    """Print the state and the sentence that a summary opens with."""
+    """Print the state and the sentence that a summary opens with. It is one line where the output is no terminal: the
+    subject of a mail.
+    """
     colour = banner.COLOURS[opening.state]
-    out.print(Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour)))
+    line = Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour))
+    out.print(line, soft_wrap=not out.is_terminal)
 
 
 def _is_empty(block: Block) -> bool:
@@ -101,7 +107,10 @@ def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    """Return the lines of a text. A number and its percent sign stay on one line."""
+    whole = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
 def show_table(table: Table, out: Console) -> None:
@@ -110,7 +119,7 @@ def show_table(table: Table, out: Console) -> None:
         _print(out, table.title)
     grid = _grid(table)
     width = out.width
-    out.width = max(width, Measurement.get(out, out.options, grid).minimum)
+    out.width = max(width, Measurement.get(out, out.options.update(max_width=_WIDEST), grid).minimum)
     out.print(grid)
     out.width = width
     if table.most is not None and len(table.rows) > table.most:
@@ -125,11 +134,11 @@ def _grid(table: Table) -> Grid:
                 show_edge=False, show_header=any(table.header))  # fmt: skip
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
     for heading, cells in zip(table.header, columns, strict=True):
-        if are_numbers(cells):
-            grid.add_column(heading, justify="right", no_wrap=True)
-        else:
-            widest = max((len(token) for text in (heading, *cells) for token in text.split()), default=0)
-            grid.add_column(heading, overflow="fold", min_width=min(widest, _TOKEN))
+        is_number = are_numbers(cells)
+        tokens = (heading, *cells) if is_number or table.is_whole else " ".join((heading, *cells)).split()
+        widest = max(map(cell_len, tokens), default=0)
+        least = widest if is_number or table.is_whole else min(widest, _TOKEN)
+        grid.add_column(heading, justify="right" if is_number else "left", overflow="fold", min_width=least)
     for row, style in _rows(table):
         grid.add_row(*map(Text, row), style=style)
     return grid
