@@ -243,9 +243,8 @@ def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
     assert report.code == 3
     saw = READ // 2 - lost[2] * SAMPLE_BYTES
     assert f"rank 1: Darshan recorded {saw} bytes, the core {READ // 2}" in _said(report)
-    assert f"Darshan recorded 0 bytes of {os.path.basename(lost[0])}, {lost[2] * SAMPLE_BYTES} were planned" in _said(
-        report
-    )
+    unread, planned = os.path.basename(lost[0]), lost[2] * SAMPLE_BYTES
+    assert f"Darshan recorded 0 bytes of {unread}, {planned} were planned" in _said(report)
 
 
 def test_a_log_that_nobody_had_time_to_judge_is_drawn_from(copy: Path) -> None:
@@ -309,7 +308,8 @@ def _unwatched(job: Any) -> str:
     [
         (
             "mpi",
-            "2 rank(s) under libdarshan ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object file",
+            "2 rank(s) under libdarshan ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object "
+            "file",
         ),
         ("alone", "its log has 1 process(es) instead of 2 ranks: it was built for a different MPI"),
     ],

@@ -8,8 +8,8 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.core.content import BLOCK, WORD, Texture
 
 # Overhead of deflate beyond the random share of the data, in 1/10000 of their size: codes and repeated words. Measured
-# with zlib 1.2.13. Levels 1 to 3 give the same figures, and so do levels 4 to 9. Rows: bytes compressed at once.
-# Columns: random shares.
+# with zlib 1.2.13. Levels 1 to 3 are alike, and so are levels 4 to 9. Rows: bytes compressed at once. Columns: random
+# shares.
 _SHARES = (1, 0.98, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 _AT_ONCE = (4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20)
 _FAST = (

@@ -32,7 +32,7 @@ class Verification:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every byte of every sample is compared."""
+        """True if every byte of every sample is compared."""
         return self._extent == "all"
 
     def __call__(self, batch: Batch) -> int:

@@ -48,8 +48,8 @@ def versions() -> dict[str, str]:
 
 
 def write(comm: "Intracomm", directory: Path) -> int | None:
-    """Collect the facts of all nodes, and write the file on rank 0. Return the bytes of memory that the job has on all
-    nodes on rank 0, None elsewhere.
+    """Collect the facts of all nodes, and write the file on rank 0. On rank 0, return the bytes of memory that the job
+    has on all nodes; elsewhere, return None.
     """
     nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:

@@ -23,7 +23,7 @@ _NAMED = 3
 # Largest plausible number of bytes, requests or seconds: 2^60, an exbibyte.
 _MOST = 2.0**60
 _MOST_RANKS, _MOST_S = 1 << 24, 2.0**36
-# Counters that may have any value: numbers of files, and offsets, which have no limit in a sparse file.
+# Counters that may have any value: record ids of files, and offsets, which have no limit in a sparse file.
 _ANY = {"id", "RENAMED_FROM", "MAX_BYTE_READ", "MAX_BYTE_WRITTEN"}
 
 # Columns of the tables that are compared: requests and bytes of a file and rank.

@@ -23,9 +23,9 @@ class Bytes(Struct, frozen=True):
 
 class Verdict(Struct, frozen=True):
     """Verdict on the log of a run. log: file name in the run's Darshan folder; None if there is no log, and why_not is
-    the reason. bytes: None if nothing is compared, because the counters cannot be trusted. differences: each makes the
-    run invalid. clock_error_s: largest error of timestamps of the log on the core's clock; None if the clocks could not
-    be aligned.
+    the reason. bytes: None if nothing is compared, for example because the counters cannot be trusted. differences:
+    each makes the run invalid. clock_error_s: largest error of timestamps of the log on the core's clock; None if the
+    clocks could not be aligned.
     """
 
     log: str | None

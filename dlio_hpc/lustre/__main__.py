@@ -68,7 +68,7 @@ def _refuse(directory: Path, name: str, record: Record) -> None:
 
 
 def _with_folder(record: Record, run: Run) -> Record:
-    """Add the layout that new files in the folder get, or in its nearest existing parent."""
+    """Add the layout that new files get in the folder or, if it does not exist, in its nearest existing parent."""
     try:
         client = lfs.version()
         folder = lfs.folder_layout(filesystem.existing(Path(run.dataset)))

@@ -35,7 +35,7 @@ _MEMBER = "x.npy"
 # on a page boundary, for direct I/O and stripe boundaries.
 _LOCAL_HEADER = 30 + len(_MEMBER) + 20
 DATA_OFFSET = 4096
-# Bytes after the directory of an archive: one record, or three in a large archive. Largest size of all after a member.
+# Bytes after the directory of an archive: one record, or three in a large archive. Limit of all bytes after a member.
 _ENDS, _MOST_BEHIND = (22, 56 + 20 + 22), 1024
 # Errors of numpy.load and zipfile for a corrupted file.
 _DAMAGE = (

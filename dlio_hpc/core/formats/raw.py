@@ -1,4 +1,4 @@
-"""Raw format: samples end to end and nothing else. To storage, image files, .npy and .bin files look the same.
+"""Raw format: samples end to end and nothing else. Images in a file each, .npy and .bin files look the same to storage.
 
 *posix* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a whole file in one request,
 and a second request that finds its end.
