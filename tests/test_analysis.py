@@ -202,7 +202,7 @@ def test_csv_holds_a_number_a_row(run: Run) -> None:
 @pytest.mark.parametrize(
     ("name", "code", "words"),
     [
-        ("mpi4_npz_truncated", 3, "truncated: 2000 bytes, its header speaks of 4201"),
+        ("mpi4_npz_truncated", 3, "truncated: 2000 bytes, its header requires 4201"),
         ("mpi4_forkcorrupt", 3, "counters disagree: POSIX has 33 reads of 1773568 bytes"),
         ("mpi4_dxtpartial", 0, "DXT cut: DXT_POSIX lacks 160004 of 320008 requests"),
     ],
@@ -218,7 +218,7 @@ def test_what_cannot_be_read_stops_no_other_log(run: Run, tmp_path: Path) -> Non
     (tmp_path / "x").write_bytes(b"no log at all, but long enough to be one")
     done = run("dlio-hpc", "darshan", tmp_path / "x", tmp_path / "gone", LOGS / "mpi4_npz.darshan", "--json")
     assert done.code == 3
-    assert "is no Darshan log" in done.err
+    assert "is not a Darshan log" in done.err
     assert "cannot read" in done.err
     assert [each["log"] for each in done.json["logs"]] == [str(LOGS / "mpi4_npz.darshan")]
 
@@ -280,7 +280,7 @@ def test_requests_at_once_lie_in_rows_of_their_own(known: Path, tmp_path: Path) 
 
 def test_a_file_that_is_no_log_is_told(tmp_path: Path) -> None:
     (tmp_path / "x").write_bytes(bytes(2000))
-    with pytest.raises(InvalidRun, match="is no Darshan log"):
+    with pytest.raises(InvalidRun, match="is not a Darshan log"):
         analyze.log_file(tmp_path / "x")
 
 
@@ -313,7 +313,7 @@ def test_a_device_stays_a_device(run: Run) -> None:
 
 def test_a_pipe_is_no_log(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(ConfigError, match="it is no regular file"):
+    with pytest.raises(ConfigError, match="it is not a regular file"):
         analyze.log_file(tmp_path / "pipe")
 
 

@@ -182,8 +182,8 @@ def test_reads_that_one_rank_hides_make_the_run_invalid(standin: Darshan, tmp_pa
     assert done.job["state"] == "failed"
     hidden = 5 * SAMPLE_BYTES * EPOCHS
     words = (
-        f"01-measure is invalid: rank 1: Darshan saw {READ // 2 - hidden} bytes, the core {READ // 2}; "
-        f"Darshan saw 0 bytes of 00000004.npz, {hidden} were planned"
+        f"01-measure is invalid: rank 1: Darshan recorded {READ // 2 - hidden} bytes, the core {READ // 2}; "
+        f"Darshan recorded 0 bytes of 00000004.npz, {hidden} were planned"
     )
     assert words in _said(done)
     alone = shutil.copy(done.job["archive"], tmp_path / "alone.tar.zst")
@@ -242,8 +242,9 @@ def test_a_file_that_is_missing_in_a_log_is_named(copy: Path) -> None:
     report = _judged(copy)
     assert report.code == 3
     saw = READ // 2 - lost[2] * SAMPLE_BYTES
-    assert f"rank 1: Darshan saw {saw} bytes, the core {READ // 2}" in _said(report)
-    assert f"Darshan saw 0 bytes of {os.path.basename(lost[0])}, {lost[2] * SAMPLE_BYTES} were planned" in _said(report)
+    assert f"rank 1: Darshan recorded {saw} bytes, the core {READ // 2}" in _said(report)
+    unread, planned = os.path.basename(lost[0]), lost[2] * SAMPLE_BYTES
+    assert f"Darshan recorded 0 bytes of {unread}, {planned} were planned" in _said(report)
 
 
 def test_a_log_that_nobody_had_time_to_judge_is_drawn_from(copy: Path) -> None:
@@ -266,11 +267,11 @@ def _cut(path: Path) -> None:
     ("damage", "words"),
     [
         (_cut, "truncated: "),
-        (lambda path: _rewritten(path, ranks=1), "rank count: of 1 process(es), the run had 2 ranks"),
+        (lambda path: _rewritten(path, ranks=1), "rank count: the log has 1 process(es), the run had 2 ranks"),
         (lambda path: _rewritten(path, started=1_700_000_000.5), "s before the run began"),
         (lambda path: _rewritten(path, partial=("DXT_POSIX",)), "DXT cut: DXT_POSIX lacks"),
-        (lambda path: path.write_bytes(b"no log at all"), "is no Darshan log"),
-        (lambda path: path.write_bytes(b""), "is no Darshan log"),
+        (lambda path: path.write_bytes(b"no log at all"), "is not a Darshan log"),
+        (lambda path: path.write_bytes(b""), "is not a Darshan log"),
     ],
     ids=["cut", "of one process", "of another day", "with a part of the trace", "no log", "empty"],
 )
@@ -305,8 +306,12 @@ def _unwatched(job: Any) -> str:
 @pytest.mark.parametrize(
     ("faults", "words"),
     [
-        ("mpi", "2 rank(s) under it ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object file"),
-        ("alone", "its log is of 1 process(es), not of 2 ranks: it was built for another MPI"),
+        (
+            "mpi",
+            "2 rank(s) under libdarshan ended with exit code 1: ImportError: libmpi.so.12: cannot open shared object "
+            "file",
+        ),
+        ("alone", "its log has 1 process(es) instead of 2 ranks: it was built for a different MPI"),
     ],
 )
 def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, words: str, tmp_path: Path) -> None:
@@ -328,7 +333,9 @@ def test_a_library_that_is_not_there_is_left_out(standin: Darshan) -> None:
 
 def test_a_library_that_does_nothing_is_left_out(standin: Darshan) -> None:
     """Preloaded, and nobody writes a log."""
-    assert _unwatched(standin.measure("-S", "site.rank_environment={}")).startswith("2 rank(s) under it left no log")
+    assert _unwatched(standin.measure("-S", "site.rank_environment={}")).startswith(
+        "2 rank(s) under libdarshan left no log"
+    )
 
 
 def test_without_darshan_there_is_nothing_of_it(standin: Darshan) -> None:
@@ -410,7 +417,7 @@ def test_a_rank_that_fails_leaves_its_live_record_and_no_log(darshan: Darshan, t
     assert "/runs/01-measure/darshan/verdict.json" in listed
     assert "/live/" not in listed, "they are large and empty"
     record = next((_folder(job) / "live").iterdir())
-    assert "live record of a process that was killed" in darshan.run("dlio-hpc", "darshan", record).err
+    assert "live record of a killed process" in darshan.run("dlio-hpc", "darshan", record).err
 
 
 def _stops(seconds: float) -> tuple[str, str]:
@@ -502,7 +509,7 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
     assert not list((darshan.folder / "dlio-runs").glob("check*")), "it leaves nothing behind"
 
 
-@pytest.mark.parametrize(("faults", "words"), [("mpi", "ended with exit code 1"), ("alone", "is of 1 process(es)")])
+@pytest.mark.parametrize(("faults", "words"), [("mpi", "ended with exit code 1"), ("alone", "has 1 process(es)")])
 def test_the_preflight_notes_what_does_not_fit(standin: Darshan, faults: str, words: str) -> None:
     done = standin.run("dlio-hpc", "check", "demo", *standin.site(faults), "-d", "data")
     assert done.code == 0, "runs can do without"

@@ -75,8 +75,8 @@ def test_both_versions_of_dxt_say_the_same() -> None:
             ["partial", "DXT cut"],
             "lacks 160004 of 320008 requests: /lus/demo/data/gen_0_1",
         ),
-        ("mpi4_forkcorrupt", ["counters disagree"], "33 reads of 1773568 bytes where DXT_POSIX has 5 reads of 198656"),
-        ("mpi4_npz_truncated", ["truncated", "truncated", "truncated", "DXT missing"], "its header speaks of 4201"),
+        ("mpi4_forkcorrupt", ["counters disagree"], "33 reads of 1773568 bytes, but DXT_POSIX has 5 reads of 198656"),
+        ("mpi4_npz_truncated", ["truncated", "truncated", "truncated", "DXT missing"], "its header requires 4201"),
     ],
 )
 def test_what_is_wrong_with_a_log_has_its_name(name: str, wanted: list[str], words: str) -> None:
@@ -153,12 +153,12 @@ def test_counters_of_all_ranks_together_are_compared_with_the_sum_of_their_trace
 def test_what_is_no_log(tmp_path: Path) -> None:
     for content in (b"", b"\0" * 5000, b"PK\x03\x04" * 400, os.urandom(3000)):
         (tmp_path / "x").write_bytes(content)
-        with pytest.raises(InvalidRun, match="is no Darshan log"):
+        with pytest.raises(InvalidRun, match="is not a Darshan log"):
             log_reader.load(tmp_path / "x")
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere"):
         log_reader.load(tmp_path / "nowhere")
     (tmp_path / "x").write_bytes((LOGS / "mpi4_npz.darshan").read_bytes()[:900])
-    with pytest.raises(InvalidRun, match="cut short: 900 bytes, the header alone has 1328"):
+    with pytest.raises(InvalidRun, match="truncated: 900 bytes, the header alone has 1328"):
         log_reader.load(tmp_path / "x")
 
 
@@ -166,7 +166,7 @@ def test_the_live_record_of_a_killed_process_is_no_log(tmp_path: Path) -> None:
     content = bytearray((LOGS / "mpi4_npz.darshan").read_bytes())
     content[16] = 2
     (tmp_path / "live").write_bytes(content)
-    with pytest.raises(InvalidRun, match="live record of a process that was killed"):
+    with pytest.raises(InvalidRun, match="live record of a killed process"):
         log_reader.load(tmp_path / "live")
 
 

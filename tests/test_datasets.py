@@ -101,14 +101,14 @@ def test_a_flipped_byte_is_found_in_every_format(tmp_path: Path, name: str) -> N
 @pytest.mark.parametrize(
     ("name", "at", "told"),
     [
-        ("npz", 4096 + 2 * 840, "byte 5776 is not as generated (sample 7)"),
-        ("npz", 4095, "byte 4095 is not as generated"),
-        ("npz gzip", 0, "is no archive of ours, or damaged: "),
-        ("tfrecord", 3 * 856 - 1, "byte 2567 is not as generated (sample 7)"),
-        ("tfrecord spread", 5079, "byte 5079 is not as generated (sample 9)"),
-        ("hdf5", 2048 + 3 * 840, "byte 2520 of its array is not as generated (sample 8)"),
-        ("csv", 4 * 2100, "byte 8400 is not as generated (sample 9)"),
-        ("one a file", 4200, "byte 4200 is not as generated (sample 1)"),
+        ("npz", 4096 + 2 * 840, "byte 5776 differs from the generated contents (sample 7)"),
+        ("npz", 4095, "byte 4095 differs from the generated contents"),
+        ("npz gzip", 0, "is not a dlio-hpc dataset file, or is corrupted: "),
+        ("tfrecord", 3 * 856 - 1, "byte 2567 differs from the generated contents (sample 7)"),
+        ("tfrecord spread", 5079, "byte 5079 differs from the generated contents (sample 9)"),
+        ("hdf5", 2048 + 3 * 840, "byte 2520 of its array differs from the generated contents (sample 8)"),
+        ("csv", 4 * 2100, "byte 8400 differs from the generated contents (sample 9)"),
+        ("one a file", 4200, "byte 4200 differs from the generated contents (sample 1)"),
     ],
 )
 def test_a_fault_is_told_by_byte_and_sample(tmp_path: Path, name: str, at: int, told: str) -> None:
@@ -137,7 +137,7 @@ def test_missing_extra_and_cut_files_are_found(tmp_path: Path, name: str, quick:
         (first.name, second.name, third.name, "notes.txt", f"{3:08}{first.suffix}", "side-meta")
     )
     assert found[first.name] == "is missing"
-    assert found["notes.txt"] == "is no file of the dataset"
+    assert found["notes.txt"] == "does not belong to the dataset"
     assert found["side-meta"] == "has 299 bytes, expected 300"
 
 
@@ -145,7 +145,7 @@ def test_side_files_are_compared_where_there_is_nothing_else(tmp_path: Path) -> 
     folder = _generated(tmp_path, "dataset.format=null", "dataset.auxiliary_files=[{name: meta, bytes: 100, count: 3}]")
     assert _faults(folder) == {}
     _flip(folder / "side-meta", 77)
-    assert _faults(folder) == {"side-meta": "byte 77 is not as generated"}
+    assert _faults(folder) == {"side-meta": "byte 77 differs from the generated contents"}
     assert _faults(folder, quick=True) == {}
 
 
@@ -158,8 +158,8 @@ def test_files_of_another_kind_are_told(tmp_path: Path) -> None:
     second.symlink_to(third)
     third.chmod(0)
     found = _faults(folder)
-    assert "is no file" in found[first.name]
-    assert found[second.name].startswith("is no file")
+    assert "is not a regular file" in found[first.name]
+    assert found[second.name].startswith("is not a regular file")
     assert os.getuid() == 0 or found[third.name] == "cannot be read: Permission denied"
 
 
@@ -227,8 +227,8 @@ def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> N
     told = run("dlio-hpc", "datasets", "verify", "-d", "data")
     assert told.code == 3
     assert f"{sound.name}: sound" in told.out
-    assert f"{broken.name}/00000002.csv: byte 5000 is not as generated (sample 12)" in told.out
-    assert f"{half.name}: its generation did not end" in told.out
+    assert f"{broken.name}/00000002.csv: byte 5000 differs from the generated contents (sample 12)" in told.out
+    assert f"{half.name}: its generation did not complete" in told.out
     assert run("dlio-hpc", "datasets", "verify", "-d", "data", broken.name, "--quick").code == 0
     told = run("dlio-hpc", "datasets", "verify", f"{broken}/", "--json")
     assert told.code == 3

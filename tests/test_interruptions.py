@@ -68,7 +68,7 @@ def test_a_kill_while_the_first_mark_is_written_blocks_nothing(tmp_path: Path, r
     (listed,) = run("dlio-hpc", "datasets", "list", "-d", "data", "--json").json["datasets"]
     assert (listed["name"], listed["state"]) == (folder.name, "unfinished")
     shown = run("dlio-hpc", "datasets", "verify", "-d", "data")
-    assert (shown.code, "its generation did not end" in shown.out) == (3, True), shown
+    assert (shown.code, "its generation did not complete" in shown.out) == (3, True), shown
     assert run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished", "--dry-run").code == 0
     shown = run("dlio-hpc", "datasets", "remove", "-d", "data", "--unfinished")
     assert (shown.code, folder.exists()) == (0, False), shown

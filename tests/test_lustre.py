@@ -168,7 +168,7 @@ class _Holder(msgspec.Struct):
     [
         (Layout(stripe_count=4, overstripe=True), (2, 12, 9), "overstripe needs a Lustre client of 2.13"),
         (Layout(components=(Component(stripe_count=4),)), (2, 9), r"components \(PFL\) needs a Lustre client of 2.10"),
-        (Layout(components=(Component(end=MIB, mdt=True), Component())), (2, 10), "this one is 2.10"),
+        (Layout(components=(Component(end=MIB, mdt=True), Component())), (2, 10), "the client is 2.10"),
     ],
 )
 def test_options_are_gated_by_the_clients_version(asked: Layout, client: tuple[int, ...], message: str) -> None:
@@ -186,7 +186,7 @@ def _plain(count: int = 4, size: int = MIB, pool: str | None = None, first: int 
     [
         (Layout(stripe_count=4, stripe_size=MIB), (_plain(),), False, ""),
         (Layout(stripe_count=8), (_plain(),), True, "4 stripe(s), asked for 8"),
-        (Layout(stripe_count=48), (_plain(8, targets=8),), True, "8 stripe(s), asked for 48 (8 targets are there)"),
+        (Layout(stripe_count=48), (_plain(8, targets=8),), True, "8 stripe(s), asked for 48 (8 targets exist)"),
         (Layout(stripe_count=-1), (_plain(8, targets=8),), True, ""),
         (Layout(stripe_count=-1), (_plain(7, targets=7),), True, "7 stripe(s), asked for all 8 targets"),
         (Layout(stripe_count=-1), (_plain(450),), False, "450 stripe(s), asked for all targets"),
@@ -199,7 +199,7 @@ def _plain(count: int = 4, size: int = MIB, pool: str | None = None, first: int 
         (Layout(components=(Component(end=MIB), Component())), (_plain(),), True, "no components, asked for 2"),
         (Layout(stripe_count=4), (_plain(), _plain()), True, "2 components, asked for no components"),
         (Layout(components=(Component(end=MIB, mdt=True), Component())), (_plain(), _plain()), True,
-         "component 1: it ends at the end, asked for 1048576"),
+         "component 1: it ends at end of file, asked for 1048576"),
     ],
 )  # fmt: skip
 def test_what_is_not_as_asked_is_told(asked: Layout, found: tuple[Part, ...], is_file: bool, words: str) -> None:
@@ -428,7 +428,7 @@ def test_a_layout_that_is_not_as_asked_makes_the_job_invalid(
 def test_more_stripes_than_targets_are_told(run: Run, small: Path, tmp_path: Path) -> None:
     machine = Machine(run, tmp_path, osts=3)
     job = machine.submit(small, "-S", "site.layout={stripe_count: 8}", code=3)
-    assert "3 stripe(s), asked for 8 (3 targets are there)" in "; ".join(_record(job, "after.yaml")["faults"])
+    assert "3 stripe(s), asked for 8 (3 targets exist)" in "; ".join(_record(job, "after.yaml")["faults"])
 
 
 def test_a_layout_left_alone_is_recorded_all_the_same(run: Run, small: Path, tmp_path: Path) -> None:
@@ -466,7 +466,7 @@ def test_without_lfs_a_layout_cannot_be_set(run: Run, small: Path, tmp_path: Pat
     (tmp_path / "bin" / "lfs").unlink()
     assert machine.submit(small)["state"] == "completed", "none was asked for"
     job = machine.submit(small, *_ASKED, code=6)
-    assert "so that no layout can be set" in (Path(job["directory"]) / "job.err").read_text()
+    assert "so no layout can be set" in (Path(job["directory"]) / "job.err").read_text()
 
 
 def test_what_is_not_lustre_is_said_once_and_lfs_is_left_alone(run: Run, small: Path, tmp_path: Path) -> None:
@@ -474,7 +474,7 @@ def test_what_is_not_lustre_is_said_once_and_lfs_is_left_alone(run: Run, small: 
     done = machine.run("dlio-submit", small, "-s", "local", "-d", tmp_path / "elsewhere", "--wait", "--json", *_ASKED)
     assert done.code == 0
     directory = Path(done.job["directory"])
-    assert (directory / "job.out").read_text().count("not Lustre: nothing is set") == 1
+    assert (directory / "job.out").read_text().count("not Lustre: no layout is set") == 1
     assert standin.calls(machine.state) == []
     for name in ("before.yaml", "after.yaml"):
         assert _record(done.job, name)["file_system"]["kind"] != "lustre"

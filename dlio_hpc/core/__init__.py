@@ -1,1 +1,1 @@
-"""The ranks: generate a dataset, read it as deep learning does, and say how long everything took."""
+"""Program of the ranks: generate a dataset, read it as deep learning does, and time each phase."""

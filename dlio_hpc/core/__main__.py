@@ -1,4 +1,4 @@
-"""What every rank executes: python -m mpi4py -m dlio_hpc.core PLAN.json --run N, under any mpiexec."""
+"""Program of every rank: python -m mpi4py -m dlio_hpc.core PLAN.json --run N, started by any mpiexec."""
 
 import argparse
 import os
@@ -12,21 +12,23 @@ from dlio_hpc.errors import classified, of_system, reported
 from dlio_hpc.files import rundir
 from dlio_hpc.results import RunError
 
-# Launchers drop what they have not forwarded when ranks are aborted: time for the message of the rank that failed
-# first, and for other ranks that failed to leave it the word.
+# Launchers drop output that they have not forwarded when ranks are aborted. _FORWARD_S is the time to forward the
+# message of the rank that failed first. Other ranks that fail wait _GRACE_S, so that they do not abort before it.
 _FORWARD_S, _GRACE_S = 0.2, 1.0
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """A rank that fails says why and ends all ranks at once, whatever its reader threads still wait for."""
+    """Execute a run on this rank. A rank that fails reports why and ends all ranks at once, without waiting for its
+    reader threads.
+    """
     parser = argparse.ArgumentParser(prog="python -m mpi4py -m dlio_hpc.core", description=__doc__)
-    parser.add_argument("plan", type=Path, metavar="PLAN.json", help="written by dlio-submit; results go beside it")
-    parser.add_argument("--run", type=int, required=True, metavar="N", help="which of the plan's runs")
-    parser.add_argument("--packages", action="store_true", help="only import what the job's runs need")
+    parser.add_argument("plan", type=Path, metavar="PLAN.json", help="plan from dlio-submit; results go to its folder")
+    parser.add_argument("--run", type=int, required=True, metavar="N", help="number of the run in the plan")
+    parser.add_argument("--packages", action="store_true", help="only import the packages that the job's runs need")
     options = parser.parse_args(arguments)
 
     with orphan_ranks.ending_all():
-        orphan_ranks.end_with_proxy()  # first: ranks may wait for others for ever in MPI's own start
+        orphan_ranks.end_with_proxy()  # before MPI starts: ranks may wait for others forever in MPI_Init
         from mpi4py import MPI
 
         from dlio_hpc.core import package_check
@@ -52,8 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _report(rank: int, folder: Path | None, fault: Exception) -> None:
-    """error.json in the run's folder, as far as it is known, and a line in job.err, by the first rank that fails; the
-    others fail because of it.
+    """Write error.json to the folder of the run, if the folder is known, and a line to job.err. Only the first rank
+    that fails does so; other ranks fail because of it.
     """
     host = os.uname().nodename
     known = classified(fault)

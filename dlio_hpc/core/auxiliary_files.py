@@ -1,4 +1,4 @@
-"""Small requests beside the samples: metadata that is read, summaries that are written; counted and timed apart."""
+"""Small requests other than samples: metadata reads and summary writes, counted and timed separately."""
 
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from dlio_hpc.plan.sample_order import mix
 
 
 class Counts(NamedTuple):
-    """One rank's, of the whole run; time_s: seconds in those requests, opening included."""
+    """Counts of a rank over the whole run. time_s: seconds in the requests, including open."""
 
     opens: int = 0
     reads: int = 0
@@ -27,9 +27,9 @@ class Counts(NamedTuple):
 
 
 class AuxiliaryFiles:
-    """What one rank reads and writes beside the samples. A file that is read stays open from its first request on.
+    """Auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
 
-    apart: notes what storage gave for it.
+    apart: counts the bytes that the kernel fetches from storage for these requests.
     """
 
     def __init__(self, run: Run, rank: int, apart: Apart) -> None:
@@ -46,7 +46,7 @@ class AuxiliaryFiles:
         self._time_s = 0.0
 
     def due(self, when: str) -> None:
-        """Do what is to be done at this moment: start, epoch, step or end."""
+        """Make the requests that are due at `when`: start, epoch, step or end."""
         for side in self._mine:
             if side.when == when:
                 started = now()
@@ -86,7 +86,7 @@ class AuxiliaryFiles:
         self._written += side.count * side.bytes
 
     def counts(self) -> Counts:
-        """Up to now."""
+        """Return the counts so far."""
         tally = self._tally
         return Counts(
             tally.opens, tally.requests, self._writes, tally.bytes_read, self._written, self._time_s
@@ -100,7 +100,9 @@ class AuxiliaryFiles:
 
 
 def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
-    """Of requests `first` to `first` + count: anywhere, or one after the other and from the front again."""
+    """Return the offsets of requests `first` to `first` + count: random, or sequential and starting again at the
+    beginning after the end of the file.
+    """
     numbers = range(first, first + side.count)
     if not side.random:
         return [number % (side.file_size // side.bytes) * side.bytes for number in numbers]
@@ -109,9 +111,9 @@ def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
     places = [mix(mix(rank) ^ number) % span for number in numbers[::run]]
     if side.burst is not None:
         places.sort()
-    return [place + each * side.bytes for place in places for each in range(run)]
+    return [place + number * side.bytes for place in places for number in range(run)]
 
 
 def write(descriptor: int, side: AuxiliaryFile) -> None:
-    """The file that is read later, into an open one."""
+    """Write the contents of the auxiliary file to an open file."""
     write_file(descriptor, content.pieces(0, side.file_size))

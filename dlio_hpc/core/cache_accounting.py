@@ -1,4 +1,4 @@
-"""What reached this side of the file system in an epoch, and what lay in memory before it: was storage read at all?"""
+"""Bytes that storage delivered in an epoch, and pages in memory before it. They show whether storage was read."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,36 +15,38 @@ from dlio_hpc.plan.sample_order import Order
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Columns of an epoch's record; nan where nobody can tell. What a node counts is told by its first rank, 0 by others.
-# FETCHED: bytes the kernel got from storage for the rank. ASKED, ARRIVED: of the node, as its client counts them.
-# LOOKED, RESIDENT: pages that the rank looked at before the epoch, and those of them in memory.
+# Columns of the record of an epoch; nan if a value is unknown. The first rank of a node reports the counters of the
+# node; its other ranks report 0. FETCHED: bytes that the kernel fetched from storage for the rank. ASKED, ARRIVED:
+# bytes that programs on the node read and that servers sent to it, by the counters of the file system client. LOOKED,
+# RESIDENT: pages that the rank checked before the epoch, and how many of them were in memory.
 FETCHED, ASKED, ARRIVED, LOOKED, RESIDENT = range(5)
 COLUMNS = 5
 _UNKNOWN = float("nan")
-# Of all ranks of a node together, and of each.
+# Files to check: of all ranks of a node together, and at least of each rank.
 _FILES, _FEWEST = 32, 4
 
 
 class Arrivals:
-    """Of one rank, epoch by epoch."""
+    """Cache accounting of a rank, epoch by epoch."""
 
     def __init__(self, node: "Intracomm", run: Run, nodes: int) -> None:
         self._node, self._run = node, run
         self._speaks = node.rank == 0
-        found = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
-        self._count = client_counters.counter(found) if found and self._speaks else None
+        file_system = filesystem.of(Path(run.dataset)) if run.workload.dataset.is_stored else None
+        self._count = client_counters.counter(file_system) if file_system and self._speaks else None
         is_counted = node.bcast(self._count is not None)
-        # A look opens files: where nobody counts, or where the count may have other things in it, such as neighbours of
-        # what was asked for, or programs; where more is read than memory holds, it tells little.
+        # Checking pages opens files, so it is done only if the node has no counters, if the counters may include other
+        # bytes (data adjacent to the requested data, programs), or if the dataset fits into memory. For a dataset
+        # larger than memory the check says little.
         fits = run.workload.dataset.size < nodes * memory()
         is_doubtful = not is_counted or run.workload.brings_neighbours or fits
-        self._looks = found is not None and found.kind in filesystem.PAGED and is_doubtful
+        self._looks = file_system is not None and file_system.kind in filesystem.PAGED and is_doubtful
         self._pages = (0, 0)
         self._io: IO | None = None
         self._traffic: client_counters.Traffic | None = None
 
     def look(self, order: Order, first: int, last: int) -> None:
-        """Before the epoch: how much of some files that this rank will read lies in the node's memory already?"""
+        """Count, before the epoch, the pages in memory of some of the files that this rank will read."""
         if not self._looks:
             return
         last = min(last, first + self._run.steps_per_epoch * self._run.workload.reader.batch_size)
@@ -54,12 +56,13 @@ class Arrivals:
         self._pages = page_cache.resident([dataset.file_path(self._run, number) for number in numbers])
 
     def begin(self) -> None:
+        """Read the counters at the start of the epoch."""
         self._traffic = self._count() if self._count else None
         self._io = process_io()
 
     def end(self, apart: int) -> tuple[float, ...]:
-        """The columns, when processes that read for this one have ended. apart: bytes fetched for something else than
-        samples.
+        """Return the columns of the epoch. Call it after the processes that read for this rank have ended. apart: bytes
+        fetched for other purposes than samples.
         """
         after = process_io()
         fetched = _UNKNOWN

@@ -1,4 +1,4 @@
-"""Checkpoints: model state written, and read back, while all ranks stand still; timed apart from everything else."""
+"""Checkpoints: write model state, and read it back, while training stands still. The time is reported separately."""
 
 import os
 from typing import NamedTuple
@@ -15,14 +15,14 @@ from dlio_hpc.core.output_folder import Outputs
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.plan.plan import Run
 
-# Bytes that are made up before any of them is written.
+# Bytes that are generated before they are written.
 _READY = 8 * content.BLOCK
-# Bytes of a request that reads them back.
-_AGAIN = 4 * content.BLOCK
+# Bytes of a request when a checkpoint is read back.
+_READ_BACK = 4 * content.BLOCK
 
 
 class Saved(NamedTuple):
-    """One rank's part in a checkpoint, seconds and bytes; zeros where another rank wrote."""
+    """Part of a rank in a checkpoint, in seconds and bytes. All are zero on ranks that do not write."""
 
     write_s: float = 0.0
     fsync_s: float = 0.0
@@ -31,7 +31,7 @@ class Saved(NamedTuple):
 
 
 class Checkpoints:
-    """What one rank writes at each checkpoint of a run, always over the one before."""
+    """Checkpoints of a rank. Each checkpoint of a run overwrites the one before."""
 
     def __init__(self, run: Run, keys: Checkpoint, rank: int) -> None:
         self._keys = keys
@@ -42,11 +42,11 @@ class Checkpoints:
         self._count = 0
 
     def is_due(self, steps: int) -> bool:
-        """After so many steps of the run?"""
+        """Return whether a checkpoint is due after `steps` steps of the run."""
         return steps % self._every == 0
 
     def save(self) -> Saved:
-        """Write this rank's files; InfrastructureError when the file system does not take them."""
+        """Write the files of this rank. Raise InfrastructureError if the file system does not accept them."""
         if not self._writes:
             return Saved()
         self._count += 1
@@ -61,11 +61,11 @@ class Checkpoints:
         return saved
 
     def close(self) -> None:
-        """After the last checkpoint."""
+        """Close the output folder after the last checkpoint."""
         self._outputs.close()
 
     def _write(self, name: str, size: int) -> tuple[float, float]:
-        """Seconds of writing and of fsync; contents differ from one checkpoint to the next."""
+        """Write a file and return the seconds of writing and of fsync. Each checkpoint has different contents."""
         started = now()
         try:
             with self._outputs.opened(name, "wb") as file:
@@ -80,11 +80,11 @@ class Checkpoints:
 
     @property
     def _position(self) -> int:
-        """Position in the stream of contents at which each file of this checkpoint begins."""
+        """Position of the content stream at which each file of this checkpoint begins."""
         return self._count * content.BLOCK
 
     def _fill(self, descriptor: int, size: int) -> float:
-        """`size` bytes, in requests of transfer_size; seconds in those, without making up what they hold."""
+        """Write `size` bytes in requests of transfer_size. Return the seconds of the requests alone."""
         most = self._keys.transfer_size or min(size, LARGEST_REQUEST)
         ready = np.empty(min(size, max(most, _READY // most * most)), np.uint8)
         spent = 0.0
@@ -98,10 +98,10 @@ class Checkpoints:
         return spent
 
     def _read_back(self, name: str, size: int) -> float:
-        """Read the file again and return the seconds of reading, without comparing. The page cache is asked to drop the
-        file first. InvalidRun where the contents differ from what was written.
+        """Read the file again and return the seconds of reading, without comparing. The kernel is asked to drop the
+        file from the page cache first. Raise InvalidRun if the contents differ from those written.
         """
-        path, buffer = self._outputs.path(name), np.empty(min(size, _AGAIN), np.uint8)
+        path, buffer = self._outputs.path(name), np.empty(min(size, _READ_BACK), np.uint8)
         done, spent = 0, 0.0
         try:
             with self._outputs.opened(name, "rb") as file:

@@ -1,4 +1,4 @@
-"""One clock for all ranks, and the barrier that does not disturb who still works."""
+"""A common clock for all ranks, and a barrier that leaves the cores to the ranks that still work."""
 
 import time
 from typing import TYPE_CHECKING
@@ -8,15 +8,17 @@ if TYPE_CHECKING:
 
 now = time.perf_counter
 
-_POLL_S, _LOOKS = 100e-6, 10
+_POLL_S, _QUICK_POLLS = 100e-6, 10
 _ROUND_TRIPS = 10
 _TAG = 7
 
 
 def offset_to_root(comm: "Intracomm", kernels: list[str]) -> float:
-    """Seconds to add to this rank's now() to get rank 0's; off by half the shortest of ten round trips at most.
+    """Return the seconds to add to now() of this rank to get now() of rank 0. The error is at most half the shortest of
+    ten round trips.
 
-    `kernels` tells for each rank which running kernel it is on: one kernel, one clock, offset exactly 0.
+    kernels: id of the running kernel of each rank. Ranks on the same kernel share a clock, so their offset is exactly
+    0.
     """
     if comm.rank and kernels[comm.rank] != kernels[0]:
         for _ in range(_ROUND_TRIPS):
@@ -26,11 +28,12 @@ def offset_to_root(comm: "Intracomm", kernels: list[str]) -> float:
     if comm.rank == 0:
         for rank in range(1, comm.size):
             if kernels[rank] != kernels[0]:
-                _answer(comm, rank)
+                _measure_offset(comm, rank)
     return 0.0
 
 
-def _answer(comm: "Intracomm", rank: int) -> None:
+def _measure_offset(comm: "Intracomm", rank: int) -> None:
+    """Measure the offset of `rank` on rank 0 and send it to that rank."""
     trips = []
     for _ in range(_ROUND_TRIPS):
         sent = now()
@@ -42,10 +45,10 @@ def _answer(comm: "Intracomm", rank: int) -> None:
 
 
 def barrier(comm: "Intracomm") -> None:
-    """Wait for all ranks asleep: a busy MPI_Barrier on shared cores slows down whoever is still working.
+    """Wait for all ranks, sleeping between polls. A busy MPI_Barrier on shared cores slows down ranks that still work.
 
-    The pause between two looks is fixed; a growing one costs many milliseconds with MPICH, whose barrier needs
-    several looks to end. The first looks only give way to others, which halves the time where all ranks are there.
+    The pause between polls is constant. A growing pause costs many milliseconds with MPICH, whose barrier needs several
+    polls to complete. The first polls only yield the core, which halves the time if all ranks have already arrived.
     """
     if comm.size == 1:
         return
@@ -53,8 +56,8 @@ def barrier(comm: "Intracomm") -> None:
 
 
 def wait(request: "Request") -> None:
-    """Asleep between looks at what MPI is doing."""
-    for _ in range(_LOOKS):
+    """Wait until `request` completes, sleeping between polls."""
+    for _ in range(_QUICK_POLLS):
         if request.Test():
             return
         time.sleep(0)

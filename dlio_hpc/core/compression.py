@@ -1,4 +1,4 @@
-"""Compressible content: the share that must be random for gzip to reach a compression ratio."""
+"""Compressible content: the share of random data with which gzip reaches a given compression ratio."""
 
 import math
 from bisect import bisect_right
@@ -8,7 +8,8 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.core.content import BLOCK, WORD, Texture
 
 # Overhead of deflate beyond the random share of the data, in 1/10000 of their size: codes and repeated words. Measured
-# with zlib 1.2.13; levels 1 to 3 are alike, and levels 4 to 9. Rows: bytes that are compressed at once.
+# with zlib 1.2.13. Levels 1 to 3 are alike, and so are levels 4 to 9. Rows: bytes compressed at once. Columns: random
+# shares.
 _SHARES = (1, 0.98, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
 _AT_ONCE = (4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 1 << 20)
 _FAST = (
@@ -31,7 +32,7 @@ _FASTEST_THOROUGH = 4
 
 
 def texture(dataset: Dataset) -> Texture:
-    """Texture of the dataset's contents, by its random_bits or its compression_ratio."""
+    """Return the texture of the dataset's contents, from its random_bits or its compression_ratio."""
     if dataset.compression_ratio is None:
         return Texture(dataset.random_bits)
     level = LEVEL if dataset.level is None else dataset.level
@@ -40,14 +41,14 @@ def texture(dataset: Dataset) -> Texture:
 
 
 def _at_once(dataset: Dataset) -> int:
-    """Bytes of the unit that is compressed on its own: a chunk, or a file."""
+    """Return the bytes of the unit that is compressed on its own: a chunk or a file."""
     if dataset.is_chunked:
         return math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
     return dataset.samples_per_file * dataset.sample_bytes
 
 
 def random_share(ratio: float, level: int, at_once: int) -> float:
-    """Share of the data that must be random for gzip of this level to reach `ratio` on units of `at_once` bytes."""
+    """Return the random share of the data with which gzip at `level` reaches `ratio` on units of `at_once` bytes."""
     extra = _extra(_THOROUGH if level >= _FASTEST_THOROUGH else _FAST, at_once)
     sizes = [share + more for share, more in zip(_SHARES, extra, strict=True)]
     wanted = 1 / ratio
@@ -58,9 +59,10 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """A row of the table for `at_once` bytes, interpolated by the logarithm of the bytes; as shares of 1."""
+    """Return the overheads for `at_once` bytes as fractions, interpolated over the logarithm of the bytes."""
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)
     low, high = _AT_ONCE[upper - 1], _AT_ONCE[upper]
     part = math.log2(at_once / low) / math.log2(high / low)
-    return [(one + part * (other - one)) / 10_000 for one, other in zip(table[upper - 1], table[upper], strict=True)]
+    rows = zip(table[upper - 1], table[upper], strict=True)
+    return [(below + part * (above - below)) / 10_000 for below, above in rows]

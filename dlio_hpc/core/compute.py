@@ -1,4 +1,4 @@
-"""Emulated computation: a step takes its time without holding the interpreter from the reader threads."""
+"""Emulated computation: a step takes its time and leaves the interpreter to the reader threads."""
 
 import os
 import time
@@ -11,15 +11,15 @@ from dlio_hpc.core.clock import now
 from dlio_hpc.core.distributions import Floats
 from dlio_hpc.errors import ConfigError
 
-# A sleep wakes up late by the timer's slack; the last bit is waited for in zero-length sleeps, which give way to
-# other threads each time.
+# A sleep wakes up late by the timer slack. The rest of the time is spent in zero-length sleeps, each of which yields to
+# other threads.
 _TAIL_S = 300e-6
-# Some 10 us of work that zlib does without holding the interpreter; a loop in Python would starve the readers.
+# About 10 us of work that zlib does without holding the GIL. A loop in Python would starve the reader threads.
 _WORK = bytes(1 << 16)
 
 
 def emulate(seconds: float, mode: str = "sleep") -> None:
-    """Return `seconds` after the call, within some ten microseconds."""
+    """Return `seconds` after the call, accurate to some ten microseconds."""
     if seconds <= 0:
         return
     deadline = now() + seconds
@@ -34,7 +34,7 @@ def emulate(seconds: float, mode: str = "sleep") -> None:
 
 
 def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
-    """Seconds asked of each of an epoch's steps on one rank; the same for the same seed."""
+    """Return the requested seconds of compute of each step of an epoch on a rank. The seed determines them."""
     random = np.random.Generator(np.random.PCG64([wanted.seed, rank, epoch]))
     stdev = wanted.stdev or 0.0
     if wanted.distribution == "normal":
@@ -47,9 +47,10 @@ def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
 
 
 def check_cores(workload: Workload, ranks_on_node: int) -> None:
-    """ConfigError when spinning ranks would take the cores from their threads or from each other.
+    """Raise ConfigError if spinning ranks would take cores from their threads or from each other.
 
-    A rank that the launcher bound to some of the cores has those for itself; otherwise all share all.
+    A rank that the launcher binds to some of the cores has these for itself. Otherwise the ranks of a node share all
+    cores.
     """
     if workload.compute.mode != "spin":
         return

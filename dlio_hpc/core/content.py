@@ -1,7 +1,7 @@
-"""The bytes of a dataset: one endless stream, of which file and sample say where they begin.
+"""Contents of a dataset: an endless byte stream. Files and samples begin at positions in it.
 
-Random once, then shifted: every 64-bit word of MiB k is the word of MiB 0 plus k times an odd constant, which is as
-fast as memory and leaves no two blocks alike for a storage system to fold together.
+Only MiB 0 is random. Each 64-bit word of MiB k is the word of MiB 0 plus k times an odd constant. This runs at memory
+speed, and no two blocks are equal, so that a storage system cannot deduplicate them.
 """
 
 import functools
@@ -15,7 +15,7 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.uint8]
 
 BLOCK = 1 << 20
-# Compressible data have the same share of random words in each page, and no two pages are alike.
+# Compressible data have the same share of random words in each page. No two pages are equal.
 PAGE = 4096
 WORD = 8
 _SHIFT = 0x9E3779B97F4A7C15
@@ -23,8 +23,9 @@ _SEED = 2021
 
 
 class Texture(NamedTuple):
-    """Compressibility of the stream. bits: random bits of each byte; the higher bits are zero. random_words: those of
-    each block, in equal shares at the front of its pages; the rest of a page repeats its last random word.
+    """Compressibility of the stream. bits: random bits of each byte; the higher bits are zero. random_words: random
+    words of each block, divided equally among its pages and at the front of each page. The rest of a page repeats its
+    last random word.
     """
 
     bits: int = 8
@@ -35,7 +36,7 @@ RANDOM = Texture()
 
 
 def pieces(first: int, count: int, texture: Texture = RANDOM) -> Iterator[memoryview]:
-    """Bytes `first` to `first + count` of the stream, block by block; a piece is valid until the next is taken."""
+    """Yield bytes `first` to `first + count` of the stream, block by block. The next piece invalidates the last."""
     base = _base(texture.random_words)
     memory = np.empty(min(len(base), -(-count // WORD) + 1), np.uint64)
     end = first + count
@@ -52,7 +53,7 @@ def pieces(first: int, count: int, texture: Texture = RANDOM) -> Iterator[memory
 
 
 def fill(row: Rows, first: int, texture: Texture = RANDOM) -> None:
-    """The stream from `first` on into all of `row`."""
+    """Fill `row` with the stream from byte `first` on."""
     done = 0
     for piece in pieces(first, len(row), texture):
         row[done : done + len(piece)] = piece
@@ -60,7 +61,7 @@ def fill(row: Rows, first: int, texture: Texture = RANDOM) -> None:
 
 
 def head(first: int, texture: Texture = RANDOM) -> bytes:
-    """The one to eight bytes from `first` to the end of their word: enough to know a sample by, at no cost."""
+    """Return the one to eight bytes from `first` to the end of their word. They identify a sample at little cost."""
     number, begin = divmod(first, BLOCK)
     word = (int(_base(texture.random_words)[begin // WORD]) + number * _SHIFT) & _mask(texture.bits)
     return word.to_bytes(WORD, sys.byteorder)[begin % WORD :]
@@ -72,7 +73,7 @@ def _mask(bits: int) -> int:
 
 @functools.lru_cache(8)
 def _base(random_words: int) -> npt.NDArray[np.uint64]:
-    """Block 0 with this number of random words, at least one in each page."""
+    """Return block 0 with this number of random words, at least one in each page."""
     base = np.random.PCG64(_SEED).random_raw(BLOCK // WORD)
     if random_words == len(base):
         return base

@@ -1,4 +1,4 @@
-"""Comparison of samples in memory with the contents that were generated."""
+"""Comparison of samples in memory with the generated contents."""
 
 import numpy as np
 
@@ -12,14 +12,14 @@ from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.sample_layout import Place, Places
 from dlio_hpc.errors import InvalidRun
 
-_REMEDY = "this is not what was generated; remove the dataset's folder and generate it again"
+_REMEDY = "this differs from the generated contents; remove the dataset's folder and generate it again"
 
 
 class Verification:
     """Comparison of batches, to the extent of reader.verify_content.
 
-    first: the beginning of the batch's first sample, which finds foreign and overwritten files and costs microseconds.
-    all: every byte of every sample.
+    first: compare the beginning of the first sample of the batch, which detects foreign and overwritten files and costs
+    microseconds. all: compare every byte of every sample.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -32,12 +32,12 @@ class Verification:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every byte of every sample is compared."""
+        """True if every byte of every sample is compared."""
         return self._extent == "all"
 
     def __call__(self, batch: Batch) -> int:
-        """Compare a batch and return the number of samples compared; InvalidRun where one differs from the generated
-        contents.
+        """Compare a batch and return the number of samples compared. Raise InvalidRun if a sample differs from the
+        generated contents.
         """
         if self._extent == "none" or not len(batch.rows):
             return 0
@@ -66,6 +66,6 @@ class Verification:
             if at is not None:
                 raise InvalidRun(
                     f"{self._paths(place.file)}: sample {place.sample} has {block[at]:#04x} at its byte {begin + at}, "
-                    f"expected {expected[at]:#04x}: {_REMEDY}; dlio-hpc datasets verify tells whether the file itself "
+                    f"expected {expected[at]:#04x}: {_REMEDY}; dlio-hpc datasets verify shows whether the file itself "
                     "is wrong"
                 )

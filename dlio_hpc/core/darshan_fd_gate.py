@@ -1,7 +1,7 @@
-"""Opening and closing files while Darshan watches: nobody opens one while another thread closes one.
+"""Serialise opening and closing of files under Darshan: no thread opens a file while another thread closes a file.
 
-Darshan drops a descriptor's number after the file was closed for real (darshan-posix.c, 3.5); a file that was opened in
-between has the same number, and is lost sight of. Without Darshan nobody waits for anybody.
+Darshan drops the number of a descriptor after the real close (darshan-posix.c, 3.5). A file that is opened in between
+has the same number, and Darshan loses track of it. Without Darshan no thread waits.
 """
 
 import functools
@@ -13,7 +13,9 @@ from typing import Any
 
 @functools.cache
 def is_watched() -> bool:
-    """Is libdarshan in this process? LD_PRELOAD alone does not say: what cannot be loaded is passed over."""
+    """Return whether libdarshan is loaded in this process. LD_PRELOAD is no proof: the loader skips a library that it
+    cannot load.
+    """
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             return any("libdarshan" in line for line in maps)
@@ -22,7 +24,9 @@ def is_watched() -> bool:
 
 
 class _Gate:
-    """Many may open at once, or one may close. Descriptors are the process's, so there is one gate."""
+    """Lock that lets many threads open files at once, or one thread close a file. Descriptors belong to the process, so
+    there is a single gate.
+    """
 
     def __init__(self) -> None:
         self._free = threading.Condition()
@@ -44,7 +48,9 @@ class _Gate:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """A thread that comes here while it opens (what is garbage is closed at any time) does not wait for itself."""
+        """Wait until no thread opens a file. A thread that is opening a file itself does not wait: garbage collection
+        may close a file at any time.
+        """
         with self._free:
             if not getattr(self._mine, "is_opening", False):
                 self._free.wait_for(lambda: not self._opening)
@@ -55,18 +61,18 @@ _gate = _Gate()
 
 
 def opening() -> AbstractContextManager[None]:
-    """Around what opens a file."""
+    """Return the context in which a file is opened."""
     return _gate.opening() if is_watched() else nullcontext()
 
 
 def closing() -> AbstractContextManager[None]:
-    """Around what closes one."""
+    """Return the context in which a file is closed."""
     return _gate.closing() if is_watched() else nullcontext()
 
 
 @contextmanager
 def opened(path: str, mode: str, buffering: int = -1, opener: Callable[[str, int], int] | None = None) -> Iterator[Any]:
-    """open() within a block."""
+    """Open a file with open() for a `with` block, and close it afterwards."""
     with opening():
         file = open(path, mode, buffering=buffering, opener=opener)  # noqa: SIM115 - closed below
     try:

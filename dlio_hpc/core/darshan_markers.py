@@ -1,4 +1,4 @@
-"""Markers for Darshan's clock: reads of a small file that both the core and Darshan see; darshan/clock_alignment.py."""
+"""Markers for Darshan's clock: reads of a small file, timed by the core and by Darshan (darshan/clock_alignment.py)."""
 
 import os
 import sys
@@ -17,12 +17,12 @@ from dlio_hpc.plan.plan import Run
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Each time; the narrowest counts.
+# Reads per call of take(); the alignment uses the narrowest.
 _READS = 5
 
 
 class Marks:
-    """`taken`: (markers, 2), this rank's instants before and after each read. Without libdarshan nothing is done."""
+    """Marker reads of a rank. taken (markers, 2): timestamps before and after each read; empty without libdarshan."""
 
     def __init__(self, comm: "Intracomm", directory: str, run: Run) -> None:
         self._path = setup.marker_path(directory, run)
@@ -31,19 +31,22 @@ class Marks:
         self._watched = run.darshan and is_watched() and on_root(comm, self._written)
 
     def _written(self) -> bool:
-        """Without a marker the clocks are not brought together, which the report says."""
+        """Write the marker file. Return False if it cannot be written; the report then says that the clocks are not
+        aligned.
+        """
         try:
             with open(self._path, "wb") as file:
                 file.write(bytes(setup.MARKER_BYTES))
         except OSError as fault:
             print(
-                f"dlio-hpc: Darshan's clock stays apart, cannot write {self._path}: {fault.strerror}", file=sys.stderr
+                f"dlio-hpc: Darshan's clock is not aligned, cannot write {self._path}: {fault.strerror}",
+                file=sys.stderr,
             )
             return False
         return True
 
     def take(self) -> None:
-        """Read the markers."""
+        """Read the marker file several times and record the timestamps."""
         if not self._watched:
             return
         rows = []
@@ -58,7 +61,7 @@ class Marks:
         self.taken = np.concatenate((self.taken, np.array(rows)))
 
     def close(self) -> None:
-        """After all ranks have taken the last."""
+        """Remove the marker file. Call it after the last take() of all ranks."""
         if self._watched and self._root:
             with suppress(OSError):
                 os.unlink(self._path)

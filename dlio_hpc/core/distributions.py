@@ -1,4 +1,4 @@
-"""From what the ranks recorded to figures: distributions, histograms that add up, overlap of reading and computing."""
+"""Distributions, additive histograms, and the overlap of reading and computing, from the records of a rank."""
 
 from array import array
 
@@ -13,44 +13,46 @@ from dlio_hpc.results import Distribution
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-# The columns of a step: four instants of the rank's clock, samples and bytes that arrived, seconds of compute asked.
+# Columns of a step: four timestamps of the rank's clock, samples and bytes received, requested seconds of compute.
 STARTED, READY, COMPUTED, SYNCED, SAMPLES, BYTES, ASKED = range(7)
 COLUMNS = 7
 
-# Read latencies: 8 bins an octave from 100 ns up, 34 octaves to half an hour. Ranks' counts add up to the job's.
+# Read latencies: 8 bins per octave over 34 octaves, from 100 ns to half an hour. Counts of ranks can be added.
 _BINS_PER_OCTAVE, _LEAST_S, _BINS = 8, 1e-7, 8 * 34
-# Request sizes: 4 bins an octave from 1 B to 1 TiB; each bin has its lower edge in it, and powers of two are edges.
+# Request sizes: 4 bins per octave from 1 B to 1 TiB. A bin includes its lower edge. Powers of two are edges.
 _SIZES_PER_OCTAVE, _SIZE_BINS = 4, 4 * 40
-# Reads that wait to be folded: 6 MiB of instants and sizes.
+# Reads that are collected before they are folded: 6 MiB of timestamps and sizes.
 _FOLD = 1 << 18
 
 
 def bin_edges() -> Floats:
-    """Seconds; one more than there are bins."""
+    """Return the edges of the latency bins in seconds, one more than there are bins."""
     edges: Floats = _LEAST_S * 2.0 ** (np.arange(_BINS + 1) / _BINS_PER_OCTAVE)
     return edges
 
 
 def histogram(latencies: Floats) -> Counts:
-    """Counts of `latencies`; what is shorter or longer than the bins goes to the first or last."""
+    """Return the counts of `latencies` per bin. Values outside the bins count in the first or last bin."""
     bins = np.log2(np.maximum(latencies, _LEAST_S) / _LEAST_S) * _BINS_PER_OCTAVE
     return np.bincount(np.minimum(bins.astype(np.int64), _BINS - 1), minlength=_BINS)
 
 
 def size_edges() -> Floats:
-    """Bytes; one more than there are bins."""
+    """Return the edges of the request size bins in bytes, one more than there are bins."""
     edges: Floats = 2.0 ** (np.arange(_SIZE_BINS + 1) / _SIZES_PER_OCTAVE)
     return edges
 
 
 def size_histogram(sizes: Counts) -> Counts:
-    """Counts of `sizes`, in bytes; what is larger than the bins goes to the last, what brought nothing to none."""
+    """Return the counts of `sizes` per bin. Larger sizes count in the last bin; requests of zero bytes do not count."""
     bins = np.searchsorted(size_edges(), sizes[sizes > 0], side="right") - 1
     return np.bincount(np.minimum(bins, _SIZE_BINS - 1), minlength=_SIZE_BINS)
 
 
 def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution | None:
-    """Mean and maximum exactly, quantiles at the geometric middle of their bin; None when nothing was counted."""
+    """Return the distribution of a latency histogram, or None if it is empty. Mean and maximum are exact; quantiles are
+    the geometric mean of the edges of their bin.
+    """
     reads = int(counts.sum())
     if not reads:
         return None
@@ -62,16 +64,16 @@ def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution
 
 
 def of_values(values: Floats) -> Distribution:
-    """The distribution of all `values`, exactly."""
+    """Return the exact distribution of `values`."""
     p50, p95, p99 = np.percentile(values, [50, 95, 99]).tolist()
     return Distribution(float(values.mean()), p50, p95, p99, float(values.max()))
 
 
 class ReadLog:
-    """All reads of a rank, folded into a few numbers before they grow to many.
+    """All reads of a rank, folded into totals and histograms at intervals to bound memory.
 
-    io_s: time with at least one read in flight; hidden_s: the part of it within compute; both in seconds. activity: all
-    bytes and requests of the batches' tallies, and io_s, over time. sizes: of requests whose size is known.
+    io_s: seconds with at least one read in flight. hidden_s: the part of io_s during compute. activity: bytes and
+    requests of all batches, and io_s, over time. sizes: histogram of the requests whose size is known.
     """
 
     def __init__(self) -> None:
@@ -84,7 +86,7 @@ class ReadLog:
         self._pending: Floats = np.empty((2, 0))
 
     def add(self, tally: Tally) -> bool:
-        """Note a batch's reads; true when it is time to fold."""
+        """Collect the reads of a batch. Return True if fold() is due."""
         self._starts.extend(tally.starts)
         self._ends.extend(tally.ends)
         self._sizes.extend(tally.sizes)
@@ -92,8 +94,9 @@ class ReadLog:
         return len(self._starts) >= _FOLD or len(self._batches) >= _FOLD
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
-        """Take in what was noted. `steps` (n, columns): those done, in order of time. No read that will be noted later
-        began before `until`: time up to there is settled, what reaches beyond waits for the next fold.
+        """Fold the collected reads into the totals. steps (n, columns): completed steps in order of time. until: no
+        read that is collected later began before this time. Time before `until` is final. The part of a read after
+        `until` is kept for the next fold.
         """
         reads = np.array([self._starts, self._ends])
         latencies = reads[1] - reads[0]
@@ -114,9 +117,10 @@ class ReadLog:
 
 
 def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:
-    """Bytes and requests (2, reads) of each read. `batches` (n, 3): how many reads each batch has, its bytes and its
-    requests. What a batch has beyond its reads of known size is shared out among the others, or among all where there
-    are no others, in proportion to their time; what batches without a read have belongs to nobody.
+    """Return the bytes and requests of the reads, shape (2, reads). batches (n, 3): number of reads, bytes and requests
+    of each batch. Amounts of a batch beyond its reads of known size are distributed over its reads of unknown size, or
+    over all its reads if all sizes are known, in proportion to their latency. Amounts of a batch without reads are
+    dropped.
     """
     of_batch = np.repeat(np.arange(len(batches)), batches[:, 0])
     known = sizes >= 0

@@ -1,4 +1,4 @@
-"""Other activity on a node: CPU time, load, and time in which tasks are stalled, by the kernel's counters (proc(5)).
+"""Other activity on a node: CPU time, load, and time in which tasks are stalled, from kernel counters (proc(5)).
 
 The counters cover the whole node, with all containers. They are read between epochs, never while a step is timed.
 """
@@ -14,7 +14,7 @@ from dlio_hpc.core.distributions import Floats
 from dlio_hpc.results import Disturbance, Level
 
 # Columns of a span. OWN: CPU seconds of the rank and of its children that have ended. The columns after it are the
-# node's: the node's first rank reports them, other ranks report 0; nan where the kernel does not report a value. BUSY,
+# node's: the node's first rank reports them, other ranks report 0; nan if the kernel does not report a value. BUSY,
 # STEAL: CPU seconds. LOAD: load average at the end of the span. CPU, IO, MEMORY: seconds in which some task waited for
 # that resource.
 SECONDS, OWN, CORES, BUSY, STEAL, LOAD, CPU, IO, MEMORY = range(9)
@@ -40,13 +40,13 @@ class Meter:
 
 
 def _own() -> float:
-    """CPU seconds of this process and of its children that have ended."""
-    whose = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(used.ru_utime + used.ru_stime for used in whose)
+    """Return the CPU seconds of this process and of its children that have ended."""
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def between(before: Floats, after: Floats) -> Floats:
-    """Differences between two readings: (columns)."""
+    """Return the differences between two readings: (columns). CORES and LOAD are those of `after`."""
     span = after - before
     span[[CORES, LOAD]] = after[[CORES, LOAD]]
     return span
@@ -76,7 +76,7 @@ def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Distu
 
 
 def _level(values: Floats, hosts: Sequence[str]) -> Level | None:
-    """The level over the nodes with a known value; None where no node has one."""
+    """Return the level over the nodes with a known value, or None if no node has one."""
     if np.isnan(values).all():
         return None
     worst = int(np.nanargmax(values))

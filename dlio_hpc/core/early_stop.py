@@ -1,4 +1,4 @@
-"""The job's early warning: the script leaves a file when the time limit is near, and all ranks end after one step."""
+"""Early stop of the job. The job script creates a file near the end of the walltime; all ranks stop after a step."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,11 +10,11 @@ from dlio_hpc.files import rundir
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-_LOOK_S = 1.0
+_CHECK_S = 1.0
 
 
 class Stop:
-    """Rank 0 looks for the file once a second at most; all hear of it in the step's barrier."""
+    """Check for the stop file. Rank 0 looks for it at most once a second; the barrier of the step tells all ranks."""
 
     def __init__(self, comm: "Intracomm", directory: Path) -> None:
         from mpi4py import MPI
@@ -28,18 +28,18 @@ class Stop:
     def _look(self) -> None:
         if clock.now() >= self._next:
             self._vote[0] = self._path.exists()
-            self._next = clock.now() + _LOOK_S
+            self._next = clock.now() + _CHECK_S
 
     def barrier(self) -> bool:
-        """As clock.barrier(), at its cost; True on all ranks when they are to stop here."""
+        """Wait for all ranks as clock.barrier() does, at the same cost. Return True on all ranks if they must stop."""
         self._look()
         if self._comm.size == 1:
             return bool(self._vote[0])
         clock.wait(self._comm.Iallreduce(*self._reduction))
         return bool(self._verdict[0])
 
-    def check(self, what: str) -> None:
-        """Incomplete on rank 0 when there is no time left for `what`, which ends all ranks."""
+    def check(self, message: str) -> None:
+        """Raise Incomplete with `message` on rank 0 if the time limit is near, which ends all ranks."""
         self._look()
         if self._vote[0]:
-            raise Incomplete(f"the time limit is near, {what}")
+            raise Incomplete(f"the time limit is near, {message}")

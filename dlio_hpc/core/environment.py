@@ -1,4 +1,4 @@
-"""environment.json: what the job ran on, asked on the nodes themselves."""
+"""environment.json: software and nodes of the job, collected on the nodes."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from dlio_hpc.files import filesystem, rundir
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# What changes how the ranks run; never the whole environment, which may hold secrets.
+# Variables that affect the ranks. The whole environment is never recorded, because it may hold secrets.
 _VARIABLES = (
     "COBALT_", "DARSHAN_", "DLIO_HPC_", "FI_", "FLUX_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_",
     "OMPI_", "OMP_", "PALS_", "PBS_", "PMI", "PYTHONPATH", "ROMIO_", "SLURM_", "UCX_",
@@ -23,13 +23,13 @@ _SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 
 
 def host() -> Host:
-    """This rank's node."""
+    """Return the node of this rank."""
     name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     return Host(name, procfs.text("/proc/sys/kernel/random/boot_id") or name)
 
 
 def versions() -> dict[str, str]:
-    """The software that the figures depend on."""
+    """Return the versions of the software on which the results depend."""
     import h5py
     import mpi4py
     import numpy as np
@@ -48,7 +48,9 @@ def versions() -> dict[str, str]:
 
 
 def write(comm: "Intracomm", directory: Path) -> int | None:
-    """Collected from one rank a node, written by rank 0; there, the bytes of memory that the job has on all nodes."""
+    """Collect the facts of all nodes, and write the file on rank 0. On rank 0, return the bytes of memory that the job
+    has on all nodes; elsewhere, return None.
+    """
     nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:
         variables = {name: value for name, value in sorted(os.environ.items()) if _is_wanted(name)}

@@ -1,4 +1,4 @@
-"""A file beside what the generator writes: the first byte that differs, and whose it is."""
+"""Comparison of a file with the generated contents: the first byte that differs, and the sample it belongs to."""
 
 import os
 import zlib
@@ -13,7 +13,7 @@ Pieces = Iterable[bytes | memoryview]
 
 
 class Checksum:
-    """Pieces that are handed on; `value`: CRC-32 of those that were taken."""
+    """Iterator that passes on pieces. value: CRC-32 of the pieces passed on so far."""
 
     def __init__(self, pieces: Pieces) -> None:
         self._pieces = pieces
@@ -26,19 +26,21 @@ class Checksum:
 
 
 def of_file(path: str, size: int, pieces: Pieces | None, sample: Callable[[int], int | None]) -> str | None:
-    """What is wrong with a file that has to have `size` bytes, those of `pieces` where they are given; `sample` knows
-    whose byte an offset is. None: nothing.
+    """Return the fault of a file that must have `size` bytes, and the contents of `pieces` if given. None if it has no
+    fault. sample: returns the sample that contains the byte at an offset.
     """
     with open(path, "rb") as file:
-        found = os.fstat(file.fileno()).st_size
-        if found != size:
-            return f"has {found} bytes, expected {size}"
+        actual = os.fstat(file.fileno()).st_size
+        if actual != size:
+            return f"has {actual} bytes, expected {size}"
         at = None if pieces is None else first_difference(file, pieces)
-    return None if at is None else told(f"byte {at}", sample(at))
+    return None if at is None else message(f"byte {at}", sample(at))
 
 
 def first_difference(file: IO[bytes], pieces: Pieces) -> int | None:
-    """How far behind where `file` stands the first byte lies that is not as in `pieces`, or where it ends too soon."""
+    """Return the offset, from the current position of `file`, of the first byte that differs from `pieces` or is
+    missing at the end. None if there is no difference.
+    """
     done = 0
     for piece in pieces:
         at = difference(np.frombuffer(file.read(len(piece)), np.uint8), np.frombuffer(piece, np.uint8))
@@ -48,14 +50,16 @@ def first_difference(file: IO[bytes], pieces: Pieces) -> int | None:
     return None
 
 
-def difference(found: Rows, expected: Rows) -> int | None:
-    """Of the first byte; where `found` is shorter, that may be its end."""
-    differs = found != expected[: len(found)]
+def difference(actual: Rows, expected: Rows) -> int | None:
+    """Return the index of the first byte that differs, or the length of `actual` if it is a shorter beginning of
+    `expected`. None if there is no difference.
+    """
+    differs = actual != expected[: len(actual)]
     if differs.any():
         return int(differs.argmax())
-    return len(found) if len(found) < len(expected) else None
+    return len(actual) if len(actual) < len(expected) else None
 
 
-def told(where: str, sample: int | None) -> str:
-    """A byte that differs, in words; None: it is no sample's."""
-    return f"{where} is not as generated" + ("" if sample is None else f" (sample {sample})")
+def message(where: str, sample: int | None) -> str:
+    """Return the message for a byte that differs. sample: None if the byte belongs to no sample."""
+    return f"{where} differs from the generated contents" + ("" if sample is None else f" (sample {sample})")

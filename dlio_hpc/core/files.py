@@ -1,4 +1,4 @@
-"""Files read with preadv: opened once for all threads of a rank, every request counted where its bytes arrive."""
+"""Files read with preadv, opened once for all threads of a rank. Each request is counted when it returns."""
 
 import errno
 import mmap
@@ -17,14 +17,14 @@ from dlio_hpc.core.handle_cache import Kept
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
 
-# Linux takes this many buffers in one preadv (UIO_MAXIOV).
+# Limit of Linux for the buffers in one preadv call (UIO_MAXIOV).
 _MOST_VIEWS = 1024
-# What to ask where a file of the dataset is not there.
-ABSENT = "; was the dataset removed or never generated?"
+# Hint for messages about a missing file of the dataset.
+ABSENT = "; the dataset may have been removed or never generated"
 
 
 class Request(NamedTuple):
-    """Bytes of file `number` from `offset` on into `views`, one after the other."""
+    """Request to read file `number` from `offset` on into `views`, which are filled in order."""
 
     number: int
     offset: int
@@ -32,13 +32,13 @@ class Request(NamedTuple):
 
 
 class File(NamedTuple):
-    """An open file; its path is for messages."""
+    """Open file. The path is for messages."""
 
     path: str
     descriptor: int
 
     def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
-        """Fill `views` from `offset` on, in requests of `transfer_size`; InvalidRun when the file ends too soon."""
+        """Fill `views` from `offset` on, in requests of `transfer_size`. Raise InvalidRun if the file ends too soon."""
         wanted = sum(map(len, views))
         done, cursor = 0, _Cursor(views)
         while done < wanted:
@@ -47,7 +47,7 @@ class File(NamedTuple):
             done += count
 
     def read_direct(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
-        """The same past the page cache: whole blocks into an aligned buffer, and from there to `views`."""
+        """Fill `views` as read() does, but bypass the page cache: read whole blocks to an aligned buffer, then copy."""
         end = offset + sum(map(len, views))
         begin, stop = offset // BLOCK * BLOCK, -(-end // BLOCK) * BLOCK
         block_size = -(-transfer_size // BLOCK) * BLOCK
@@ -58,7 +58,7 @@ class File(NamedTuple):
             count = self._request([part], begin, (offset, end), tally)
             first, last = max(begin, offset), min(begin + count, end)
             cursor.copy(part[first - begin : max(first, last) - begin])
-            tally.beside(count - max(0, last - first))
+            tally.move_to_overhead(count - max(0, last - first))
             if last < end and count % BLOCK:
                 raise self._too_short((offset, end))
             begin += count
@@ -81,20 +81,21 @@ class File(NamedTuple):
     def _too_short(self, wanted: tuple[int, int]) -> InvalidRun:
         return InvalidRun(
             f"{self.path} ends at byte {os.fstat(self.descriptor).st_size}, data were expected from {wanted[0]} to "
-            f"{wanted[1]}: the file is cut short; remove the dataset's folder and generate it again"
+            f"{wanted[1]}: the file is truncated; remove the dataset's folder and generate it again"
         )
 
     def find_end(self, offset: int, tally: Tally) -> None:
-        """Ask for what lies behind the last byte, as who reads until nothing comes does."""
+        """Request a byte at `offset`, the end of the file, as a program that reads until end of file does."""
         self._ask([memoryview(bytearray(1))], offset, tally)
 
     def close(self) -> None:
-        with darshan_fd_gate.closing(), suppress(OSError):  # nothing was written
+        """Close the file. An error is ignored, because nothing was written."""
+        with darshan_fd_gate.closing(), suppress(OSError):
             os.close(self.descriptor)
 
 
 def open_file(path: str, direct: bool = False) -> File:
-    """To be read; InvalidRun when it cannot be, ConfigError when the file system has no direct access."""
+    """Open a file to read it. Raise InvalidRun if that fails, ConfigError if the file system has no O_DIRECT."""
     try:
         with darshan_fd_gate.opening():
             return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
@@ -105,14 +106,14 @@ def open_file(path: str, direct: bool = False) -> File:
 
 
 def write_all(descriptor: int, data: memoryview) -> None:
-    """All of `data`: a write beyond 2 GiB, or on a disk that is nearly full, takes a part."""
+    """Write all of `data`. A single write beyond 2 GiB, or to a nearly full disk, may write only a part."""
     done = 0
     while done < len(data):
         done += os.write(descriptor, data[done:])
 
 
 def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
-    """Fill an open file with these pieces, one after the other, and nothing else."""
+    """Write the pieces to an open file in order, and truncate the file after them."""
     size = 0
     for piece in pieces:
         write_all(descriptor, memoryview(piece))
@@ -121,7 +122,7 @@ def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 class OpenFiles:
-    """Files by number, whose requests are of `transfer_size` bytes."""
+    """Open files of a dataset by number, read in requests of `transfer_size` bytes."""
 
     def __init__(self, paths: Callable[[int], str], transfer_size: int, direct: bool = False) -> None:
         self._kept: Kept[File] = Kept(lambda number, _: open_file(paths(number), direct))
@@ -129,7 +130,7 @@ class OpenFiles:
         self._direct = direct
 
     def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
-        """All of `requests`."""
+        """Read all `requests`."""
         for number, of_file in groupby(requests, itemgetter(0)):
             with self._kept.use(number, tally) as file:
                 read = file.read_direct if self._direct else file.read
@@ -137,12 +138,12 @@ class OpenFiles:
                     read(views, offset, self._transfer_size, tally)
 
     def find_end(self, number: int, offset: int, tally: Tally) -> None:
-        """A request behind the end of file `number`."""
+        """Request a byte at the end of file `number`."""
         with self._kept.use(number, tally) as file:
             file.find_end(offset, tally)
 
     def close(self) -> None:
-        """Close every file; the next use opens it anew."""
+        """Close all files. The next use opens a file again."""
         self._kept.close()
 
 
@@ -150,7 +151,7 @@ _buffers = threading.local()
 
 
 def _aligned_buffer(size: int) -> memoryview:
-    """This thread's, at least so large, on a page boundary."""
+    """Return a page-aligned buffer of this thread with at least `size` bytes."""
     if len(getattr(_buffers, "aligned", b"")) < size:
         _buffers.aligned = memoryview(mmap.mmap(-1, size))
     aligned: memoryview = _buffers.aligned
@@ -158,14 +159,14 @@ def _aligned_buffer(size: int) -> memoryview:
 
 
 class _Cursor:
-    """A place in a row of views, which moves on as they are filled."""
+    """Position in a sequence of views, which advances as the views are filled."""
 
     def __init__(self, views: list[memoryview]) -> None:
         self._views = views
         self._number = self._inside = 0
 
     def window(self, size: int) -> list[memoryview]:
-        """The next `size` bytes, as far as the views reach, in no more parts than one request takes."""
+        """Return the next `size` bytes, or fewer at the end of the views or at the buffer limit of preadv."""
         window: list[memoryview] = []
         number, inside = self._number, self._inside
         while size > 0 and number < len(self._views) and len(window) < _MOST_VIEWS:
@@ -177,7 +178,7 @@ class _Cursor:
         return window
 
     def advance(self, count: int) -> None:
-        """So many bytes were filled."""
+        """Move on by `count` bytes."""
         while count > 0:
             left = len(self._views[self._number]) - self._inside
             if count < left:

@@ -1,4 +1,4 @@
-"""Write the dataset: all ranks, each a contiguous part of the files."""
+"""Write the dataset. Each rank writes a contiguous share of the files."""
 
 import os
 from collections.abc import Iterator
@@ -21,13 +21,14 @@ if TYPE_CHECKING:
 
 
 def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Generated:
-    """The dataset, made or found; every file is on storage (fsync) before the folder is marked complete.
+    """Generate the dataset, or use the existing one. All files are on storage (fsync) before the folder is marked
+    complete.
 
-    Raises on every rank what rank 0 found wrong with the folder. Incomplete on rank 0 when the time is over.
+    Errors that rank 0 finds in the folder are raised on every rank. Incomplete is raised on rank 0 if the time is over.
     """
     started = clock.now()
     with dataset.owned(run) if comm.rank == 0 else nullcontext():
-        clock.barrier(comm)  # asleep, while rank 0 may wait for another job that generates the same dataset
+        clock.barrier(comm)  # sleeps: rank 0 may wait for another job that generates the same dataset
         if on_root(comm, lambda: _prepared(run)):
             return Generated(True, run.dataset, run.workload.dataset.files, 0, clock.now() - started, None)
         started = clock.now()
@@ -42,7 +43,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
 
 
 def _prepared(run: Run) -> bool:
-    """True when the dataset lies there; else its folder is ready to be filled."""
+    """Return whether the dataset is complete. If not, prepare its folder."""
     complete = dataset.is_complete(run)
     if not complete:
         dataset.begin(run)
@@ -50,7 +51,7 @@ def _prepared(run: Run) -> bool:
 
 
 def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop) -> int:
-    """This rank's files; the bytes they have on the file system."""
+    """Write the files of this rank and return their bytes on the file system."""
     layout = run.workload.dataset
     write = FORMATS[layout.format].write
     first, last = share(layout.files, ranks, rank) if layout.format != "null" else (0, 0)
@@ -61,7 +62,10 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
                 auxiliary_files.write(file, side)
             written += side.file_size
         for number in range(first, last):
-            stop.check(f"{number} of rank 0's {last} files are written; the next job that wants them makes them anew")
+            stop.check(
+                f"rank 0 has written {number} of its {last} files; the next job that needs the dataset generates it "
+                "again"
+            )
             path = dataset.file_path(run, number)
             with _created(folder, path) as file:
                 write(file, layout, number)
@@ -74,9 +78,10 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
 
 @contextmanager
 def _created(folder: int, path: str) -> Iterator[int]:
-    """A file to write in the block, onto storage; by its name in the open folder, where no link is followed.
+    """Create a file by its name in the open folder, for writing in a `with` block, and fsync it. Links are not
+    followed.
 
-    InfrastructureError where it cannot be written, ConfigError where something else lies in its place.
+    Raise InfrastructureError if it cannot be written, ConfigError if something else is in its place.
     """
     try:
         descriptor = safe_folders.created(folder, os.path.basename(path))

@@ -1,4 +1,4 @@
-"""Files that a rank keeps open for all of its threads: none is opened more often than the order of samples asks."""
+"""Cache of open files, shared by all threads of a rank."""
 
 import threading
 from collections import OrderedDict
@@ -12,7 +12,7 @@ _MOST = 64
 
 
 class Closable(Protocol):
-    """Anything with an end."""
+    """Any object with a close() method."""
 
     def close(self) -> object: ...
 
@@ -21,7 +21,7 @@ H = TypeVar("H", bound=Closable)
 
 
 class Kept(Generic[H]):
-    """The files used last, 64 of them, each as `opened` by its number; one in use stays open."""
+    """The 64 most recently used files. `opened` opens a file by its number. A file in use is not closed."""
 
     def __init__(self, opened: Callable[[int, Tally], H]) -> None:
         self._opened = opened
@@ -30,7 +30,7 @@ class Kept(Generic[H]):
 
     @contextmanager
     def use(self, number: int, tally: Tally) -> Iterator[H]:
-        """File `number`, open within the block."""
+        """Yield file `number`, open within the block."""
         with self._lock:
             entry = self._entries.pop(number, None) or _Entry()
             self._entries[number] = entry
@@ -44,7 +44,7 @@ class Kept(Generic[H]):
                     self._evict()
 
     def close(self) -> None:
-        """Close every file; the next use opens it anew."""
+        """Close all files. The next use opens a file again."""
         with self._lock:
             for entry in self._entries.values():
                 entry.close()
@@ -58,7 +58,7 @@ class Kept(Generic[H]):
 
 
 class _Entry(Generic[H]):
-    """Opened by the first thread that needs it, while others that need the same one wait and the rest go on."""
+    """Entry of the cache. The first thread that needs the file opens it; only threads that need the same file wait."""
 
     def __init__(self) -> None:
         self.users = 0

@@ -1,5 +1,7 @@
-"""The file that HDF5 writes to. HDF5 does not survive a write that fails: each object that is let go of
-afterwards fails again, and its clean-up at the end of the process may crash. So it is told that all went well.
+"""Output file of HDF5 that hides write errors from the library.
+
+HDF5 does not survive a failed write: each object that is released afterwards fails again, and the clean-up at the end
+of the process may crash.
 """
 
 import io
@@ -8,7 +10,7 @@ from typing import Any
 
 
 class Outlet(io.FileIO):
-    """A new file. The first fault of a write is kept, what comes after it is dropped; check() raises it."""
+    """New file that keeps the first write error for check() and drops all data after it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "w+b")
@@ -32,6 +34,6 @@ class Outlet(io.FileIO):
             return size or 0
 
     def check(self) -> None:
-        """Raise the first fault, if there was one."""
+        """Raise the first write error, if any."""
         if self._fault is not None:
             raise self._fault

@@ -1,4 +1,4 @@
-"""What reading did: counted and timed at the very call where the bytes arrive."""
+"""Counts and times of reads, taken at the call that returns the bytes."""
 
 from array import array
 
@@ -8,12 +8,12 @@ UNKNOWN = -1
 
 
 class Tally:
-    """The reads of one batch, made by one thread or process; nothing here is shared.
+    """Reads of one batch, made by one thread or process. It is not shared.
 
-    bytes_read: of samples. overhead_bytes: what came beside them. requests: to the system. starts, ends: of what was
-    timed, which is every request, or every call of a library that makes its requests by itself. sizes: bytes that each
-    of those brought, UNKNOWN for a library's call. hints: what MPI-IO works with. fetched: what the kernel got from
-    storage for another process than the training one before it read at all.
+    bytes_read: bytes of samples. overhead_bytes: other bytes read with them. requests: requests to the system. starts,
+    ends: timestamps of each request, or of each call of a library that makes its own requests. sizes: bytes that each
+    of them returned, UNKNOWN for a library call. hints: hints in use by MPI-IO. fetched: bytes that the kernel fetched
+    from storage for a process other than the training process before that process read samples.
     """
 
     __slots__ = (
@@ -42,7 +42,7 @@ class Tally:
         self.sizes = array("q")
 
     def add(self, started: float, count: int) -> None:
-        """One request that began at `started`, has just ended and brought `count` bytes of samples."""
+        """Count a request that began at `started`, has just ended and returned `count` bytes of samples."""
         self.ends.append(now())
         self.starts.append(started)
         self.sizes.append(count)
@@ -50,29 +50,29 @@ class Tally:
         self.bytes_read += count
 
     def timed(self, started: float) -> None:
-        """A call that began at `started` and has just ended; its requests and bytes are counted elsewhere."""
+        """Time a call that began at `started` and has just ended. Its requests and bytes are counted elsewhere."""
         self.ends.append(now())
         self.starts.append(started)
         self.sizes.append(UNKNOWN)
 
-    def beside(self, count: int) -> None:
-        """So many of the bytes that were read are none of samples."""
+    def move_to_overhead(self, count: int) -> None:
+        """Count `count` of the bytes read as overhead instead of samples."""
         self.bytes_read -= count
         self.overhead_bytes += count
 
-    def count(self, other: "Tally") -> None:
-        """Take in another batch's numbers, not its times."""
-        self.bytes_read += other.bytes_read
-        self.overhead_bytes += other.overhead_bytes
-        self.requests += other.requests
-        self.opens += other.opens
-        self.fetched += other.fetched
-        self.preprocess_s += other.preprocess_s
-        self.hints = other.hints or self.hints
+    def count(self, batch: "Tally") -> None:
+        """Add the counts of another batch, without its timestamps."""
+        self.bytes_read += batch.bytes_read
+        self.overhead_bytes += batch.overhead_bytes
+        self.requests += batch.requests
+        self.opens += batch.opens
+        self.fetched += batch.fetched
+        self.preprocess_s += batch.preprocess_s
+        self.hints = batch.hints or self.hints
 
-    def merge(self, other: "Tally") -> None:
-        """Take in another batch's numbers and times."""
-        self.count(other)
-        self.starts.extend(other.starts)
-        self.ends.extend(other.ends)
-        self.sizes.extend(other.sizes)
+    def merge(self, batch: "Tally") -> None:
+        """Add the counts and timestamps of another batch."""
+        self.count(batch)
+        self.starts.extend(batch.starts)
+        self.ends.extend(batch.ends)
+        self.sizes.extend(batch.sizes)

@@ -1,4 +1,4 @@
-"""The ranks' recordings put together: memory and time grow with ranks x steps, not with samples."""
+"""Merge the recordings of the ranks. Memory and time grow with ranks x steps, not with samples."""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class Host(NamedTuple):
-    """Where a rank runs; ranks with one boot id share a clock."""
+    """Node of a rank. Ranks with the same boot id share a clock."""
 
     name: str
     boot: str
 
 
 class Merged(NamedTuple):
-    """All ranks, on rank 0. steps: (ranks, steps of all epochs, columns) in rank 0's clock. histogram: (ranks, bins).
-    totals: (ranks, 9), columns below. arrivals: (ranks, epochs, columns), as in arrival. checkpoints: (ranks, n, 7),
-    columns below. verified: (ranks, epochs, 2), seconds and samples. auxiliary_files: (ranks, 6), the fields of
-    auxiliary_files.Counts. sizes: (ranks, bins). activity: (ranks, 3, bins), rows as in core.activity, over the bins of
-    `lattice` in rank 0's clock. marks: (ranks, n, 2), in rank 0's clock. disturbances: (ranks, epochs + 1, columns), as
-    in disturbance.
+    """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock. offsets: (ranks, 1), seconds to add to the
+    clock of a rank. steps: (ranks, steps of all epochs, columns). histogram: (ranks, bins). totals: (ranks, 9), columns
+    below. arrivals: (ranks, epochs, columns), as in cache_accounting. checkpoints: (ranks, n, 7), columns below.
+    verified: (ranks, epochs, 2), seconds and samples. auxiliary_files: (ranks, 6), the fields of
+    auxiliary_files.Counts. sizes: (ranks, bins). activity: (ranks, 3, bins), rows as in read_activity, over the bins of
+    `lattice`. marks: (ranks, n, 2). disturbances: (ranks, epochs + 1, columns), as in disturbance.
     """
 
     hosts: list[Host]
@@ -59,15 +59,15 @@ class Merged(NamedTuple):
 
 # Columns of Merged.totals.
 OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(9)
-# A step's phases, by the instant with which each begins; it ends with the next.
+# Phases of a step, by the timestamp at which each begins. A phase ends at the next timestamp.
 PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
 # Columns of Merged.checkpoints.
 _EPOCH, _STEPS, _PAUSE_S, WRITE_S, FSYNC_S, _BACK_S, SIZE = range(7)
 
 
 def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
-    """Everything on rank 0, None elsewhere. marks: (n, 2) instants of this rank."""
-    offset = clock.offset_to_root(comm, [other.boot for other in hosts])
+    """Return the recordings of all ranks on rank 0, None elsewhere. marks: (n, 2) timestamps of this rank."""
+    offset = clock.offset_to_root(comm, [host.boot for host in hosts])
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
     reads, counts = recording.reads, recording.counts
@@ -95,7 +95,7 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
 
 
 def _lattice(comm: "Intracomm", own: Activity, offset: float) -> Lattice:
-    """What all ranks' activity fits into, by rank 0's clock; one bin when no rank timed a read."""
+    """Return a lattice on rank 0's clock that covers the activity of all ranks; one bin if no rank timed a read."""
     from mpi4py import MPI
 
     span = (own.lattice.start + offset, own.lattice.end + offset) if own.lattice.bins else (math.inf, -math.inf)
@@ -111,27 +111,27 @@ def _gather(comm: "Intracomm", part: Any) -> Any:
 
 
 def epochs(merged: Merged, run: Run) -> list[Epoch]:
-    """One record an epoch; the last may have been cut short."""
+    """Return a record for each epoch. The last epoch may be incomplete."""
     return [_epoch(merged, number, steps) for number, steps in enumerate(_by_epoch(merged.steps, run.steps_per_epoch))]
 
 
 def disturbed(merged: Merged, place: int = -1) -> Disturbance:
-    """Disturbance over all epochs together (place -1), or during the epoch at `place`."""
+    """Return the disturbance over all epochs together (place -1), or during the epoch at `place`."""
     names, kernels = zip(*merged.hosts, strict=True)
     return disturbance.merged(names, kernels, merged.disturbances[:, place])
 
 
 def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
-    """(ranks, steps of one epoch, columns) each."""
+    """Return the steps of each epoch: (ranks, steps of the epoch, columns)."""
     return [steps[:, first : first + per_epoch] for first in range(0, steps.shape[1], per_epoch)]
 
 
 def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
     wait, compute, sync = (phase(steps, which).sum(axis=1).mean() for which in PHASES)
     arrived = merged.arrivals[:, number]
-    looked = arrived[:, cache_accounting.LOOKED].sum()
+    checked = arrived[:, cache_accounting.LOOKED].sum()
     saved = merged.checkpoints[:, merged.checkpoints[0, :, _EPOCH] == number]
-    after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # the last step's checkpoint is the epoch's too
+    after = saved[:, saved[0, :, _STEPS] == steps.shape[1], _PAUSE_S]  # a checkpoint after the last step counts too
     return Epoch(
         epoch=number + 1,
         wall_s=float(steps[..., SYNCED].max() - steps[..., STARTED].min() + after.max(initial=0.0)),
@@ -146,18 +146,18 @@ def _epoch(merged: Merged, number: int, steps: Floats) -> Epoch:
         client_bytes_asked=_total(arrived[:, cache_accounting.ASKED]),
         client_bytes_read=_total(arrived[:, cache_accounting.ARRIVED]),
         verify_s=float(merged.verified[:, number, 0].mean()),
-        page_cache_fraction=float(arrived[:, cache_accounting.RESIDENT].sum() / looked) if looked else None,
+        page_cache_fraction=float(arrived[:, cache_accounting.RESIDENT].sum() / checked) if checked else None,
         disturbance=disturbed(merged, number),
     )
 
 
 def _total(counts: Floats) -> int | None:
-    """None where one of them is not known."""
+    """Return the sum of `counts`, or None if any of them is unknown."""
     return None if np.isnan(counts).any() else int(counts.sum())
 
 
 def summary(merged: Merged, run: Run) -> Summary:
-    """The figures of the whole run."""
+    """Return the figures of the whole run."""
     steps, totals = merged.steps, merged.totals
     times = _times(steps)
     wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
@@ -199,7 +199,7 @@ def summary(merged: Merged, run: Run) -> Summary:
 
 
 def _offered(workload: Workload, ranks: int) -> int:
-    """Samples that all ranks together could have taken in all epochs."""
+    """Return the number of samples that all ranks together could have read in all epochs."""
     return workload.dataset.samples * workload.train.epochs * (1 if workload.reader.shard else ranks)
 
 
@@ -226,12 +226,14 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
 
 
 def phase(steps: Floats, which: int) -> Floats:
-    """One of PHASES of every step: with many ranks, large enough not to have all three at once."""
+    """Return the seconds of one of PHASES in every step. Callers hold one phase at a time: with many ranks the arrays
+    are large.
+    """
     return steps[..., which + 1] - steps[..., which]
 
 
 class _Times(NamedTuple):
-    """How steps spend their time. wait_s, compute_s: sums; busy: (ranks), what each computed and waited."""
+    """Times of the steps. wait_s, compute_s: sums over all steps. busy (ranks): seconds of compute and wait."""
 
     wait: Distribution
     compute: Distribution
@@ -254,7 +256,9 @@ def _times(steps: Floats) -> _Times:
 
 
 def _au_mlperf(epochs: list[Floats]) -> float | None:
-    """MLPerf Storage: asked compute (mean of the ranks) over running time, each epoch's first step left out."""
+    """Return the AU of MLPerf Storage: requested compute (mean of the ranks) over running time, without the first step
+    of each epoch. None if no epoch has a second step.
+    """
     counted = [steps for steps in epochs if steps.shape[1] > 1]
     if not counted:
         return None

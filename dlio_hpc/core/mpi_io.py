@@ -1,4 +1,4 @@
-"""One file of all ranks, read through MPI-IO: each step's batches of all ranks together in one collective call."""
+"""A file shared by all ranks, read through MPI-IO. One collective call per step reads the batches of all ranks."""
 
 import re
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class CollectiveFile:
-    """Every rank calls fetch() equally often, those without requests too.
+    """File read with collective MPI-IO. All ranks call fetch() equally often, including ranks without requests.
 
-    `transfer_size` is the hint cb_buffer_size: what an aggregator asks the file system for at once (ROMIO).
+    transfer_size: the hint cb_buffer_size, the bytes that an aggregator requests from the file system at once (ROMIO).
     """
 
     def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:
@@ -27,7 +27,7 @@ class CollectiveFile:
         check_library(MPI.Get_library_version(), mpi4py.__version__)
         self._mpi = MPI
         self._path = path
-        self._comm = comm.Dup()  # reader threads call while the training loop synchronises on its own
+        self._comm = comm.Dup()  # reader threads make calls while the training loop synchronises on `comm`
         info = MPI.Info.Create()
         for name, value in hints.items():
             try:
@@ -45,14 +45,14 @@ class CollectiveFile:
         self._opened = False
 
     def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
-        """All of `requests` in one collective call; file views want rising offsets."""
+        """Read all `requests` in one collective call. They are sorted because file views need ascending offsets."""
         mpi = self._mpi
         pieces = sorted(_pieces(requests), key=itemgetter(0))
         offsets, lengths = [offset for offset, _ in pieces], [len(view) for _, view in pieces]
         end = offsets[-1] + lengths[-1] if pieces else 0
-        if self._size < end:  # no status tells of a read past the end
+        if self._size < end:  # the MPI status does not report a read past the end
             raise InvalidRun(
-                f"{self._path} ends at byte {self._size}, samples were expected up to {end}: the file is cut short; "
+                f"{self._path} ends at byte {self._size}, samples were expected up to {end}: the file is truncated; "
                 "remove the dataset's folder and generate it again"
             )
         addresses = [mpi.Get_address(view) for _, view in pieces]
@@ -75,18 +75,18 @@ class CollectiveFile:
             self._opened = True
 
     def close(self) -> None:
-        """The file stays open: opening and closing are collective, and it is the only one."""
+        """Do nothing. Opening and closing are collective, and a run has only one such file, so it stays open."""
 
 
 def check_library(mpi: str, mpi4py: str) -> None:
-    """ConfigError for MPICH 4.0 under mpi4py 4: its MPI-IO does not know the MPI-4 form of datatypes that mpi4py makes,
-    and ends the ranks with "Out of memory in file adio/common/flatten.c" (pmodels/mpich, issue 6121).
+    """Raise ConfigError for MPICH 4.0 with mpi4py 4. Its MPI-IO does not support the MPI-4 datatypes that mpi4py
+    creates, and ends the ranks with "Out of memory in file adio/common/flatten.c" (pmodels/mpich, issue 6121).
     """
-    found = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
-    if found and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:
+    version = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
+    if version and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:
         raise ConfigError(
-            f"reader.access: collective in mode: posix does not work with MPICH {found[1]} under mpi4py {mpi4py}; use "
-            "a newer MPICH (the mpich wheel), another MPI or access: independent"
+            f"reader.access: collective in mode: posix does not work with MPICH {version[1]} under mpi4py {mpi4py}; "
+            "use a newer MPICH (the mpich wheel), another MPI or access: independent"
         )
 
 

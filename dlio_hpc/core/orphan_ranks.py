@@ -1,4 +1,4 @@
-"""Ranks that would wait for ever: for a starter that is gone, or for a rank that never reached MPI."""
+"""End ranks that would wait forever, because their launcher is gone or because a rank never reached MPI_Init."""
 
 import ctypes
 import os
@@ -17,9 +17,10 @@ _HYDRA = "hydra_pmi_proxy"
 def end_with_proxy() -> None:
     """Have the kernel kill this rank when the hydra proxy that started it dies (prctl(2), PR_SET_PDEATHSIG).
 
-    A batch system that ends a job kills the proxies on its other nodes. Their ranks have sessions of their own, so that
-    it does not reach them, and wait busily for ranks that are gone. Other launchers end their ranks by themselves.
-    Their daemons have several threads, and the kernel sends the signal when the thread that started the rank ends.
+    When a batch system ends a job, it kills the proxies on the other nodes of the job. It does not reach the ranks of
+    these proxies, which have sessions of their own and wait busily for ranks that are gone. Other launchers end their
+    ranks themselves. Their daemons have several threads, and the kernel would send the signal as soon as the thread
+    that started the rank ends.
     """
     proxy = os.getppid()
     try:
@@ -34,14 +35,14 @@ def end_with_proxy() -> None:
 
 @contextmanager
 def ending_all() -> Iterator[None]:
-    """Around the start of a rank up to MPI's own: a fault is printed and ends the rank by a signal.
+    """Guard the start of a rank up to MPI_Init: print a fault, then end the rank by a signal.
 
-    hydra ends the other ranks when a signal ends one of them. It does not when one exits before MPI_Init, and they wait
-    in it until the job's time is over.
+    hydra ends the other ranks when a signal ends a rank. It does not when a rank exits before MPI_Init; the others then
+    wait in MPI_Init until the walltime is over.
     """
     try:
         yield
-    except Exception as fault:  # noqa: BLE001 - printed, then the rank ends
+    except Exception as fault:  # noqa: BLE001 - reported before the rank ends
         reported(fault, f"a rank on {os.uname().nodename} does not start: ")
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.abort()

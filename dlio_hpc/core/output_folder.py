@@ -1,4 +1,4 @@
-"""Files that a run writes in addition to its dataset, in a folder of its own that is gone when it has ended."""
+"""Files that a run writes in addition to its dataset, in a separate folder that is removed when the run ends."""
 
 import os
 from contextlib import AbstractContextManager, suppress
@@ -10,20 +10,22 @@ from dlio_hpc.files import safe_folders
 
 
 class Outputs:
-    """One rank's access to the folder, which is made and opened when it is first used."""
+    """Access of a rank to the output folder, which is created and opened on first use."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._folder: int | None = None
 
     def path(self, name: str) -> str:
-        """For messages."""
+        """Return the path of a file, for messages."""
         return os.path.join(self._path, name)
 
     def opened(self, name: str, mode: str) -> AbstractContextManager[Any]:
-        """A file without a buffer, closed after the block; ConfigError where the folder is a link or another user's.
+        """Open a file without buffering for a `with` block. Raise ConfigError if the folder is a link or belongs to
+        another user.
 
-        Darshan is told the file's path: it does not know a name that belongs to a descriptor.
+        Under Darshan the file is opened by its full path, because Darshan does not resolve names relative to a
+        descriptor.
         """
         folder = self._opened_folder()
         if darshan_fd_gate.is_watched():
@@ -34,7 +36,7 @@ class Outputs:
         if self._folder is None:
             os.makedirs(os.path.dirname(self._path), exist_ok=True)
             with suppress(FileExistsError):
-                os.mkdir(self._path, 0o700)  # nobody else puts anything into it
+                os.mkdir(self._path, 0o700)  # no other user can add files
             with safe_folders.opened(self._path) as folder:
                 if not safe_folders.is_mine(folder):
                     raise ConfigError(

@@ -1,4 +1,4 @@
-"""Check that the ranks can import the packages of their runs. One rank of each node tries before data are generated."""
+"""Check that the ranks can import the packages of their runs. One rank per node tries before data are generated."""
 
 import importlib
 import os
@@ -13,32 +13,32 @@ if TYPE_CHECKING:
 
 
 def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
-    """Import the packages on each node. ConfigError on rank 0 where an import fails on any node. nodes: nodes of the
+    """Import the packages on each node. Raise ConfigError on rank 0 if an import fails on any node. nodes: nodes of the
     job.
     """
     host = environment.host().name
     is_first = comm.allgather(host).index(host) == comm.rank
     mine = [(name, host, _fault(name)) for name in names] if is_first else []
-    everybodys = comm.gather(mine)
-    if everybodys is None:
+    gathered = comm.gather(mine)
+    if gathered is None:
         return
-    looked = [one for of_rank in everybodys for one in of_rank]
+    checks = [check for rank_checks in gathered for check in rank_checks]
     for name in names:
-        bad = {host: fault for which, host, fault in looked if which == name and fault is not None}
+        bad = {host: fault for package, host, fault in checks if package == name and fault is not None}
         if bad:
             worst, fault = next(iter(bad.items()))
             where = worst if len(bad) == 1 else f"{len(bad)} nodes, such as {worst}"
             raise ConfigError(f"{name} cannot be used on {where}: {fault}; {advice(name)}")
-    hosts = {node for _, node, _ in looked}
+    hosts = {node for _, node, _ in checks}
     print(f"{', '.join(names)} can be used on {len(hosts)} of {nodes} node(s)", flush=True)
 
 
 def _fault(name: str) -> str | None:
-    """The reason why the package cannot be used on this node; None where it can be used."""
+    """Return the reason why the package cannot be used on this node, or None if it can."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         module = importlib.import_module(PACKAGES[name].module)
-    except Exception as fault:  # noqa: BLE001 - with any error the package cannot be used
+    except Exception as fault:  # noqa: BLE001 - any error makes the package unusable
         return f"{type(fault).__name__}: {fault}"
     if name == "parallel h5py" and not module.get_config().mpi:
         return f"h5py {module.__version__} was built without MPI"

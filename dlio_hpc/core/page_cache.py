@@ -1,4 +1,4 @@
-"""The page cache: what to do so that reading reaches the storage."""
+"""Page cache: drop files from it, and count their resident pages, so that reads reach the storage."""
 
 import ctypes
 import mmap
@@ -17,16 +17,16 @@ from dlio_hpc.plan.sample_order import Order
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# What is looked at of a file at a time, and how often at most.
+# Bytes of a file that are mapped at a time, and the number of such windows per file at most.
 _WINDOW, _WINDOWS = 4 << 20, 16
 
 
 def drop(path: str) -> None:
-    """Ask this node's kernel to forget the file's clean pages (posix_fadvise(2)); a file that is not there has none."""
+    """Ask the kernel of this node to drop the clean pages of the file (posix_fadvise(2)). A missing file is ignored."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return  # whoever reads it will say so
+        return  # reading the file reports the fault
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
@@ -35,30 +35,30 @@ def drop(path: str) -> None:
 
 
 def resident(paths: Sequence[str]) -> tuple[int, int]:
-    """Pages of these files that were looked at, and those of them that lie in this node's memory; mincore(2). Of large
-    files a few stretches are. (0, 0) where the kernel does not tell: of files that we may not write.
+    """Return the number of pages checked in these files, and how many of them are in the memory of this node
+    (mincore(2)). Large files are sampled. (0, 0) if the kernel does not report it: for files without write permission.
     """
-    found = [_resident(path) for path in paths]
-    return sum(looked for looked, _ in found), sum(there for _, there in found)
+    counts = [_resident(path) for path in paths]
+    return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
 
 
 def _resident(path: str) -> tuple[int, int]:
     if not os.access(path, os.W_OK):
         return 0, 0
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # what is no file must not hold us up
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # O_NONBLOCK: a FIFO must not block
     except OSError:
-        return 0, 0  # whoever reads it will say so
+        return 0, 0  # reading the file reports the fault
     try:
         size = os.fstat(descriptor).st_size
         step = max(_WINDOW, -(-size // _WINDOWS) // _WINDOW * _WINDOW)
-        found = [_in_memory(descriptor, at, min(_WINDOW, size - at)) for at in range(0, size, step)]
+        counts = [_in_memory(descriptor, at, min(_WINDOW, size - at)) for at in range(0, size, step)]
     except OSError:
         return 0, 0  # a file system without mmap
     finally:
         with suppress(OSError):
             os.close(descriptor)
-    return sum(looked for looked, _ in found), sum(there for _, there in found)
+    return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
 
 
 def _in_memory(descriptor: int, offset: int, length: int) -> tuple[int, int]:
@@ -67,17 +67,18 @@ def _in_memory(descriptor: int, offset: int, length: int) -> tuple[int, int]:
     with mmap.mmap(descriptor, length, mmap.MAP_SHARED, mmap.PROT_READ, offset=offset) as mapped:
         view = np.frombuffer(mapped, np.uint8)
         address = view.ctypes.data
-        del view  # or the mapping could not be closed
+        del view  # a mapping with an exported buffer cannot be closed
         if ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(length), flags.ctypes):
             return 0, 0
     return pages, int((flags & 1).sum())
 
 
 def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, last: int, steps: int) -> Iterator[int]:
-    """Numbers of the files that this rank should drop, so that its node forgets what its ranks will read in `steps`.
+    """Yield the numbers of the files that this rank drops, so that its node has none of the data that its ranks read in
+    `steps` in the page cache.
 
-    Those that it reads itself; where any sample of any file may come next and they read many, all files, shared out
-    among the node's ranks.
+    These are the files that the rank reads itself. If any sample of any file may come next and the ranks read many, the
+    ranks of the node share all files of the dataset.
     """
     shuffle, files = workload.reader.shuffle, workload.dataset.files
     in_memory = workload.reader.load == "memory"

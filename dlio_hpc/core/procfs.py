@@ -1,18 +1,18 @@
-"""What the kernel says of this process or thread, and of the node: proc(5), cgroups(7)."""
+"""Kernel counters of this process, this thread and the node: proc(5), cgroups(7)."""
 
 import os
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
-# More than the file ever has; read in one call.
+# Larger than /proc/PID/io ever is, so that one call reads it.
 _LONGEST = 1024
 
 
 class IO(NamedTuple):
-    """requested: bytes that read calls brought, from wherever (rchar). calls: how many (syscr). fetched: bytes that the
-    kernel got from storage for them (read_bytes); pages that lay in the page cache are not in it.
-    asking: bytes that this very question brought, which the next one will count.
+    """Read counters. requested: bytes returned by read calls, from any source (rchar). calls: number of read calls
+    (syscr). fetched: bytes that the kernel fetched from storage (read_bytes), without page cache hits. asking: bytes of
+    this query itself, which the next query counts.
     """
 
     requested: int
@@ -21,19 +21,19 @@ class IO(NamedTuple):
     asking: int
 
     def since(self, before: "IO") -> "IO":
-        """What came between, without the call that asked for `before` and the bytes it brought."""
+        """Return the difference to `before`, without the call and the bytes of the query that returned `before`."""
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)
 
 
 def process_io() -> IO | None:
-    """All threads since the start; None where the kernel does not tell."""
+    """Return the counters of all threads since the process started. None if the kernel does not report them."""
     return _io("/proc/self/io")
 
 
 def thread_io() -> IO | None:
-    """The calling thread since its start, through a file that stays open: while one thread closes a file, Darshan may
-    lose sight of what another opens.
+    """Return the counters of the calling thread since it started. The file stays open because Darshan may lose track of
+    a file that one thread opens while another thread closes a file.
     """
     mine = getattr(_threads, "mine", None)
     try:
@@ -45,7 +45,7 @@ def thread_io() -> IO | None:
 
 
 class _Open:
-    """Until the thread ends; a process that is forked has its own to open."""
+    """File that stays open until the thread ends. A forked process opens its own."""
 
     def __init__(self, path: str) -> None:
         self.process = os.getpid()
@@ -75,7 +75,7 @@ def _parsed(text: bytes) -> IO | None:
 
 
 class Apart:
-    """What the kernel fetched for the calling thread within such blocks."""
+    """Context manager that counts the bytes that the kernel fetches from storage for the calling thread."""
 
     def __init__(self) -> None:
         self._fetched = 0
@@ -90,14 +90,14 @@ class Apart:
             self._fetched += after.fetched - self._before.fetched
 
     def taken(self) -> int:
-        """Bytes since the last question."""
+        """Return the bytes since the last call."""
         fetched, self._fetched = self._fetched, 0
         return fetched
 
 
 def cpu_seconds() -> tuple[float, float] | None:
-    """CPU seconds of all CPUs since the node started: busy, and stolen by a hypervisor. None where the kernel does not
-    report them.
+    """Return the CPU seconds of all CPUs since the node started: busy, and stolen by a hypervisor. None if the kernel
+    does not report them.
     """
     try:
         ticks = [int(field) for field in text("/proc/stat").splitlines()[0].split()[1:9]]
@@ -109,7 +109,9 @@ def cpu_seconds() -> tuple[float, float] | None:
 
 
 def load() -> float | None:
-    """Load average of the last minute: tasks that run or wait for storage. None where the kernel does not report it."""
+    """Return the load average of the last minute: tasks that run or wait for storage. None if the kernel does not
+    report it.
+    """
     try:
         return float(text("/proc/loadavg").split()[0])
     except (IndexError, ValueError):
@@ -117,8 +119,8 @@ def load() -> float | None:
 
 
 def stalled(resource: str) -> float | None:
-    """Seconds since the node started in which some task waited for cpu, io or memory (pressure stall information); None
-    where the kernel does not report them.
+    """Return the seconds since the node started in which some task waited for cpu, io or memory (pressure stall
+    information). None if the kernel does not report them.
     """
     for line in text(f"/proc/pressure/{resource}").splitlines():
         total = line.rpartition("total=")[2]
@@ -128,8 +130,8 @@ def stalled(resource: str) -> float | None:
 
 
 def memory() -> int:
-    """Bytes of memory that this job may fill on this node, page cache and all: the node's, or its control group's limit
-    (cgroups(7): memory.max of version 2, memory.limit_in_bytes of version 1).
+    """Return the bytes of memory that this job may use on this node, page cache included: the memory of the node or the
+    limit of the control group (cgroups(7): memory.max in version 2, memory.limit_in_bytes in version 1).
     """
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for line in text("/proc/self/cgroup").splitlines():
@@ -139,13 +141,13 @@ def memory() -> int:
         root = Path("/sys/fs/cgroup", controllers)
         name = "memory.limit_in_bytes" if controllers else "memory.max"
         group = root / path.lstrip("/")
-        told = [text(str(each / name)) for each in (group, *group.parents) if each.is_relative_to(root)]
-        limits += [int(words) for words in told if words.isdigit()]
+        values = [text(str(folder / name)) for folder in (group, *group.parents) if folder.is_relative_to(root)]
+        limits += [int(value) for value in values if value.isdigit()]
     return min(limits)
 
 
 def text(path: str) -> str:
-    """Of a file that the kernel makes up; empty where it cannot be read."""
+    """Return the text of a file in procfs or sysfs. Empty if it cannot be read."""
     try:
         return Path(path).read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Plain lines in job.out that say how far a run is; whoever watches the job draws a bar from them."""
+"""Progress of a run as plain lines in job.out. Programs that watch the job draw a bar from them."""
 
 import sys
 from typing import TextIO
@@ -9,7 +9,9 @@ _SOON_S, _LATER_S = 1.0, 10.0
 
 
 class Progress:
-    """Rank 0 speaks for all: once a second in a run's first half minute, then every ten seconds, and at the end."""
+    """Progress lines of rank 0: once a second in the first half minute of a run, then every ten seconds, and at the
+    end.
+    """
 
     def __init__(self, run: str, speaks: bool, to: TextIO | None = None) -> None:
         self._to = to or sys.stdout
@@ -19,7 +21,7 @@ class Progress:
         self._next = self._began
 
     def show(self, done: int, total: int, unit: str, rest: str = "") -> None:
-        """A line such as "01-measure 12/44 steps, epoch 1 of 2", when it is time for one."""
+        """Print a line such as "01-measure 12/44 steps, epoch 1 of 2" if it is due."""
         if not self._speaks or (now() < self._next and done < total):
             return
         self._next = now() + (_SOON_S if now() - self._began < 30 else _LATER_S)

@@ -1,4 +1,4 @@
-"""What rank 0 looks at for all ranks: one request to the file system instead of thousands."""
+"""Actions of rank 0 for all ranks: one request to the file system instead of thousands."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 def on_root(comm: "Intracomm", action: Callable[[], T]) -> T:
-    """What `action` gives on rank 0, on every rank; a DlioError that it raises there is raised on every rank."""
+    """Run `action` on rank 0 and return its result on every rank. A DlioError from it is raised on every rank."""
     answer: T | None = None
     fault: DlioError | None = None
     if comm.rank == 0:
         try:
             answer = action()
-        except DlioError as found:
-            fault = found
+        except DlioError as raised:
+            fault = raised
     answer, fault = comm.bcast((answer, fault))
     if fault is not None:
         raise fault

@@ -1,4 +1,4 @@
-"""One run of a plan, from its first barrier to result.json."""
+"""Execution of one run of a plan, up to result.json."""
 
 import shutil
 from collections import Counter
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def load(path: Path, number: int) -> tuple[Plan, Run, str]:
-    """The plan, the run asked for, and the plan's SHA-256; ConfigError when there is no such run."""
+    """Return the plan, its run `number`, and the SHA-256 of the plan. Raise ConfigError if there is no such run."""
     plan, sha256 = load_plan(path)
     for run in plan.runs:
         if run.number == number:
@@ -39,13 +39,13 @@ def load(path: Path, number: int) -> tuple[Plan, Run, str]:
 
 
 def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha256: str) -> None:
-    """Run on all ranks, write timeline.h5 and result.json on rank 0; InvalidRun, after writing, when the counts are
-    not those planned.
+    """Execute the run on all ranks, and write timeline.h5 and result.json on rank 0. Raise InvalidRun, after writing,
+    if the counts differ from the plan.
     """
     if comm.size != plan.ranks:
         raise InfrastructureError(
             f"the plan is for {plan.ranks} ranks, MPI started {comm.size}; the launcher and the MPI library of mpi4py "
-            "do not belong together, or the launcher was given another number"
+            "do not match, or the launcher was given a different number of ranks"
         )
     name = rundir.run_name(run.number, run.name)
     folder = rundir.run_directory(directory, run.number, run.name)
@@ -88,7 +88,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
 
 
 def _end(directory: Path, result: Result) -> None:
-    """The job is told when there was no time for all steps; InvalidRun when the counts are not those planned."""
+    """Tell the job script if there was no time for all steps. Raise InvalidRun if the counts differ from the plan."""
     summary = result.summary
     if summary is not None and summary.steps < summary.steps_planned:
         stop = directory / rundir.STOP  # job.sh looks for it
@@ -99,7 +99,7 @@ def _end(directory: Path, result: Result) -> None:
 
 
 class _Trained(NamedTuple):
-    """What came of a run that measures, on rank 0."""
+    """Results of a run that measures, on rank 0."""
 
     epochs: list[Epoch]
     summary: Summary
@@ -111,7 +111,7 @@ class _Trained(NamedTuple):
 def _train(
     comm: "Intracomm", plan: Plan, run: Run, folder: Path, hosts: list[merge.Host], progress: Progress, stop: Stop
 ) -> _Trained | None:
-    """All steps, and what every rank saw of them in timeline.h5; None on ranks other than 0."""
+    """Run all steps and write timeline.h5. Return the results on rank 0, None elsewhere."""
     on_root(comm, lambda: dataset.require(run))
     profiler = _profiler(folder, comm.rank) if run.tf_profile else None
     marks = Marks(comm, plan.directory, run)
@@ -133,14 +133,16 @@ def _train(
 
 
 def _profiler(folder: Path, rank: int) -> "Profiler | None":
-    """TensorFlow's; None on ranks that are not looked at."""
+    """Return the TensorFlow profiler of a rank, or None if the rank is not profiled."""
     from dlio_hpc.core.loaders.tensorflow.profile import RANKS, Profiler
 
     return Profiler(folder, rank) if rank < RANKS else None
 
 
 def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
-    """Seconds from the end of the job's run before this one; None for the first, or when that one left no result."""
+    """Return the seconds since the end of the previous run of the job. None for the first run, or if the previous run
+    left no result.
+    """
     if run.number == 0:
         return None
     before = plan.runs[run.number - 1]
@@ -158,31 +160,31 @@ def _facts(run: Run) -> DatasetFacts:
 
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
-    """Differences between what was read and what was planned. Libraries, and chunks that are read whole, may bring more
-    than was wanted, never less. For TFRecord the excess has a known limit.
+    """Return the differences between the counts and the plan. Libraries, and chunks that are read whole, may read more
+    bytes than planned, never fewer. For TFRecord the excess has a known limit.
     """
     if summary.steps < summary.steps_planned:
         return []  # there was no time for more
     faults = []
     if summary.samples != run.samples:
         faults.append(f"{summary.samples} samples were read, {run.samples} were planned")
-    if not _foretells_bytes(run, summary, ranks):
+    if not _bytes_are_known(run, summary, ranks):
         return faults
     exact = run.workload.reader.mode == "posix" and not run.workload.dataset.is_chunked
     enough = summary.bytes_read == run.bytes if exact else summary.bytes_read >= run.bytes
     most = planned_bytes.most(run.workload, ranks, run.bytes)
     if not enough:
-        faults.append(f"{summary.bytes_read} bytes arrived, {run.bytes} were planned")
+        faults.append(f"{summary.bytes_read} bytes were read, {run.bytes} were planned")
     elif most is not None and summary.bytes_read > most:
         times = summary.bytes_read / run.bytes
-        faults.append(f"{summary.bytes_read} bytes arrived, {times:.3g} x the {run.bytes} that were planned")
+        faults.append(f"{summary.bytes_read} bytes were read, {times:.3g} x the {run.bytes} that were planned")
     return faults
 
 
-def _foretells_bytes(run: Run, summary: Summary, ranks: int) -> bool:
+def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
     """Return whether the bytes of a run are known before it. They are unknown for a compressed dataset, for samples of
-    differing sizes where some are left out or more is read than the samples, and where collective HDF5 reads once what
-    several ranks want in the same call.
+    varying size if some are left out or more than the samples is read, and for collective HDF5 reads, which read data
+    once that several ranks request in the same call.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
@@ -195,9 +197,9 @@ def _foretells_bytes(run: Run, summary: Summary, ranks: int) -> bool:
 
 
 def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
-    """Where ranks ran against where they should: a launcher may take a request lightly."""
+    """Return the difference between planned and actual placement of ranks. A launcher may ignore the placement."""
     counts = Counter(hosts)
     if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:
         return []
-    found = ", ".join(f"{count} on {host}" for host, count in sorted(counts.items()))
-    return [f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks were planned, there were {found}"]
+    actual = ", ".join(f"{count} on {host}" for host, count in sorted(counts.items()))
+    return [f"{plan.nodes} node(s) x {plan.ranks_per_node} ranks were planned, the actual placement is {actual}"]

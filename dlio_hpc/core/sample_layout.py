@@ -1,4 +1,4 @@
-"""Where samples lie: the number of its file, its place in it, its size; arithmetic, for any sample at any time."""
+"""Location and size of samples, computed for any sample without a table."""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -11,13 +11,14 @@ from dlio_hpc.plan.sample_order import mix, mix_all
 
 Samples = npt.NDArray[np.uint64]
 
-# Twelve uniform numbers of 16 bits: their sum is normal to the eye, has a deviation of 2^16 and no tail beyond six.
+# A normal deviate is the sum of twelve uniform 16-bit numbers, four from each 64-bit word. Its standard deviation is
+# 2^16, and it has no tail beyond six standard deviations.
 _WORDS, _MIDDLE = 3, 12 * 65535 // 2
 
 
 class Place(NamedTuple):
-    """One sample. `offset`: bytes of the file's other samples before it. `size`: its own, in memory. `position`: where
-    in the stream of contents it begins.
+    """Location of a sample. within: index of the sample in its file. offset: bytes of the samples before it in the
+    file. size: bytes of the sample in memory. position: byte of the content stream at which the sample begins.
     """
 
     sample: int
@@ -29,11 +30,11 @@ class Place(NamedTuple):
 
 
 class Places:
-    """The places of a dataset's samples.
+    """Locations of the samples of a dataset.
 
-    Sizes that differ come in pairs, the mean plus and the mean minus the same draw; so each pair begins at a multiple
-    of two means. Pairs lie within a file, whose size is a multiple of the mean then; with one sample a file they are
-    neighbouring files.
+    Sizes that vary come in pairs: the mean plus and the mean minus the same random number. Each pair therefore begins
+    at a multiple of twice the mean. A pair lies within one file, so the file size is a multiple of the mean. With one
+    sample per file, a pair is two adjacent files.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -45,7 +46,7 @@ class Places:
         self._keys = [np.uint64(mix(dataset.sample.seed * _WORDS + number)) for number in range(_WORDS)]
 
     def of(self, samples: Samples) -> list[Place]:
-        """A place each, in the order of `samples`."""
+        """Return the places of `samples`, in the same order."""
         count, size = self._samples_per_file, self._mean
         numbers = samples.tolist()
         files, withins = (part.tolist() for part in np.divmod(samples, np.uint64(count)))
@@ -56,28 +57,30 @@ class Places:
             ]
         shifts, sizes = self._spread(samples)
         return [
-            Place(number, file, within, within * size + (shift if count > 1 else 0), own, number * size + shift)
-            for number, file, within, shift, own in zip(numbers, files, withins, shifts, sizes, strict=True)
+            Place(number, file, within, within * size + (shift if count > 1 else 0), drawn, number * size + shift)
+            for number, file, within, shift, drawn in zip(numbers, files, withins, shifts, sizes, strict=True)
         ]
 
     def one(self, sample: int) -> Place:
-        """The place of one sample, faster than of()."""
+        """Return the place of a single sample, faster than of()."""
         if self._stdev:
             return self.of(np.array([sample], np.uint64))[0]
         file, within = divmod(sample, self._samples_per_file)
         return Place(sample, file, within, within * self._mean, self._mean, sample * self._mean)
 
     def in_file(self, number: int) -> list[Place]:
-        """Of all samples of a file."""
+        """Return the places of all samples of a file."""
         first = number * self._samples_per_file
         return self.of(np.arange(first, first + self._samples_per_file, dtype=np.uint64))
 
     def position(self, number: int) -> int:
-        """Where in the stream of contents a file begins."""
+        """Return the byte of the content stream at which a file begins."""
         return self.of(np.array([number * self._samples_per_file], np.uint64))[0].position
 
     def holder(self, number: int, offset: int, gap: int = 0) -> int:
-        """The sample to which byte `offset` of a file's samples belongs, `gap` bytes more being each one's."""
+        """Return the number of the sample that contains byte `offset` of a file. gap: bytes that the format adds to
+        each sample.
+        """
         if not self._stdev:
             within = offset // (self._mean + gap)
             return number * self._samples_per_file + min(within, self._samples_per_file - 1)
@@ -85,17 +88,17 @@ class Places:
         return places[bisect_right(places, offset, key=lambda place: place.offset + place.within * gap) - 1].sample
 
     def file_size(self, number: int) -> int:
-        """Bytes of all samples of a file."""
+        """Return the bytes of all samples of a file."""
         if self._stdev and self._samples_per_file == 1:
             return self.in_file(number)[0].size
         return self._samples_per_file * self._mean
 
     def array_shape(self, number: int) -> tuple[int, ...]:
-        """Of the array that a file holds: samples by values, or a row of bytes where samples differ in size."""
+        """Return the shape of the array in a file: samples by values, or a row of bytes if sample sizes vary."""
         return (self.file_size(number),) if self._stdev else self._array_shape
 
     def _spread(self, samples: Samples) -> tuple[list[int], list[int]]:
-        """How far each sample begins behind its multiple of the mean, and its size."""
+        """Return, for each sample, the bytes by which it begins after its multiple of the mean, and its size."""
         numbers, count = samples.astype(np.int64), self._samples_per_file
         if count == 1:
             pairs, second, alone = numbers // 2, numbers % 2, (numbers == self._last) & (numbers % 2 == 0)
@@ -108,12 +111,12 @@ class Places:
         return (second * drawn).tolist(), (self._mean + np.where(second, -drawn, drawn)).tolist()
 
     def _draw(self, pairs: Samples) -> npt.NDArray[np.int64]:
-        """A normal deviate for each pair, in bytes; the same on every machine."""
+        """Return a normal deviate for each pair, in bytes. The result is the same on every machine."""
         total = np.full(len(pairs), -_MIDDLE, np.int64)
         for key in self._keys:
-            words = mix_all(pairs ^ key)
+            mixed = mix_all(pairs ^ key)
             for shift in (0, 16, 32, 48):
-                total += (words >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.int64)
+                total += (mixed >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.int64)
         most = self._mean - 1
         np.clip(total * self._stdev >> 16, -most, most, out=total)
         return total

@@ -1,4 +1,4 @@
-"""timeline.h5: every step of every rank, and what each rank read when; grows with ranks x steps, not with reads."""
+"""timeline.h5: all steps and the read activity of all ranks. Its size grows with ranks x steps, not with reads."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,9 @@ _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffl
 
 
 def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | None]", marker: str) -> None:
-    """All groups; each says in its attribute `about` what it holds. profiles: of the first ranks, if there are any."""
+    """Write all groups. The attribute `about` of a group describes its contents. profiles: those of the first ranks, if
+    any.
+    """
     import h5py
 
     with rundir.replacing(directory / rundir.TIMELINE) as path, Outlet(path) as outlet:
@@ -45,15 +47,15 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[Profile |
     latency.create_dataset("counts", data=merged.histogram, **_PACKED)
     sizes = file.create_group("request_sizes")
     sizes.attrs["about"] = (
-        "requests of each rank (axis 0) by the bytes they brought; edges in bytes, a bin has its lower edge in it. "
-        "Left out: requests that brought nothing, and those that a library made by itself"
+        "requests of each rank (axis 0) by the bytes they returned; edges in bytes, a bin includes its lower edge. "
+        "Requests that returned no bytes and requests made by a library are left out"
     )
     sizes["edges"] = distributions.size_edges()
     sizes.create_dataset("counts", data=merged.sizes, **_PACKED)
     _activity(file.create_group("activity"), merged)
     if merged.marks.size:
         marks = file.create_group(clock_alignment.GROUP)
-        marks.attrs["about"] = "axes: rank, read, before and after; seconds, as steps/start"
+        marks.attrs["about"] = "axes: rank, read, before and after; seconds since the run's first step"
         marks.attrs["path"] = marker
         marks["instants"] = merged.marks - first_step(merged)
     by_rank = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
@@ -62,18 +64,20 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[Profile |
 
 
 def first_step(merged: Merged) -> float:
-    """When the run's first step began, by rank 0's clock."""
+    """Return the start of the run's first step on rank 0's clock."""
     return float(merged.steps[..., STARTED].min())
 
 
 def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
-    group.attrs["about"] = "axes: rank, epoch, step; seconds, start counts from the run's first step; NaN: no time"
+    group.attrs["about"] = (
+        "axes: rank, epoch, step; seconds; start: since the run's first step; NaN: not reached in time"
+    )
     for name, column in _columns(merged):
         group.create_dataset(name, data=_table(column, run.steps_per_epoch), **_PACKED)
 
 
 def _columns(merged: Merged) -> Iterator[tuple[str, Column]]:
-    """(ranks, steps of all epochs) each, one in memory at a time."""
+    """Yield name and values of each column: (ranks, steps of all epochs). Only one column is in memory at a time."""
     steps = merged.steps
     yield "start", steps[..., STARTED] - first_step(merged)
     yield "wait", merge.phase(steps, merge.WAIT)
@@ -85,8 +89,8 @@ def _columns(merged: Merged) -> Iterator[tuple[str, Column]]:
 
 
 def _table(column: Column, per_epoch: int) -> Column:
-    """(ranks, epochs, steps); NaN, or none of what is counted, for the steps of the last epoch that there was no time
-    for.
+    """Return a column as (ranks, epochs, steps). Steps of the last epoch that were not reached in time are NaN, or 0
+    for counts.
     """
     ranks, done = column.shape
     epochs = -(-done // per_epoch)
@@ -101,8 +105,8 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
     import h5py
 
     group.attrs["about"] = (
-        "a row a rank; clock_offset: seconds added to the rank's clock to get rank 0's. bytes_read: of samples, "
-        "overhead_bytes: read beside them; side_*: of auxiliary files, which are in none of the others; "
+        "one row per rank; clock_offset: seconds added to the rank's clock to get rank 0's. bytes_read: bytes of "
+        "samples, overhead_bytes: other bytes read with them; side_*: auxiliary files, which no other column includes; "
         "checkpoint_time: seconds of writing and fsync"
     )
     group["host"] = np.array([host.name for host in merged.hosts], dtype=h5py.string_dtype())
@@ -126,10 +130,10 @@ def _ranks(group: "h5py.Group", merged: Merged) -> None:
 
 def _activity(group: "h5py.Group", merged: Merged) -> None:
     group.attrs["about"] = (
-        "axes: rank, bin; bytes (of samples and beside them), requests, and seconds with at least one read in flight, "
-        "in each bin of `width` seconds; a read that spans several is shared out among them. Bin 0 begins at `start`, "
-        "in seconds since the run's first step. timed: false where nobody knows when reads were, and all is zero. Side "
-        "files and checkpoints are left out"
+        "axes: rank, bin; bytes (of samples and overhead), requests, and seconds with at least one read in flight, in "
+        "each bin of `width` seconds; a read that spans several bins is divided among them. Bin 0 begins at `start`, "
+        "in seconds since the run's first step. timed: false if the times of reads are unknown, and all values are "
+        "zero. Auxiliary files and checkpoints are left out"
     )
     timed = bool(merged.totals[:, merge.TIMED].any())
     group.attrs["timed"] = timed
@@ -141,20 +145,20 @@ def _activity(group: "h5py.Group", merged: Merged) -> None:
     group.create_dataset("busy", data=busy.astype(np.float32), **_PACKED)
 
 
-def _tf_profile(group: "h5py.Group", merged: Merged, seen: "dict[int, Profile]") -> None:
+def _tf_profile(group: "h5py.Group", merged: Merged, profiles: "dict[int, Profile]") -> None:
     import h5py
 
     group.attrs["about"] = (
-        "events of threads of the profiled ranks, by TensorFlow's profiler; name and thread are numbers in names and "
-        "threads, start counts from the run's first step, start and duration are in seconds. Attributes have a value a "
-        "rank of `ranks`: left_out: shorter events that are not here; clock_error: how far off start may be; until: "
-        "when the profiler was stopped"
+        "events of threads of the profiled ranks, from TensorFlow's profiler; name and thread are indices into names "
+        "and threads; start is in seconds since the run's first step, duration in seconds. Attributes have one value "
+        "per rank of `ranks`: left_out: number of shorter events that are not recorded; clock_error: largest error of "
+        "start; until: time at which the profiler was stopped"
     )
-    names = sorted({name for profile in seen.values() for name in profile.names})
+    names = sorted({name for profile in profiles.values() for name in profile.names})
     columns: dict[str, list[Any]] = {"rank": [], "thread": [], "name": [], "start": [], "duration": []}
     threads: list[tuple[int, str]] = []
     first = first_step(merged)
-    for rank, profile in seen.items():
+    for rank, profile in profiles.items():
         columns["rank"].append(np.full(len(profile.start), rank, np.uint32))
         columns["thread"].append((profile.thread + len(threads)).astype(np.uint32))
         columns["name"].append(np.searchsorted(names, profile.names)[profile.name].astype(np.uint32))
@@ -166,8 +170,8 @@ def _tf_profile(group: "h5py.Group", merged: Merged, seen: "dict[int, Profile]")
     group["names"] = np.array(names, dtype=h5py.string_dtype())
     group["threads"] = np.array([name for _, name in threads], dtype=h5py.string_dtype())
     group["thread_ranks"] = np.array([rank for rank, _ in threads], np.uint32)
-    ranks = list(seen)
+    ranks = list(profiles)
     group.attrs["ranks"] = np.array(ranks, np.uint32)
-    group.attrs["left_out"] = np.array([profile.left_out for profile in seen.values()], np.uint64)
-    group.attrs["clock_error"] = np.array([profile.clock_error for profile in seen.values()])
-    group.attrs["until"] = np.array([seen[rank].until for rank in ranks]) + merged.offsets[ranks, 0] - first
+    group.attrs["left_out"] = np.array([profile.left_out for profile in profiles.values()], np.uint64)
+    group.attrs["clock_error"] = np.array([profile.clock_error for profile in profiles.values()])
+    group.attrs["until"] = np.array([profiles[rank].until for rank in ranks]) + merged.offsets[ranks, 0] - first

@@ -1,4 +1,4 @@
-"""The training loop of one rank: wait for the batch, compute, synchronise; each timed by itself."""
+"""Training loop of a rank: wait for the batch, compute, synchronise. Each phase is timed separately."""
 
 import shutil
 from collections.abc import Iterator
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 class Recording(NamedTuple):
-    """Record of one rank. steps: (steps of all epochs, columns), as in measures; fewer than planned when the job's time
-    was over. arrivals: (epochs begun, columns), as in arrival. checkpoints: (n, 7), epoch, steps done in it, seconds
-    that training stood still, and the fields of Saved. verified: (epochs begun, 2), seconds of comparing, and samples
-    that were compared. counts: of all batches. disturbances: (epochs begun + 1, columns), as in disturbance; the last
-    row is for all epochs together.
+    """Record of a rank. steps: (steps of all epochs, columns), as in distributions; fewer than planned if the job's
+    time was over. arrivals: (epochs begun, columns), as in cache_accounting. checkpoints: (n, 7), epoch, steps done in
+    it, seconds that training stood still, and the fields of Saved. verified: (epochs begun, 2), seconds of comparing,
+    and samples compared. counts: totals of all batches. disturbances: (epochs begun + 1, columns), as in disturbance;
+    the last row is for all epochs together.
     """
 
     steps: Floats
@@ -68,8 +68,8 @@ def train(
     stop: Stop,
     around: AbstractContextManager[None],
 ) -> Recording:
-    """All epochs of a run on this rank, or as many steps as there is time for. around: entered before the first epoch,
-    when all is open, and left after the last.
+    """Train all epochs of a run on this rank, or as many steps as there is time for. around: context that is entered
+    before the first epoch, when the loader is open, and left after the last epoch.
     """
     from mpi4py import MPI
 
@@ -89,7 +89,7 @@ def train(
         stop,
     )
     node: Intracomm = comm.Split_type(MPI.COMM_TYPE_SHARED)  # type: ignore[assignment]
-    forget = _Forgetting(node, run) if workload.reader.drop_cache else None
+    drop_cache = _CacheDrop(node, run) if workload.reader.drop_cache else None
     arrivals = Arrivals(node, run, comm.size // node.size)
     meter = Meter(speaks=node.rank == 0)
     loop.auxiliary_files.due("start")
@@ -99,15 +99,15 @@ def train(
             begun = meter.read()
             for epoch in range(workload.train.epochs):
                 order = Order(workload.dataset, workload.reader, epoch, comm.rank, comm.size)
-                if forget:
-                    forget(order, first, last)
-                    clock.barrier(comm)  # ranks of a node forget for each other
+                if drop_cache:
+                    drop_cache(order, first, last)
+                    clock.barrier(comm)  # ranks of a node drop files for each other
                 arrivals.look(order, first, last)
                 before = meter.read()
                 clock.barrier(comm)
                 arrivals.begin()
                 stopped = loop.epoch(epoch, loader.epoch(order, first, last, run.steps_per_epoch))
-                loop.record.arrived(arrivals.end(apart.taken() + loop.record.started_others()))
+                loop.record.arrived(arrivals.end(apart.taken() + loop.record.other_processes_fetched()))
                 loop.record.disturbed(disturbance.between(before, meter.read()))
                 if stopped:
                     break
@@ -125,7 +125,7 @@ def train(
 
 
 class _Loop(NamedTuple):
-    """What a rank's steps need."""
+    """State that the steps of a rank share."""
 
     comm: "Intracomm"
     workload: Workload
@@ -137,7 +137,7 @@ class _Loop(NamedTuple):
     stop: Stop
 
     def epoch(self, epoch: int, batches: Iterator[Batch]) -> bool:
-        """All steps of an epoch; True when the time was over before the last."""
+        """Run all steps of an epoch. Return True if the time was over before the last step."""
         rows = self.record.steps[epoch]
         rows[:, ASKED] = draw(self.workload.compute.time, len(rows), self.comm.rank, epoch)
         for number, row in enumerate(rows):
@@ -156,11 +156,11 @@ class _Loop(NamedTuple):
             if stopped and (epoch, number + 1) != (self.workload.train.epochs - 1, len(rows)):
                 return True
             self.save(epoch, number)
-        next(batches, None)  # the epoch's files are closed
+        next(batches, None)  # ends the iteration, which closes the epoch's files
         return False
 
     def verify(self, epoch: int, batch: Batch) -> None:
-        """Compare the batch, between two steps. Where whole samples are compared, a barrier follows, so that the time
+        """Compare the batch, between two steps. After a comparison of whole samples a barrier follows, so that the time
         does not count as sync of other ranks.
         """
         started = clock.now()
@@ -170,7 +170,7 @@ class _Loop(NamedTuple):
         self.record.verified[epoch] += clock.now() - started, compared
 
     def save(self, epoch: int, number: int) -> None:
-        """A checkpoint, if one is due after this step."""
+        """Write a checkpoint if it is due after this step."""
         if not self.checkpoints or not self.checkpoints.is_due(epoch * self.record.steps.shape[1] + number + 1):
             return
         started = clock.now()
@@ -180,8 +180,8 @@ class _Loop(NamedTuple):
         self.record.checkpoint(epoch, clock.now() - started, saved)
 
 
-class _Forgetting:
-    """Before an epoch: this node's kernel forgets what its ranks will read."""
+class _CacheDrop:
+    """Callable that drops, before an epoch, the files that the ranks of this node will read from its page cache."""
 
     def __init__(self, node: "Intracomm", run: Run) -> None:
         self._node = node
@@ -195,7 +195,7 @@ class _Forgetting:
 
 
 class _Recorder:
-    """Takes down every step, between its end and the start of the next."""
+    """Recorder of the steps. It works between the end of a step and the start of the next."""
 
     def __init__(self, run: Run, progress: Progress) -> None:
         epochs = run.workload.train.epochs
@@ -203,13 +203,13 @@ class _Recorder:
         self.verified = np.zeros((epochs, 2))
         self._arrivals: list[tuple[float, ...]] = []
         self._disturbances: list[Floats] = []
-        self._started_others = 0
+        self._other_processes_fetched = 0
         self._reads = ReadLog()
         self._counts = Tally()
         self._done = 0
         self._checkpoints: list[tuple[float, ...]] = []
         reader = run.workload.reader
-        self._ahead = 2 * reader.batches_ahead + reader.read_threads  # the frameworks round up, and buffer once more
+        self._ahead = 2 * reader.batches_ahead + reader.read_threads  # frameworks round up and buffer again
         self._progress = progress
 
     def step(self, epoch: int, row: Floats, batch: Batch) -> None:
@@ -217,7 +217,7 @@ class _Recorder:
         self._counts.count(batch.tally)
         self._done += 1
         if self._reads.add(batch.tally):
-            # A batch that is still being read was asked for `ahead` steps ago at the earliest.
+            # A batch that is still being read was requested at most `ahead` steps ago.
             asked = self._rows()[-max(self._ahead, 1) :]
             self._reads.fold(self._rows(), float(asked[0, STARTED]))
         self._progress.show(self._done, self.steps[..., 0].size, "steps", f"epoch {epoch + 1} of {len(self.steps)}")
@@ -225,10 +225,10 @@ class _Recorder:
     def checkpoint(self, epoch: int, pause_s: float, saved: Saved) -> None:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
-    def started_others(self) -> int:
-        """Bytes that the kernel got from storage so that other processes could start, since the last question."""
-        seen, self._started_others = self._started_others, self._counts.fetched
-        return self._started_others - seen
+    def other_processes_fetched(self) -> int:
+        """Return the bytes that the kernel fetched from storage to start other processes, since the last call."""
+        before, self._other_processes_fetched = self._other_processes_fetched, self._counts.fetched
+        return self._other_processes_fetched - before
 
     def arrived(self, columns: tuple[float, ...]) -> None:
         self._arrivals.append(columns)
@@ -237,7 +237,7 @@ class _Recorder:
         self._disturbances.append(columns)
 
     def _rows(self) -> Floats:
-        """The steps done so far, in order of time."""
+        """Return the steps done so far, in order of time."""
         return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
 
     def recording(self, auxiliary_files: Counts) -> Recording:

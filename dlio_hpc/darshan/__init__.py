@@ -1,1 +1,1 @@
-"""Darshan: how it is set up for a run, its logs read, and whether to believe them."""
+"""Darshan: set it up for a run, read its logs, and check whether they can be trusted."""

@@ -20,11 +20,13 @@ from dlio_hpc.plan.plan import Plan, load
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dlio_hpc.darshan", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    probing = verbs.add_parser("probe", help="start two ranks under libdarshan; exit code 1 when they leave no log")
+    probing = verbs.add_parser(
+        "probe", help="start two ranks under libdarshan; exit code 1 if they leave no usable log"
+    )
     probing.add_argument("plan", type=Path, metavar="PLAN.json")
-    probing.add_argument("log", metavar="LOG", help="its name in the job's Darshan folder")
+    probing.add_argument("log", metavar="LOG", help="name of the log in the job's Darshan folder")
     probing.add_argument("command", nargs="+", metavar="COMMAND")
-    judging = verbs.add_parser("judge", help="compare the log of a run with what the core and the plan say")
+    judging = verbs.add_parser("judge", help="compare the log of a run with the core and the plan")
     judging.add_argument("plan", type=Path, metavar="PLAN.json")
     judging.add_argument("--run", type=int, required=True, metavar="N")
     excluding = verbs.add_parser(
@@ -38,12 +40,12 @@ def main() -> None:
         if options.verb == "probe":
             sys.exit(_probe(directory, plan, options.log, options.command))
         if options.verb == "excluded":
-            _name_excluded(plan)
+            _print_excluded(plan)
             return
         _judge(directory, plan, options.run)
 
 
-def _name_excluded(plan: Plan) -> None:
+def _print_excluded(plan: Plan) -> None:
     if darshan_needs.reads_configuration(str(plan.site.darshan)) is False:
         print(f"Darshan: {darshan_needs.EARLY}", file=sys.stderr)
         print(setup.excluded(plan, setup.python_folders()))
@@ -51,12 +53,12 @@ def _name_excluded(plan: Plan) -> None:
 
 def _probe(directory: Path, plan: Plan, log: str, command: list[str]) -> int:
     folder = directory / rundir.DARSHAN
-    found = probe(str(plan.site.darshan), folder / log, command, min(2, plan.ranks))
-    rundir.write(folder / setup.PROBE, document.encode(found))
-    if found.why_not is None:
-        print(f"Darshan {found.version} watches the ranks ({found.library})")
+    result = probe(str(plan.site.darshan), folder / log, command, min(2, plan.ranks))
+    rundir.write(folder / setup.PROBE, document.encode(result))
+    if result.why_not is None:
+        print(f"Darshan {result.version} records the ranks ({result.library})")
         return 0
-    print(f"Darshan is not used: {found.why_not}")
+    print(f"Darshan is not used: {result.why_not}")
     return 1
 
 
@@ -66,8 +68,8 @@ def _judge(directory: Path, plan: Plan, number: int) -> None:
     try:
         verdict = judge(directory, plan, run)
     except Exception as fault:
-        if isinstance(known := classified(fault), Unexpected):  # the measurement is as valid as one without a log
-            rundir.write(folder / setup.VERDICT, document.encode(Verdict(None, f"it could not be judged: {known}")))
+        if isinstance(known := classified(fault), Unexpected):  # the measurement stays as valid as without a log
+            rundir.write(folder / setup.VERDICT, document.encode(Verdict(None, f"it could not be checked: {known}")))
         raise
     rundir.write(folder / setup.VERDICT, document.encode(verdict))
     for reason in verdict.faults:

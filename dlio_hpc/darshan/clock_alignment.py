@@ -1,8 +1,8 @@
-"""One clock for the core and Darshan: both saw the same reads of one small file.
+"""Alignment of Darshan's clock with the core's, from reads of a marker file that both have timed.
 
-Darshan's instants count from when it began on that rank (per rank; up to tens of milliseconds apart). A marker's read
-lies between two instants of the core, before and after; so what has to be added to Darshan's clock lies between
-`before - start` and `after - end` of every marker. Markers at the run's begin and end bound the drift, too.
+Darshan's timestamps count from its start on each rank; ranks differ by up to tens of milliseconds. A marker read lies
+between two timestamps of the core. So the offset to add to Darshan's clock lies between `before - start` and
+`after - end` of every marker. Markers at the start and end of the run also bound the drift.
 """
 
 from typing import Any, NamedTuple
@@ -18,21 +18,25 @@ Floats = npt.NDArray[np.float64]
 
 
 class Marks(NamedTuple):
-    """instants: (ranks, markers, 2), before and after each read, in the timeline's seconds. path: of the file read."""
+    """Marker reads. instants: (ranks, markers, 2), before and after each read, in seconds of the timeline. path: path
+    of the marker file.
+    """
 
     instants: Floats
     path: str
 
 
 class Alignment(NamedTuple):
-    """offset_s: (ranks), to be added to Darshan's times to get the timeline's; error_s: how far off it may be."""
+    """Alignment of the clocks, per rank. offset_s: seconds to add to Darshan's times to get times of the timeline.
+    error_s: largest error of offset_s.
+    """
 
     offset_s: Floats
     error_s: Floats
 
 
 def read(file: Any) -> Marks | None:
-    """From timeline.h5."""
+    """Return the marker reads in an open timeline.h5, or None if there are none."""
     if GROUP not in file:
         return None
     group = file[GROUP]
@@ -40,7 +44,7 @@ def read(file: Any) -> Marks | None:
 
 
 def align(log: Log, marks: Marks | None) -> Alignment | None:
-    """None where there are no markers, or some rank's were not traced."""
+    """Align the clocks of all ranks. None if there are no markers, or if the trace lacks markers of a rank."""
     trace = log.traced.get("DXT_POSIX")
     if marks is None or trace is None:
         return None

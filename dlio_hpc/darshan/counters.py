@@ -1,4 +1,4 @@
-"""What a module's records hold, by module and version of its records: names as Darshan's own headers have them."""
+"""Counters in the records of Darshan's modules, by module and record version. Names are those of Darshan's headers."""
 
 import numpy as np
 
@@ -32,7 +32,7 @@ _STDIO = f"""OPENS FDOPENS READS WRITES SEEKS FLUSHES BYTES_WRITTEN BYTES_READ M
     F_READ_START_TIMESTAMP F_OPEN_END_TIMESTAMP F_CLOSE_END_TIMESTAMP F_WRITE_END_TIMESTAMP F_READ_END_TIMESTAMP
     {_SPREAD}"""
 
-# The records of a module, whose versions are part of the key.
+# Counters by module and record version.
 _RECORDS = {("POSIX", 4): _POSIX, ("MPI-IO", 3): _MPIIO, ("STDIO", 2): _STDIO}
 _SEGMENT = [("offset", "<i8"), ("length", "<i8"), ("start", "<f8"), ("end", "<f8")]
 _WITH_THREAD = [*_SEGMENT, ("thread", "<u8")]
@@ -41,12 +41,12 @@ _SEGMENTS = {
     ("DXT_MPIIO", 2): _SEGMENT, ("DXT_MPIIO", 3): _WITH_THREAD,
 }  # fmt: skip
 
-# What stands before the segments of a file and rank, writes first.
+# Head of the segments of a file and rank; writes come first.
 TRACED = np.dtype([
     ("id", "<u8"), ("rank", "<i8"), ("shared", "<i8"), ("host", "S64"), ("writes", "<i8"), ("reads", "<i8"),
 ])  # fmt: skip
 
-# In the order of their numbers in the log's header.
+# In the order of the module numbers in the log header.
 MODULES = (
     "NULL", "POSIX", "MPI-IO", "H5F", "H5D", "PNETCDF_FILE", "PNETCDF_VAR", "BG/Q", "LUSTRE", "STDIO", "DXT_POSIX",
     "DXT_MPIIO", "MDHIM", "APXC", "APMPI", "HEATMAP", "DFS", "DAOS",
@@ -54,7 +54,7 @@ MODULES = (
 
 
 def record_type(module: str, version: int) -> np.dtype[np.void] | None:
-    """Of a module that counts; None where the version is not known here."""
+    """Return the record type of a counting module, or None if the version is unknown."""
     names = _RECORDS.get((module, version))
     if names is None:
         return None
@@ -63,6 +63,6 @@ def record_type(module: str, version: int) -> np.dtype[np.void] | None:
 
 
 def segment_type(module: str, version: int) -> np.dtype[np.void] | None:
-    """Of a module that traces; None where the version is not known here."""
+    """Return the segment type of a tracing module, or None if the version is unknown."""
     fields = _SEGMENTS.get((module, version))
     return None if fields is None else np.dtype(fields)

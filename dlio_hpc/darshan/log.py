@@ -1,4 +1,4 @@
-"""What a Darshan log holds, whoever read it: the job, counters of files, the extended trace (DXT), heat maps."""
+"""Contents of a Darshan log, independent of its reader: job, counters of files, extended trace (DXT), heat maps."""
 
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -11,17 +11,17 @@ Name = Literal[
     "rank count", "stale", "no end",
 ]  # fmt: skip
 Records = npt.NDArray[np.void]
-# Of a module that a log has not.
+# Records of a module that is not in the log.
 NO_RECORDS: Records = np.empty(0, [("id", "<u8"), ("rank", "<i8")])
 
 COUNTING = ("POSIX", "MPI-IO", "STDIO")
 TRACING = ("DXT_POSIX", "DXT_MPIIO")
-# Slots for the most frequent sizes of requests to a file.
+# Number of most frequent request sizes that Darshan keeps per file.
 _SLOTS = 4
 
 
 class Fault(NamedTuple):
-    """Why a log, or a part of it, is not to be believed."""
+    """Reason why a log, or a part of it, cannot be trusted."""
 
     name: Name
     text: str
@@ -31,7 +31,9 @@ class Fault(NamedTuple):
 
 
 class Job(NamedTuple):
-    """started, ended: seconds since 1970 (0: it never did); library: version as Darshan's maker called it."""
+    """Job of a log. started, ended: seconds since 1970; ended is 0 if no end was recorded. library: version of
+    libdarshan.
+    """
 
     uid: int
     id: int
@@ -49,7 +51,7 @@ class Job(NamedTuple):
 
 
 class Module(NamedTuple):
-    """Where a module's records lie. partial: it ran out of memory and says so."""
+    """Location of a module's records. partial: the module ran out of memory and dropped records."""
 
     version: int
     offset: int
@@ -58,9 +60,10 @@ class Module(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """DXT. files: counters.TRACED, a file of a rank each; segments: one row a request, those of files[n] from first[n]
-    on, writes before reads. Times are seconds of the rank's own clock since Darshan began there. Where a rank is of
-    several processes, each has a log of its own, and segments have the number of theirs as `process`.
+    """Trace of a DXT module. files: counters.TRACED, a row per file and rank. segments: a row per request; those of
+    files[n] begin at first[n], writes before reads. Times are seconds on the rank's clock since Darshan began on that
+    rank. If a rank has several processes, each has its own log, and segments have the number of the process as
+    `process`.
     """
 
     files: Records
@@ -68,7 +71,7 @@ class Trace(NamedTuple):
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
-        """Segments of each of `files`."""
+        """Number of segments of each of `files`."""
         both: npt.NDArray[np.int64] = self.files["writes"] + self.files["reads"]
         return both
 
@@ -78,8 +81,8 @@ class Trace(NamedTuple):
 
 
 class Heat(NamedTuple):
-    """HEATMAP of one interface: bytes that each of `ranks` read and wrote, (ranks, bins), in bins of width_s since the
-    job began.
+    """HEATMAP of an interface. read, written: bytes of each of `ranks`, (ranks, bins), in bins of width_s since the job
+    began.
     """
 
     width_s: float
@@ -89,9 +92,9 @@ class Heat(NamedTuple):
 
 
 class Log(NamedTuple):
-    """counted: module -> records (counters.record_type); traced: module -> Trace; heat: interface -> Heat. A module
-    that could not be read, or whose records cannot be trusted to be whole, is among the faults; what could be read of
-    it is kept.
+    """Darshan log. counted: module -> records (counters.record_type). traced: module -> Trace. heat: interface -> Heat.
+    A module that could not be read, or whose records may be incomplete, is among the faults. The part of it that could
+    be read is kept.
     """
 
     path: Path
@@ -106,15 +109,17 @@ class Log(NamedTuple):
 
 
 def counter(records: Records, name: str) -> Any:
-    """One value a record: 0 where the module has no such counter, or Darshan marks it as unknown (-1)."""
+    """Return a counter, one value per record. It is 0 if the module has no such counter or Darshan marks it as unknown
+    (-1).
+    """
     if name not in (records.dtype.names or ()):
         return np.zeros(len(records), np.int64)
     return np.maximum(records[name], 0)
 
 
 def used(records: Records, name: str) -> Any:
-    """The values of a counter, one for each record. A common size or stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose
-    COUNT is 0 gives 0, because Darshan may leave any value there (3.2.0 does).
+    """Return a counter, one value per record. A common size or stride (ACCESSn_ACCESS, STRIDEn_STRIDE) whose COUNT is 0
+    is returned as 0, because Darshan may leave any value there (3.2.0 does).
     """
     slot, _, kind = name.partition("_")
     if not slot[-1:].isdecimal() or kind == "COUNT":
@@ -123,8 +128,8 @@ def used(records: Records, name: str) -> Any:
 
 
 def common_sizes(records: Records) -> dict[int, int]:
-    """Number of requests by their size in bytes, reads and writes together. Darshan keeps the four most frequent sizes
-    of each file.
+    """Return the number of requests by size in bytes, reads and writes together. Darshan keeps the four most frequent
+    sizes of each file.
     """
     requests: dict[int, int] = {}
     for number in range(1, _SLOTS + 1):

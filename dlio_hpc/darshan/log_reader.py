@@ -1,8 +1,8 @@
-"""A Darshan log, read with zlib and NumPy alone.
+"""Reader of Darshan logs that needs only zlib and NumPy.
 
-Format 3.41, of Darshan 3.4 and 3.5 (darshan-log-format.h): a header of 1328 bytes, then the job, the names and each
-module's records, each a row of zlib streams, one a rank. DXT of both versions: with and without thread numbers. Others
-are left to pydarshan.
+It reads format 3.41, of Darshan 3.4 and 3.5 (darshan-log-format.h): a header of 1328 bytes, then the regions of the
+job, the names and each module's records. A region is a sequence of zlib streams, one per rank. DXT is read in both
+versions, with and without thread numbers. pydarshan reads other formats.
 """
 
 import os
@@ -25,16 +25,16 @@ _MAGIC = 6567223
 _SLOTS = 64
 _HEADER = struct.Struct(f"<8sqB7xQ2Q{2 * _SLOTS}Q{_SLOTS}I")
 _JOB = struct.Struct("<7q1024s")
-_HEAT = struct.Struct("<Qqdq2Q")  # two pointers, which mean nothing in a file
-# How a log is compressed; not at all, where a process still writes it.
+_HEAT = struct.Struct("<Qqdq2Q")  # the last two fields are pointers, which have no meaning in a file
+# Compression type of a log that a process is still writing: none.
 _LIVE = 2
 _CHUNK = 1 << 16
-# Beyond that a region of names or counters, and a file's trace, make no sense: millions of files, years of requests.
+# Plausible limits of a region of names or counters, and of a file's trace: millions of files, years of requests.
 _MOST_BYTES, _MOST_SEGMENTS = 1 << 31, 1 << 36
 
 
 class _Broken(Exception):
-    """A region ends too soon, or its checksum is wrong."""
+    """Error of a region that ends too soon or has a wrong checksum."""
 
     def __init__(self, name: Name, text: str) -> None:
         super().__init__(text)
@@ -47,11 +47,11 @@ class _Header(NamedTuple):
 
 
 def load(path: Path, trace: bool = True) -> Log:
-    """The log at `path`; without `trace` its DXT is left unread. ConfigError when there is no file, InvalidRun when it
-    is no Darshan log or has lost its beginning.
+    """Read the log at `path`. trace: read DXT. Raise ConfigError if there is no file, InvalidRun if it is not a Darshan
+    log or its beginning is lost.
     """
     if path.exists() and not path.is_file():
-        raise ConfigError(f"cannot read {path}: it is no regular file")
+        raise ConfigError(f"cannot read {path}: it is not a regular file")
     try:
         with path.open("rb") as file:
             version = _version(file, path)
@@ -65,14 +65,14 @@ def load(path: Path, trace: bool = True) -> Log:
 
 
 def _version(file: IO[bytes], path: Path) -> str:
-    """Such as 3.41; empty for the other byte order. InvalidRun when this is no log."""
+    """Return the format version, such as 3.41; empty for the other byte order. Raise InvalidRun if it is not a log."""
     head = file.read(16)
     text, magic = head[:8].rstrip(b"\0"), head[8:16]
     if magic == _MAGIC.to_bytes(8, "little"):
         return text.decode("ascii", "replace")
     if magic == _MAGIC.to_bytes(8, "big"):
         return ""
-    raise InvalidRun(f"{path} is no Darshan log, or its first bytes are damaged")
+    raise InvalidRun(f"{path} is not a Darshan log, or its first bytes are corrupted")
 
 
 def _load(file: IO[bytes], path: Path, trace: bool) -> Log:
@@ -83,7 +83,7 @@ def _load(file: IO[bytes], path: Path, trace: bool) -> Log:
     names = _names(_whole(file, *header.names), faults)
     log = Log(path, VERSION, job, header.modules, names, {}, {}, faults, {})
     if any(fault.name == "garbled" for fault in faults):
-        return log  # nobody knows what lies where
+        return log  # the locations of the regions are unknown
     for name, module in header.modules.items():
         if module.partial:
             faults.append(Fault("partial", f"{name} ran out of memory and dropped records"))
@@ -92,7 +92,7 @@ def _load(file: IO[bytes], path: Path, trace: bool) -> Log:
         elif name in TRACING and trace:
             _trace(file, header, name, log)
         elif name == "HEATMAP" and module.version == 1:
-            _warm(file, module, log)
+            _heat(file, module, log)
     return log
 
 
@@ -100,15 +100,15 @@ def _header(file: IO[bytes], path: Path) -> _Header:
     file.seek(0)
     raw = file.read(_HEADER.size)
     if len(raw) < _HEADER.size:
-        raise InvalidRun(f"{path} is cut short: {len(raw)} bytes, the header alone has {_HEADER.size}")
+        raise InvalidRun(f"{path} is truncated: {len(raw)} bytes, the header alone has {_HEADER.size}")
     _, _, compression, partial, *rest = _HEADER.unpack(raw)
     if compression == _LIVE:
         raise InvalidRun(
-            f"{path} is no log but the live record of a process that was killed, without traces; darshan-merge makes a "
-            "log of those of all ranks"
+            f"{path} is not a log but the live record of a killed process, without traces; darshan-merge combines the "
+            "live records of all ranks into a log"
         )
     if compression:
-        raise InvalidRun(f"{path} is compressed in a way ({compression}) that cannot be read here")
+        raise InvalidRun(f"{path} has an unsupported compression ({compression})")
     maps, versions = rest[2 : 2 + 2 * _SLOTS], rest[2 + 2 * _SLOTS :]
     modules = {
         counters.MODULES[slot] if slot < len(counters.MODULES) else f"module {slot}": Module(
@@ -121,24 +121,24 @@ def _header(file: IO[bytes], path: Path) -> _Header:
 
 
 def _region_faults(header: _Header, size: int) -> list[Fault]:
-    """Regions lie one behind the other, and the last ends with the file."""
+    """Return a fault if the regions are not contiguous or the last does not end with the file."""
     regions = [header.names, *((module.offset, module.length) for module in header.modules.values() if module.length)]
     regions.sort()
     end = max(offset + length for offset, length in regions)
     if end > size:
-        return [Fault("truncated", f"{size} bytes, its header speaks of {end}")]
-    lie_well = all(first + length == second for (first, length), (second, _) in pairwise(regions))
-    if not lie_well or end != size or header.names[0] <= _HEADER.size:
-        return [Fault("garbled", "the header's table of contents does not fit the file")]
+        return [Fault("truncated", f"{size} bytes, its header requires {end}")]
+    contiguous = all(first + length == second for (first, length), (second, _) in pairwise(regions))
+    if not contiguous or end != size or header.names[0] <= _HEADER.size:
+        return [Fault("garbled", "the header's table of regions does not match the file")]
     return []
 
 
 def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, bool]]:
-    """A region's content, piece by piece, and whether a stream ends there whose checksum is right; _Broken where it
-    ends too soon or the checksum is wrong.
+    """Yield the content of a region piece by piece, each with True if a stream with a valid checksum ends there. Raise
+    _Broken if the region ends too soon or a checksum is wrong.
     """
     if offset > os.fstat(file.fileno()).st_size:
-        raise _Broken("truncated", "it begins beyond the file's end")
+        raise _Broken("truncated", "it begins beyond the end of the file")
     file.seek(offset)
     stream, fresh = zlib.decompressobj(), True
     while length:
@@ -156,24 +156,24 @@ def _pieces(file: IO[bytes], offset: int, length: int) -> Iterator[tuple[bytes, 
             if stream.eof:
                 stream = zlib.decompressobj()
     if not fresh:
-        raise _Broken("truncated", "its last stream has no end")
+        raise _Broken("truncated", "its last stream is incomplete")
 
 
 def _whole(file: IO[bytes], offset: int, length: int) -> "_Content":
-    content, sound = bytearray(), 0
+    content, valid = bytearray(), 0
     try:
         for piece, is_end in _pieces(file, offset, max(length, 0)):
             content += piece
-            sound = len(content) if is_end else sound
+            valid = len(content) if is_end else valid
             if len(content) > _MOST_BYTES:
                 raise _Broken("garbled", f"it holds more than {_MOST_BYTES} bytes")
     except _Broken as broken:
-        return _Content(content[:sound], broken.fault)
+        return _Content(content[:valid], broken.fault)
     return _Content(content, None)
 
 
 class _Content(NamedTuple):
-    """Of a region, as far as its checksums hold."""
+    """Content of a region, up to the last valid checksum."""
 
     data: bytearray
     fault: Fault | None
@@ -181,7 +181,7 @@ class _Content(NamedTuple):
 
 def _job(content: _Content, path: Path, faults: list[Fault]) -> Job:
     if content.fault or len(content.data) < _JOB.size:
-        raise InvalidRun(f"{path}: what it says of the job cannot be read ({content.fault or 'too short'})")
+        raise InvalidRun(f"{path}: its job record cannot be read ({content.fault or 'too short'})")
     uid, start, start_ns, end, end_ns, ranks, number, metadata = _JOB.unpack_from(content.data)
     text = bytes(content.data[_JOB.size :]).split(b"\0", 1)[0].decode("utf-8", "replace")
     program, _, mounts = text.partition("\n")
@@ -189,9 +189,9 @@ def _job(content: _Content, path: Path, faults: list[Fault]) -> Job:
         line.partition("=")[::2] for line in metadata.split(b"\0", 1)[0].decode("utf-8", "replace").splitlines()
     )
     if end <= 0:
-        faults.append(Fault("no end", "the job never ended for Darshan: killed, or without MPI_Finalize"))
+        faults.append(Fault("no end", "Darshan recorded no end of the job: it was killed or skipped MPI_Finalize"))
     elif end + end_ns / 1e9 < start + start_ns / 1e9:
-        faults.append(Fault("no end", "it ended before it started"))
+        faults.append(Fault("no end", "the job ended before it started"))
     return Job(
         uid,
         number,
@@ -206,7 +206,7 @@ def _job(content: _Content, path: Path, faults: list[Fault]) -> Job:
 
 
 def _names(content: _Content, faults: list[Fault]) -> dict[int, str]:
-    """Record number -> path."""
+    """Return the path of each record number."""
     names: dict[int, str] = {}
     data, at = bytes(content.data), 0
     while (end := data.find(b"\0", at + 8)) >= 0:
@@ -215,12 +215,12 @@ def _names(content: _Content, faults: list[Fault]) -> dict[int, str]:
     if content.fault:
         faults.append(Fault(content.fault.name, f"names of files: {content.fault.text}"))
     elif at != len(data):
-        faults.append(Fault("garbled", "the last name of a file has no end"))
+        faults.append(Fault("garbled", "the last name of a file is incomplete"))
     return names
 
 
 def _known(kind: "np.dtype[np.void] | None", name: str, module: Module, log: Log) -> "np.dtype[np.void] | None":
-    """`kind`, and a fault of the log where there is none."""
+    """Return `kind`. Add a fault to the log if it is None."""
     if kind is None:
         log.faults.append(Fault("unknown version", f"{name} has records of version {module.version}"))
     return kind
@@ -237,7 +237,7 @@ def _count(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
     if content.fault:
         log.faults.append(Fault(content.fault.name, f"{name}: {content.fault.text}"))
     elif len(content.data) % kind.itemsize:
-        log.faults.append(Fault("garbled", f"{name}: {len(content.data)} bytes are no whole records"))
+        log.faults.append(Fault("garbled", f"{name}: {len(content.data)} bytes are not a multiple of the record size"))
 
 
 def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
@@ -255,8 +255,8 @@ def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
     log.traced[name] = reading.trace(kind)
 
 
-def _warm(file: IO[bytes], module: Module, log: Log) -> None:
-    """Of no more use than what is left of it: nothing is judged by it."""
+def _heat(file: IO[bytes], module: Module, log: Log) -> None:
+    """Read the heat maps as far as they are intact. They are not used to judge a log, so a fault is ignored."""
     data, at = _whole(file, module.offset, module.length).data, 0
     rows: dict[str, list[tuple[int, float, list[npt.NDArray[np.int64]]]]] = {}
     while len(data) - at >= _HEAT.size:
@@ -267,23 +267,23 @@ def _warm(file: IO[bytes], module: Module, log: Log) -> None:
         both = [np.frombuffer(data, np.int64, bins, at + part * 8 * bins) for part in range(2)]
         at += 16 * bins
         rows.setdefault(log.names.get(number, "").removeprefix("heatmap:"), []).append((rank, width_s, both))
-    for name, found in rows.items():
-        bins = min(len(both[0]) for _, _, both in found)  # rounding may have given one rank a bin more
-        written, read = (np.stack([both[part][:bins] for _, _, both in found]) for part in range(2))
-        log.heat[name] = Heat(found[0][1], np.array([rank for rank, _, _ in found]), read, written)
+    for name, maps in rows.items():
+        bins = min(len(both[0]) for _, _, both in maps)  # rounding may give a rank one more bin
+        written, read = (np.stack([both[part][:bins] for _, _, both in maps]) for part in range(2))
+        log.heat[name] = Heat(maps[0][1], np.array([rank for rank, _, _ in maps]), read, written)
 
 
 class _Segments:
-    """Takes DXT's bytes as they come; the segments are copied once, to where they stay."""
+    """Collector of the bytes of a DXT region. Segments are copied only once."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._heads, self._body, self._rest = bytearray(), bytearray(), bytearray()
         self._missing = 0
-        self._sound = 0, 0
+        self._valid = 0, 0
 
     def take(self, piece: bytes, is_end: bool) -> None:
-        """`is_end`: with it a stream ends whose checksum is right."""
+        """Add a piece. is_end: a stream with a valid checksum ends with it. Raise _Broken for implausible counts."""
         self._rest += piece
         at, head = 0, counters.TRACED.itemsize
         while True:
@@ -302,15 +302,15 @@ class _Segments:
             at += head
         del self._rest[:at]
         if is_end:
-            self._sound = len(self._heads), len(self._body)
+            self._valid = len(self._heads), len(self._body)
 
     def end(self) -> None:
         if self._missing or self._rest:
-            raise _Broken("garbled", "its records do not end where it ends")
+            raise _Broken("garbled", "its last record is incomplete")
 
     def trace(self, kind: "np.dtype[np.void]") -> Trace:
-        """All that came with a right checksum, in whole files."""
-        heads, body = self._sound
+        """Return the trace up to the last valid checksum, with complete files only."""
+        heads, body = self._valid
         files = np.frombuffer(self._heads, counters.TRACED, heads // counters.TRACED.itemsize)
         whole = np.cumsum(files["writes"] + files["reads"]) * self._size <= body
         files = files[: int(whole.sum())]

@@ -1,4 +1,4 @@
-"""Is a log to be believed? Each reason against it has a name; what is not named here nobody should have to look for."""
+"""Check whether a log can be trusted. Each fault has a name. A log without faults needs no further checks."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from dlio_hpc.darshan.log import Fault, Log, Records, Trace, used
 
-# Counting module -> the tracing one, and the counters that hold its requests, reads and writes.
+# Counting module -> its tracing module, its counters of reads, its counters of writes.
 _PAIRS = {
     "POSIX": ("DXT_POSIX", ("READS",), ("WRITES",)),
     "MPI-IO": (
@@ -17,23 +17,23 @@ _PAIRS = {
         ("INDEP_WRITES", "COLL_WRITES", "SPLIT_WRITES", "NB_WRITES"),
     ),
 }
-# A log's clock counts whole seconds where the file system's does not.
+# A log may record times in whole seconds.
 _SLACK_S = 2.0
 _NAMED = 3
-# Bytes, counts and seconds beyond which nothing is believed: an exbibyte.
+# Largest plausible number of bytes, requests or seconds: 2^60, an exbibyte.
 _MOST = 2.0**60
 _MOST_RANKS, _MOST_S = 1 << 24, 2.0**36
-# Counters that may have any value: numbers of files, and offsets, which have no limit in a sparse file.
+# Counters that may have any value: record ids of files, and offsets, which have no limit in a sparse file.
 _ANY = {"id", "RENAMED_FROM", "MAX_BYTE_READ", "MAX_BYTE_WRITTEN"}
 
-# Columns of what is compared: requests and bytes of one file and rank.
+# Columns of the tables that are compared: requests and bytes of a file and rank.
 _READS, _BYTES_READ, _WRITES, _BYTES_WRITTEN = range(4)
 _NONE = np.zeros(4, np.int64)
 Table = dict[tuple[int, int], npt.NDArray[np.int64]]
 
 
 class Expected(NamedTuple):
-    """What is known of the run: how many ranks, and when (seconds since 1970); None: nobody knows."""
+    """Known facts of the run: number of ranks, start and end in seconds since 1970. None if unknown."""
 
     ranks: int | None = None
     started: float | None = None
@@ -41,9 +41,9 @@ class Expected(NamedTuple):
 
 
 def judge(log: Log, expected: Expected | None = None) -> list[Fault]:
-    """Everything against the log: what was found while it was read, and what its parts say of each other.
+    """Return all faults of the log: those of reading it and contradictions between its parts.
 
-    No fault: its counters are whole, and so is its trace.
+    Without a fault its counters and its trace are complete.
     """
     faults = list(log.faults)
     if log.path.name.endswith("_partial"):
@@ -58,12 +58,14 @@ def judge(log: Log, expected: Expected | None = None) -> list[Fault]:
 
 
 def has_possible(faults: list[Fault], module: str) -> bool:
-    """Are the numbers of a module at least possible ones?"""
+    """Return whether all numbers of a module are plausible."""
     return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
 
 
 def _impossible(log: Log) -> Iterator[Fault]:
-    """Values that no program brings about: checksums do not cover the header, and writers have faults, too."""
+    """Yield faults for values that no program can cause. They occur because checksums do not cover the header, and
+    because writers of logs have bugs.
+    """
     ranks = log.job.ranks
     if not 1 <= ranks <= _MOST_RANKS or not 0 <= log.job.started < _MOST_S:
         yield Fault("garbled", f"a job of {ranks} processes that began at {log.job.started:.0f}")
@@ -84,12 +86,12 @@ def _impossible(log: Log) -> Iterator[Fault]:
 
 
 def _most(name: str) -> float:
-    """The largest plausible value of a counter; a variance is in squared units."""
+    """Return the largest plausible value of a counter. A variance is in squared units."""
     return _MOST**2 if "_VARIANCE_" in name else _MOST
 
 
 def has_whole_counters(faults: list[Fault]) -> bool:
-    """Do the counters hold, whatever is wrong with the trace?"""
+    """Return whether the counters can be trusted, even if the trace has faults."""
     about_trace = ("DXT missing", "DXT cut")
     return all(fault.name in about_trace or fault.text.startswith(("DXT_", "HEATMAP")) for fault in faults)
 
@@ -99,8 +101,8 @@ def _against_run(log: Log, expected: Expected) -> Iterator[Fault]:
     if expected.ranks is not None and job.ranks != expected.ranks:
         yield Fault(
             "rank count",
-            f"of {job.ranks} process(es), the run had {expected.ranks} ranks: Darshan's library and the ranks' MPI do "
-            "not belong together, or DARSHAN_ENABLE_NONMPI is set",
+            f"the log has {job.ranks} process(es), the run had {expected.ranks} ranks: Darshan's library and the "
+            "ranks' MPI do not match, or DARSHAN_ENABLE_NONMPI is set",
         )
     if expected.started is not None and job.ended and job.ended < expected.started - _SLACK_S:
         yield Fault("stale", f"it ended {expected.started - job.ended:.0f} s before the run began")
@@ -109,7 +111,7 @@ def _against_run(log: Log, expected: Expected) -> Iterator[Fault]:
 
 
 def _trace_faults(log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]) -> list[Fault]:
-    """The trace against the counters of the same files."""
+    """Return the differences between the trace and the counters of the same files."""
     counted = _counted(log.counted[module], reads, writes)
     requests = sum(int(row[_READS]) + int(row[_WRITES]) for row in counted.values())
     unread = any(fault.text.startswith(f"{tracer} has records of version") for fault in log.faults)
@@ -121,27 +123,27 @@ def _trace_faults(log: Log, module: str, tracer: str, reads: tuple[str, ...], wr
         return [Fault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
     traced = _traced(trace, {number for number, rank in counted if rank < 0})
     differing = {key: (row, traced.get(key, _NONE)) for key, row in counted.items()}
-    differing = {key: (row, seen) for key, (row, seen) in differing.items() if (row != seen).any()}
+    differing = {key: (row, traced_row) for key, (row, traced_row) in differing.items() if (row != traced_row).any()}
     partial = log.modules[tracer].partial or any(fault.text.startswith(tracer) for fault in log.faults)
     short = {key: both for key, both in differing.items() if partial and (both[1] <= both[0]).all()}
     odd = {key: both for key, both in differing.items() if key not in short}
     faults = []
     if short:
-        lost = sum(int((row - seen)[[_READS, _WRITES]].sum()) for row, seen in short.values())
+        lost = sum(int((row - traced_row)[[_READS, _WRITES]].sum()) for row, traced_row in short.values())
         faults.append(Fault("DXT cut", f"{tracer} lacks {lost} of {requests} requests: {_where(log, list(short))}"))
     if odd:
-        row, seen = next(iter(odd.values()))
+        row, traced_row = next(iter(odd.values()))
         faults.append(
             Fault(
                 "counters disagree",
-                f"{module} has {_words(row)} where {tracer} has {_words(seen)}: {_where(log, list(odd))}; was there a "
-                "fork() under MPI?",
+                f"{module} has {_described(row)}, but {tracer} has {_described(traced_row)}: {_where(log, list(odd))}; "
+                "fork() under MPI is a possible cause",
             )
         )
     return faults
 
 
-def _words(row: npt.NDArray[np.int64]) -> str:
+def _described(row: npt.NDArray[np.int64]) -> str:
     reads, bytes_read, writes, bytes_written = row.tolist()
     parts = [f"{reads} reads of {bytes_read} bytes"] if reads or not writes else []
     return " and ".join([*parts, *([f"{writes} writes of {bytes_written} bytes"] if writes else [])])
@@ -157,7 +159,7 @@ def _rank(rank: int) -> str:
 
 
 def _counted(records: Records, reads: tuple[str, ...], writes: tuple[str, ...]) -> Table:
-    """Records that make no requests (opened only) count as well."""
+    """Return the requests of the counters, by file and rank, including files that were only opened."""
     columns = (
         sum(records[name] for name in reads), records["BYTES_READ"],
         sum(records[name] for name in writes), records["BYTES_WRITTEN"],
@@ -167,7 +169,9 @@ def _counted(records: Records, reads: tuple[str, ...], writes: tuple[str, ...]) 
 
 
 def _traced(trace: Trace, reduced: set[int]) -> Table:
-    """Sums over each file's segments; of all ranks together where the counters were reduced so."""
+    """Return the requests of the trace, by file and rank. Files whose counters Darshan has reduced are summed over all
+    ranks.
+    """
     lengths = np.maximum(trace.segments["length"], 0)
     sums = np.concatenate(([0], np.cumsum(lengths)))
     first, files = trace.first, trace.files
@@ -181,7 +185,7 @@ def _traced(trace: Trace, reduced: set[int]) -> Table:
 
 
 def _summed(numbers: list[int], ranks: list[int], rows: npt.NDArray[np.int64]) -> Table:
-    """A rank of several processes has several records of a file."""
+    """Sum the rows by file and rank. A rank with several processes has several records of a file."""
     table: Table = {}
     for number, rank, row in zip(numbers, ranks, rows, strict=True):
         key = number, rank

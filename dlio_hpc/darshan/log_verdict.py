@@ -1,4 +1,4 @@
-"""verdict.json: what a run's Darshan log is worth, and whether it says the same as the core and the plan."""
+"""verdict.json: faults of a run's Darshan log, and its differences from the core and the plan."""
 
 from msgspec import Struct
 
@@ -7,14 +7,14 @@ from dlio_hpc.errors import InvalidRun
 
 
 class Reason(Struct, frozen=True):
-    """A fault of the log, by its name."""
+    """Fault of the log: its name and a description."""
 
     name: str
     text: str
 
 
 class Bytes(Struct, frozen=True):
-    """Read from the dataset's files, or, of a run that generates, written to them, by all ranks."""
+    """Bytes that all ranks read from the dataset's files, or wrote to them in a run that generates the dataset."""
 
     darshan: int
     core: int
@@ -22,9 +22,10 @@ class Bytes(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """`log`: its file in the run's Darshan folder; None: there is none, and why_not says why. `bytes` None: nothing to
-    compare, since the log does not hold. `differences`: each makes the run invalid. `clock_error_s`: how far instants
-    of the log may be off the core's, None where they could not be brought together.
+    """Verdict on the log of a run. log: file name in the run's Darshan folder; None if there is no log, and why_not is
+    the reason. bytes: None if nothing is compared, for example because the counters cannot be trusted. differences:
+    each makes the run invalid. clock_error_s: largest error of timestamps of the log on the core's clock; None if the
+    clocks could not be aligned.
     """
 
     log: str | None
@@ -38,7 +39,7 @@ class Verdict(Struct, frozen=True):
 
 
 class Probe(Struct, frozen=True):
-    """probe.json: two ranks under libdarshan, before the job's runs. `why_not` None: it works."""
+    """probe.json: result of starting two ranks under libdarshan before the job's runs. why_not: None if it works."""
 
     library: str
     version: str

@@ -1,4 +1,4 @@
-"""Do libdarshan and the ranks' MPI belong together? Two ranks show it, before anything depends on them."""
+"""Check that libdarshan and the ranks' MPI match, by starting two ranks before the runs of the job."""
 
 import subprocess
 import time
@@ -12,7 +12,7 @@ _PATIENCE_S, _GRACE_S = 120.0, 10.0
 
 
 def probe(library: str, path: Path, command: list[str], ranks: int) -> Probe:
-    """Run `command`, which starts so many `ranks` under `library` with their log at `path`."""
+    """Run `command`, which starts `ranks` ranks under `library` and writes their log to `path`."""
     started = time.monotonic()
     version, why_not = "", None
     try:
@@ -27,29 +27,29 @@ def probe(library: str, path: Path, command: list[str], ranks: int) -> Probe:
 def _tried(path: Path, command: list[str], ranks: int) -> tuple[str, str | None]:
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
         try:
-            _, said = process.communicate(timeout=_PATIENCE_S)
+            _, errors = process.communicate(timeout=_PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.terminate()
             try:
                 process.wait(_GRACE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-            return "", f"{ranks} rank(s) under it did not end within {_PATIENCE_S:.0f} s"
+            return "", f"{ranks} rank(s) under libdarshan did not end within {_PATIENCE_S:.0f} s"
     if process.returncode:
-        return "", f"{ranks} rank(s) under it ended with exit code {process.returncode}: {_last(said)}"
+        return "", f"{ranks} rank(s) under libdarshan ended with exit code {process.returncode}: {_last(errors)}"
     if not path.exists():
-        return "", f"{ranks} rank(s) under it left no log: {_last(said)}"
+        return "", f"{ranks} rank(s) under libdarshan left no log: {_last(errors)}"
     try:
-        found = log_reader.load(path, trace=False)
+        log = log_reader.load(path, trace=False)
     except DlioError as fault:
         return "", str(fault)
-    if found.job.ranks != ranks:
-        return found.job.library, (
-            f"its log is of {found.job.ranks} process(es), not of {ranks} ranks: it was built for another MPI"
+    if log.job.ranks != ranks:
+        return log.job.library, (
+            f"its log has {log.job.ranks} process(es) instead of {ranks} ranks: it was built for a different MPI"
         )
-    return found.job.library, None
+    return log.job.library, None
 
 
 def _last(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no error message"

@@ -1,5 +1,5 @@
-"""Logs of other versions and byte orders, read by pydarshan, in a process of its own: its C library ends the process
-that gives it a damaged log, and tells of records that it could not read on stderr alone.
+"""Reader of logs of other versions and byte orders. pydarshan reads them in a separate process, because its C library
+ends the process on a corrupted log and reports records that it cannot read only on stderr.
 """
 
 import importlib.util
@@ -15,33 +15,35 @@ from dlio_hpc.darshan import counters
 from dlio_hpc.darshan.log import COUNTING, TRACING, Fault, Job, Log, Module, Records, Trace
 from dlio_hpc.errors import ConfigError, InvalidRun
 
-# What libdarshan-util turns all older records into, which is what pydarshan hands out.
+# Versions to which libdarshan-util converts all older records, and which pydarshan returns.
 _TODAY = {"POSIX": 4, "MPI-IO": 3, "STDIO": 2}
 _PATIENCE_S = 600
 
 
 def load(path: Path) -> Log:
-    """As reader.load; ConfigError where there is no pydarshan, InvalidRun where that cannot read it either."""
+    """Read a log as log_reader.load() does. Raise ConfigError if pydarshan is not installed, InvalidRun if it cannot
+    read the log.
+    """
     if importlib.util.find_spec("darshan") is None:
         raise ConfigError(
-            f"{path} is of a log version that only pydarshan reads, which is not installed: "
+            f"{path} has a log version that only pydarshan reads, and pydarshan is not installed: "
             "pip install 'dlio-hpc[darshan]'"
         )
-    reading = [sys.executable, "-m", __name__, str(path)]
+    command = [sys.executable, "-m", __name__, str(path)]
     try:
-        done = subprocess.run(reading, capture_output=True, check=False, timeout=_PATIENCE_S)
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_PATIENCE_S)
     except subprocess.TimeoutExpired as fault:
         raise InvalidRun(f"{path}: pydarshan did not read it within {_PATIENCE_S} s") from fault
-    said = done.stderr.decode(errors="replace").strip().splitlines()
+    lines = done.stderr.decode(errors="replace").strip().splitlines()
     if done.returncode:
-        raise InvalidRun(f"{path}: pydarshan cannot read it ({said[-1] if said else f'exit code {done.returncode}'})")
+        raise InvalidRun(f"{path}: pydarshan cannot read it ({lines[-1] if lines else f'exit code {done.returncode}'})")
     log: Log = pickle.loads(done.stdout)
-    errors = [line for line in said if line.startswith("Error")]
+    errors = [line for line in lines if line.startswith("Error")]
     return log._replace(faults=[*log.faults, *(Fault("garbled", line) for line in errors[:1])])
 
 
 def main() -> None:
-    """The other process: the log's path in, the log out."""
+    """Read the log at the path in argv and write it to stdout, pickled. This is the separate process."""
     import darshan
 
     path = Path(sys.argv[1])
@@ -51,12 +53,12 @@ def main() -> None:
 
 def _log(path: Path, report: Any) -> Log:
     modules = {
-        name: Module(int(found["ver"]), 0, int(found["len"]), bool(found["partial_flag"]))
-        for name, found in report.modules.items()
+        name: Module(int(facts["ver"]), 0, int(facts["len"]), bool(facts["partial_flag"]))
+        for name, facts in report.modules.items()
     }
     log = Log(path, _version(report), _job(report), modules, {}, {}, {}, [], {})
     if not log.job.ended:
-        log.faults.append(Fault("no end", "the job never ended for Darshan"))
+        log.faults.append(Fault("no end", "Darshan recorded no end of the job"))
     for name, module in modules.items():
         if module.partial:
             log.faults.append(Fault("partial", f"{name} ran out of memory and dropped records"))
@@ -64,7 +66,7 @@ def _log(path: Path, report: Any) -> Log:
             log.counted[name] = _counted(report, name)
         elif name in TRACING:
             log.traced[name] = _traced(report, name)
-    return log._replace(names=dict(report.name_records))  # which come with the records
+    return log._replace(names=dict(report.name_records))  # available only after the records are read
 
 
 def _version(report: Any) -> str:
@@ -90,15 +92,15 @@ def _job(report: Any) -> Job:
 
 
 def _counted(report: Any, name: str) -> Records:
-    """Columns that this version does not have are -1."""
+    """Return the records of a counting module. Columns that its version does not have are -1."""
     kind = counters.record_type(name, _TODAY[name])
     assert kind is not None
     report.mod_read_all_records(name, dtype="numpy")
-    found = list(report.records[name])
+    sources = list(report.records[name])
     names = report.counters[name]
     prefix = f"{name.replace('-', '')}_"
-    records = np.full(len(found), -1, kind)
-    for row, record in zip(records, found, strict=True):
+    records = np.full(len(sources), -1, kind)
+    for row, record in zip(records, sources, strict=True):
         row["id"], row["rank"] = record["id"], record["rank"]
         for part in ("counters", "fcounters"):
             for column, value in zip(names[part], record[part], strict=False):

@@ -1,4 +1,4 @@
-"""A run's log against the run: is it the right one and whole, and does it say the same as the core and the plan?"""
+"""Check of a run's log: that it belongs to the run, is complete, and agrees with the core and the plan."""
 
 import os
 from collections.abc import Iterator
@@ -21,37 +21,37 @@ from dlio_hpc.plan.sample_order import Order
 from dlio_hpc.results import Result
 
 Counts = npt.NDArray[np.int64]
-# Samples whose places are worked out to say which file is to blame: 6 ns each.
+# Samples up to which places are computed to name the files that differ, at 6 ns per sample.
 _MOST_SAMPLES = 50_000_000
 _NAMED = 3
 _A_PAGE = 4096
 
 
 class Core(NamedTuple):
-    """What the ranks counted of the dataset's files: bytes of each rank; markers, see clocks."""
+    """Counts of the core. bytes: bytes that each rank read from the dataset's files. marks: see clock_alignment."""
 
     bytes: Counts
     marks: clock_alignment.Marks | None
 
 
 def judge(directory: Path, plan: Plan, run: Run) -> Verdict:
-    """The verdict on the run's log; a run that left no result has nothing to be compared with."""
+    """Return the verdict on the run's log. Without a result of the run nothing is compared."""
     folder = rundir.run_directory(directory, run.number, run.name)
     logs = sorted((folder / rundir.DARSHAN).glob("*.darshan*"))
     if not logs:
         return Verdict(None, _no_log(directory, folder))
     path = logs[-1]
     try:
-        found = log_reader.load(path)
+        log = log_reader.load(path)
     except DlioError as fault:
         return Verdict(path.name, faults=(Reason("unreadable", str(fault)),))
     result = _result(folder)
-    faults = log_trust.judge(found, expected(plan, result))
+    faults = log_trust.judge(log, expected(plan, result))
     reasons = tuple(Reason(*fault) for fault in faults)
-    verdict = Verdict(path.name, None, found.job.library, reasons)
+    verdict = Verdict(path.name, None, log.job.library, reasons)
     if result is None or not log_trust.has_whole_counters(faults):
         return verdict
-    return _compared(verdict, found, plan, run, result, folder)
+    return _compared(verdict, log, plan, run, result, folder)
 
 
 def _no_log(directory: Path, folder: Path) -> str:
@@ -61,8 +61,8 @@ def _no_log(directory: Path, folder: Path) -> str:
     if left := list((folder / rundir.DARSHAN / rundir.LIVE).glob("*")):
         return f"the ranks ended without MPI_Finalize; {len(left)} of their live records are kept, without traces"
     errors = directory / rundir.STDERR
-    said = errors.exists() and errors.stat().st_size > 0
-    return "the ranks left none" + (f"; see {rundir.STDERR}" if said else "")
+    has_errors = errors.exists() and errors.stat().st_size > 0
+    return "the ranks left no log" + (f"; see {rundir.STDERR}" if has_errors else "")
 
 
 def _result(folder: Path) -> Result | None:
@@ -71,45 +71,47 @@ def _result(folder: Path) -> Result | None:
 
 
 def expected(plan: Plan, result: Result | None) -> log_trust.Expected:
-    """What a log of the run has to agree with."""
+    """Return the facts with which a log of the run must agree."""
     if result is None:
         return log_trust.Expected(plan.ranks)
     return log_trust.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended))
 
 
-def _compared(verdict: Verdict, found: Log, plan: Plan, run: Run, result: Result, folder: Path) -> Verdict:
+def _compared(verdict: Verdict, log: Log, plan: Plan, run: Run, result: Result, folder: Path) -> Verdict:
     if result.generated is not None:
-        return replace(verdict, **_generated(found, run, result))
+        return replace(verdict, **_generated(log, run, result))
     core = _core(folder, run)
     if core is None or result.summary is None:
         return verdict
-    seen = _seen(found, run, "READ")
+    recorded = _recorded(log, run, "READ")
     whole = result.summary.steps == result.summary.steps_planned
-    differences = list(_differences(seen, core.bytes, plan, run, whole))
-    if differences and _loses_sight(run):
-        why = "TensorFlow's threads open and close files at once, of which Darshan loses some"
+    differences = list(_differences(recorded, core.bytes, plan, run, whole))
+    if differences and _may_lose_files(run):
+        why = "TensorFlow's threads open and close files concurrently, and Darshan loses track of some"
         lost = tuple(Reason("counters disagree", f"{text} ({why})") for text in differences)
         return replace(verdict, faults=(*verdict.faults, *lost))
     planned = run.bytes if whole and run.workload.dataset.compression == "none" else None
-    aligned = clock_alignment.align(found, core.marks)
+    aligned = clock_alignment.align(log, core.marks)
     return replace(
         verdict,
-        bytes=Bytes(int(sum(map(int, seen.values()))), int(core.bytes.sum()), planned),
+        bytes=Bytes(int(sum(map(int, recorded.values()))), int(core.bytes.sum()), planned),
         differences=tuple(differences),
         clock_error_s=None if aligned is None else float(aligned.error_s.max()),
     )
 
 
-def _generated(found: Log, run: Run, result: Result) -> dict[str, object]:
-    """Every byte of a sample was written; beside those, HDF5 leaves holes and writes some of its own twice."""
+def _generated(log: Log, run: Run, result: Result) -> dict[str, object]:
+    """Return the bytes of a run that generates, and a difference if fewer bytes were written than the samples have. An
+    exact comparison is not possible: HDF5 leaves holes and writes some of its metadata twice.
+    """
     assert result.generated is not None
     if result.generated.reused:
         return {}
-    seen = sum(_seen(found, run, "WRITTEN").values())
+    written = sum(_recorded(log, run, "WRITTEN").values())
     planned = run.bytes if run.workload.dataset.compression == "none" else None
-    short = planned is not None and seen < planned
-    words = [f"Darshan saw {seen} bytes written, {planned} were planned"] if short else []
-    return {"bytes": Bytes(seen, result.generated.bytes_written, planned), "differences": tuple(words)}
+    short = planned is not None and written < planned
+    differences = (f"Darshan recorded {written} bytes written, {planned} were planned",) if short else ()
+    return {"bytes": Bytes(written, result.generated.bytes_written, planned), "differences": differences}
 
 
 def _core(folder: Path, run: Run) -> Core | None:
@@ -120,74 +122,81 @@ def _core(folder: Path, run: Run) -> Core | None:
         return None
     with h5py.File(path) as file:
         counted = file["ranks/bytes_read"][:]
-        if run.workload.reader.access == "independent":  # else what is looked up goes past MPI-IO
+        if run.workload.reader.access == "independent":  # in collective access, lookups bypass MPI-IO
             counted = counted + file["ranks/overhead_bytes"][:]
         return Core(counted.astype(np.int64), clock_alignment.read(file))
 
 
-def _seen(found: Log, run: Run, what: str) -> dict[tuple[int, int], int]:
-    """Bytes of (rank, number of the dataset's file), by the interface that the ranks themselves used."""
-    module = "MPI-IO" if run.workload.reader.access == "collective" and what == "READ" else "POSIX"
-    records = found.counted.get(module)
+def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
+    """Return the bytes that Darshan recorded, by rank and number of the dataset's file, for the interface that the
+    ranks used. direction: READ or WRITTEN.
+    """
+    module = "MPI-IO" if run.workload.reader.access == "collective" and direction == "READ" else "POSIX"
+    records = log.counted.get(module)
     if records is None:
         return {}
-    seen: dict[tuple[int, int], int] = {}
+    recorded: dict[tuple[int, int], int] = {}
     numbers = {os.path.basename(dataset.file_path(run, number)): number for number in range(run.workload.dataset.files)}
     files = {
         number: numbers[os.path.basename(path)]
-        for number, path in found.names.items()
+        for number, path in log.names.items()
         if os.path.dirname(path) == run.dataset and os.path.basename(path) in numbers
     }
     for record, rank, count in zip(
-        records["id"].tolist(), records["rank"].tolist(), records[f"BYTES_{what}"].tolist(), strict=True
+        records["id"].tolist(), records["rank"].tolist(), records[f"BYTES_{direction}"].tolist(), strict=True
     ):
         if record in files and count > 0:
-            seen[rank, files[record]] = count
-    return seen
+            recorded[rank, files[record]] = count
+    return recorded
 
 
-def _differences(seen: dict[tuple[int, int], int], core: Counts, plan: Plan, run: Run, whole: bool) -> Iterator[str]:
-    """What rank and file saw something else than the core, or less than was planned."""
+def _differences(
+    recorded: dict[tuple[int, int], int], core: Counts, plan: Plan, run: Run, whole: bool
+) -> Iterator[str]:
+    """Yield the ranks whose bytes differ from the core's, and the files with fewer bytes than planned."""
     by_rank = np.zeros(len(core), np.int64)
-    for (rank, _), count in seen.items():
+    for (rank, _), count in recorded.items():
         by_rank[rank] += count
-    unseen = core - by_rank  # a run that was stopped had read ahead, more than it took
-    odd = np.flatnonzero((abs(unseen) if whole else unseen) > _tolerance(run, core))
-    missing = list(_short_files(seen, plan, run)) if whole else []
+    missing = core - by_rank  # negative for a stopped run that has read ahead more than it took
+    odd = np.flatnonzero((abs(missing) if whole else missing) > _tolerance(run, core))
+    short_files = list(_short_files(recorded, plan, run)) if whole else []
     for rank in odd[:_NAMED].tolist():
-        words = f"rank {rank}: Darshan saw {by_rank[rank]} bytes, the core {core[rank]}"
-        files = [text for short_rank, text in missing if short_rank == rank]
-        yield words + (f"; {files[0]}" if files else "")
+        message = f"rank {rank}: Darshan recorded {by_rank[rank]} bytes, the core {core[rank]}"
+        files = [text for short_rank, text in short_files if short_rank == rank]
+        yield message + (f"; {files[0]}" if files else "")
     if len(odd) > _NAMED:
-        yield f"so did {len(odd) - _NAMED} more ranks"
-    rest = [f"rank {rank}: {text}" for rank, text in missing if rank not in set(odd.tolist())]
+        yield f"{len(odd) - _NAMED} more ranks differ"
+    rest = [f"rank {rank}: {text}" for rank, text in short_files if rank not in set(odd.tolist())]
     yield from rest[:_NAMED]
     if len(rest) > _NAMED:
-        yield f"so did {len(rest) - _NAMED} more"
+        yield f"{len(rest) - _NAMED} more files differ"
 
 
-def _loses_sight(run: Run) -> bool:
-    """Do threads that we cannot hold back open files while others close some? See core.descriptors."""
+def _may_lose_files(run: Run) -> bool:
+    """Return whether threads that the core does not control open files while others close files. Darshan may then lose
+    track of files (see core.darshan_fd_gate).
+    """
     reader = run.workload.reader
     return reader.loader == "tensorflow" and reader.read_threads > 1
 
 
 def _tolerance(run: Run, core: Counts) -> Counts:
-    """None where the core counts at the very calls that Darshan sees, a page where it asks the kernel what a library's
-    calls read. Where TensorFlow reads by itself, the kernel's count for the whole process stands for it, and what else
-    the process reads is in that; where HDF5 reads through MPI-IO, the kernel does not see what comes from other ranks.
+    """Return the bytes per rank by which the counts may differ. It is 0 if the core counts the calls that Darshan
+    records, and a page if the core takes the bytes of library calls from the kernel. If TensorFlow itself reads, the
+    core uses the kernel's counters of the process, which include its other reads. If HDF5 reads through MPI-IO, any
+    difference is accepted, because the kernel does not count bytes that come from other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":
         return np.full_like(core, np.iinfo(np.int64).max if reader.mode == "framework" else 0)
     if reader.mode == "framework" and reader.loader == "tensorflow":
         return core // 100 + (1 << 20)
-    asked = reader.mode == "framework" or run.workload.dataset.format == "hdf5"
-    return np.full_like(core, _A_PAGE if asked else 0)
+    uses_kernel = reader.mode == "framework" or run.workload.dataset.format == "hdf5"
+    return np.full_like(core, _A_PAGE if uses_kernel else 0)
 
 
-def _short_files(seen: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iterator[tuple[int, str]]:
-    """Files of which a rank read less than the plan says."""
+def _short_files(recorded: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iterator[tuple[int, str]]:
+    """Yield the files from which a rank read fewer bytes than planned, as rank and message."""
     workload = run.workload
     layout, epochs = workload.dataset, workload.train.epochs
     unknown = layout.compression != "none" or layout.sample.stdev is not None or layout.format == "null"
@@ -198,14 +207,14 @@ def _short_files(seen: dict[tuple[int, int], int], plan: Plan, run: Run) -> Iter
     for rank in range(plan.ranks):
         wanted = samples_of_files(plan, run, rank) * layout.sample_bytes
         for number in np.flatnonzero(wanted).tolist():
-            count = seen.get((rank, number), 0)
+            count = recorded.get((rank, number), 0)
             if count < wanted[number]:
                 name = os.path.basename(dataset.file_path(run, number))
-                yield rank, f"Darshan saw {count} bytes of {name}, {wanted[number]} were planned"
+                yield rank, f"Darshan recorded {count} bytes of {name}, {wanted[number]} were planned"
 
 
 def samples_of_files(plan: Plan, run: Run, rank: int) -> Counts:
-    """How many samples of each file the rank takes from storage in the whole run."""
+    """Return the number of samples of each file that the rank reads from storage in the whole run."""
     workload = run.workload
     reader, per_file = workload.reader, np.uint64(workload.dataset.samples_per_file)
     first, last = positions(workload, plan.ranks, rank, plan.ranks_per_node)

@@ -1,6 +1,6 @@
-"""The setup of libdarshan for a run: its configuration file and the ranks' variables.
+"""Setup of libdarshan for a run: its configuration file and the environment variables of the ranks.
 
-What Darshan does with its settings (darshan-runtime's documentation and source, 3.4 to 3.5) is said where it matters.
+The behaviour of Darshan described here is that of darshan-runtime's documentation and source, 3.4 to 3.5.
 """
 
 import os
@@ -12,10 +12,10 @@ from dlio_hpc.files import rundir
 from dlio_hpc.plan import darshan_needs
 from dlio_hpc.plan.plan import Plan, Run
 
-# Of each read of the markers' file; no other has so many.
+# Bytes of each read of the marker file. No other read has this size.
 MARKER_BYTES = 1777
 CONFIG, PROBE, VERDICT = "darshan.conf", "probe.json", "verdict.json"
-# Which modules are filtered by name; HEATMAP has names of its own.
+# Modules that are filtered by file name. HEATMAP has names of its own.
 _MODULES = "POSIX,STDIO,MPI-IO,DXT_POSIX,DXT_MPIIO"
 # A libdarshan before 3.4 reads no configuration file. DARSHAN_EXCLUDE_DIRS names the folders that it does not record
 # and replaces its built-in list, which is _SYSTEM.
@@ -25,18 +25,20 @@ _EARLY_POOL_MIB = 8
 
 
 def marker_path(directory: str, run: Run) -> str:
-    """Of the small file that core and Darshan both see read (see clocks): with the log, since data may be read-only."""
+    """Return the path of the marker file (see clock_alignment). It is next to the log, because the dataset's folder may
+    be read-only.
+    """
     return os.path.join(directory, rundir.RUNS, rundir.run_name(run.number, run.name), rundir.DARSHAN, "clock")
 
 
 def early_variables() -> dict[str, str]:
-    """Environment variables of ranks under a libdarshan before 3.4. $excluded: the folders of excluded()."""
+    """Return the environment variables of ranks under a libdarshan before 3.4. $excluded: the value of excluded()."""
     return {"DARSHAN_MODMEM": str(_EARLY_POOL_MIB), "DARSHAN_EXCLUDE_DIRS": "$excluded"}
 
 
 def excluded(plan: Plan, python: Iterable[str]) -> str:
-    """Value of DARSHAN_EXCLUDE_DIRS: folders of the system and of Python's modules (`python`), except those that
-    contain paths to be recorded. Folders with a comma are left out, because the comma separates folders.
+    """Return the value of DARSHAN_EXCLUDE_DIRS: folders of the system and of Python's modules (`python`), except those
+    that contain paths to be recorded. Folders with a comma are left out, because the comma separates folders.
     """
     wanted = [run_path for run in plan.runs for run_path in (run.dataset, run.outputs)] + [plan.directory]
     folders = [
@@ -48,15 +50,15 @@ def excluded(plan: Plan, python: Iterable[str]) -> str:
 
 
 def python_folders() -> list[str]:
-    """Folders of the running interpreter, and those that it imports from."""
+    """Return the folders of the running interpreter and the folders from which it imports."""
     return [sys.prefix, sys.base_prefix, *sys.path]
 
 
 def config(plan: Plan, run: Run) -> str:
-    """darshan.conf: one setting a line, the modules last; what is not the run's own data leaves no record.
+    """Return darshan.conf: a setting per line, the modules last. Only the run's own data are recorded.
 
-    MODMEM must hold each module compressed: less than the trace has, and the whole log may be lost. NAME_INCLUDE is
-    stronger than NAME_EXCLUDE.
+    MODMEM must hold each compressed module. If it is smaller than the trace, the whole log may be lost. NAME_INCLUDE
+    takes precedence over NAME_EXCLUDE.
     """
     need = darshan_needs.memory(plan, run)
     wanted = [f"{expression(folder)}/" for folder in (run.dataset, run.outputs)] + [
@@ -76,10 +78,11 @@ def config(plan: Plan, run: Run) -> str:
 
 
 def variables() -> dict[str, str]:
-    """Of the ranks, as double-quoted words of the job script's function that knows $1, the run's Darshan folder, and
-    $2, its log. A log that is there already is not replaced, so its name is new at every attempt.
+    """Return the environment variables of the ranks. The job script double-quotes the values in a function in which $1
+    is the run's Darshan folder and $2 the name of the log. Darshan does not replace an existing log, so each attempt
+    has a new name.
 
-    DXT_ENABLE_IO_TRACE is how libraries before 3.4 are asked for traces, which read no configuration file.
+    DXT_ENABLE_IO_TRACE enables traces in libraries before 3.4, which read no configuration file.
     """
     return {
         "DARSHAN_LOGFILE": "$1/$2",
@@ -91,8 +94,9 @@ def variables() -> dict[str, str]:
 
 
 def expression(path: str) -> str:
-    """A POSIX extended regular expression for `path`, as Darshan's configuration file takes it: no blank ends the word,
-    no comma the expression, and backslash means something else before letters.
+    """Return a POSIX extended regular expression that matches `path` in Darshan's configuration file. It contains no
+    blank, which would end the word, and no comma, which would end the expression. It has no backslash before letters,
+    where the meaning of a backslash differs.
     """
     return "".join(map(_letter, path))
 

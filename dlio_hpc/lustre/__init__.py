@@ -1,1 +1,1 @@
-"""Lustre through its command lfs: layouts are set, then read back, and both recorded. python -m dlio_hpc.lustre."""
+"""Lustre through its command lfs: set layouts, read them back, and record both. python -m dlio_hpc.lustre."""

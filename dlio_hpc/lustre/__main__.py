@@ -1,4 +1,6 @@
-"""What job.sh runs around the generation of a dataset: python -m dlio_hpc.lustre PLAN.json before|after."""
+"""Set the layout of a dataset before it is generated, or read it back afterwards. job.sh runs it: python -m
+dlio_hpc.lustre PLAN.json before|after.
+"""
 
 import argparse
 import os
@@ -16,15 +18,17 @@ from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run, load
 
-# Files that are read back: every one costs a request to the metadata server.
-_LOOKED_AT = 64
+# Files that are read back at most. Each costs a request to the metadata server.
+_MOST_FILES = 64
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m dlio_hpc.lustre", description=__doc__)
     parser.add_argument("plan", type=Path, metavar="PLAN.json")
     parser.add_argument("when", choices=["before", "after"], help="set the layout, or read it back from the files")
-    parser.add_argument("--run", type=int, metavar="N", help="of whose dataset; default: the first that has one")
+    parser.add_argument(
+        "--run", type=int, metavar="N", help="run whose dataset is used; default: that of the first dataset"
+    )
     options = parser.parse_args()
     with told():
         plan, _ = load(options.plan)
@@ -33,131 +37,137 @@ def main() -> None:
 
 
 def before(directory: Path, plan: Plan, run: Run) -> None:
-    """Record what is there, set what is asked for on a dataset that is still to be written, and read that back."""
-    seen, name = _seen(run), _name(plan, run, rundir.BEFORE)
-    if not seen.file_system.is_lustre:
-        print(f"layout: {run.dataset} is on {seen.file_system.kind}, not Lustre: nothing is set")
-        layout_record.write(directory, name, seen)
+    """Record the present layout. Set the requested layout on a dataset that is not yet written, and read it back."""
+    record, name = _record(run), _name(plan, run, rundir.BEFORE)
+    if not record.file_system.is_lustre:
+        print(f"layout: {run.dataset} is on {record.file_system.kind}, not Lustre: no layout is set")
+        layout_record.write(directory, name, record)
         return
-    seen = _with_folder(seen, run)
-    layout_record.write(directory, name, seen)
-    if seen.asked is None:
+    record = _with_folder(record, run)
+    layout_record.write(directory, name, record)
+    if record.asked is None:
         print(f"layout: left alone on {run.dataset}")
     elif run.kind == "generate" and dataset.is_unwritten(run):
-        if faults := _set(seen, run, seen.asked):
-            _refuse(directory, _name(plan, run, rundir.AFTER), replace(seen, faults=faults))
-        print(f"layout: {lustre_layout.describe(seen.asked)} on {run.dataset}")
+        if faults := _set(record, run, record.asked):
+            _refuse(directory, _name(plan, run, rundir.AFTER), replace(record, faults=faults))
+        print(f"layout: {lustre_layout.describe(record.asked)} on {run.dataset}")
 
 
-def _seen(run: Run) -> Record:
+def _record(run: Run) -> Record:
+    """Return the record of a run's dataset, without its layout."""
     return Record(units.utc_now(), os.uname().nodename, run.dataset, filesystem.of(Path(run.dataset)), run.layout)
 
 
 def _name(plan: Plan, run: Run, when: str) -> str:
-    return rundir.layout_name(when, [each.dataset for each in plan.datasets].index(run.dataset))
+    return rundir.layout_name(when, [planned.dataset for planned in plan.datasets].index(run.dataset))
 
 
-def _refuse(directory: Path, name: str, seen: Record) -> None:
-    layout_record.write(directory, name, seen)
-    raise InvalidRun(f"the layout is not as asked: {'; '.join(seen.faults)}")
+def _refuse(directory: Path, name: str, record: Record) -> None:
+    layout_record.write(directory, name, record)
+    raise InvalidRun(f"the layout is not as asked: {'; '.join(record.faults)}")
 
 
-def _with_folder(seen: Record, run: Run) -> Record:
-    """With what new files in the folder would get, or in the one above while it is not there."""
+def _with_folder(record: Record, run: Run) -> Record:
+    """Add the layout that new files get in the folder or, if it does not exist, in its nearest existing parent."""
     try:
         client = lfs.version()
         folder = lfs.folder_layout(filesystem.existing(Path(run.dataset)))
     except Missing as fault:
-        if seen.asked is None:
-            return seen  # nothing depends on it
+        if record.asked is None:
+            return record  # no layout to set, so lfs is not needed
         raise InfrastructureError(
-            f"{fault}, so that no layout can be set; add it to the site's setup, or leave the layout alone: "
+            f"{fault}, so no layout can be set; add it to the site's setup, or leave the layout alone: "
             "-S site.layout=null"
         ) from fault
-    return replace(seen, lfs=".".join(map(str, client)), directory=folder)
+    return replace(record, lfs=".".join(map(str, client)), directory=folder)
 
 
-def _set(seen: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ...]:
-    """Set the layout; differences from what was asked. ConfigError where the folder is another user's."""
+def _set(record: Record, run: Run, asked: lustre_layout.Layout) -> tuple[str, ...]:
+    """Set the layout. Return the differences between the layout read back and the layout asked for. Raise ConfigError
+    if the folder belongs to another user.
+    """
     folder = Path(run.dataset)
     lfs.check_version(asked, lfs.version())
-    _check_pools(seen, asked)
+    _check_pools(record, asked)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as fault:
         raise InfrastructureError(f"cannot use {folder}: {fault.strerror}; choose another --data") from fault
     dataset.check_mine(run)
     lfs.set_layout(folder, asked)
-    there = lfs.folder_layout(folder)
-    return tuple(
-        f"{folder}: {words}" for words in readback.differences(asked, there, _available(seen, asked), is_file=False)
-    )
+    actual = lfs.folder_layout(folder)
+    differences = readback.differences(asked, actual, _available(record, asked), is_file=False)
+    return tuple(f"{folder}: {difference}" for difference in differences)
 
 
-def _check_pools(seen: Record, asked: lustre_layout.Layout) -> None:
-    """A client of 2.15 takes the name of a pool that does not exist without a word."""
+def _check_pools(record: Record, asked: lustre_layout.Layout) -> None:
+    """Raise ConfigError for a pool that does not exist. A client of version 2.15 accepts its name without an error."""
     for pool in filter(None, lustre_layout.pools(asked)):
-        lfs.pool_size(seen.file_system.fsname, pool)
+        lfs.pool_size(record.file_system.fsname, pool)
 
 
-def _available(seen: Record, asked: lustre_layout.Layout) -> int | None:
-    """Targets that a stripe on every target needs: of the pool, else of the file system; None where parts differ."""
+def _available(record: Record, asked: lustre_layout.Layout) -> int | None:
+    """Return the number of targets that a layout on all targets uses: those of the pool, otherwise of the file system.
+    None if it is unknown or the components are in different pools.
+    """
     pools = lustre_layout.pools(asked)
     if len(pools) > 1:
         return None
     (pool,) = pools
     if pool is not None:
-        return lfs.pool_size(seen.file_system.fsname, pool)
+        return lfs.pool_size(record.file_system.fsname, pool)
     try:
-        targets = lfs.targets(Path(seen.path).parent)
+        targets = lfs.targets(Path(record.path).parent)
         return None if any(target.flags == lfs.DOWN for target in targets) else len(targets)
     except Unanswered:
         return None
 
 
 def after(directory: Path, plan: Plan, run: Run) -> None:
-    """Read the layout back from the folder and its files, and record it; InvalidRun when it is not as asked."""
-    seen, name = _seen(run), _name(plan, run, rundir.AFTER)
-    if seen.file_system.is_lustre:
-        seen = _with_files(_with_folder(seen, run), run)
-    if seen.faults:
-        _refuse(directory, name, seen)
-    layout_record.write(directory, name, seen)
+    """Read the layout back from the folder and its files, and record it. Raise InvalidRun if it is not as asked."""
+    record, name = _record(run), _name(plan, run, rundir.AFTER)
+    if record.file_system.is_lustre:
+        record = _with_files(_with_folder(record, run), run)
+    if record.faults:
+        _refuse(directory, name, record)
+    layout_record.write(directory, name, record)
 
 
-def _with_files(seen: Record, run: Run) -> Record:
-    if seen.lfs is None:
-        return seen
+def _with_files(record: Record, run: Run) -> Record:
+    """Add the layouts of some files, and their differences from the layout asked for."""
+    if record.lfs is None:
+        return record
     files = run.workload.dataset.files
-    step = -(-files // _LOOKED_AT)
+    step = -(-files // _MOST_FILES)
     paths = [path for number in range(0, files, step) if os.path.exists(path := dataset.file_path(run, number))]
-    found = {path: lfs.file_layout(path) for path in paths}
-    parts = list(found.values())
+    layouts = {path: lfs.file_layout(path) for path in paths}
+    parts = list(layouts.values())
     return replace(
-        seen,
+        record,
         files=files,
         looked_at=len(paths),
         layouts=layout_record.kinds(parts),
         stripes=layout_record.stripes(parts),
-        targets=layout_record.targets(found),
-        faults=tuple(_faults(seen, found)) if seen.asked else (),
+        targets=layout_record.targets(layouts),
+        faults=tuple(_faults(record, layouts)) if record.asked else (),
     )
 
 
-def _faults(seen: Record, found: dict[str, lfs.Found]) -> list[str]:
-    asked = seen.asked
+def _faults(record: Record, layouts: dict[str, lfs.Found]) -> list[str]:
+    """Return the differences of the folder and of its files from the layout asked for."""
+    asked = record.asked
     assert asked is not None
-    available = _available(seen, asked)
-    told = []
-    if seen.directory is not None:
-        words = readback.differences(asked, seen.directory, available, is_file=False)
-        told += [f"{seen.path}: {one}" for one in words]
-    wrong = {path: words for path, parts in found.items()
-             if (words := readback.differences(asked, parts, available, is_file=True))}  # fmt: skip
+    available = _available(record, asked)
+    faults = []
+    if record.directory is not None:
+        differences = readback.differences(asked, record.directory, available, is_file=False)
+        faults += [f"{record.path}: {difference}" for difference in differences]
+    wrong = {path: differences for path, parts in layouts.items()
+             if (differences := readback.differences(asked, parts, available, is_file=True))}  # fmt: skip
     if wrong:
-        path, words = next(iter(wrong.items()))
-        told.append(f"{len(wrong)} of {len(found)} files, such as {path}: {'; '.join(words)}")
-    return told
+        path, differences = next(iter(wrong.items()))
+        faults.append(f"{len(wrong)} of {len(layouts)} files, such as {path}: {'; '.join(differences)}")
+    return faults
 
 
 if __name__ == "__main__":

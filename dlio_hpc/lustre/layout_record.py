@@ -1,4 +1,4 @@
-"""layout/before.yaml and layout/after.yaml: where the dataset lies, what was asked for, what is there."""
+"""layout/before.yaml and layout/after.yaml: file system of the dataset, layout asked for, and actual layout."""
 
 import os
 from collections import Counter
@@ -14,21 +14,21 @@ from dlio_hpc.files import rundir
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.lustre.lfs import Found
 
-# Of a file; on more, its time says little of any.
+# Targets per file up to which they are listed. On more targets, the time of a file says little about a single target.
 _MOST_TARGETS = 8
 
 
 class Kind(Struct, frozen=True):
-    """Files that lie alike; `parts` without their targets."""
+    """Number of files with the same layout. parts: the layout, without targets."""
 
     files: int
     parts: Found
 
 
 class Record(Struct, frozen=True):
-    """`asked` null: the layout was left alone. `lfs`: the client's version. `looked_at` of `files` were read back;
-    `stripes`: how many of theirs lie on each target. `targets`: those of each of these files, unless they are too
-    many to tell one from the other. `faults`: what is not as asked.
+    """Record of a layout. asked: null if the layout was left alone. lfs: version of the client. looked_at: number of
+    `files` that were read back. stripes: number of their stripes on each target. targets: targets of each of these
+    files, unless a file has too many. faults: differences from the layout asked for.
     """
 
     time: str
@@ -47,29 +47,29 @@ class Record(Struct, frozen=True):
     schema: int = 1
 
 
-def kinds(found: list[Found]) -> tuple[Kind, ...]:
-    """Layouts of files, the most frequent first."""
-    bare = [tuple(msgspec.structs.replace(part, targets=(), first=-1) for part in parts) for parts in found]
+def kinds(layouts: list[Found]) -> tuple[Kind, ...]:
+    """Return the layouts of files, the most frequent first."""
+    bare = [tuple(msgspec.structs.replace(part, targets=(), first=-1) for part in parts) for parts in layouts]
     return tuple(Kind(count, parts) for parts, count in Counter(bare).most_common())
 
 
-def stripes(found: list[Found]) -> dict[int, int]:
-    """Stripes of all files on each target."""
-    counts = Counter(target for parts in found for part in parts for target in part.targets)
+def stripes(layouts: list[Found]) -> dict[int, int]:
+    """Return the number of stripes of all files on each target."""
+    counts = Counter(target for parts in layouts for part in parts for target in part.targets)
     return dict(sorted(counts.items()))
 
 
-def targets(found: dict[str, Found]) -> dict[str, tuple[int, ...]]:
-    """Of each file, by its name; nothing where files are spread over so many that they tell nothing of one."""
+def targets(layouts: dict[str, Found]) -> dict[str, tuple[int, ...]]:
+    """Return the targets of each file, by its name. Empty if a file is on more than _MOST_TARGETS targets."""
     listed = {
         os.path.basename(path): tuple(sorted({target for part in parts for target in part.targets}))
-        for path, parts in found.items()
+        for path, parts in layouts.items()
     }
-    return listed if all(len(each) <= _MOST_TARGETS for each in listed.values()) else {}
+    return listed if all(len(numbers) <= _MOST_TARGETS for numbers in listed.values()) else {}
 
 
 def write(directory: Path, name: str, record: Record) -> None:
-    """Into the job's folder layout/."""
+    """Write a record to the folder layout/ of the job."""
     import yaml
 
     (directory / rundir.LAYOUT).mkdir(exist_ok=True)
@@ -78,23 +78,23 @@ def write(directory: Path, name: str, record: Record) -> None:
 
 
 def read(content: bytes, source: str) -> Record:
-    """A record as it was written; ConfigError when it is none."""
+    """Return the record in `content`. Raise ConfigError if it is not a record."""
     return document.convert(document.parse_yaml(content.decode(errors="replace"), source), Record, source)
 
 
 def describe(record: Record) -> str:
-    """One line for people."""
+    """Return a record as a line of text."""
     from dlio_hpc.config import lustre_layout
 
     if not record.file_system.is_lustre:
         return f"{record.file_system.kind}, not Lustre: the layout asked for was not set"
     asked = "left alone" if record.asked is None else f"asked for {lustre_layout.describe(record.asked)}"
-    found = "; ".join(f"{kind.files} file(s) with {_parts(kind.parts)}" for kind in record.layouts) or "no files yet"
-    return f"Lustre, {asked}; read back: {found}"
+    actual = "; ".join(f"{kind.files} file(s) with {_parts(kind.parts)}" for kind in record.layouts) or "no files yet"
+    return f"Lustre, {asked}; read back: {actual}"
 
 
 def found(record: Record) -> str:
-    """How the files that were looked at are striped, the most frequent first; empty where none was."""
+    """Return the striping of the files that were read back, the most frequent first. Empty if no file was read back."""
     return "; ".join(_parts(kind.parts) for kind in record.layouts)
 
 

@@ -1,5 +1,5 @@
-"""The command lfs. A path that is not on Lustre is not for it: some versions leave files behind there. It is judged by
-its exit code alone, never by its texts, which differ from version to version.
+"""Interface to the command lfs. Do not call it for a path that is not on Lustre: some versions leave files behind
+there. Success is judged only by the exit code, because messages differ from version to version.
 """
 
 import re
@@ -16,9 +16,9 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 
 
 class Part(Struct, frozen=True):
-    """A component of a layout as it was found; a plain layout has one. `end` None: the end of the file. `first`: the
-    target of its first stripe, -1: any. `targets`: where the stripes of a file lie; of a folder, and of what is not
-    written yet, none.
+    """Component of an actual layout; a plain layout has one. end: None for the end of the file. first: target of the
+    first stripe, -1 for any target. targets: targets of the stripes of a file; empty for a folder and for a component
+    that is not yet written.
     """
 
     end: int | None
@@ -31,16 +31,16 @@ class Part(Struct, frozen=True):
 
 
 Found = tuple[Part, ...]
-# In place of flags: it does not answer.
+# In place of flags: the target does not answer.
 DOWN = "down"
 _POOL = re.compile(r"^([ -]*(?:lmm_)?pool:[ ]+)([\w.-]+)[ ]*$", re.MULTILINE)
-# ESRCH: the file system keeps no quotas of this kind.
+# Exit code ESRCH: the file system has no quotas of this kind.
 _OFF = 3
 
 
 class Target(Struct, frozen=True):
-    """An object storage target (OST). flags: letters of lfs-df(1), D degraded, R read-only, N no new
-    files, S no space, I no inodes; or DOWN.
+    """Object storage target (OST). flags: letters of lfs-df(1), D degraded, R read-only, N no new files, S no space, I
+    no inodes; or DOWN.
     """
 
     number: int
@@ -48,7 +48,7 @@ class Target(Struct, frozen=True):
 
 
 class Quota(NamedTuple):
-    """A user's, group's or project's bytes and files, used and allowed; 0: no limit."""
+    """Quota of a user, group or project: bytes and files, used and allowed. A limit of 0 means no limit."""
 
     used_bytes: int
     most_bytes: int
@@ -57,7 +57,7 @@ class Quota(NamedTuple):
 
 
 def version() -> Version:
-    """Of the client; Missing where there is no lfs."""
+    """Return the version of the client. Raise Missing if there is no lfs."""
     answer = command.ask("lfs", "--version")
     match = re.match(r"lfs (\d+)\.(\d+)(?:\.(\d+))?", answer.out)
     if answer.code or match is None:
@@ -66,11 +66,11 @@ def version() -> Version:
 
 
 def check_version(asked: Layout, client: Version) -> None:
-    """ConfigError when the client is too old for what is asked."""
+    """Raise ConfigError if the client is too old for the layout asked for."""
     for feature, least in lustre_layout.needs(asked):
         if client < least:
             wanted, have = (".".join(map(str, number)) for number in (least, client))
-            raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, this one is {have}")
+            raise ConfigError(f"layout: {feature} needs a Lustre client of {wanted} or newer, the client is {have}")
 
 
 def _setstripe(folder: str, asked: Layout) -> list[str]:
@@ -78,24 +78,24 @@ def _setstripe(folder: str, asked: Layout) -> list[str]:
 
 
 def command_line(folder: str, asked: Layout) -> str:
-    """The command of set_layout() as a person would type it."""
+    """Return the command of set_layout() as a line of shell."""
     return shlex.join(_setstripe(folder, asked))
 
 
 def set_layout(folder: Path, asked: Layout) -> None:
-    """Set the layout that new files in `folder` get; files that lie there stay as they are."""
+    """Set the layout that new files in `folder` get. Existing files do not change."""
     answer = command.ask(*_setstripe(str(folder), asked))
     if answer.code:
         raise InfrastructureError(f"{command_line(str(folder), asked)}: {answer.words}")
 
 
 def folder_layout(folder: Path) -> Found:
-    """What new files in `folder` get."""
+    """Return the layout that new files in `folder` get."""
     return _getstripe("-d", str(folder))
 
 
 def file_layout(path: str) -> Found:
-    """How a file lies."""
+    """Return the layout of a file."""
     return _getstripe(path)
 
 
@@ -107,19 +107,20 @@ def _getstripe(*arguments: str) -> Found:
 
 
 def parse(text: str, source: str) -> Found:
-    """YAML of lfs-getstripe(1): keys of a file begin with lmm_, those of a folder do not; components are a list since
-    2.16, before that a mapping each. The name of a pool is text, though lfs writes 1e5 and null without quotes.
+    """Parse the YAML of lfs-getstripe(1). Keys of a file begin with lmm_, those of a folder do not. Since 2.16
+    components are a list; before, each is a mapping of its own. The name of a pool is text, although lfs writes names
+    such as 1e5 and null without quotes.
     """
     data = document.parse_yaml(_POOL.sub(r'\1"\2"', text), source)
     if not isinstance(data, dict):
-        raise InfrastructureError(f"{source}: {str(data)[:200]!r} is no layout")
+        raise InfrastructureError(f"{source}: {str(data)[:200]!r} is not a layout")
     if "lcm_layout_gen" not in data:
         return (_part(data, None, source),)
     parts = data.get("components") or [value for key, value in data.items() if re.fullmatch(r"component\d+", str(key))]
     try:
         return tuple(_part(part["sub_layout"], part["lcme_extent.e_end"], source) for part in parts)
     except (KeyError, TypeError) as fault:
-        raise InfrastructureError(f"{source}: no layout that we know, {fault}") from fault
+        raise InfrastructureError(f"{source}: unknown layout, {fault}") from fault
 
 
 def _part(data: dict[str, Any], end: object, source: str) -> Part:
@@ -133,34 +134,34 @@ def _part(data: dict[str, Any], end: object, source: str) -> Part:
             pattern=str(values.get("pattern", "raid0")),
             pool=str(values["pool"]) if values.get("pool") else None,
             first=int(values.get("stripe_offset", -1)),
-            targets=tuple(int(one["l_ost_idx"]) for one in objects),
+            targets=tuple(int(stripe["l_ost_idx"]) for stripe in objects),
         )
     except (AttributeError, KeyError, TypeError, ValueError) as fault:
-        raise InfrastructureError(f"{source}: no layout that we know, {fault}") from fault
+        raise InfrastructureError(f"{source}: unknown layout, {fault}") from fault
 
 
 def targets(path: Path) -> list[Target]:
-    """The storage targets of the file system; lfs-df(1). Inactive ones are not among them; of one that does not answer,
-    which gives the command its exit code, there is a line with the reason.
+    """Return the storage targets of the file system (lfs-df(1)), without inactive targets. For a target that does not
+    answer, lfs prints a line with the reason and ends with an error code.
     """
     answer = command.ask("lfs", "df", str(path))
     rows = re.findall(r"^\S+_UUID +\d+ +\d+ +\d+ .*\[OST:(\d+)\] ?([A-Z?]*)", answer.out, re.MULTILINE)
     if not rows:
         raise command.unexplained(f"lfs df {path}", answer)
     down = re.findall(r"^\S+-OST([0-9a-fA-F]{4})_UUID +: (?!inactive)", answer.out, re.MULTILINE)
-    there = [Target(int(index), flags) for index, flags in rows]
-    return [*there, *(Target(int(number, 16), DOWN) for number in down)]
+    up = [Target(int(index), flags) for index, flags in rows]
+    return [*up, *(Target(int(number, 16), DOWN) for number in down)]
 
 
 def project(folder: Path) -> str | None:
-    """The project id of a folder; None where it has none."""
+    """Return the project id of a folder, or None if it has none."""
     answer = command.ask("lfs", "project", "-d", str(folder))
-    words = answer.out.split()
-    return words[0] if not answer.code and words and words[0].isdigit() and words[0] != "0" else None
+    number = next(iter(answer.out.split()), "")
+    return number if not answer.code and number.isdigit() and number != "0" else None
 
 
 def pool_size(fsname: str, pool: str) -> int:
-    """Targets of a pool; ConfigError when there is no such pool."""
+    """Return the number of targets of a pool. Raise ConfigError if there is no such pool."""
     answer = command.ask("lfs", "pool_list", f"{fsname}.{pool}")
     if answer.code:
         known = ", ".join(line.partition(".")[2] for line in command.ask("lfs", "pool_list", fsname).lines[1:])
@@ -169,16 +170,18 @@ def pool_size(fsname: str, pool: str) -> int:
 
 
 def quota(whose: str, name: str, path: Path) -> Quota | None:
-    """None where no quotas are kept; lfs-quota(1), the row's last eight words. `whose`: -u, -g or -p."""
+    """Return a quota from the last eight fields of the row of lfs-quota(1), or None if there are no quotas. whose: -u,
+    -g or -p.
+    """
     answer = command.ask("lfs", "quota", "-q", whose, name, str(path))
     if answer.code == _OFF:
         return None
     if answer.code:
         raise command.unexplained(f"lfs quota {whose} {name} {path}", answer)
     rows = [line.split() for line in answer.lines]
-    words = [word for row in rows[:2] for word in row][1:9]
-    if len(words) < 8:
+    fields = [field for row in rows[:2] for field in row][1:9]
+    if len(fields) < 8:
         return None
-    numbers = [int(re.sub(r"\D", "", word) or 0) for word in words]
+    numbers = [int(re.sub(r"\D", "", field) or 0) for field in fields]
     used, soft, hard, _, files, soft_files, hard_files, _ = numbers
     return Quota(used * 1024, (hard or soft) * 1024, files, hard_files or soft_files)

@@ -1,7 +1,7 @@
-"""CSV: a sample a line, its values with seven digits each: 0.1234567, which a 32-bit float holds.
+"""CSV: a line per sample, with values of seven digits such as 0.1234567, which fit a 32-bit float.
 
-*framework* is pandas.read_csv of whole files. *posix* reads lines at their offsets and turns the digits of their fixed
-width into numbers: what parsing costs beyond the file system is the difference of the two.
+*framework* is pandas.read_csv of whole files. *posix* reads lines at their offsets and converts their fixed-width
+digits to numbers. The difference of the two is the cost of parsing.
 """
 
 import io
@@ -40,7 +40,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """All bytes of the file."""
+    """Yield all bytes of the file."""
     columns = math.prod(dataset.sample.array_shape)
     values = dataset.samples_per_file * columns
     for first in range(0, values, _VALUES_AT_ONCE):
@@ -58,7 +58,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
-    """Each of `numbers` as text, a row each."""
+    """Return `numbers` as text, one row per number."""
     text = np.empty((len(numbers), CSV_VALUE), np.uint8)
     text[:, 0], text[:, 1], text[:, -1] = ord("0"), ord("."), ord(",")
     for digit in range(_DIGITS, 0, -1):
@@ -68,19 +68,19 @@ def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
 
 
 def _numbers(count: int, position: int, texture: Texture) -> npt.NDArray[np.uint32]:
-    """The digits of `count` values, from the stream of contents at `position`."""
+    """Return the digits of `count` values, from the content stream at `position`."""
     data = np.empty(count * _FLOAT, np.uint8)
     content.fill(data, position, texture)
     return data.view("<u4") % np.uint32(_TEN)
 
 
 def fill(row: Rows, position: int, texture: Texture) -> None:
-    """Fill `row` with the values at `position` of the stream of contents, as they are in memory."""
+    """Fill `row` with the values at `position` of the content stream, in their binary form."""
     row.view(np.float32)[:] = _numbers(len(row) // _FLOAT, position, texture) / _TEN
 
 
 def head(position: int, texture: Texture) -> bytes:
-    """The value that begins at `position`."""
+    """Return the bytes of the value that begins at `position`."""
     row = np.empty(_FLOAT, np.uint8)
     fill(row, position, texture)
     return row.tobytes()
@@ -89,7 +89,7 @@ def head(position: int, texture: Texture) -> bytes:
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
     if workload.reader.mode == "framework":
         try:
-            import pandas  # noqa: F401 - only whether it is there
+            import pandas  # noqa: F401 - checks that it is installed
         except ImportError as fault:
             raise ConfigError(
                 "format: csv in mode: framework reads with pandas, which is not installed: pip install 'dlio-hpc[csv]'"
@@ -99,7 +99,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class _Load:
-    """pandas.read_csv of a whole file, as applications call it."""
+    """Loader of a whole file with pandas.read_csv, as applications call it."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._shape = dataset.array_shape
@@ -112,12 +112,12 @@ class _Load:
                 table = pd.read_csv(file, header=None, dtype=np.float32)
             array: Array = table.to_numpy()
             return array.reshape(self._shape)
-        except ValueError as fault:  # pandas' own errors, and those of text that is no number, are ValueErrors
+        except ValueError as fault:  # includes pandas' own errors and those for text that is not a number
             raise damaged(path, fault) from fault
 
 
 class Floor(FlatReader):
-    """Lines at their offsets."""
+    """Reader of lines at their offsets."""
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         super().__init__(workload, paths, comm, lambda *_: 0)
@@ -138,4 +138,4 @@ class Floor(FlatReader):
                 numbers = numbers * 10 + (values[:, digit] - ord("0"))
             row.view(np.float32)[:] = numbers / _TEN
             if (values[:, 1] != ord(".")).any() or line[-1] != ord("\n"):
-                raise damaged(self._paths(place.file), f"no line of ours at byte {place.within * self._line}")
+                raise damaged(self._paths(place.file), f"no line of the dataset at byte {place.within * self._line}")

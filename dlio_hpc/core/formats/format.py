@@ -1,4 +1,4 @@
-"""What a file format has to offer."""
+"""Interface of file formats."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -20,21 +20,21 @@ Paths = Callable[[int], str]
 
 
 class Reader(Protocol):
-    """One rank's access to the dataset. Its threads call read() at once, each with rows and tally of its own."""
+    """Access of a rank to the dataset. Threads call read() concurrently, each with its own rows and tally."""
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        """Bring each of `samples` to the front of its row; InvalidRun when the dataset does not hold it."""
+        """Read each of `samples` into the beginning of its row. Raise InvalidRun if the dataset does not hold it."""
 
     def close(self) -> None:
-        """The end of an epoch: let go of all files."""
+        """Close all files at the end of an epoch."""
 
 
 class Format(NamedTuple):
-    """write: file `number` of the dataset into an open file, which may have
-    older contents. reader: of the files that `Paths` names by number;
-    the communicator is for collective access. fault: where the file at a path is not what write() makes of that number,
-    in words, None where it is; quick: by its size and what it says of itself alone. head, fill: the first bytes and all
-    bytes, as read() delivers them, of a sample at a position of the stream of contents.
+    """Functions of a file format. write: write file `number` of the dataset to an open file, which may have older
+    contents. reader: open a reader of the files that `Paths` names by number; the communicator is for collective
+    access. fault: describe how the file at a path differs from the file that write() creates for that number, or return
+    None; with quick, by its size and metadata only. head, fill: first bytes and all bytes, as read() returns them, of a
+    sample at a position of the content stream.
     """
 
     write: Callable[[int, Dataset, int], None]
@@ -45,7 +45,7 @@ class Format(NamedTuple):
 
 
 def damaged(path: str, fault: object) -> InvalidRun:
-    """What to say of a file that its library cannot make sense of."""
+    """Return the error for a file that its library cannot read."""
     return InvalidRun(
         f"{path} is not a dlio-hpc dataset file, or is corrupted: {fault}; remove the dataset's folder and generate it "
         "again"
@@ -53,5 +53,5 @@ def damaged(path: str, fault: object) -> InvalidRun:
 
 
 def as_bytes(values: object) -> Rows:
-    """The bytes of an array, without copying it."""
+    """Return the bytes of a contiguous array without copying it."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

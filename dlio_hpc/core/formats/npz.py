@@ -1,8 +1,8 @@
-"""NumPy archives: one array `x` of shape (samples, *sample shape), as numpy.savez writes it; samples that differ in
-size lie end to end in an array of bytes. Stored, the data begin at byte 4096; with gzip they are deflated.
+"""NumPy archives: an array `x` of shape (samples, *sample shape), as numpy.savez writes it. Samples of varying size lie
+end to end in an array of bytes. In a stored archive the data begin at byte 4096; with gzip they are deflated.
 
-*posix* reads stored samples at their offsets, and a deflated file whole. *framework* is numpy.load, which reads the
-whole array however little of it is wanted, through a buffer: of transfer_size, or as Python's open() chooses it.
+*posix* reads stored samples at their offsets, and a deflated file as a whole. *framework* is numpy.load. It always
+reads the whole array, through a buffer of transfer_size or of the size that Python's open() chooses.
 """
 
 import io
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 _MEMBER = "x.npy"
-# ZIP's local header (30 bytes), the member's name and the ZIP64 field; the .npy header is padded up to the data,
-# which page-aligned serves direct I/O and stripe boundaries.
+# ZIP's local header (30 bytes), the member's name and the ZIP64 field. The .npy header is padded so that the data begin
+# on a page boundary, for direct I/O and stripe boundaries.
 _LOCAL_HEADER = 30 + len(_MEMBER) + 20
 DATA_OFFSET = 4096
-# What ends an archive behind its directory, a record, or three where it is large; the most that lies behind a member.
+# Bytes after the directory of an archive: one record, or three in a large archive. Limit of all bytes after a member.
 _ENDS, _MOST_BEHIND = (22, 56 + 20 + 22), 1024
-# What numpy.load and zipfile raise over bytes that they do not understand.
+# Errors of numpy.load and zipfile for a corrupted file.
 _DAMAGE = (
     RuntimeError, ValueError, KeyError, EOFError, SyntaxError, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
     struct.error, NotImplementedError,
@@ -45,7 +45,9 @@ _DAMAGE = (
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Over an older file of the same geometry the bytes stay the same all the while, so that readers are not harmed."""
+    """Write file `number`. If it overwrites an older file of the same geometry, no byte changes at any time, so that
+    readers are not disturbed.
+    """
     places = Places(dataset)
     with os.fdopen(descriptor, "r+b", closefd=False) as file:
         member = zipfile.ZipInfo(_MEMBER)
@@ -61,13 +63,15 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _member(dataset: Dataset, places: Places, number: int) -> Iterator[bytes | memoryview]:
-    """All bytes of the file in the archive; a piece is valid until the next is taken."""
+    """Yield all bytes of the file in the archive. A piece is valid until the next is taken."""
     yield _npy_header(dataset, places.array_shape(number))
     yield from content.pieces(places.position(number), places.file_size(number), texture(dataset))
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """ZIP's own structures may differ between versions of Python and of zlib; they have to be sound."""
+    """Return the fault of a file, or None. The structures of ZIP may differ between versions of Python and of zlib, so
+    they are checked for consistency and not compared.
+    """
     places = Places(dataset)
     header = DATA_OFFSET - _LOCAL_HEADER
     stored = dataset.compression == "none"
@@ -76,24 +80,24 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
             (member,) = archive.infolist()
             if member.filename != _MEMBER or member.file_size != header + places.file_size(number):
                 return f"holds {member.file_size} bytes of {member.filename}, expected {_MEMBER} of the samples' size"
-            if why := _frame_fault(file, archive.start_dir, member, stored):
-                return why
+            if frame_fault := _frame_fault(file, archive.start_dir, member, stored):
+                return frame_fault
             if quick:
                 return None
             checksum = file_comparison.Checksum(_member(dataset, places, number))
             with archive.open(member) as stream:
-                stream._expected_crc = None  # type: ignore[attr-defined]  # where it differs says more
+                stream._expected_crc = None  # type: ignore[attr-defined]  # the first difference says more
                 at = file_comparison.first_difference(stream, checksum)
     except _DAMAGE as fault:
-        return f"is no archive of ours, or damaged: {fault}"
+        return f"is not a dlio-hpc dataset file, or is corrupted: {fault}"
     if at is None:
         return None if checksum.value == member.CRC else f"the checksum of {_MEMBER} is wrong"
     where = f"byte {at + _LOCAL_HEADER}" if stored else f"byte {at} of {_MEMBER}"
-    return file_comparison.told(where, places.holder(number, at - header) if at >= header else None)
+    return file_comparison.message(where, places.holder(number, at - header) if at >= header else None)
 
 
 def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
-    """The archive in a file; OSError where the file cannot be read, which zipfile takes for damage."""
+    """Open the archive in a file. Raise OSError if a read fails, which zipfile would report as a corrupted file."""
     raw = file.raw
     assert isinstance(raw, CountedFile)
     try:
@@ -105,8 +109,8 @@ def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
 
 
 def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, stored: bool) -> str | None:
-    """What ZIP wrote around the member, which begins the file: the local header tells what the directory tells, and
-    nothing lies between or behind.
+    """Return the fault of the ZIP structures around the member, or None. The member is first in the file, its local
+    header agrees with the directory, and there are no other bytes between or after them.
     """
     file.seek(0)
     local = file.read(_LOCAL_HEADER)
@@ -119,7 +123,7 @@ def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, store
     if directory != _LOCAL_HEADER + member.compress_size or len(end) - 46 - names not in _ENDS:
         return "its parts do not add up to its size"
     if local[4:18] != end[6:20] or local[-20:] != sizes or end[-2:] != b"\0\0":
-        return "its header and its directory disagree"
+        return "its header and its directory differ"
     return None
 
 
@@ -132,31 +136,32 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """As numpy.load(path) does it, through the buffer that open() gives a file. buffer: its bytes; None: as many as the
-    file system recommends (st_blksize), a page on most, 4 MiB on Lustre, which brings more than is asked for.
+    """Load an array as numpy.load(path) does, through the buffer that open() gives a file. buffer: its bytes; None: the
+    size that the file system recommends (st_blksize). That is a page on most file systems, and 4 MiB on Lustre, which
+    reads more than requested.
     """
     before = tally.bytes_read
     try:
         try:
             array, member = _loaded(buffer, path, tally)
         except SystemError:
-            # NumPy parses an array's header with ast.literal_eval(), which Python before 3.11.8 may fail without cause
-            # while something else parses at the same time (gh-106905). What is read once more counts as overhead.
+            # NumPy parses the header with ast.literal_eval(). Before Python 3.11.8 it may fail without cause if another
+            # thread parses at the same time (gh-106905). The bytes of the second read count as overhead.
             array, member = _loaded(buffer, path, tally)
     except _DAMAGE as fault:
         raise damaged(path, fault) from fault
     payload = array.nbytes if member.compress_type == zipfile.ZIP_STORED else member.compress_size
-    tally.beside(tally.bytes_read - before - payload)
+    tally.move_to_overhead(tally.bytes_read - before - payload)
     return array
 
 
 def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
-    """The array of a file, and its member of the archive."""
+    """Return the array of a file, and its member of the archive."""
     counted = CountedFile(path, tally)
     try:
         with buffered(counted, buffer) as file, np.load(file) as archive:
             array: Array = archive["x"]
-            (member,) = (one for one in archive.zip.infolist() if one.filename == _MEMBER)
+            (member,) = (info for info in archive.zip.infolist() if info.filename == _MEMBER)
     except zipfile.BadZipFile:
         if counted.fault is not None:
             raise counted.fault from None
@@ -165,7 +170,9 @@ def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile
 
 
 class _Inflate:
-    """A deflated file read front to back in requests of transfer_size, and unpacked; its directory is left alone."""
+    """Loader of a deflated file, which reads it from the start in requests of transfer_size and does not interpret its
+    directory.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self._dataset = workload.dataset
@@ -182,7 +189,7 @@ class _Inflate:
                 while not inflate.eof:
                     count = file.readinto(packed)
                     if not count:
-                        raise EOFError(f"it ends at byte {file.tell()} in the midst of the samples")
+                        raise EOFError(f"it ends at byte {file.tell()}, before the end of the samples")
                     unpacked += inflate.decompress(packed[skip:count])
                     skip = max(0, skip - count)
             array = np.frombuffer(unpacked, self._dataset.sample.array_dtype, offset=header)
@@ -190,12 +197,14 @@ class _Inflate:
                 array = array.reshape(self._dataset.array_shape)
         except _DAMAGE as fault:
             raise damaged(path, fault) from fault
-        tally.beside(_LOCAL_HEADER + len(inflate.unused_data))
+        tally.move_to_overhead(_LOCAL_HEADER + len(inflate.unused_data))
         return array
 
 
 def _npy_header(dataset: Dataset, shape: tuple[int, ...]) -> bytes:
-    """numpy.lib.format version 1.0, padded so that the array begins at DATA_OFFSET of a stored file."""
+    """Return the header in numpy.lib.format version 1.0, padded so that the array begins at DATA_OFFSET of a stored
+    file.
+    """
     descr = np.dtype(dataset.sample.array_dtype).str
     text = repr({"descr": descr, "fortran_order": False, "shape": shape})
     prefix = b"\x93NUMPY\x01\x00"

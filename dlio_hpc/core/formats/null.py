@@ -1,4 +1,4 @@
-"""No storage behind it: reading costs nothing, so what is left is the cost of the tool itself."""
+"""null format: no storage. Reading costs nothing, so a run measures the overhead of dlio-hpc itself."""
 
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """There is nothing to write."""
+    """Write nothing."""
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """There is no file."""
+    """Return None: there is no file."""
     return None
 
 
@@ -28,11 +28,11 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class Null:
-    """Counts a read a sample, and no bytes: none arrive."""
+    """Reader that counts a read of zero bytes per sample."""
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         for _ in range(len(samples)):
             tally.add(now(), 0)
 
     def close(self) -> None:
-        """There is nothing open."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""posix mode: samples that lie whole in their files, read at their offsets straight into the loader's rows."""
+"""posix mode for formats with contiguous samples: reads at their offsets, directly into the rows of the loader."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -15,18 +15,19 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """What brings the bytes: files of this rank's own, or one file of all ranks through MPI-IO."""
+    """Reader of bytes: from files opened by this rank, or from a file shared by all ranks through MPI-IO."""
 
     def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
         """Fill the views of all requests."""
 
     def close(self) -> None:
-        """Let go of all files."""
+        """Close all files."""
 
 
 class FlatReader:
-    """Samples one after the other from byte `start(number)` on, which is asked of the first file that is read; `gap`
-    bytes more lie between one and the next. A transfer_size above a sample's brings neighbours in one request.
+    """Reader of files with consecutive samples. start: returns the offset of the first sample by file number; it is
+    called for the first file only. gap: bytes between two samples. A transfer_size larger than a sample reads adjacent
+    samples in one request.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class FlatReader:
         self.fetch(places, rows, tally)
 
     def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
-        """Each place's bytes to the front of its row."""
+        """Read the bytes of each place into the beginning of its row."""
         memory, width = rows.reshape(-1).data, rows.shape[1]
         self.bring(
             [
@@ -61,7 +62,7 @@ class FlatReader:
         )
 
     def begin(self, place: Place, tally: Tally) -> int:
-        """The sample's first byte in its file."""
+        """Return the offset of the sample in its file."""
         if self._start is None:
             self._start = self._start_of(place.file, tally)
         return self._start + place.within * self._gap + place.offset
@@ -74,7 +75,7 @@ class FlatReader:
 
 
 def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Transport:
-    """As the workload's access asks."""
+    """Return the transport for reader.access of the workload."""
     keys = workload.reader
     if keys.access == "collective" and comm is not None:
         from dlio_hpc.core.mpi_io import CollectiveFile
@@ -84,7 +85,7 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
 
 
 def _merged(requests: list[Request]) -> list[Request]:
-    """Requests that follow on each other in a file, made one."""
+    """Return `requests` with adjacent requests of a file merged."""
     merged: list[Request] = []
     end = -1
     for request in requests:

@@ -1,7 +1,7 @@
-"""Plain bytes: samples end to end and nothing else, as images a file each, .npy and .bin files are to storage.
+"""Raw format: samples end to end and nothing else. Images in a file each, .npy and .bin files look the same to storage.
 
 *posix* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a whole file in one request,
-and one more that finds its end.
+and a second request that finds its end.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(places: Places, dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """All bytes of the file; a piece is valid until the next is taken."""
+    """Yield all bytes of the file. A piece is valid until the next is taken."""
     return content.pieces(places.position(number), places.file_size(number), texture(dataset))
 
 
@@ -51,7 +51,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
             return values
         try:
             return values.view(sample.array_dtype).reshape(-1, *sample.array_shape)
-        except ValueError as why:
-            raise damaged(path, why) from why
+        except ValueError as reason:
+            raise damaged(path, reason) from reason
 
     return WholeFileReader(workload, paths, load)

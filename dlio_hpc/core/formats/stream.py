@@ -1,7 +1,7 @@
 """Files read as streams: consecutive requests of one size until the end of the file.
 
 One thread at a time reads a stream; different threads read different streams. A block is kept until all of its bytes
-are taken. That is one block of each file where records are taken in order, and all blocks of a file otherwise.
+are taken. This keeps one block of each file if records are taken in order, and all blocks of a file otherwise.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from dlio_hpc.core.io_counters import Tally
 
 
 class Streams:
-    """Streams of files. file_size: length of a file by its number. whole: read each file from its front to its end
-    before any byte is taken; else read from the first byte wanted to the last one.
+    """Streams of files. file_size: returns the length of a file by its number. whole: read each file from start to end
+    before any byte is taken; otherwise read from the first requested byte to the last.
     """
 
     def __init__(self, paths: Paths, file_size: Callable[[int], int], block_size: int, whole: bool) -> None:
@@ -43,7 +43,7 @@ class Streams:
             stream = self._open[number] = _Stream(begin, self._file_size(number), self._block_size)
         while stream.next <= offset or (self._whole and stream.next < stream.end):
             length = min(self._block_size, stream.end - stream.next)
-            if stream.next == offset and length <= len(view) and not self._whole:  # no other read needs a part of it
+            if stream.next == offset and length <= len(view) and not self._whole:  # no later read needs it
                 self._fetch(number, stream, view[:length], tally)
                 self._forget(number, stream)
                 return length
@@ -60,7 +60,7 @@ class Streams:
         return len(part)
 
     def _forget(self, number: int, stream: "_Stream") -> None:
-        """Forget a stream of which all bytes were taken."""
+        """Forget a stream if all its bytes were taken."""
         if stream.next == stream.end and not stream.blocks:
             del self._open[number]
 
@@ -73,7 +73,7 @@ class Streams:
     def _memory(self) -> Rows:
         try:
             return self._free.pop()
-        except IndexError:  # another thread may have taken the last one
+        except IndexError:  # another thread may have taken the last block
             return np.empty(self._block_size, np.uint8)
 
     def close(self) -> None:
@@ -84,8 +84,8 @@ class Streams:
 
 
 class _Stream:
-    """One file from byte `begin` to `end`, read up to byte `next`. blocks: the blocks that are not wholly taken, by the
-    offset of their first byte.
+    """Stream of a file from byte `begin` to `end`, read up to byte `next`. blocks: blocks that are not completely
+    taken, by the offset of their first byte.
     """
 
     def __init__(self, begin: int, end: int, block_size: int) -> None:
@@ -95,16 +95,16 @@ class _Stream:
         self._block_size = block_size
 
     def block_of(self, offset: int) -> int:
-        """Offset of the first byte of the block that holds byte `offset`."""
+        """Return the offset of the first byte of the block that holds byte `offset`."""
         return offset - (offset - self.begin) % self._block_size
 
     def has(self, offset: int) -> bool:
-        """Return whether byte `offset` is kept or still unread."""
+        """Return whether byte `offset` is in a kept block or still unread."""
         return offset >= self.next or (offset >= self.begin and self.block_of(offset) in self.blocks)
 
 
 class _Block:
-    """A block of `length` bytes. left: bytes that are not taken yet."""
+    """Block of `length` bytes. left: bytes that are not taken yet."""
 
     def __init__(self, memory: Rows, length: int) -> None:
         self.memory = memory

@@ -1,9 +1,9 @@
-"""TFRecord: each sample a record between its length with a checksum and a checksum of its own, as TensorFlow's
+"""TFRecord: a record per sample, framed by its length with a checksum and by a checksum of the payload, as TensorFlow's
 TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
 
-*posix* reads samples at their offsets, with `verify` their frames as well. *framework* does what TFRecordDataset does:
-requests of exactly transfer_size from the file's begin on, checksums verified. Records are read at their offsets, as
-with an index, where any sample may come next and by PyTorch's workers, which ask for whole batches.
+*posix* reads samples at their offsets, and with `verify` also their frames. *framework* does what TFRecordDataset does:
+it makes requests of exactly transfer_size from the start of the file on and verifies checksums. Records are read at
+their offsets, as with an index, if any sample may come next, and for PyTorch's workers, which request whole batches.
 """
 
 import struct
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 HEAD, FOOT = 12, 4
 FRAME = TFRECORD_FRAME
-# What is put together before it goes to the file.
+# Bytes that are collected before they are written.
 _BUFFER = 4 << 20
 
 
@@ -40,13 +40,13 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """All bytes of the file; a piece is valid until the next is taken."""
+    """Yield all bytes of the file. A piece is valid until the next is taken."""
     buffer = np.empty(_BUFFER + dataset.sample.largest + FRAME, np.uint8)
-    used, woven = 0, texture(dataset)
+    used, dataset_texture = 0, texture(dataset)
     for place in Places(dataset).in_file(number):
         record = buffer[used : used + place.size + FRAME]
         payload = record[HEAD:-FOOT]
-        content.fill(payload, place.position, woven)
+        content.fill(payload, place.position, dataset_texture)
         record[:HEAD] = memoryview(head(place.size))
         record[-FOOT:] = memoryview(struct.pack("<I", masked_crc(payload)))
         used += len(record)
@@ -65,13 +65,13 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def head(size: int) -> bytes:
-    """What stands before a record of `size` bytes."""
+    """Return the head of a record of `size` bytes: its length and the checksum of the length."""
     length = struct.pack("<Q", size)
     return length + struct.pack("<I", masked_crc(length))
 
 
 def masked_crc(data: bytes | Rows) -> int:
-    """CRC-32C, turned by 15 bits and shifted, so that a checksum of checksums is none by chance."""
+    """Return the CRC-32C, rotated by 15 bits plus a constant, as TFRecord masks the checksums that it stores."""
     import google_crc32c
 
     crc: int = google_crc32c.value(data)
@@ -85,7 +85,9 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class Floor(FlatReader):
-    """Payloads alone where one request is one sample; whole records where checksums or neighbours are wanted."""
+    """Reader of records at their offsets. It reads only payloads if a request is one sample, and whole records if
+    checksums are verified or requests span several samples.
+    """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         super().__init__(workload, paths, comm, lambda *_: HEAD, FRAME)
@@ -101,14 +103,14 @@ class Floor(FlatReader):
             views = [frame[:HEAD].data, row[: place.size].data, frame[HEAD:].data]
             requests.append(Request(place.file, self.begin(place, tally) - HEAD, views))
         self.bring(requests, tally)
-        tally.beside(frames.size)
+        tally.move_to_overhead(frames.size)
         if self._verifies:
             for place, row, frame in zip(places, rows, frames, strict=False):
                 verify(self._paths(place.file), place, self.begin(place, tally), row[: place.size], frame)
 
 
 class Stream:
-    """Records from streams of blocks of transfer_size. Threads that read at the same time read different files."""
+    """Reader of records from streams of blocks of transfer_size. Concurrent threads read different files."""
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._places = Places(workload.dataset)
@@ -137,27 +139,29 @@ class Stream:
         self._set_apart(len(places) * FRAME, tally)
 
     def _set_apart(self, frames: int, tally: Tally) -> None:
-        """Frames are no samples; where their blocks came with an earlier batch, they are set apart with a later one."""
+        """Count frames as overhead instead of samples. If their blocks were read with an earlier batch, some frames are
+        counted with a later batch.
+        """
         with self._lock:
             self._frames += frames
             now_apart = min(self._frames, tally.bytes_read)
             self._frames -= now_apart
-        tally.beside(now_apart)
+        tally.move_to_overhead(now_apart)
 
     def close(self) -> None:
         self._streams.close()
 
 
 def verify(path: str, place: Place, begin: int, payload: Rows, frame: Rows) -> None:
-    """InvalidRun when length or checksums of the record around `begin` are wrong."""
-    found, expected = frame.tobytes(), head(place.size) + struct.pack("<I", masked_crc(payload))
-    if found[:HEAD] != expected[:HEAD]:
+    """Raise InvalidRun if length or checksums of the record are wrong. begin: offset of its payload."""
+    actual, expected = frame.tobytes(), head(place.size) + struct.pack("<I", masked_crc(payload))
+    if actual[:HEAD] != expected[:HEAD]:
         raise damaged(
-            path, f"the record of sample {place.sample} at byte {begin - HEAD} has the head {found[:HEAD].hex()}, "
+            path, f"the record of sample {place.sample} at byte {begin - HEAD} has the head {actual[:HEAD].hex()}, "
             f"expected {expected[:HEAD].hex()}"
         )  # fmt: skip
-    if found != expected:
+    if actual != expected:
         raise damaged(
-            path, f"sample {place.sample} at byte {begin} has the checksum {found[HEAD:].hex()}, its "
+            path, f"sample {place.sample} at byte {begin} has the checksum {actual[HEAD:].hex()}, its "
             f"{place.size} bytes have {expected[HEAD:].hex()}"
         )  # fmt: skip

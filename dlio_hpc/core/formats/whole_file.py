@@ -1,4 +1,4 @@
-"""Whole files: readers that bring a file's array into memory however little of it is wanted, as applications do."""
+"""Readers of whole files. They load the array of a file into memory even for a single sample, as applications do."""
 
 import io
 import os
@@ -22,15 +22,16 @@ from dlio_hpc.errors import InvalidRun, unreadable
 
 Array = npt.NDArray[Any]
 
-# Of the buffer of a file that Python opens (io.open(), since 3.14).
+# Largest buffer of a file that Python opens (io.open(), since 3.14).
 _LARGEST = 8 << 20
 
 
 class WholeFileReader:
-    """Each thread keeps the array that it loaded last, so that neighbours in a file cost one load.
+    """Reader of whole files. Each thread keeps the array that it loaded last, so that consecutive samples of a file
+    need a single load.
 
-    load: the array of the file at a path, counted in the tally; raises what it likes of `damage` over bytes that it
-    does not understand.
+    load: loads the array of the file at a path and counts the reads in the tally. It raises the error of damaged() for
+    a corrupted file.
     """
 
     def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], Array]) -> None:
@@ -45,7 +46,7 @@ class WholeFileReader:
         for place, row in zip(places, rows, strict=False):
             if getattr(self._last, "file", None) != place.file:
                 self._last.file = None
-                self._last.array = None  # never two of them in memory
+                self._last.array = None  # frees the old array before the next is loaded
                 self._last.array = self._loaded(place.file, tally)
                 self._last.file = place.file
             row[: place.size] = self._last.array[place.offset : place.offset + place.size]
@@ -69,8 +70,8 @@ class WholeFileReader:
 
 
 def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
-    """As open() buffers it, unless a size is given: with what the file system recommends, and since Python 3.14 with
-    no less than its default.
+    """Return a buffered reader of `file`. size: bytes of the buffer; None as open() chooses them: the size that the
+    file system recommends, since Python 3.14 at least the default of Python.
     """
     if size is None:
         block = os.fstat(file.fileno()).st_blksize
@@ -79,8 +80,8 @@ def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
 
 
 class CountedFile(io.FileIO):
-    """A file whose every request to the system is tallied. fault: of the last request that failed, which zipfile takes
-    for a damaged file.
+    """File that counts every request to the system. fault: error of the last failed request, which zipfile reports as a
+    corrupted file.
     """
 
     fault: OSError | None = None

@@ -1,4 +1,4 @@
-"""Loaders: how batches come to the training loop."""
+"""Loaders: sources of batches for the training loop."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
-    """The one that the run's workload asks for."""
+    """Return the loader that the run's workload selects."""
     workload = run.workload
     if workload.reader.load == "memory":
         return _in_memory(comm, run, ranks_on_node)
@@ -36,7 +36,7 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
 
 
 def _in_memory(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
-    """Whatever the steps of an epoch leave out: everything is loaded, once."""
+    """Return a loader that loads all samples once, including samples that the steps of an epoch leave out."""
     keys = structs.replace(run.workload.reader, load="on_demand", drop_last=False)
     whole = structs.replace(run.workload, reader=keys, train=Train())
     steps = steps_per_epoch(whole, comm.size)

@@ -1,4 +1,4 @@
-"""What a loader has to offer, and the steps that all of them follow."""
+"""Interface of loaders, and the division of an epoch into steps."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -13,7 +13,7 @@ STRETCH = 8192
 
 
 class Batch(NamedTuple):
-    """Samples of one step. samples: their numbers. rows: a row for each, valid until the next batch is requested.
+    """Samples of a step. samples: their numbers. rows: a row per sample, valid until the next batch is requested.
     tally: counts of the reads.
     """
 
@@ -23,20 +23,21 @@ class Batch(NamedTuple):
 
 
 class Loader(Protocol):
-    """How batches come to the training loop."""
+    """Source of batches for the training loop."""
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
-        """`steps` batches over the positions `first` to `last` of `order`; the last ones may be short, or empty.
+        """Yield `steps` batches over the positions `first` to `last` of `order`. The last batches may be short or
+        empty.
 
-        With the end of the iteration the epoch's files are closed.
+        The end of the iteration closes the epoch's files.
         """
 
     def close(self) -> None:
-        """Let threads and processes end; what they have not begun is dropped."""
+        """End threads and processes. Reads that have not begun are dropped."""
 
 
 def in_steps(order: Order, first: int, last: int, steps: int, size: int) -> Iterator[Samples]:
-    """Each step's sample numbers; the order is asked for many steps at a time, which costs hardly more than one."""
+    """Yield the sample numbers of each step. They are computed for many steps at once, at little more cost than one."""
     stretch = max(1, STRETCH // size) * size
     for begin in range(first, first + steps * size, stretch):
         samples = order.samples(min(begin, last), min(begin + stretch, last))

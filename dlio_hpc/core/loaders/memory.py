@@ -1,4 +1,4 @@
-"""Everything into memory before the first step, as applications do whose data fit; then each epoch from there."""
+"""Loader that reads all samples into memory before the first step, as applications do if their data fit."""
 
 import os
 from collections.abc import Iterator
@@ -16,9 +16,11 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class MemoryLoader:
-    """A rank keeps the samples that the first epoch gives it, and takes them in a new order where order changes.
+    """Loader from memory. A rank keeps the samples of its first epoch. In later epochs it takes them in a new order if
+    the order changes.
 
-    Loading, in `steps` batches on every rank, is part of the first step's wait; its reads are those of the first batch.
+    The load takes `steps` batches on every rank and is part of the first step's wait. Its reads count in the first
+    batch.
     """
 
     def __init__(self, workload: Workload, loader: Loader, steps: int, ranks_on_node: int) -> None:

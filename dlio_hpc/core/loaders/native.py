@@ -1,4 +1,4 @@
-"""The native loader: reader threads fill reused buffers ahead of the training loop, in the order of the epoch."""
+"""Native loader: reader threads fill reused buffers ahead of the training loop, in the order of the epoch."""
 
 import time
 from collections import deque
@@ -24,10 +24,10 @@ from dlio_hpc.plan.sample_order import Order
 
 class NativeLoader:
     """Loader with `read_threads` threads. Each thread reads a batch, or the parts of each batch that lie in its files;
-    `prefetch` batches are read ahead. With prefetch 0 the training loop reads each batch when it needs it, alone or
-    with a part for each thread.
+    `prefetch` batches are read ahead. With prefetch 0 each batch is read when the training loop needs it, by the loop
+    itself or in a part per thread.
 
-    `steps`: of an epoch; there is no reading further ahead.
+    steps: steps of an epoch, the limit for reading ahead.
     """
 
     def __init__(self, workload: Workload, reader: Reader, steps: int) -> None:
@@ -93,7 +93,7 @@ class NativeLoader:
 
 
 class _Read(NamedTuple):
-    """A batch, or a part of one, that is read and may still be in preprocessing."""
+    """Batch, or part of a batch, that is read and may still be in preprocessing."""
 
     read: Batch
     preprocessed: "list[Future[float]]"
@@ -104,7 +104,7 @@ class _Read(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """A batch whose parts are being read by threads."""
+    """Batch whose parts are being read by threads."""
 
     samples: Samples
     rows: Rows
@@ -118,7 +118,7 @@ class _Begun(NamedTuple):
 
 
 class Preprocessing:
-    """`preprocess_threads` that share out each batch; a sample takes its time as the workload's compute does."""
+    """Emulated preprocessing. `preprocess_threads` threads share each batch. Time passes by compute.mode."""
 
     def __init__(self, workload: Workload) -> None:
         self._count = workload.reader.preprocess_threads
@@ -127,7 +127,7 @@ class Preprocessing:
         self._threads = ThreadPoolExecutor(self._count, "preprocess")
 
     def begin(self, samples: int) -> "list[Future[float]]":
-        """Seconds that each part of the batch took, when it has ended."""
+        """Start preprocessing of a batch. Return a future for each part that gives the seconds it took."""
         parts = min(self._count, samples)
         shares = [samples // parts + (part < samples % parts) for part in range(parts)]
         return [self._threads.submit(preprocess, share * self._time, self._mode) for share in shares]
@@ -137,7 +137,7 @@ class Preprocessing:
 
 
 def preprocess(seconds: float, mode: str) -> float:
-    """Take the time; seconds that it really took."""
+    """Take `seconds` of time. Return the seconds actually taken."""
     started = now()
     if mode == "spin":
         emulate(seconds, mode)

@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader: worker processes read whole batches, in the order that the epoch says."""
+"""PyTorch's DataLoader: worker processes read whole batches, in the order of the epoch."""
 
 import itertools
 from collections.abc import Iterator
@@ -19,7 +19,9 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class PyTorchLoader:
-    """`read_threads` workers, or none where prefetch is 0; new ones in each epoch, as DataLoader does by default."""
+    """Loader with `read_threads` workers, or none if prefetch is 0. Each epoch starts new workers, as DataLoader does
+    by default.
+    """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         try:
@@ -42,24 +44,24 @@ class PyTorchLoader:
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         size = self._workload.reader.batch_size
-        asked, wanted = itertools.tee(in_steps(order, first, last, steps, size))
-        sampler = (samples.tolist() for samples in asked if len(samples))
+        requested, expected = itertools.tee(in_steps(order, first, last, steps, size))
+        sampler = (samples.tolist() for samples in requested if len(samples))
         batches = iter(self._data_loader(batch_sampler=sampler))
         while (got := _next(batches)) is not None:
             rows, tally, fault = got
             if fault is not None:
                 raise fault
-            yield Batch(next(wanted), rows.numpy(), tally)
+            yield Batch(next(expected), rows.numpy(), tally)
         self._dataset.close()
-        for samples in wanted:
+        for samples in expected:
             yield Batch(samples, np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
 
     def close(self) -> None:
-        """The workers end with the iteration."""
+        """Do nothing: the workers end with the iteration."""
 
 
 class _Samples:
-    """A map-style dataset. Each worker opens a reader of its own; DataLoader asks for a batch at once."""
+    """Map-style dataset. Each worker opens its own reader. DataLoader requests a batch per call."""
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._workload = workload
@@ -70,7 +72,7 @@ class _Samples:
         return self._workload.dataset.samples
 
     def __getitems__(self, samples: list[int]) -> tuple[Any, Tally, DlioError | None]:
-        """A fault is handed over, so that the training loop raises it as it is."""
+        """Read a batch. Return rows and counts, or the fault, so that the training loop raises it unchanged."""
         import torch
 
         tally = Tally()
@@ -78,9 +80,9 @@ class _Samples:
         try:
             rows = torch.empty((len(samples), self._workload.dataset.sample.largest), dtype=torch.uint8)
             if is_worker:
-                rows.share_memory_()  # it would fail after this function, where nobody hears of it
+                rows.share_memory_()  # later, outside this function, a failure would not be reported
             if self._reader is None:
-                # The kernel adds a worker's count to its parent's when it has ended: all of it, start-up too.
+                # When a worker ends, the kernel adds all its counts to those of its parent, including its start-up.
                 before = process_io() if is_worker else None
                 tally.fetched = before.fetched if before is not None else 0
                 self._reader = FORMATS[self._workload.dataset.format].reader(self._workload, self._paths, None)
@@ -88,8 +90,8 @@ class _Samples:
         except DlioError as fault:
             return None, tally, fault
         except RuntimeError as fault:
-            said = f"PyTorch has no memory for a batch: {fault}; raise /dev/shm, or lower batch_size or prefetch"
-            return None, tally, InfrastructureError(said)
+            message = f"PyTorch has no memory for a batch: {fault}; raise /dev/shm, or lower batch_size or prefetch"
+            return None, tally, InfrastructureError(message)
         if self._workload.reader.preprocess_time:
             seconds = len(samples) * self._workload.reader.preprocess_time
             tally.preprocess_s += preprocess(seconds, self._workload.compute.mode)
@@ -101,11 +103,11 @@ class _Samples:
 
 
 def _next(batches: Iterator[Any]) -> Any:
-    """The next of DataLoader's batches, None at the end; InfrastructureError when a worker is gone."""
+    """Return the next batch of DataLoader, or None at the end. Raise InfrastructureError if a worker is gone."""
     try:
         return next(batches, None)
     except RuntimeError as fault:
-        raise InfrastructureError(f"PyTorch's DataLoader failed: {fault}; was a worker killed?") from fault
+        raise InfrastructureError(f"PyTorch's DataLoader failed: {fault}; a worker may have been killed") from fault
 
 
 def _as_it_is(batch: Any) -> Any:

@@ -20,14 +20,14 @@ class Threads(Protocol):
     """Threads that read batches in the order in which they are submitted."""
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
-        """Start to `read` parts of a batch in threads; each part is some of the samples and their rows."""
+        """Start to `read` the parts of a batch in threads. A part has some of the samples and their rows."""
 
     def close(self) -> None:
         """Cancel reads that have not begun."""
 
 
 def of(workload: Workload) -> Threads | None:
-    """Threads for the workload; None where the training loop reads by itself."""
+    """Return the threads for the workload, or None if the training loop reads itself."""
     keys = workload.reader
     if keys.read_threads > 1 and by_streams(workload.dataset, keys):
         return Lanes(workload)
@@ -37,7 +37,7 @@ def of(workload: Workload) -> Threads | None:
 
 
 class Pool:
-    """A pool of `count` threads; each thread takes the next part. Batches are divided into `parts`."""
+    """Pool of `count` threads. Batches are divided into `parts`; a free thread takes the next part."""
 
     def __init__(self, count: int, parts: int) -> None:
         self._threads = ThreadPoolExecutor(count, "reader")
@@ -52,8 +52,9 @@ class Pool:
 
 
 class Lanes:
-    """Threads with files of their own. One thread reads each file, and different threads read the files of a turn, as
-    TFRecordDataset with num_parallel_reads does. Several threads on one file would not keep its requests in order.
+    """Threads that read separate files. A file is read by a single thread, and different threads read the files of a
+    turn, as TFRecordDataset with num_parallel_reads does. Several threads on a file would not keep its requests in
+    order.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -62,16 +63,15 @@ class Lanes:
         self._threads = [ThreadPoolExecutor(1, f"reader-{number}") for number in range(keys.read_threads)]
         self._begun = 0
         self._lanes: OrderedDict[int, ThreadPoolExecutor] = OrderedDict()
-        # Files that one batch may need at a time; files before them are read to their ends.
+        # Files that a batch may need at a time. Older files are read to their end.
         self._most = keys.files_in_turn(dataset) + keys.batch_size
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
         files = samples // self._samples_per_file
         futures = []
         for file in dict.fromkeys(files.tolist()):
-            places = np.flatnonzero(
-                files == file
-            )  # evenly spaced: the turns of a file, or neighbours where samples are sorted
+            # Evenly spaced indices: the file's turns, or adjacent indices if samples are sorted.
+            places = np.flatnonzero(files == file)
             part = slice(places[0], places[-1] + 1, places[1] - places[0] if len(places) > 1 else 1)
             futures.append(self._lane(file).submit(read, samples[part], rows[part]))
         return futures

@@ -1,8 +1,9 @@
-"""HDF5: one dataset `x` of shape (samples, *sample shape) in each file, contiguous or in chunks, with a filter or
-none; samples that differ in size lie end to end in a row of bytes.
+"""HDF5: a dataset `x` of shape (samples, *sample shape) in each file, contiguous or chunked, with or without a filter.
+Samples of varying size lie end to end in a row of bytes.
 
-*framework* is h5py: a sample a call, or with a transfer_size slabs of so many bytes. *posix* asks HDF5 where the data
-lie and reads them with preadv: contiguous samples straight away, chunked ones a request a chunk.
+*framework* reads with h5py: a sample per call, or with a transfer_size a slab of that many bytes per call. *posix* gets
+the location of the data from HDF5 and reads them with preadv: contiguous samples directly, chunked samples with a
+request per chunk.
 """
 
 import contextlib
@@ -49,7 +50,7 @@ _SLAB = 4 << 20
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write file `number` of the dataset; the path of the descriptor is this file and no other."""
+    """Write file `number` of the dataset to `descriptor`. HDF5 opens it by a path that always leads to this file."""
     import h5py
 
     places = Places(dataset)
@@ -67,14 +68,14 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
                 target[first : first + len(slab)] = slab
             file.flush()
             file.close()
-    except (OSError, RuntimeError) as fault:  # the latter where closing finds the disk full
+    except (OSError, RuntimeError) as fault:  # RuntimeError: close fails on a full disk
         raise OSError(getattr(fault, "errno", None) or errno.EIO, reason(fault)) from fault
 
 
 @contextlib.contextmanager
 def _abandoned(file: "h5py.File") -> Iterator[None]:
-    """Around writes to an open file. HDF5 does not survive one that fails: it tries again at the end of the process,
-    and crashes. So it gets memory in the file's place, where the rest of its writes succeed.
+    """Guard writes to an open file. HDF5 does not survive a failed write: it tries again at the end of the process and
+    crashes. So after a failure the descriptor is redirected to memory, where the remaining writes of HDF5 succeed.
     """
     descriptor: int = file.id.get_vfd_handle()
     try:
@@ -89,7 +90,7 @@ def _abandoned(file: "h5py.File") -> Iterator[None]:
 
 
 def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:
-    """The array in parts of whole chunks, each behind the number of its first row."""
+    """Yield the array in slabs of whole chunks, each with the number of its first row."""
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
     begin = places.position(number)
     row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
@@ -102,11 +103,13 @@ def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int,
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """The array is compared; how HDF5 lays it out may differ between its versions."""
+    """Return the fault of a file, or None. Only the array is compared: its layout in the file may differ between
+    versions of HDF5.
+    """
     with open(path, "rb") as plain:
-        size, told = os.fstat(plain.fileno()).st_size, end_of_file(plain.read(SUPERBLOCK))
-    if told != size:
-        return f"has {size} bytes, " + ("and is no HDF5 file" if told is None else f"says of itself {told}")
+        size, recorded = os.fstat(plain.fileno()).st_size, end_of_file(plain.read(SUPERBLOCK))
+    if recorded != size:
+        return f"has {size} bytes, " + ("not an HDF5 file" if recorded is None else f"its superblock says {recorded}")
     if quick:
         return None
     places = Places(dataset)
@@ -114,11 +117,11 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     try:
         with contextlib.closing(File(path, dataset, number)) as file:
             for first, slab in _slabs(dataset, places, number):
-                found, expected = as_bytes(file.dataset[first : first + len(slab)]), as_bytes(slab)
-                wrong = file_comparison.difference(found, expected)
+                actual, expected = as_bytes(file.dataset[first : first + len(slab)]), as_bytes(slab)
+                wrong = file_comparison.difference(actual, expected)
                 if wrong is not None:
                     at += wrong
-                    return file_comparison.told(f"byte {at} of its array", places.holder(number, at))
+                    return file_comparison.message(f"byte {at} of its array", places.holder(number, at))
                 at += len(expected)
     except InvalidRun as fault:
         return str(fault)
@@ -130,9 +133,9 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
-    import h5py  # noqa: F401 - here, not by the thread whose reads are counted
+    import h5py  # noqa: F401 - imported here, so that its reads are not counted for a reader thread
 
-    darshan_fd_gate.is_watched()  # reads /proc/self/maps when it is first called
+    darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps
     if workload.reader.mode == "framework":
         return Library(workload, paths, comm if workload.reader.access == "collective" else None)
     if workload.dataset.is_chunked:
@@ -146,5 +149,5 @@ def _contiguous_at(path: str, dataset: Dataset, number: int, tally: Tally) -> in
     with looking_up(tally), contextlib.closing(File(path, dataset, number)) as file:
         offset: int | None = file.dataset.id.get_offset()
     if offset is None:
-        raise damaged(path, "its dataset has no place in the file")
+        raise damaged(path, "its dataset has no storage in the file")
     return offset

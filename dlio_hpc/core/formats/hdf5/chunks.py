@@ -1,4 +1,4 @@
-"""posix mode of chunked datasets: HDF5 says where the chunks lie, preadv brings them."""
+"""posix mode of chunked datasets: HDF5 gives the locations of the chunks, preadv reads them."""
 
 import math
 import threading
@@ -22,7 +22,9 @@ from dlio_hpc.core.sample_layout import Place, Places, Samples
 
 
 class _Chunks(NamedTuple):
-    """Where a file's chunks of a `shape` lie: arrays over their grid. `plain`: stored without the filter."""
+    """Locations of the chunks of a file. shape: shape of a chunk. offsets, sizes, plain: arrays over the grid of
+    chunks. plain: the chunk is stored without the filter.
+    """
 
     file: File
     shape: tuple[int, ...]
@@ -35,8 +37,8 @@ class _Chunks(NamedTuple):
 
 
 class Chunked:
-    """A request a chunk. Chunks that hold a run of a sample's bytes are read in part, straight into its row; others
-    whole, and each thread keeps the one that it read last.
+    """Reader with a request per chunk. If chunks are uncompressed and contiguous in the array, only the sample's part
+    of a chunk is read, directly into its row. Otherwise whole chunks are read, and each thread keeps the last.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -49,7 +51,7 @@ class Chunked:
         self._is_plain = workload.dataset.compression == "none" and _is_run(workload.dataset)
 
     def _opened(self, number: int, tally: Tally) -> _Chunks:
-        """One pass over the file's index of chunks; InvalidRun when some were never written."""
+        """Read the chunk index of a file in one pass. Raise InvalidRun if chunks were never written."""
         with looking_up(tally):
             return self._indexed(number)
 
@@ -68,7 +70,7 @@ class Chunked:
             file.dataset.id.chunk_iter(note)
         except DAMAGE as fault:
             file.close()
-            raise unusable(path, fault, "its index of chunks: ") from fault
+            raise unusable(path, fault, "its chunk index: ") from fault
         if not chunks.sizes.all():
             file.close()
             raise damaged(path, f"{np.count_nonzero(chunks.sizes == 0)} of its {chunks.sizes.size} chunks are missing")
@@ -82,7 +84,7 @@ class Chunked:
                 (self._read_runs if self._is_plain else self._read_whole)(file, chunks, place, row[: place.size], tally)
 
     def _region(self, place: Place) -> list[tuple[int, int]]:
-        """The sample's part of the file's array, a half-open range an axis."""
+        """Return the sample's part of the file's array, a half-open range per axis."""
         if self._dataset.sample.stdev is not None:
             return [(place.offset, place.offset + place.size)]
         return [(place.within, place.within + 1), *((0, extent) for extent in self._dataset.array_shape[1:])]
@@ -106,10 +108,10 @@ class Chunked:
         target = row.view(dataset.sample.array_dtype).reshape(shape)
         for at, inside, outside in self._overlaps(chunks.shape, place):
             chunk = self._unpacked(file, chunks, place.file, at, tally)
-            target[tuple(slice(*each) for each in outside)] = chunk[tuple(slice(*each) for each in inside)]
+            target[tuple(slice(*span) for span in outside)] = chunk[tuple(slice(*span) for span in inside)]
 
     def _overlaps(self, chunk: tuple[int, ...], place: Place) -> Iterator[tuple[tuple[int, ...], list[Any], list[Any]]]:
-        """The chunks that hold a part of the sample: place in the grid, and the part's ranges in chunk and sample."""
+        """Yield the chunks that hold a part of the sample: grid index, ranges of the part in chunk and in sample."""
         region = self._region(place)
         spans = [
             range(first // part, (last - 1) // part + 1) for (first, last), part in zip(region, chunk, strict=True)
@@ -141,7 +143,9 @@ class Chunked:
 
 
 def _is_run(dataset: Dataset) -> bool:
-    """Are a chunk's values neighbours in the array: single along the first axes, whole along the last?"""
+    """Return whether the values of a chunk are contiguous in the array: after the first axis on which the chunk is
+    longer than 1, it has the full extent of the array.
+    """
     chunk, array = dataset.chunk_shape or (), dataset.array_shape
     split = next((axis for axis, part in enumerate(chunk) if part > 1), len(chunk))
     return all(part == whole for part, whole in zip(chunk[split + 1 :], array[split + 1 :], strict=True))

@@ -1,4 +1,4 @@
-"""Framework mode: h5py reads."""
+"""framework mode of HDF5: reads through h5py."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 
 class _Call(NamedTuple):
-    """One read of HDF5's: from where in the file's array, into which part of a row. `place`: its first sample's."""
+    """Read call of HDF5. place: place of its first sample. start: position in the array of the file. target: part of a
+    row.
+    """
 
     place: Place
     start: tuple[int, ...]
@@ -29,9 +31,10 @@ class _Call(NamedTuple):
 
 
 class Library:
-    """h5py reads. HDF5 makes its requests by itself: the kernel's count for the thread says how many and how large.
+    """Reader with h5py. HDF5 makes its own requests; the kernel's counters of the thread give their number and size.
 
-    With a communicator through HDF5's MPI-IO driver, a call a sample; each rank makes as many, empty ones at last.
+    With a communicator it reads through HDF5's MPI-IO driver, a call per sample. All ranks make the same number of
+    calls; the last calls of a rank may be empty.
     """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
@@ -40,7 +43,7 @@ class Library:
         self._places = Places(workload.dataset)
         self._paths = paths
         driver = _mpio(comm) if comm is not None else {}
-        self._calls_a_batch = workload.reader.batch_size if comm is not None else 0
+        self._calls_per_batch = workload.reader.batch_size if comm is not None else 0
         self._files = Kept(lambda number, _: File(paths(number), workload.dataset, number, **driver))
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
@@ -50,7 +53,7 @@ class Library:
         for call in self._calls(places, rows):
             with self._files.use(call.place.file, tally) as file:
                 self._read(file.dataset, call, tally)
-        for _ in range(self._calls_a_batch - len(places)):
+        for _ in range(self._calls_per_batch - len(places)):
             with self._files.use(0, tally) as file:
                 _transfer(file.dataset, (), rows[:0], collective=True)
         after = procfs.thread_io()
@@ -58,22 +61,22 @@ class Library:
             tally.bytes_read += sum(place.size for place in places)
             tally.requests += len(tally.starts) - calls
         else:
-            came = after.since(before)
-            tally.bytes_read += came.requested
-            tally.requests += came.calls
+            difference = after.since(before)
+            tally.bytes_read += difference.requested
+            tally.requests += difference.calls
 
     def _read(self, source: Any, call: _Call, tally: Tally) -> None:
         started = now()
         try:
-            _transfer(source, call.start, call.target, collective=bool(self._calls_a_batch))
+            _transfer(source, call.start, call.target, collective=bool(self._calls_per_batch))
         except DAMAGE as fault:
             path = self._paths(call.place.file)
             raise unusable(path, fault, f"sample {call.place.sample}: ") from fault
         tally.timed(started)
 
     def _calls(self, places: list[Place], rows: Rows) -> Iterator[_Call]:
-        """What to ask HDF5 for. Slabs of whole samples are neighbours in a batch; those of less than a sample end at a
-        row of its first axis.
+        """Yield the read calls of a batch. A slab of several samples has consecutive samples of the batch; a slab
+        smaller than a sample ends at a row of its first axis.
         """
         sample, dtype = self._dataset.sample, self._dataset.sample.array_dtype
         if sample.stdev is not None:
@@ -98,8 +101,8 @@ class Library:
 
 
 def _transfer(source: Any, start: tuple[int, ...], target: Any, collective: bool) -> None:
-    """H5Dread of a block from `start` on, as large as `target` and straight into it; an empty one takes part in other
-    ranks' collective call.
+    """Read a block from `start` on directly into `target`, with H5Dread. An empty target takes part in the collective
+    call of other ranks.
     """
     from h5py import h5fd, h5p, h5s
 
@@ -119,12 +122,12 @@ def _transfer(source: Any, start: tuple[int, ...], target: Any, collective: bool
 
 
 def _mpio(comm: "Intracomm") -> dict[str, Any]:
-    """What h5py needs to open a file for all ranks; ConfigError when it was built without MPI."""
+    """Return the h5py arguments that open a file for all ranks. Raise ConfigError if h5py was built without MPI."""
     import h5py
 
     if not h5py.get_config().mpi:
         raise ConfigError(
-            "access: collective in mode: framework needs an h5py built with parallel HDF5, which this one "
+            "access: collective in mode: framework needs an h5py built with parallel HDF5, and the installed h5py "
             f"({h5py.__version__}) is not; build it (CC=mpicc HDF5_MPI=ON pip install --no-binary=h5py h5py) or set "
             "reader.mode: posix, which reads contiguous data through MPI-IO itself"
         )
@@ -132,13 +135,13 @@ def _mpio(comm: "Intracomm") -> dict[str, Any]:
 
 
 def _cut(size: int, part: int) -> Iterator[tuple[int, int]]:
-    """Half-open ranges of `part` up to `size`."""
+    """Yield half-open ranges of length `part` up to `size`."""
     for first in range(0, size, part):
         yield first, min(first + part, size)
 
 
 def _neighbours(places: list[Place], most: int) -> Iterator[tuple[int, int]]:
-    """Half-open ranges of `places`, `most` at once, that lie one after the other in a file."""
+    """Yield half-open ranges of at most `most` indices of `places` whose samples are consecutive in a file."""
     first = 0
     for last in range(1, len(places) + 1):
         if last == len(places) or last - first == most or not _adjoin(places[last - 1], places[last]):
@@ -146,5 +149,5 @@ def _neighbours(places: list[Place], most: int) -> Iterator[tuple[int, int]]:
             first = last
 
 
-def _adjoin(one: Place, other: Place) -> bool:
-    return other.file == one.file and other.within == one.within + 1
+def _adjoin(first: Place, second: Place) -> bool:
+    return second.file == first.file and second.within == first.within + 1

@@ -1,6 +1,6 @@
-"""tf.data. TFRecord files in framework mode are read by TensorFlow itself: TFRecordDataset with a transfer buffer,
-interleaved, decoded in parallel, batched, prefetched, as CosmoFlow and ImageNet do. Everything else goes through the
-same pipeline out of our readers, as applications feed HDF5 or NumPy files to it (tf.numpy_function).
+"""tf.data. In framework mode TensorFlow itself reads TFRecord files: TFRecordDataset with a transfer buffer,
+interleaved, decoded in parallel, batched, prefetched, as CosmoFlow and ImageNet do. All other formats are read by the
+readers of dlio-hpc within the same pipeline, as applications feed HDF5 or NumPy files to it (tf.numpy_function).
 """
 
 import os
@@ -23,8 +23,9 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class TensorFlowLoader:
-    """One pipeline, built with the first epoch, whose sources know the running epoch's order. Where TensorFlow reads,
-    bytes and requests are the kernel's count for the process, and single reads have no times.
+    """Loader with a single pipeline, which is built in the first epoch. Its source has the order of the current epoch.
+    If TensorFlow reads, bytes and requests come from the kernel's counters of the process, and single reads are not
+    timed.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -48,7 +49,8 @@ class TensorFlowLoader:
             self._span, self._pipeline = span, self._source.pipeline(span, order.turns)
             if keys.batches_ahead:
                 self._pipeline = self._pipeline.prefetch(keys.batches_ahead)
-            # The pipeline is empty before the first epoch begins. TensorFlow reads its own files here, uncounted.
+            # The pipeline is empty before the first epoch begins. TensorFlow reads its own files here, which are not
+            # counted.
             for _ in self._pipeline:
                 pass
         self._source.begin(order)

@@ -1,4 +1,4 @@
-"""Our own readers within tf.data."""
+"""Source of batches from the readers of dlio-hpc within tf.data."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class Batches:
-    """Our own readers within tf.data: a call a batch, `read_threads` at once."""
+    """Source that calls a reader of dlio-hpc once per batch, with `read_threads` concurrent calls."""
 
     def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
         self._tf = tf
@@ -33,7 +33,7 @@ class Batches:
         self._next = 0
 
     def begin(self, order: Order) -> None:
-        """A new epoch."""
+        """Start a new epoch."""
         self._order = order
         self._next = 0
         self._tallies.clear()
@@ -72,7 +72,7 @@ class Batches:
         return rows
 
     def resumed(self) -> None:
-        """Our readers count for themselves."""
+        """Do nothing: the readers count their own requests."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         tally = self._tallies.pop(self._next)

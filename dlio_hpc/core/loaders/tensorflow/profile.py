@@ -1,4 +1,4 @@
-"""TensorFlow's own profiler around the training loop: what its threads did when, tf.data's iterators among it."""
+"""TensorFlow's own profiler around the training loop. It records the events of threads, including tf.data iterators."""
 
 import shutil
 import sys
@@ -10,17 +10,17 @@ from dlio_hpc.core.loaders.tensorflow import xplane
 from dlio_hpc.core.loaders.tensorflow.xplane import Profile
 from dlio_hpc.files import rundir
 
-# Ranks from 0 on that are looked at, and for how long: TensorFlow keeps every event in memory until it is stopped,
-# twenty for each record of a TFRecord file, and then writes them while Python stands still.
+# Number of ranks that are profiled, from rank 0 on, and the time limit. TensorFlow keeps all events in memory until the
+# profiler stops, twenty for each record of a TFRecord file, and then writes them while Python stands still.
 RANKS, _LONGEST_S = 8, 30.0
-# What shows iterators, and no operations of Python's.
+# Record iterators, but no Python operations.
 _OPTIONS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 0}
-# Events of ours on either side, by which the profiler's clock is told.
+# Marker events at start and end, from which the offset of the profiler's clock is computed.
 _MARKS = 8
 
 
 class Profiler:
-    """The block in which it runs, half a minute at most. What goes wrong with it is a note, no fault of the run."""
+    """Context in which the profiler runs, for half a minute at most. A failure is only a note; the run continues."""
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._path = folder / rundir.TF_PROFILE / rundir.xplane_name(rank)
@@ -39,7 +39,7 @@ class Profiler:
             options = tf.profiler.experimental.ProfilerOptions(**_OPTIONS)
             tf.profiler.experimental.start(str(self._folder()), options)
             self._mark()
-        except Exception as fault:  # noqa: BLE001 - as the class says
+        except Exception as fault:  # noqa: BLE001 - a failure is only a note
             self._note(fault)
             return
         self._is_running = True
@@ -51,7 +51,9 @@ class Profiler:
             self._stop()
 
     def _folder(self) -> Path:
-        """Where TensorFlow writes, of this rank's own: it names its files by host and second."""
+        """Return the folder to which TensorFlow writes. Each rank has its own, because TensorFlow names files by host
+        and second.
+        """
         return self._path.with_suffix(".tmp")
 
     def _mark(self) -> None:
@@ -65,7 +67,7 @@ class Profiler:
             self._marks[name] = (began, now())
 
     def _stop(self) -> None:
-        """The file in its place."""
+        """Stop the profiler and move its file into place."""
         with self._lock:
             if not self._is_running:
                 return
@@ -76,22 +78,22 @@ class Profiler:
                 self._mark()
                 self._until = now()
                 tf.profiler.experimental.stop()
-                (made,) = self._folder().rglob("*.xplane.pb")
-                made.replace(self._path)
-            except Exception as fault:  # noqa: BLE001 - as the class says
+                (written,) = self._folder().rglob("*.xplane.pb")
+                written.replace(self._path)
+            except Exception as fault:  # noqa: BLE001 - a failure is only a note
                 self._note(fault)
             shutil.rmtree(self._folder(), ignore_errors=True)
 
     def profile(self) -> Profile | None:
-        """What it saw; None when it failed."""
+        """Return the recorded profile, or None if the profiler failed."""
         if not self._path.exists():
             return None
         try:
             return xplane.read(self._path.read_bytes(), self._marks, self._until)
-        except Exception as fault:  # noqa: BLE001 - as the class says
+        except Exception as fault:  # noqa: BLE001 - a failure is only a note
             self._note(fault)
             return None
 
     def _note(self, fault: Exception) -> None:
-        said = f"{type(fault).__name__}: {fault}"
-        print(f"dlio-hpc: note: rank {self._rank} has no --tf-profile: {said}", file=sys.stderr, flush=True)
+        reason = f"{type(fault).__name__}: {fault}"
+        print(f"dlio-hpc: note: rank {self._rank} has no --tf-profile: {reason}", file=sys.stderr, flush=True)

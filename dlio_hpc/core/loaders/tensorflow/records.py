@@ -1,4 +1,4 @@
-"""TFRecord files that TensorFlow reads itself."""
+"""Source of batches from TFRecord files that TensorFlow reads itself."""
 
 import threading
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Withins = npt.NDArray[np.int64]
 
 
 class Records:
-    """TFRecordDataset, file by file or several in turn."""
+    """Source that reads with TFRecordDataset, file by file or several files in turn."""
 
     def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
         self._tf = tf
@@ -34,22 +34,23 @@ class Records:
         self._opens = 0
         self._lock = threading.Lock()
         self._order: Order | None = None
-        self._seen: procfs.IO | None = None
-        self._left: procfs.IO | None = None
-        self._beside = (0, 0)
+        self._process_before: procfs.IO | None = None
+        self._thread_before: procfs.IO | None = None
+        self._other_reads = (0, 0)
 
     def begin(self, order: Order) -> None:
-        """A new epoch."""
+        """Start a new epoch."""
         self._order = order
-        self._seen, self._left = procfs.process_io(), procfs.thread_io()
-        self._beside = (0, 0)
+        self._process_before, self._thread_before = procfs.process_io(), procfs.thread_io()
+        self._other_reads = (0, 0)
 
     def resumed(self) -> None:
-        """What this thread has read since the last batch are auxiliary files and checkpoints."""
-        back = procfs.thread_io()
-        if back is not None and self._left is not None:
-            did = back.since(self._left)
-            self._beside = (did.requested + self._left.asking + back.asking, did.calls + 2)
+        """Count the bytes and calls of this thread since the last batch: auxiliary files and checkpoints."""
+        after = procfs.thread_io()
+        if after is not None and self._thread_before is not None:
+            difference = after.since(self._thread_before)
+            requested = difference.requested + self._thread_before.asking + after.asking
+            self._other_reads = (requested, difference.calls + 2)
 
     def pipeline(self, span: Span, turns: Turns) -> Any:
         tf, keys = self._tf, self._workload.reader
@@ -60,8 +61,8 @@ class Records:
         return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
 
     def _in_turn(self, first: int, last: int, turns: Turns) -> Any:
-        """Records of whole groups of files, or of a part of one group. A part that begins within its group reads the
-        files from that record on.
+        """Return the records of whole groups of files, or of a part of one group. A part that begins within its group
+        reads the files from that record on.
         """
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
@@ -72,7 +73,7 @@ class Records:
                 "this TensorFlow cannot start within a TFRecord file, which ranks that share files require; use at "
                 "least as many files as ranks, or a newer TensorFlow"
             )
-        in_order = self._from_front if opening == first else self._from_midst
+        in_order = self._from_start if opening == first else self._from_offset
         records = self._shuffled if keys.shuffle.samples else in_order
         if turns.at_once > 1:
             return files.interleave(
@@ -83,8 +84,8 @@ class Records:
         return files.flat_map(records)
 
     def _files(self, first: int, last: int, turns: Turns) -> Iterator[tuple[str, Withins]]:
-        """The files in the order of their turns, each with its wanted records: their places where they are shuffled,
-        else the byte of the first record and the number of records.
+        """Yield the files in the order of their turns, each with its records to read: their indices if records are
+        shuffled, otherwise the offset of the first record and the number of records.
         """
         if self._order is None:
             return  # no epoch has begun
@@ -107,7 +108,7 @@ class Records:
             begin = end
 
     def _byte(self, sample: int) -> int:
-        """Offset of the sample's record in its file."""
+        """Return the offset of the sample's record in its file."""
         (place,) = self._places.of(np.array([sample], np.uint64))
         return place.offset + place.within * TFRECORD_FRAME
 
@@ -116,11 +117,11 @@ class Records:
             self._opens += 1
         return self._paths(number)
 
-    def _from_front(self, path: Any, wanted: Any) -> Any:
+    def _from_start(self, path: Any, wanted: Any) -> Any:
         return self._records(path).take(wanted[1])
 
-    def _from_midst(self, path: Any, wanted: Any) -> Any:
-        """The records from a byte offset on. TFRecordDataset's skip() would read the records before it."""
+    def _from_offset(self, path: Any, wanted: Any) -> Any:
+        """Return the records from a byte offset on. TFRecordDataset's skip() would read the records before it."""
         tf = self._tf
         records = tf.raw_ops.TFRecordDatasetV2(
             filenames=path[tf.newaxis],
@@ -131,7 +132,7 @@ class Records:
         return tf.data.experimental.from_variant(records, tf.TensorSpec((), tf.string)).take(wanted[1])
 
     def _shuffled(self, path: Any, wanted: Any) -> Any:
-        """The wanted records of a file that is read whole."""
+        """Return the wanted records of a file that is read as a whole."""
         whole = self._records(path).batch(self._workload.dataset.samples_per_file)
         return whole.map(lambda all_records: self._tf.gather(all_records, wanted)).unbatch()
 
@@ -146,24 +147,27 @@ class Records:
         return tf.io.decode_raw(record, tf.uint8, fixed_length=sample.largest)
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
-        """The batch, and what the process has read since the one before."""
+        """Return the batch, and the counts of the process since the previous batch."""
         tally = Tally()
-        seen = procfs.process_io()
+        after = procfs.process_io()
         rows = np.asarray(got)
-        if seen is not None and self._seen is not None:
-            came, (requested, calls) = seen.since(self._seen), self._beside
-            tally.bytes_read, tally.requests = max(0, came.requested - requested), max(0, came.calls - calls)
+        if after is not None and self._process_before is not None:
+            difference, (requested, calls) = after.since(self._process_before), self._other_reads
+            tally.bytes_read = max(0, difference.requested - requested)
+            tally.requests = max(0, difference.calls - calls)
         else:
             tally.bytes_read = rows.nbytes
-        self._seen, self._left = seen, procfs.thread_io()
+        self._process_before, self._thread_before = after, procfs.thread_io()
         with self._lock:
             tally.opens, self._opens = self._opens, 0
         tally.preprocess_s = self._preprocessing.took()
         return rows, tally
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
-        """TensorFlow does not always say which file it means."""
-        return InvalidRun(f"TensorFlow cannot read {', '.join(paths)}: {fault.message}; was it damaged or removed?")
+        """Return the error. It names all files of the batch, because TensorFlow does not always name the file."""
+        return InvalidRun(
+            f"TensorFlow cannot read {', '.join(paths)}: {fault.message}; a file may be corrupted or removed"
+        )
 
     def close(self) -> None:
-        """TensorFlow closes its files with the pipeline."""
+        """Do nothing: TensorFlow closes its files with the pipeline."""

@@ -1,4 +1,4 @@
-"""What feeds the pipeline: TensorFlow's own reading of records, or our readers."""
+"""Interface of the sources of the pipeline: TensorFlow's own reading of records, or the readers of dlio-hpc."""
 
 import threading
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +14,7 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class Span(NamedTuple):
-    """The positions that a rank takes in every epoch, and in how many steps."""
+    """Range of positions that a rank reads in every epoch, and its number of steps."""
 
     first: int
     last: int
@@ -22,36 +22,38 @@ class Span(NamedTuple):
 
 
 def parallel(keys: Reader, calls: int) -> dict[str, Any]:
-    """How tf.data's map makes its calls: parallel ones run ahead of the loop, which prefetch: 0 does not want."""
+    """Return the arguments for parallel calls of tf.data's map. With prefetch 0 and a single call there are none,
+    because parallel calls run ahead of the training loop.
+    """
     if calls == 1 and not keys.batches_ahead:
         return {}
     return {"num_parallel_calls": calls, "deterministic": True}
 
 
 class Source(Protocol):
-    """Batches in the order of the epoch that began last."""
+    """Source of batches in the order of the current epoch."""
 
     def pipeline(self, span: Span, turns: Turns) -> Any:
-        """A tf.data.Dataset of batches that serves every epoch; it is empty before the first epoch begins."""
+        """Return a tf.data.Dataset of batches for all epochs. It is empty before the first epoch begins."""
 
     def begin(self, order: Order) -> None:
-        """A new epoch."""
+        """Start a new epoch."""
 
     def resumed(self) -> None:
-        """The training loop comes for a batch, after whatever else it did."""
+        """Note that the training loop requests a batch, after other work."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
-        """What the pipeline gave as a batch, and what reading it did."""
+        """Return the rows of a batch from the pipeline, and the counts of its reads."""
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
-        """What went wrong when the pipeline raised `fault` over samples of the files at `paths`."""
+        """Return the error for a `fault` that the pipeline raised while reading samples of the files at `paths`."""
 
     def close(self) -> None:
-        """The end of an epoch."""
+        """End the epoch."""
 
 
 class Preprocessing:
-    """What tf.data's map does to each sample: it takes its time."""
+    """Emulated preprocessing of a sample in tf.data's map, which takes the configured time."""
 
     def __init__(self, tf: Any, workload: Workload) -> None:
         self._tf = tf
@@ -61,7 +63,7 @@ class Preprocessing:
         self._took = 0.0
 
     def __call__(self, sample: Any) -> Any:
-        """`sample`, later."""
+        """Return `sample` after the time has passed."""
         if not self._seconds:
             return sample
         later = self._tf.numpy_function(self._wait, (sample,), sample.dtype)
@@ -74,7 +76,7 @@ class Preprocessing:
         return content
 
     def took(self) -> float:
-        """Seconds of all threads since the last question."""
+        """Return the seconds of all threads since the last call."""
         with self._lock:
             took, self._took = self._took, 0.0
         return took

@@ -1,4 +1,4 @@
-"""What TensorFlow's profiler writes: a protobuf of planes (devices), lines (threads) and events."""
+"""Reader of the files of TensorFlow's profiler: a protobuf of planes (devices), lines (threads) and events."""
 
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -10,19 +10,19 @@ Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 Marks = dict[str, tuple[float, float]]
 
-# Where TensorFlow has the classes of these files: since release 2.12, and before.
+# Modules with the protobuf classes: since TensorFlow 2.12, and before.
 _CLASSES = ("tensorflow.tsl.profiler.protobuf.xplane_pb2", "tensorflow.core.profiler.protobuf.xplane_pb2")
 _HOST = "/host:CPU"
-# Events that are told of a rank: more than a picture shows.
+# Events that are kept per rank, more than a figure can show.
 MOST = 20_000
-# Columns of events: numbers of thread and name, nanoseconds of the profiler's clock, picoseconds.
+# Columns of events: index of the thread, index of the name, nanoseconds of the profiler's clock, picoseconds.
 _THREAD, _NAME, _START_NS, _DURATION_PS = range(4)
 
 
 class Profile(NamedTuple):
-    """One rank's events in order of time, the longest if there are many. thread, name: of each event, as numbers in
-    `threads` and `names`. start: seconds of the rank's clock, off by clock_error at most; duration: seconds. left_out:
-    how many events there are besides. until: when the profiler was stopped, by the rank's clock.
+    """Events of a rank in order of time; only the longest if there are many. thread, name: indices into `threads` and
+    `names`. start: seconds of the rank's clock, with an error of at most clock_error. duration: seconds. left_out:
+    number of events that are not kept. until: time on the rank's clock when the profiler was stopped.
     """
 
     threads: list[str]
@@ -37,27 +37,28 @@ class Profile(NamedTuple):
 
 
 def read(content: bytes, marks: Marks, until: float) -> Profile:
-    """The host's events. `marks`: between which instants of the rank's clock the events of these names were, whole."""
+    """Return the events of the host. marks: timestamps of the rank's clock before and after each marker event."""
     space = _classes().XSpace.FromString(content)
     threads: list[str] = []
     names: dict[str, int] = {}
     parts: list[Numbers] = [np.empty((0, 4), np.int64)]
     for plane in space.planes:
         if plane.name.startswith(_HOST):
-            known = {number: names.setdefault(one.name, len(names)) for number, one in plane.event_metadata.items()}
+            metadata = plane.event_metadata.items()
+            indices = {number: names.setdefault(event.name, len(names)) for number, event in metadata}
             for line in plane.lines:
-                parts.append(_events(line, len(threads), known))
+                parts.append(_events(line, len(threads), indices))
                 threads.append(line.name.partition("/")[0])
     events = np.concatenate(parts)
     is_mark = np.isin(events[:, _NAME], [names[name] for name in marks if name in names])
-    told = list(names)
-    origin, shift, error = _clock([(marks[told[row[_NAME]]], row) for row in events[is_mark]])
+    all_names = list(names)
+    origin, shift, error = _clock([(marks[all_names[row[_NAME]]], row) for row in events[is_mark]])
     kept = _longest(events[~is_mark])
     used_threads, thread = np.unique(kept[:, _THREAD], return_inverse=True)
     used_names, name = np.unique(kept[:, _NAME], return_inverse=True)
     return Profile(
         threads=[threads[number] for number in used_threads],
-        names=[told[number] for number in used_names],
+        names=[all_names[number] for number in used_names],
         thread=thread,
         name=name,
         start=(kept[:, _START_NS] - origin) / 1e9 + shift,
@@ -78,18 +79,19 @@ def _classes() -> Any:
 
 
 def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
-    """(n, 4) columns as above."""
+    """Return the events of a line: (n, 4), columns as above."""
     flat = (value for event in line.events for value in (names[event.metadata_id], event.offset_ps, event.duration_ps))
     name, offset, duration = np.fromiter(flat, np.int64, 3 * len(line.events)).reshape(-1, 3).T
     return np.stack((np.full(len(name), thread), name, line.timestamp_ns + offset // 1000, duration), axis=1)
 
 
 def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
-    """An instant of the profiler's clock in nanoseconds, the same by the rank's in seconds, and how far off it may be:
-    each mark's event lies within its bracket, which leaves so much room; less than none where the clocks drift apart.
+    """Return a timestamp of the profiler's clock in nanoseconds, the same time on the rank's clock in seconds, and its
+    largest error. Each marker event lies between its two timestamps, which limits the offset of the clocks from both
+    sides. The limits cross if the clocks drift apart.
     """
     if not marks:
-        raise ValueError("none of the events that tell the profiler's clock are in its file")
+        raise ValueError("the profile has no marker events to align the profiler's clock")
     origin = int(marks[0][1][_START_NS])
     starts = [(row[_START_NS] - origin) / 1e9 for _, row in marks]
     earliest = max(began - start for ((began, _), _), start in zip(marks, starts, strict=True))
@@ -100,7 +102,7 @@ def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float
 
 
 def _longest(events: Numbers) -> Numbers:
-    """At most `MOST` of `events`, by their begin."""
+    """Return the longest `MOST` events at most, in order of their start."""
     if len(events) > MOST:
         events = events[np.argpartition(events[:, _DURATION_PS], -MOST)[-MOST:]]
     return events[np.argsort(events[:, _START_NS], kind="stable")]
