@@ -1,0 +1,125 @@
+"""From a planned study to jobs in a batch system, in an order that keeps them from disturbing each other; and its
+resumption.
+"""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc.batch import job_record, submit
+from dlio_hpc.batch.cancel import cancel
+from dlio_hpc.batch.schedulers import SCHEDULERS, After
+from dlio_hpc.errors import DlioError
+from dlio_hpc.files import rundir
+from dlio_hpc.plan.plan import Plan
+from dlio_hpc.plan.planned import Planned
+
+Report = Callable[[str], None]
+
+
+class Submission(NamedTuple):
+    """Submitted jobs. study: folder of the study; None for a single measurement."""
+
+    name: str
+    study: Path | None
+    directories: tuple[Path, ...]
+
+
+class Commands(NamedTuple):
+    """The submit command of a job, as it would be."""
+
+    plan: Plan
+    command: str
+
+
+def commands(planned: Planned) -> list[Commands]:
+    """Return the submit commands of all jobs, with ID-OF-JOB for batch ids that are not known yet."""
+    jobs = planned.jobs
+    return [
+        Commands(job, SCHEDULERS[job.site.scheduler].command(job, after(jobs[: number + 1], _unknown(jobs[:number]))))
+        for number, job in enumerate(jobs)
+    ]
+
+
+def _unknown(jobs: Sequence[Plan]) -> list[str]:
+    return [f"ID-OF-{job.job}" for job in jobs]
+
+
+def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (), live: Sequence[str] = ()) -> After:
+    """Return what the last of `jobs` waits for; `ids` are those of the jobs before it. It waits for all of them, because
+    one in the middle may be cancelled while it waits itself. A job that generates data must end well. parents: ids of
+    jobs that must end well before the first job; live: ids of jobs that must end before it.
+    """
+    if not ids:
+        return After(tuple(parents), tuple(live))
+    first = 1 if all(run.kind == "generate" for run in jobs[0].runs) else 0
+    return After((*parents, *ids[:first]), (*live, *ids[first:]))
+
+
+def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Report) -> Submission:
+    """Submit all jobs, to start when the jobs in the directories `parents` have ended well. report: called with a line
+    for each note and each job; verbose: with each submit command.
+    """
+    submit.check(planned.jobs)
+    waited = submit.parents(parents, planned.jobs[0])
+    if planned.study.is_plain:
+        return hand_over(planned, waited, (), report, verbose)
+    with rundir.locked_file(submit.keep(planned.study) / rundir.STUDY):  # no resumption before all jobs are submitted
+        return hand_over(planned, waited, (), report, verbose)
+
+
+def hand_over(
+    planned: Planned, parents: Sequence[str], live: Sequence[str], report: Report, verbose: Report
+) -> Submission:
+    """Submit the jobs, each to run after those before it; see after()."""
+    plans, study = planned.jobs, None if planned.study.is_plain else planned.study
+    if study is not None:
+        report(summary(planned))
+    directories: list[Path] = []
+    ids: list[str] = []
+    notes: set[str] = set()
+    for number, plan in enumerate(plans):
+        try:
+            submitted = submit.submit(plan, after(plans[: number + 1], ids, parents, live), study)
+        except DlioError:
+            _give_up(planned, directories, report)
+            raise
+        directories.append(Path(plan.directory))
+        ids.append(str(submitted.job.batch_id))
+        verbose(f"submit command: {submitted.job.command}")
+        for note in (note for note in (*plan.notes, *submitted.notes) if note not in notes):
+            report(f"note: {note}")
+        notes |= {*plan.notes, *submitted.notes}
+        report(_submitted(plan, submitted.job))
+    return Submission(planned.study.study, None if study is None else study.folder, tuple(directories))
+
+
+def _submitted(plan: Plan, job: job_record.Job) -> str:
+    return f"submitted {job.job} to {plan.site.name} as {job.batch_id}: {plan.directory}"
+
+
+def summary(planned: Planned) -> str:
+    """Return a line on the size of a study."""
+    points, measured = len(planned.study.points), sum(run.point is not None for job in planned.jobs for run in job.runs)
+    return (
+        f"study {planned.study.study}: {points} points, {measured} measurements in {len(planned.jobs)} job(s), "
+        f"seed {planned.study.seed}"
+    )
+
+
+def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> None:
+    """Handle a job that the batch system refused. Jobs of a study that are submitted already measure their points; other
+    jobs are cancelled.
+    """
+    if not planned.study.is_plain:
+        later = resume_command(planned.study.folder)
+        report(f"{len(directories)} of {len(planned.jobs)} jobs were submitted; for the others, later: {later}")
+        return
+    for directory in directories:
+        report(f"cancelling {cancel(directory).job}, of the same study")
+
+
+def resume_command(folder: Path) -> str:
+    """Return the command that resumes a study."""
+    return f"dlio-submit --resume {shlex.quote(str(folder))}"

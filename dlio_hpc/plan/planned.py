@@ -1,0 +1,162 @@
+"""From options to a study and its jobs."""
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import structs
+
+from dlio_hpc.config import shipped, site, workload
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.plan import cost, packing, plan, site_limits, study, study_file, sweep
+from dlio_hpc.plan.options import Options
+from dlio_hpc.plan.plan import Plan
+
+# Keys of the site's profile begin with this in overrides.
+_SITE = "site."
+# Measured runs of each point when two file systems are compared: A B B A A B B A.
+_PAIRS = 4
+# Options that may be given again when a study is resumed.
+RESUMABLE = ("walltime", "account", "queue", "job_options")
+
+
+class Planned(NamedTuple):
+    """A study, and the jobs that measure it. A single measurement is a study of one point."""
+
+    study: study.Study
+    jobs: tuple[Plan, ...]
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes of all jobs, without duplicates."""
+        return list(dict.fromkeys(note for job in self.jobs for note in job.notes))
+
+
+def planned(options: Options) -> Planned:
+    """Plan the jobs. ConfigError where the site does not allow them."""
+    drafted = draft(options)
+    check(drafted)
+    return drafted
+
+
+def check(drafted: Planned) -> None:
+    """Raise ConfigError where the site does not allow the jobs."""
+    site_limits.check(drafted.jobs)
+    if site_limits.has_budget(drafted.study.site):
+        site_limits.check_cost(drafted.study.site, cost.of_jobs(drafted.jobs))
+
+
+def draft(options: Options) -> Planned:
+    """Plan the jobs, whether or not the site allows them."""
+    path, folders = _file(options), _folders(options)
+    of_site, of_workload = _separated(options.overrides)
+    machine = site.load(options.site or site.here(), of_site)
+    if path is None:
+        if options.full:
+            raise ConfigError("--full goes with --study and --suite")
+        parts, about = [_asked(options, machine, of_workload, folders)], study.About()
+        repeat, warmup, name = _PAIRS if folders else 1, 0, parts[0].workload.name
+    else:
+        file = study_file.load(str(path))
+        parts = _parts(file, options, machine, of_workload, folders)
+        keys = {override.partition("=")[0] for override in of_workload}
+        warmup_set = {key: value for key, value in file.warmup_set.items() if key not in keys}
+        about = study.About(file.description, file.verdict, warmup_set)
+        repeat, warmup, name = file.repeat, file.warmup, file.name
+    for part in parts:
+        _check_fixed(part.axes, options.overrides)
+    request = _request(options, folders, repeat, warmup)
+    made = study.make(plan.job_name(name), parts, request, about)
+    return Planned(made, packing.plans(made))
+
+
+def _file(options: Options) -> Path | None:
+    """Return the path of the study file or suite; None where a workload is measured."""
+    given = [name for name in (options.workload, options.study, options.suite) if name is not None]
+    if len(given) != 1:
+        names = " and ".join(given) or "nothing to measure"
+        raise ConfigError(f"{names}: give a WORKLOAD, or --study NAME, or --suite NAME")
+    if options.study is not None:
+        return shipped.find(shipped.STUDIES, options.study)
+    if options.suite is not None:
+        return shipped.find(shipped.SUITES, options.suite)
+    assert options.workload is not None
+    suites, workloads = shipped.names(shipped.SUITES), shipped.names(shipped.WORKLOADS)
+    is_suite = options.workload in suites and options.workload not in workloads
+    return shipped.find(shipped.SUITES, options.workload) if is_suite else None
+
+
+def _folders(options: Options) -> tuple[str, ...]:
+    """Return the folders of two file systems that are compared; empty where there is one."""
+    if options.ab is None:
+        return ()
+    if options.data is not None:
+        raise ConfigError("--ab names the folders for datasets; leave --data out")
+    folders = tuple(map(plan.absolute, options.ab))
+    if os.path.realpath(folders[0]) == os.path.realpath(folders[1]):
+        raise ConfigError(f"--ab: {folders[0]} and {folders[1]} are the same folder")
+    return folders
+
+
+def _separated(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the overrides of the site, without their prefix, and those of the workload."""
+    of_site = tuple(text.removeprefix(_SITE) for text in overrides if text.startswith(_SITE))
+    return of_site, tuple(text for text in overrides if not text.startswith(_SITE))
+
+
+def _asked(
+    options: Options, machine: site.Site, overrides: tuple[str, ...], folders: tuple[str, ...]
+) -> study.Asked:
+    assert options.workload is not None
+    return study.Asked(
+        workload.draft(options.workload, overrides), machine, tuple(map(sweep.axis, options.sweeps)), options.zipped,
+        options.nodes or (1,), options.ranks_per_node or (), options.weak, options.dataset_size, folders=folders,
+    )  # fmt: skip
+
+
+def _parts(
+    file: study_file.StudyFile, options: Options, machine: site.Site, overrides: tuple[str, ...],
+    folders: tuple[str, ...],
+) -> list[study.Asked]:  # fmt: skip
+    if options.sweeps or options.zipped or options.weak:
+        raise ConfigError(f"{file.name} says what varies; for -P, --zip and --weak, copy its file and change that")
+    # On a real machine a suite runs in full without an option: cron calls it by its name.
+    full = options.full or (file.verdict is not None and machine.scheduler != "local")
+    changes = study_file.Changes(
+        full, overrides, options.nodes, options.ranks_per_node, options.dataset_size, folders
+    )
+    return study_file.asked_of(file, machine, changes)
+
+
+def _request(options: Options, folders: tuple[str, ...], repeat: int, warmup: int) -> study.Request:
+    return study.Request(
+        runs=options.runs,
+        archive=options.archive,
+        data=Path(folders[0]) if folders else options.data,
+        walltime=options.walltime,
+        account=options.account,
+        queue=options.queue,
+        job_options=options.job_options,
+        repeat=repeat if options.repeat is None else options.repeat,
+        warmup=warmup if options.warmup is None else options.warmup,
+        generate=options.generate,
+        darshan=options.darshan,
+        tf_profile=options.tf_profile,
+        seed=options.seed,
+    )
+
+
+def _check_fixed(axes: tuple[sweep.Axis, ...], overrides: tuple[str, ...]) -> None:
+    fixed = {text.partition("=")[0].strip() for text in overrides}
+    for axis in axes:
+        if any(f"{key}.".startswith(f"{axis.key}.") for key in fixed):
+            raise ConfigError(f"{axis.key} is varied; it cannot be set with -S as well")
+
+
+def resumed(known: study.Study, options: Options) -> study.Study:
+    """Return the study with those options of RESUMABLE that are given."""
+    changed = {key: value for key in RESUMABLE if (value := getattr(options, key))}
+    if known.generate == "separate":
+        # Existing datasets are used; a missing one may be the reason for the interruption.
+        changed["generate"] = "auto"
+    return structs.replace(known, **changed)

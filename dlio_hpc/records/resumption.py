@@ -1,0 +1,81 @@
+"""Resumption of a study: jobs for the measurements that it lacks."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc.batch import submission, submit
+from dlio_hpc.batch.cancel import cancel
+from dlio_hpc.batch.submission import Report, Submission
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.files import rundir
+from dlio_hpc.plan import packing, planned
+from dlio_hpc.plan.options import Options
+from dlio_hpc.plan.planned import Planned
+from dlio_hpc.plan.study import Study
+from dlio_hpc.records import study_outcome
+from dlio_hpc.records.job_outcome import JobOutcome
+
+
+class Lacking(NamedTuple):
+    """Measurements that a study lacks. planned: jobs that make them; without jobs where nothing is lacking. live: jobs
+    of the study that go on. stray: directories of jobs that were never submitted. measured, waiting: numbers of
+    measurements that exist, and that live jobs will make.
+    """
+
+    planned: Planned
+    live: list[JobOutcome]
+    stray: list[Path]
+    measured: int
+    waiting: int
+
+    @property
+    def directories(self) -> list[Path]:
+        """Directories of the jobs that go on."""
+        return [job.directory for job in self.live if job.directory is not None]
+
+
+def load(folder: Path, options: Options) -> Study:
+    """Return the study in a folder, with the options of planned.RESUMABLE that are given. ConfigError where it only
+    generates data.
+    """
+    known = study_outcome.load(folder)
+    if known.generate == "only":
+        raise ConfigError(f"{known.study} generates data and measures nothing; submit it anew")
+    return planned.resumed(known, options)
+
+
+def lacking(study: Study) -> Lacking:
+    """Plan jobs for the measurements that the study lacks. ConfigError where the site does not allow them."""
+    outcome = study_outcome.outcome(study, study_outcome.jobs(study))
+    live = [job for job in outcome.jobs if study_outcome.is_live(job)]
+    stray = [
+        job.directory
+        for job in outcome.jobs
+        if job.directory and not job.job.ended and not study_outcome.is_live(job)
+    ]
+    wanted = [missing.unit for missing in outcome.missing if not missing.is_live]
+    again = Planned(study, ())
+    if wanted:
+        seconds = {packing.Unit(run.point, run.repeat): run.seconds for run in outcome.measured}
+        again = Planned(study, packing.plans(study, wanted, study_outcome.next_number(study), seconds))
+        planned.check(again)
+    return Lacking(again, live, stray, len(outcome.measured), len(outcome.missing))
+
+
+def start(
+    known: Study, report: Report, verbose: Report, on_wait: Callable[[], None]
+) -> tuple[Lacking, Submission | None]:
+    """Submit jobs for the measurements that the study lacks; None where nothing is lacking. on_wait: called while
+    another process submits or resumes the study.
+    """
+    submit.keep(known, is_new=False)
+    with rundir.locked_file(known.folder / rundir.STUDY, on_wait):
+        found = lacking(known)
+        if not found.planned.jobs:
+            return found, None
+        submit.check(found.planned.jobs)
+        for directory in found.stray:
+            cancel(directory)
+        ids = [batch_id for job in found.live if (batch_id := job.job.batch_id) is not None]
+        return found, submission.hand_over(found.planned, (), ids, report, verbose)

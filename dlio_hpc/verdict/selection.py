@@ -1,0 +1,148 @@
+"""Jobs as verdicts see them, by the names that users give: directory, archive, study, or a name in the history."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from dlio_hpc.batch.job_record import unknown
+from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun
+from dlio_hpc.plan.plan import archive_folder
+from dlio_hpc.records import job_outcome, names, study_outcome
+from dlio_hpc.records.job_outcome import JobOutcome
+from dlio_hpc.records.study_outcome import StudyOutcome
+from dlio_hpc.verdict import history, history_entry
+from dlio_hpc.verdict.history import Where
+from dlio_hpc.verdict.history_entry import Entry
+from dlio_hpc.verdict.validity_criteria import Absent
+
+# Called with a line for each note.
+Report = Callable[[str], None]
+
+
+class Selected(NamedTuple):
+    """A job. folder: of its archive, whose history and baselines are the job's."""
+
+    entry: Entry
+    folder: Path
+
+
+class Selection(NamedTuple):
+    """Jobs. missing: a line for each study that lacks measurements."""
+
+    jobs: list[Selected]
+    missing: list[str]
+
+
+def folder(archive: Path | None, runs: Path) -> Path:
+    """Return the folder of the archives; ConfigError where there is none."""
+    path = archive or runs / "archive"
+    if not path.is_dir():
+        raise ConfigError(f"{path} is no folder of archives; say with --archive where they are")
+    return path
+
+
+def refresh(where: Path, report: Report) -> None:
+    """Add archives to the history of a folder that it lacks; report those that cannot be read. A history that this user
+    cannot write stays as it is: entries() reads the archives in addition.
+    """
+    if history.is_writable(where):
+        for note in history.take_in(where).notes:
+            report(f"note: {note}")
+
+
+def select(given: Sequence[str], archive: Path | None, runs: Path, report: Report) -> Selection:
+    """Return the jobs of these names; the jobs of a study are those that measured. ConfigError for an unknown name."""
+    found = [_named(name, archive, runs, report) for name in given]
+    missing = dict.fromkeys(line for selection in found for line in selection.missing)
+    return Selection([job for selection in found for job in selection.jobs], list(missing))
+
+
+def _named(name: str, archive: Path | None, runs: Path, report: Report) -> Selection:
+    path = names.place(name, runs)
+    if study_outcome.is_study(path):
+        return _study(names.study_in(path), archive)
+    if path.exists() or "/" in name:
+        return Selection([_job(path, archive)], [])
+    return Selection(_from_history(name, archive, runs, report), [])
+
+
+def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
+    """InvalidRun where a job cannot be read: the verdict would be on the other jobs alone."""
+    if outcome.broken:
+        raise InvalidRun(outcome.broken[0])
+    where = archive or Path(outcome.study.archive)
+    jobs = [Selected(_entry(job), where) for job in outcome.jobs]
+    jobs = [job for job in jobs if job.entry.measurements or job.entry.fault is not None]
+    line = f"{outcome.study.study}: {len(outcome.missing)} of {outcome.wanted} measurements are missing"
+    return Selection(jobs, [line] if outcome.missing else [])
+
+
+def _job(path: Path, archive: Path | None) -> Selected:
+    outcome = job_outcome.load(path)
+    where = archive_folder(outcome.plan, path) if path.is_dir() else path.absolute().parent
+    return Selected(_entry(outcome), archive or where)
+
+
+def _entry(outcome: JobOutcome) -> Entry:
+    """Incomplete where the job goes on."""
+    job = outcome.job
+    if not job.ended:
+        raise Incomplete(f"job {job.job} is {job.state}; wait for its end (dlio-hpc wait {outcome.directory})")
+    return history_entry.of(outcome)
+
+
+def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -> list[Selected]:
+    """Return a job or a study whose directory is gone."""
+    where = archive or runs / "archive"
+    known: tuple[Entry, ...] = ()
+    if where.is_dir():
+        refresh(where, report)
+        known = history.entries(where)
+        mine = [entry for entry in known if entry.job == name] or [entry for entry in known if entry.study == name]
+        if mine:
+            return [Selected(entry, where) for entry in mine]
+    raise unknown(runs / name, where, [label for entry in known for label in (entry.job, entry.study)])
+
+
+def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:
+    """Return the history of a folder, with new archives; empty where there is no such folder yet."""
+    if not where.is_dir():
+        return ()
+    refresh(where, report)
+    return history.entries(where, wanted)
+
+
+class Judged(NamedTuple):
+    """What is accepted or not: studies, and jobs that belong to no study here."""
+
+    studies: list[StudyOutcome]
+    jobs: list[JobOutcome]
+
+    @property
+    def all_jobs(self) -> list[JobOutcome]:
+        """The jobs of the studies and the others."""
+        return [*(job for study in self.studies for job in study.jobs), *self.jobs]
+
+    @property
+    def absent(self) -> list[Absent]:
+        """The measurements that the studies lack."""
+        return [measurement for study in self.studies for measurement in absent(study)]
+
+
+def judged(paths: Sequence[Path]) -> Judged:
+    """Return what is judged by criteria. Several jobs of one study are that study; a job alone is judged alone."""
+    folders = [path for path in paths if study_outcome.is_study(path)]
+    studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]
+    jobs = job_outcome.load_all([path for path in dict.fromkeys(paths) if path not in folders])
+    if not studies and len(jobs) > 1 and (study := study_outcome.held(jobs)) is not None:
+        return Judged([study_outcome.of_jobs(study, jobs, absent="none of these jobs was to make it")], [])
+    return Judged(studies, jobs)
+
+
+def absent(outcome: StudyOutcome) -> list[Absent]:
+    """Return the measurements that a study lacks."""
+    study = outcome.study
+    return [
+        Absent(study.title(study.points[missing.unit.point]), missing.unit.repeat, missing.job, missing.why)
+        for missing in outcome.missing
+    ]
