@@ -95,7 +95,7 @@ _ON_JOBS = (
         (("dlio-submit", "demo", "--generate", "perhaps"), "'auto', 'separate', 'only', 'never'"),
         (("dlio-hpc", "nonsense"), "No such command 'nonsense'"),
         (("dlio-hpc", "report", "absent"), _NOBODYS),
-        (("dlio-hpc", "report", "."), "is no job's directory"),
+        (("dlio-hpc", "report", "."), "is not a job directory"),
         *((("dlio-hpc", *verb, "absent"), _NOBODYS) for verb in _ON_JOBS),
         (("dlio-submit", "--resume", "absent"), _NOBODYS),
         (("dlio-submit", "demo", "-s", "local", "--after", "absent"), _NOBODYS),

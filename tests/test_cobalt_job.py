@@ -210,7 +210,7 @@ def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp
     until(lambda: not theta.jobs())
     late = theta.submit(small, "--after", first.name)
     assert late.code == 2
-    assert "it ended as failed, nothing can follow on it" in late.err
+    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def test_a_job_of_a_study_that_fails_does_not_stop_the_next(run: Run, small: Path, tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_what_cobalt_refuses_is_told_in_its_words(
 ) -> None:
     done = theta.submit(small, *UNLIMITED, "-q", queue, *options)
     assert done.code == 2
-    assert "qsub refuses the job: " in done.err
+    assert "qsub rejected the job: " in done.err
     assert message in done.err
     assert "failed" in theta("dlio-hpc", "status").out
     assert not theta.jobs()
@@ -324,7 +324,7 @@ def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, 
         ("default", ("-N", 128, "-t", "4h"), "allows 3:00:00 at most for 128 node(s)"),
         ("debug-cache-quad", ("--ppn", 4, "-S", "site.depth=64"), "they need 256, site theta has 128 a node"),
         ("debug-cache-quad", ("-J", "no option"), "is no option on one line"),
-        ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and knows no quotes"),
+        ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and supports no quotes"),
     ):
         done = theta.submit(small, "-q", queue, *options)
         assert done.code == 2
@@ -367,9 +367,9 @@ def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
     assert len(faults) == 1
-    assert "queue nope is not there; there are: " in faults[0]
+    assert "queue nope is not defined; defined queues: " in faults[0]
     library = "/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"
-    assert re.search(rf"note +Darshan +{library}: No such file .*: runs do without", wrong.out)
+    assert re.search(rf"note +Darshan +{library}: No such file .*: runs have no Darshan log", wrong.out)
 
 
 def test_a_profile_is_written_from_what_is_found(theta: Theta, small: Path) -> None:

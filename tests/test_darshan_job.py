@@ -496,8 +496,8 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
     assert done.code == 0, done.out
     lines = [line.split(maxsplit=2) for line in done.out.splitlines() if " Darshan " in line]
     assert lines == [
-        ["ok", "Darshan", f"{darshan.library} is there"],
-        ["ok", "Darshan", "2 ranks left a log of 2; version 3.5.0"],
+        ["ok", "Darshan", f"{darshan.library} exists"],
+        ["ok", "Darshan", "2 ranks wrote a log of 2; version 3.5.0"],
     ]
     assert not list((darshan.folder / "dlio-runs").glob("check*")), "it leaves nothing behind"
 
@@ -506,17 +506,20 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
 def test_the_preflight_notes_what_does_not_fit(standin: Darshan, faults: str, words: str) -> None:
     done = standin.run("dlio-hpc", "check", "demo", *standin.site(faults), "-d", "data")
     assert done.code == 0, "runs can do without"
-    (note,) = [line for line in done.out.splitlines() if "runs will do without" in line]
+    (note,) = [line for line in done.out.splitlines() if "runs will have no Darshan log" in line]
     assert note.startswith("note")
     assert words in _said(done)
 
 
 def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: Path, tmp_path: Path) -> None:
     (tmp_path / "libdarshan.so").write_text("no library")
-    for path, words in ((tmp_path / "libdarshan.so", "is no library"), (tmp_path / "nowhere.so", "No such file")):
+    for path, words in (
+        (tmp_path / "libdarshan.so", "is not an ELF library"),
+        (tmp_path / "nowhere.so", "No such file"),
+    ):
         done = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch", "-S", f"site.darshan={path}")
         assert done.code == 0
-        assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs do without", done.out, re.MULTILINE)
+        assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs have no Darshan log", done.out, re.MULTILINE)
     without = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch")
     assert without.code == 0
     assert re.search(r"^note +Darshan +the site names no libdarshan.so", without.out, re.MULTILINE)

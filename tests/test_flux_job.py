@@ -224,7 +224,7 @@ def test_what_depends_on_a_job_that_failed_never_runs(on_flux: Flux, small: Path
     assert words(second).endswith("can never be satisfied")
     late = on_flux.submit(small, "--after", first.name)
     assert late.code == 2
-    assert "it ended as failed, nothing can follow on it" in late.err
+    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def test_what_depends_on_a_job_that_never_ran(on_flux: Flux, small: Path) -> None:
@@ -315,7 +315,7 @@ def test_what_flux_refuses_is_told_in_its_words(
 ) -> None:
     done = on_flux.submit(small, *options)
     assert done.code == 2
-    assert "flux refuses the job: " in done.err
+    assert "flux rejected the job: " in done.err
     assert message in done.err
     assert "failed" in on_flux("dlio-hpc", "status").out
 
@@ -354,7 +354,7 @@ def test_the_preflight_on_flux(on_flux: Flux, small: Path) -> None:
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
     assert len(faults) == 2
-    assert "there is no queue nope" in faults[0]
+    assert "queue nope is not defined" in faults[0]
     assert "preload: /no.so: No such file" in faults[1]
     bogus = on_flux("dlio-hpc", "check", *options, "--no-launch", "-J", "--bogus")
     assert (bogus.code, "unrecognized arguments: --bogus" in bogus.out) == (2, True)

@@ -231,7 +231,7 @@ def test_a_job_survives_its_submitter_and_is_collected_later(run: Run, small: Pa
     assert run("dlio-hpc", "collect").code == 0
     assert archive.read_bytes() == before, "the same files give the same archive"
     archive.write_bytes(before[:-40])
-    assert "was broken and has been made anew" in run("dlio-hpc", "collect", directory).err
+    assert "was corrupted and has been written again" in run("dlio-hpc", "collect", directory).err
     assert archive.read_bytes() == before
 
 
@@ -358,7 +358,7 @@ def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, 
 def test_generating_first_needs_a_queue(run: Run, small: Path, tmp_path: Path) -> None:
     done = run("dlio-submit", small, "-s", "local", "--generate", "separate")
     assert done.code == 2
-    assert "site local has no queue that holds a job" in done.err
+    assert "site local has no queue to hold a job" in done.err
     assert not (tmp_path / "dlio-runs").exists()
     job = run("dlio-submit", small, "-s", "local", "--json").job["directory"]
     done = run("dlio-submit", small, "-s", "local", "--after", job)

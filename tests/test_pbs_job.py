@@ -145,7 +145,7 @@ def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
     assert "Can Never Run: Not enough total nodes available" in shown
     waited = on_pbs("dlio-hpc", "wait", directory)
     assert waited.code == 6
-    assert "still waits, and its batch system says: Can Never Run: Not enough total nodes available" in waited.err
+    assert "still waits; the batch system reports: Can Never Run: Not enough total nodes available" in waited.err
     assert f"dlio-hpc cancel {directory}" in waited.err
     assert "asking again" not in waited.err
 
@@ -255,7 +255,7 @@ def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp
     assert words(second) == "Exit_status absent, substate 92"
     late = on_pbs.submit(small, "--after", first.name)
     assert late.code == 2
-    assert "it ended as failed, nothing can follow on it" in late.err
+    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def test_the_server_cannot_be_reached(on_pbs: Pbs, small: Path) -> None:
@@ -421,7 +421,7 @@ def test_what_pbs_refuses_is_told_in_its_words(
 ) -> None:
     done = on_pbs.submit(small, *options)
     assert done.code == 2
-    assert "qsub refuses the job: " in done.err
+    assert "qsub rejected the job: " in done.err
     assert message in done.err
     assert "failed" in on_pbs("dlio-hpc", "status").out
     assert not on_pbs.jobs()
@@ -543,7 +543,7 @@ def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
     assert len(faults) == 2
-    assert "there is no queue nope" in faults[0]
+    assert "queue nope is not defined" in faults[0]
     assert "preload: /no.so: No such file" in faults[1]
 
 

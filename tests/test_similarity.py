@@ -449,7 +449,7 @@ def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, te
         ("theta_128_nodes", "has several profiles; say which: theta_128_nodes:candle (of candle, climate"),
         ("theta_128_nodes:alexnet", "has no profile 'alexnet'; it has: candle, climate"),
         ("nowhere.yaml:x", "cannot read nowhere.yaml"),
-        (".", "is no job's directory"),
+        (".", "is not a job directory"),
     ],
 )
 def test_names_that_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:

@@ -352,7 +352,7 @@ def test_a_node_that_goes_down(on_slurm: Run, slurm: Cluster, small: Path) -> No
         (("-q", "nope"), "invalid partition specified: nope"),
         (("-J", "--constraint=nofeature"), "Invalid feature specification"),
         (("-J", "--nonsense"), "unrecognized option '--nonsense'"),
-        (("-N", 99), "sbatch refuses the job"),
+        (("-N", 99), "sbatch rejected the job"),
     ],
 )
 def test_what_slurm_refuses_is_told_in_its_words(
@@ -516,7 +516,7 @@ def test_what_depends_on_a_job_that_failed_is_cancelled(on_slurm: Run, small: Pa
     assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
     late = on_slurm("dlio-submit", small, *options, "--after", first["job"])
     assert late.code == 2
-    assert "it ended as failed, nothing can follow on it" in late.err
+    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def _kill_submitter(slurm: Cluster, small: Path, cwd: Path) -> Path:
