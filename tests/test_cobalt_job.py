@@ -318,10 +318,10 @@ def test_what_cobalt_refuses_is_told_in_its_words(
 def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, small: Path, tmp_path: Path) -> None:
     (theta.state / "down").touch()
     for queue, options, message in (
-        ("debug-cache-quad", ("-N", 9), "--nodes 9: queue debug-cache-quad of site theta has 8 at most"),
-        ("default", (), "--nodes 1: queue default of site theta wants 128 at least"),
-        ("default", ("-N", 128, "-t", "20m"), "queue default of site theta wants 0:30:00 at least"),
-        ("default", ("-N", 128, "-t", "4h"), "allows 3:00:00 at most for 128 node(s)"),
+        ("debug-cache-quad", ("-N", 9), "--nodes 9: queue debug-cache-quad of site theta allows at most 8 per job"),
+        ("default", (), "--nodes 1: queue default of site theta requires at least 128"),
+        ("default", ("-N", 128, "-t", "20m"), "queue default of site theta requires at least 0:30:00"),
+        ("default", ("-N", 128, "-t", "4h"), "allows at most 3:00:00 for 128 node(s)"),
         ("debug-cache-quad", ("--ppn", 4, "-S", "site.depth=64"), "they need 256, site theta has 128 a node"),
         ("debug-cache-quad", ("-J", "no option"), "is no option on one line"),
         ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and supports no quotes"),
@@ -345,7 +345,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(theta: Theta, small: Path) -> None:
     theta.held(small, *limit)
     done = theta.submit(small, *limit)
     assert done.code == 2
-    assert "takes 1 job(s) of a user at most, you have 1 there" in done.err
+    assert "allows 1 job(s) per user, you have 1 there" in done.err
 
 
 def test_attributes_are_joined_into_one_line(theta: Theta, small: Path) -> None:

@@ -355,11 +355,11 @@ def test_worker_processes_are_not_watched(standin: Darshan) -> None:
     pytorch = ("-S", "reader.loader=pytorch", "-S", "reader.mode=framework")
     left_out = standin.submit(*pytorch, "--generate", "only")
     assert left_out.code == 0, left_out.err
-    assert "note: Darshan is left out: worker processes read" in left_out.err
+    assert "note: Darshan is disabled: worker processes read" in left_out.err
     assert not list(Path(left_out.job["directory"]).rglob("darshan*"))
     refused = standin.submit(*pytorch, "--darshan")
     assert refused.code == 2
-    assert "set reader.prefetch: 0, or leave Darshan out with --no-darshan" in refused.err
+    assert "set reader.prefetch: 0, or disable Darshan with --no-darshan" in refused.err
     alone = standin.submit(*pytorch, "--dry-run", "-S", "reader.prefetch=0", "-S", "reader.read_threads=1")
     assert f"LD_PRELOAD={standin.library}" in alone.job["script"]
 
@@ -571,7 +571,7 @@ def test_a_trace_that_would_take_too_much_is_cut_and_that_is_said() -> None:
     made, run = _planned(2, files, "reader.transfer_size=1024")
     words = darshan_needs.note(made, run)
     assert words is not None
-    assert re.match(r"Darshan.s trace of 00-measure would need .* a rank and gets 256 MiB: it will be cut", words)
+    assert re.match(r"Darshan.s trace of 00-measure needs .* per rank and gets 256 MiB: it will be truncated", words)
     lines = setup.config(made, run).splitlines()
     assert any(line.startswith("MAX_RECORDS 262144 DXT_POSIX,DXT_MPIIO") for line in lines)
     assert "MODMEM 257" in lines

@@ -323,10 +323,10 @@ def test_what_flux_refuses_is_told_in_its_words(
 def test_limits_of_the_profile_are_checked_before_flux_is_asked(on_flux: Flux, small: Path, tmp_path: Path) -> None:
     queues = "site.queues={debug: {nodes: 2, walltime: {1: 0:10:00}, min_walltime: 0:01:00}}"
     for options, message in (
-        (("-N", 3), "--nodes 3: queue debug of site flux has 2 at most for one job"),
-        (("-t", "11m"), "allows 0:10:00 at most for 1 node(s)"),
-        (("-t", "30s"), "queue debug of site flux wants 0:01:00 at least"),
-        (("-S", "site.account_required=true"), "wants to know who pays: --account NAME"),
+        (("-N", 3), "--nodes 3: queue debug of site flux allows at most 2 per job"),
+        (("-t", "11m"), "allows at most 0:10:00 for 1 node(s)"),
+        (("-t", "30s"), "queue debug of site flux requires at least 0:01:00"),
+        (("-S", "site.account_required=true"), "requires an account: --account NAME"),
     ):
         done = on_flux.submit(small, "-S", queues, "-q", "debug", "-t", "5m", *options)
         assert done.code == 2
@@ -339,7 +339,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_flux: Flux, small: Path) -> None:
     directory = on_flux.held(small, *limit)
     done = on_flux.submit(small, *limit)
     assert done.code == 2
-    assert "takes 1 job(s) of a user at most, you have 1 there" in done.err
+    assert "allows 1 job(s) per user, you have 1 there" in done.err
     on_flux.tell("flux", "cancel", record(directory)["batch_id"])
 
 

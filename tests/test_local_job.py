@@ -135,7 +135,7 @@ def test_a_dataset_that_does_not_fit_is_refused(run: Run, small: Path) -> None:
     job = _submit(run, small, "-d", "data", code=2)
     assert job["state"] == "failed"
     message = job["runs"][0]["error"]["message"]
-    assert "does not fit: files is 7 there and 6 in the plan. Choose another --data, or remove that folder" in message
+    assert "does not match: files is 7 there and 6 in the plan. Choose another --data, or remove that folder" in message
     mark.unlink()
     assert (
         "holds files but no dlio-dataset.json"
@@ -149,7 +149,7 @@ def test_without_a_dataset_never_says_what_there_is(run: Run, small: Path) -> No
     assert "there is none" in job["runs"][0]["error"]["message"]
     made = _result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"]
     job = _submit(run, small, "-d", "data", "--generate", "never", "-S", "dataset.files=7", code=2)
-    assert f"there are: {Path(made).name}" in job["runs"][0]["error"]["message"]
+    assert f"existing: {Path(made).name}" in job["runs"][0]["error"]["message"]
 
 
 def test_a_rank_that_fails_ends_all_and_its_outputs_are_kept(run: Run, small: Path) -> None:

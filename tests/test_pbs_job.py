@@ -431,10 +431,10 @@ def test_limits_of_the_profile_are_checked_before_pbs_is_asked(on_pbs: Pbs, smal
     (on_pbs.state / "down").touch()
     queues = "site.queues={small: {nodes: 2, walltime: {1: 0:10:00}, min_walltime: 0:01:00}}"
     for options, message in (
-        (("-N", 3), "--nodes 3: queue small of site pbs has 2 at most for one job"),
-        (("-t", "11m"), "allows 0:10:00 at most for 1 node(s)"),
-        (("-t", "30s"), "queue small of site pbs wants 0:01:00 at least"),
-        (("-S", "site.account_required=true"), "wants to know who pays: --account NAME"),
+        (("-N", 3), "--nodes 3: queue small of site pbs allows at most 2 per job"),
+        (("-t", "11m"), "allows at most 0:10:00 for 1 node(s)"),
+        (("-t", "30s"), "queue small of site pbs requires at least 0:01:00"),
+        (("-S", "site.account_required=true"), "requires an account: --account NAME"),
     ):
         done = on_pbs.submit(small, "-S", queues, "-q", "small", "-t", "5m", *options)
         assert done.code == 2
@@ -448,7 +448,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_pbs: Pbs, small: Path) -> None:
     on_pbs.held(small, *limit)
     done = on_pbs.submit(small, *limit)
     assert done.code == 2
-    assert "takes 1 job(s) of a user at most, you have 1 there" in done.err
+    assert "allows 1 job(s) per user, you have 1 there" in done.err
 
 
 @pytest.mark.mpi
@@ -489,7 +489,7 @@ def test_polaris(run: Run, small: Path, tmp_path: Path) -> None:
     polaris = ("-s", "polaris", "-d", "data", "-S", f"site.setup={setup}", "--wait", "--json")
     unpaid = there("dlio-submit", small, *polaris)
     assert unpaid.code == 2
-    assert "site polaris wants to know who pays: --account NAME" in unpaid.err
+    assert "site polaris requires an account: --account NAME" in unpaid.err
     assert not (tmp_path / "dlio-runs").exists()
     done = there("dlio-submit", small, *polaris, "-A", "proj")
     assert done.code == 0, done.err

@@ -145,7 +145,7 @@ def test_the_batch_id_of_what_was_taken(said: Said, name: str, out: str, batch_i
 @pytest.mark.parametrize("out", ["", "Submitted batch job", "none", "12 jobs before you"])
 def test_an_answer_without_a_batch_id(said: Said, name: str, out: str) -> None:
     said[SCHEDULERS[name].program] = Answer(0, out, "")
-    with pytest.raises(Unanswered, match="gave no id that we know"):
+    with pytest.raises(Unanswered, match="printed no known id"):
         SCHEDULERS[name].submit(_plan(name), After())
 
 

@@ -408,7 +408,7 @@ def test_reading_more_than_the_samples_is_told_before_and_costs(tmp_path: Path, 
     assert cost_.json["total"]["bytes_read"] == 3 * 2 * 60 * 10_000
     done = run("dlio-submit", *options, "--wait")
     assert done.code == 0, done.err
-    assert "3 x the samples' bytes are read: shuffled samples take whole files" in done.err
+    assert "3 x the samples' bytes are read: shuffled samples require whole files" in done.err
     assert "use at least 3 files (now 2)" in done.err
     assert "3 x the samples" in done.out
 
