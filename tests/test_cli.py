@@ -82,7 +82,7 @@ _ON_JOBS = (
         (("dlio-submit", "demo", "-N", "0"), "'-N' / '--nodes'"),
         (("dlio-submit", "demo", "-s", "local", "-N", "2"), "--nodes 2: site local allows at most 1 per job"),
         (("dlio-submit", "demo", "-t", "never"), "expected a time limit such as 30 (minutes)"),
-        (("dlio-submit", "demo", "--dataset-size", "3 B"), "holds no sample; one sample is 1 MiB"),
+        (("dlio-submit", "demo", "--dataset-size", "3 B"), "is less than a sample of 1 MiB"),
         (
             ("dlio-submit", "demo", "-S", "dataset.format=hdf9"),
             "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, raw, csv, null",

@@ -369,7 +369,7 @@ def test_generating_first_needs_a_queue(run: Run, small: Path, tmp_path: Path) -
 def test_runs_that_cannot_fit_into_the_time_are_refused(run: Run, small: Path, tmp_path: Path) -> None:
     done = run("dlio-submit", small, "-t", "4s", "-S", "compute.time=1s", "--warmup", 1, "--repeat", 5)
     assert done.code == 2
-    assert "the runs of this job compute for 0:00:24 at the least" in done.err
+    assert "the runs of this job compute for at least 0:00:24" in done.err
     assert "fewer runs (--repeat, --warmup)" in done.err
     assert not (tmp_path / "dlio-runs").exists()
     tight = run("dlio-submit", small, "-t", "28s", "-S", "compute.time=1s", "--repeat", 5, "--dry-run", "-v")

@@ -111,7 +111,7 @@ def test_a_site_profile_is_strict(tmp_path: Path) -> None:
         ("ranks_per_node: 4", "ranks_per_node: 0", "ranks_per_node: expected `int` >= 1, found 0"),
         ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: expected a time limit"),
         ("environment: {}", "environment: {'a b': 1}", "environment"),
-        ("environment: {}", "environment: {'a;b': '1'}", "'a;b' is no name of an environment variable"),
+        ("environment: {}", "environment: {'a;b': '1'}", "'a;b' is not a valid name of an environment variable"),
         ("limits:", "limit:", "unknown key 'limit'; did you mean 'limits'?"),
     ):
         assert old in profile

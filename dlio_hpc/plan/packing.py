@@ -1,4 +1,4 @@
-"""From a study to batch jobs: the points that share an allocation, their order, and the runs of each job."""
+"""Pack a study into batch jobs: the points that share an allocation, their order, and the runs of each job."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
