@@ -100,7 +100,7 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     checkpoints, folder = _checkpoints(tmp_path, 0, "checkpoint.read_back=true")
     folder.parent.mkdir(exist_ok=True)
     folder.write_text("in the way")
-    with pytest.raises(ConfigError, match=f"{folder} is a link, or no folder"):
+    with pytest.raises(ConfigError, match=f"{folder} is a link or not a folder"):
         checkpoints.save()
     folder.unlink()
     folder.mkdir()

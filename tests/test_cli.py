@@ -255,7 +255,7 @@ def test_urls_are_no_paths(run: Run, tmp_path: Path, arguments: tuple[str, ...])
     done = run(*arguments, *dry)
     assert done.code == 2
     assert "is a URL" in done.err
-    assert ("give the path alone: /scratch/x" if "file:" in arguments[-1] else "mount that storage") in done.err
+    assert ("give only the path: /scratch/x" if "file:" in arguments[-1] else "mount that storage") in done.err
     assert list(tmp_path.iterdir()) == []
 
 

@@ -181,7 +181,7 @@ def test_a_full_disk_of_runs_is_not_taken_for_the_archives(tmp_path: Path, tiny:
     _fill(tiny)
     shown = run("dlio-hpc", "collect", directory)
     assert shown.code == 0, shown
-    assert f"the archive is whole, but {directory}/manifest.json cannot be written: No space left" in shown.err
+    assert f"the archive is complete, but {directory}/manifest.json cannot be written: No space left" in shown.err
     (kept,) = (tmp_path / "kept").glob("*.tar.zst")
     assert run("dlio-hpc", "archive", "verify", kept).code == 0
 
