@@ -77,7 +77,7 @@ def test_a_file_that_is_no_workload(tmp_path: Path) -> None:
     for content, message in (
         ("", "expected a mapping of keys"),
         ("- 1", "expected a mapping of keys"),
-        ("name: a\nname: b\n", "key 'name' twice"),
+        ("name: a\nname: b\n", "duplicate key 'name'"),
         ("name: a", "key 'dataset' is missing"),
         ("name: [", "not valid YAML"),
     ):
