@@ -24,14 +24,14 @@ def length(covered: Floats) -> float:
     return float((covered[1] - covered[0]).sum())
 
 
-def within(covered: Floats, others: Floats) -> float:
-    """Return the seconds of disjoint intervals (2, n) that lie in `others` (n, 2), which are disjoint and in order."""
-    if not covered.size or not others.size:
+def within(covered: Floats, windows: Floats) -> float:
+    """Return the seconds of disjoint intervals (2, n) that lie in `windows` (n, 2), which are disjoint and in order."""
+    if not covered.size or not windows.size:
         return 0.0
-    passed = np.zeros(others.shape)
-    passed[:, 1] = np.cumsum(others[:, 1] - others[:, 0])
+    passed = np.zeros(windows.shape)
+    passed[:, 1] = np.cumsum(windows[:, 1] - windows[:, 0])
     passed[1:, 0] = passed[:-1, 1]
-    before, after = np.interp(covered, others.reshape(-1), passed.reshape(-1))
+    before, after = np.interp(covered, windows.reshape(-1), passed.reshape(-1))
     return float((after - before).sum())
 
 

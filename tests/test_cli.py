@@ -61,7 +61,7 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
     assert done.stdout == "set()\n"
 
 
-_NOBODYS = "no job or study 'absent' in dlio-runs; give its name there, or the path of its directory or archive"
+_NOBODYS = "no job or study 'absent' in dlio-runs; give a name in that folder, or the path of a directory or archive"
 _ON_JOBS = (
     ("report",), ("status",), ("wait",), ("cancel",), ("collect",), ("compare",), ("similarity", "theta_8_nodes:ffn"),
     ("accept", "--criteria", "acceptance"), ("baseline", "accept", "--message", "quiet"),

@@ -346,7 +346,7 @@ def test_without_darshan_there_is_nothing_of_it(standin: Darshan) -> None:
 def test_asking_for_darshan_where_there_is_none(run: Run, small: Path) -> None:
     asked = run("dlio-submit", small, "-s", "local", "--darshan", "--dry-run")
     assert asked.code == 2
-    assert "site local names no libdarshan.so" in asked.err
+    assert "site local sets no libdarshan.so" in asked.err
     assert "-S site.darshan=/PATH/lib/libdarshan.so" in asked.err
     assert run("dlio-submit", small, "-s", "local", "--dry-run").code == 0
 
@@ -522,7 +522,7 @@ def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: 
         assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs have no Darshan log", done.out, re.MULTILINE)
     without = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch")
     assert without.code == 0
-    assert re.search(r"^note +Darshan +the site names no libdarshan.so", without.out, re.MULTILINE)
+    assert re.search(r"^note +Darshan +the site sets no libdarshan.so", without.out, re.MULTILINE)
 
 
 _KIB = 1 << 10

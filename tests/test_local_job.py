@@ -146,7 +146,7 @@ def test_a_dataset_that_does_not_fit_is_refused(run: Run, small: Path) -> None:
 
 def test_without_a_dataset_never_says_what_there_is(run: Run, small: Path) -> None:
     job = _submit(run, small, "-d", "data", "--generate", "never", code=2)
-    assert "there is none" in job["runs"][0]["error"]["message"]
+    assert "none exists" in job["runs"][0]["error"]["message"]
     made = _result(_submit(run, small, "-d", "data", "--generate", "only"), "generate")["generated"]["dataset"]
     job = _submit(run, small, "-d", "data", "--generate", "never", "-S", "dataset.files=7", code=2)
     assert f"existing: {Path(made).name}" in job["runs"][0]["error"]["message"]
@@ -325,7 +325,7 @@ def test_a_job_whose_folder_is_taken_away_does_not_end_the_watching(run: Run, sm
     out, err = watcher.communicate(timeout=60)
     assert [job["state"] for job in json.loads(out)["jobs"]] == ["completed"]
     assert watcher.returncode == 7
-    assert f"{gone} is gone" in err
+    assert f"{gone} was removed" in err
     assert run("dlio-hpc", "cancel", tmp_path / "elsewhere").code == 0
 
 

@@ -508,7 +508,7 @@ def test_the_preflight_names_every_folder_that_cannot_be_written(run: Run, small
     assert done.code == 6
     faults = [line for line in done.out.splitlines() if line.startswith("fault  folders")]
     assert [line.split()[2] for line in faults] == ["--data", "--runs", "--archive"]
-    assert "nothing can be written to /proc" in faults[0]
+    assert "cannot create files in /proc" in faults[0]
 
 
 def test_the_preflight_counts_quota_and_space(run: Run, small: Path, tmp_path: Path) -> None:

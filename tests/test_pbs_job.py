@@ -538,7 +538,7 @@ def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
     done = on_pbs("dlio-hpc", "check", *options, "-q", "workq")
     assert done.code == 0, done.out + done.err
     assert "queue workq is enabled and started" in done.out
-    assert ("4 ranks on 2 nodes" if NODES == 2 else "2 ranks") + " met through hydra" in done.out
+    assert ("4 ranks on 2 nodes" if NODES == 2 else "2 ranks") + " communicated through hydra" in done.out
     wrong = on_pbs("dlio-hpc", "check", *options, "-q", "nope", "--no-launch", "-S", "site.preload=[/no.so]")
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
@@ -558,7 +558,7 @@ def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> No
         done = on_pbs("dlio-hpc", "check", *options, "--patience", "60s")
         assert done.code == 6, (wrong, done.out)
         if wrong != raw:
-            assert "with -S site.launcher.remote=pbs_tmrsh they run" in done.out
+            assert "it works with -S site.launcher.remote=pbs_tmrsh" in done.out
     on_pbs.profile("export HYDRA_LAUNCHER_AUTOFORK=0")
     slurmless = {"PATH": str(on_pbs.folder / "bin")}
     done = on_pbs("dlio-hpc", "sites", "new", "here", "--launch", **slurmless)

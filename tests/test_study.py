@@ -183,7 +183,7 @@ def test_costs_are_added_up_and_limited() -> None:
     (one,) = cost.of_jobs(packing.plans(study.make("s", [asked], Request(Path("/r")))))
     assert (one.bytes_read, one.bytes_written) == (0, 4 * 10**6)
     for limit, message in (
-        ("node_hours=0.5", "1 job(s) cost 1 node-hours if they last to their limits, site local allows 0.5"),
+        ("node_hours=0.5", "1 job(s) cost 1 node-hours if they run to their limits, site local allows 0.5"),
         ("bytes_read=1GiB", "read 2 GiB, site local allows 1 GiB"),
         ("bytes_written=1MiB", "site local allows 1 MiB"),
         ("space=1MiB", "take up"),

@@ -263,7 +263,7 @@ _COLLECTIVE = ("reader.access=collective", "reader.read_threads=1")
             "reader.read_threads: each thread reads a TFRecord file of its own, and reader.interleave: 1 allows fewer",
         ),
         (("reader.verify=true",), "reader.verify checks TFRecord's checksums; format: npz has none"),
-        ((_H5, "dataset.compression=lzf"), "reader.mode: posix cannot unpack lzf"),
+        ((_H5, "dataset.compression=lzf"), "reader.mode: posix cannot decompress lzf"),
         (("dataset.format=null", "reader.load=memory"), "the null format has no storage; do not set access"),
         (("dataset.format=null", "reader.transfer_size=1"), "the null format makes no requests"),
     ],

@@ -56,11 +56,11 @@ def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
     return Job(plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after)
 
 
-def seen(job: Job, state: State, words: str = "") -> Job:
+def seen(job: Job, state: State, term: str = "") -> Job:
     """Return the job with `state` appended, or unchanged if `state` is its newest state already."""
     if job.state == state:
         return job
-    return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), words)))
+    return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), term)))
 
 
 def save(directory: Path, job: Job) -> None:
@@ -103,8 +103,8 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
     meant = spelling.hint(path.name, [*names, *remembered])
     return ConfigError(
-        f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give its name there, or the path of its "
-        "directory or archive (dlio-hpc status lists jobs)"
+        f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give a name in that folder, or the path "
+        "of a directory or archive (dlio-hpc status lists jobs)"
     )
 
 

@@ -79,7 +79,7 @@ def _is_there(directory: Path) -> bool:
 
 
 def _gone(directory: Path, last: job_record.Job) -> Watched:
-    return Watched(directory, last, None, Incomplete(f"{directory} is gone; job {last.job} was {last.state}"), True)
+    return Watched(directory, last, None, Incomplete(f"{directory} was removed; job {last.job} was {last.state}"), True)
 
 
 def _looks(directories: list[Path], ask: bool) -> list[job_state.Look]:

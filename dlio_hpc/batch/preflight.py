@@ -219,7 +219,7 @@ def _batch_system(made: Plan) -> Iterator[Finding]:
 
 def _submission(plans: Sequence[Plan]) -> Iterator[Finding]:
     check_submission(plans)
-    yield Finding("ok", "submission", f"{len(plans)} more job(s) of yours can be submitted from here")
+    yield Finding("ok", "submission", f"{len(plans)} more job(s) can be submitted from here")
 
 
 def _preload(made: Plan) -> Iterator[Finding]:
@@ -229,7 +229,7 @@ def _preload(made: Plan) -> Iterator[Finding]:
             raise InfrastructureError(f"preload: {why}")
         yield Finding("ok", "preload", f"{library} exists")
     if made.site.darshan is None:
-        yield Finding("note", "Darshan", "the site names no libdarshan.so (darshan): there will be no logs")
+        yield Finding("note", "Darshan", "the site sets no libdarshan.so (darshan): runs have no Darshan logs")
     elif why := _unfit(made.site.darshan):
         yield Finding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without it")
     else:
@@ -251,11 +251,11 @@ def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[
     try:
         yield from launched(made, needed, patience_s)
     except DlioError as fault:
-        others = launchers.remotes(made.site) if made.nodes > 1 else ()
-        way, _ = working_remote(made, others, needed, patience_s)
+        ways = launchers.remotes(made.site) if made.nodes > 1 else ()
+        way, _ = working_remote(made, ways, needed, patience_s)
         if way is None:
             raise
-        raise type(fault)(f"{fault}; with -S site.launcher.remote={way} they run") from fault
+        raise type(fault)(f"{fault}; it works with -S site.launcher.remote={way}") from fault
 
 
 def working_remote(
@@ -306,7 +306,9 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     probe = directory / rundir.DARSHAN / darshan.PROBE
     probe_verdict = log_verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     shutil.rmtree(directory, ignore_errors=True)
-    yield Finding("ok", "launch", f"{_who(smallest)} met through {made.site.launcher.kind}, {took:.0f} s in all")
+    yield Finding(
+        "ok", "launch", f"{_who(smallest)} communicated through {made.site.launcher.kind}, {took:.0f} s in total"
+    )
     if needed:
         yield Finding("ok", "packages", f"ranks can import {', '.join(needed)}")
     if probe_verdict is not None and probe_verdict.why_not is None:

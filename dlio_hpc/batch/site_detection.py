@@ -224,7 +224,7 @@ def launcher(scheduler: str, library: str) -> Launch:
     implementation that its --version names.
     """
     if scheduler == "flux":
-        return Launch("flux", "flux", None, "", "flux run; MPI libraries that speak PMI-1 start under it")
+        return Launch("flux", "flux", None, "", "flux run; it starts MPI libraries that support PMI-1")
     if scheduler == "slurm":
         return _srun(library)
     if scheduler == "cobalt":

@@ -86,13 +86,13 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     bytes: units.Size
     """Bytes of a request. Example: 100"""
     count: units.Positive = 1
-    """Number of requests each time."""
+    """Number of requests at each of the times in when."""
     access: Literal["read", "write"] = "read"
     """read: a file that is stored with the dataset; write: a file of each rank."""
     when: Literal["start", "epoch", "step", "end"] = "start"
     """Before the first step, at the start of each epoch, before each step, or after the last step."""
     by: Literal["all", "root"] = "all"
-    """All ranks, or rank 0."""
+    """all: every rank; root: rank 0."""
     size: units.Size | None = None
     """Bytes of the file that is read; null: bytes x count. Example: 4752"""
     random: bool = False

@@ -49,7 +49,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             not framework and dataset.compression == "lzf",
-            "reader.mode: posix cannot unpack lzf, only HDF5 itself can; set mode: framework",
+            "reader.mode: posix cannot decompress lzf, only HDF5 can; set mode: framework",
         ),
         (
             reader.direct and not plain,

@@ -237,8 +237,8 @@ def _encoded(directory: Path, manifest: Manifest) -> bytes:
     content = document.encode(manifest)
     if len(manifest.files) >= archive_members.MOST_MEMBERS or len(content) > rundir.LARGEST_DOCUMENT:
         raise ConfigError(
-            f"{directory} has {len(manifest.files)} files, more than {archive_members.MOST_MEMBERS}; remove "
-            "those that dlio-hpc did not write"
+            f"{directory} has {len(manifest.files)} files, the limit of an archive is {archive_members.MOST_MEMBERS}; "
+            "remove files that dlio-hpc did not write"
         )
     return content
 

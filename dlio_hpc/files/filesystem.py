@@ -64,7 +64,7 @@ def unwritable(folder: str) -> str | None:
         with tempfile.TemporaryFile(dir=there):
             return None
     except OSError as fault:
-        return f"nothing can be written to {there}: {fault.strerror}"
+        return f"cannot create files in {there}: {fault.strerror}"
 
 
 def is_there(path: str | Path) -> bool:

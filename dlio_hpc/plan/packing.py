@@ -76,7 +76,7 @@ def plans(
         names = [f"{study.study}-{first + place}" for place in range(len(groups))]
     jobs = [*ahead, *(_measuring(study, group, name) for group, name in zip(groups, names, strict=True))]
     if len(jobs) > _MOST_JOBS:
-        raise ConfigError(f"these are {len(jobs)} jobs, more than {_MOST_JOBS}; increase --time, or vary less")
+        raise ConfigError(f"these are {len(jobs)} jobs, more than {_MOST_JOBS}; increase --time, or vary fewer values")
     return tuple(jobs)
 
 

@@ -98,8 +98,8 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
     is_uneven = rest and (fewer + 1) * ranks > planned_bytes.SPARE * dataset.files
     if is_uneven and reader_keys.shares_files(dataset, reader, ranks):
         yield (
-            f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, others {fewer}; "
-            "ranks with fewer files wait at the end of an epoch; use a multiple of the number of ranks"
+            f"dataset.files: {rest} of {ranks} ranks read {fewer + 1} of the {dataset.files} files, the others "
+            f"{fewer}; ranks with fewer files wait at the end of an epoch; use a multiple of the number of ranks"
         )
     times = planned_bytes.factor(workload, ranks)
     if times > planned_bytes.SPARE and reader.shuffle.samples:

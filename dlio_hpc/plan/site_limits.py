@@ -136,7 +136,7 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
     hours = sum(job.limit_node_hours for job in costs)
     if limits.node_hours is not None and hours > limits.node_hours:
         yield ConfigError(
-            f"{len(costs)} job(s) cost {hours:.4g} node-hours if they last to their limits, site {site.name} allows "
+            f"{len(costs)} job(s) cost {hours:.4g} node-hours if they run to their limits, site {site.name} allows "
             f"{limits.node_hours:.4g}; lower --time, or measure fewer points (see dlio-hpc estimate)"
         )
     for verb, most, bytes_ in (
@@ -161,6 +161,8 @@ def check_jobs(site: Site, queue: str | None, queues: list[tuple[str, ...]], mor
         (f"queue {queue} of site {site.name}", known.jobs if known else None, sum(queue in names for names in queues)),
     ):
         if most is not None and more > most:
-            raise ConfigError(f"{where} allows {most} job(s) per user, these are {more}; increase --time, or vary less")
+            raise ConfigError(
+                f"{where} allows {most} job(s) per user, these are {more}; increase --time, or measure fewer points"
+            )
         if most is not None and have + more > most:
             raise ConfigError(f"{where} allows {most} job(s) per user, you have {have} there; wait, or cancel a job")

@@ -245,7 +245,7 @@ def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NO
 
 
 def _too_large() -> ConfigError:
-    return ConfigError(f"these are more than {_MOST} measurements; vary less at a time, or repeat less (--repeat)")
+    return ConfigError(f"these are more than {_MOST} measurements; vary fewer values, or lower --repeat")
 
 
 def _part(asked: Asked, points: list[Point]) -> Part:
@@ -381,7 +381,7 @@ def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
 
 
 def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str]:
-    """Notes on a dataset that grew: its old and new size, and samples that are not read."""
+    """Yield notes on a dataset that grew: its old and new size, and samples that are not read."""
     before, after = workload.dataset, sized.dataset
     if after.samples <= before.samples:
         return
