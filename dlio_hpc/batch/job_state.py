@@ -135,9 +135,7 @@ def _ask_scheduler(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _A
         sights = scheduler.states(list(known.values())) if known else {}
     except DlioError as fault:
         return answers | {path: _Answer(job.batch_id, None, fault) for path, job in known.items()}
-    return answers | {
-        path: _Answer(known_job.batch_id, sights.get(known_job.batch_id), None) for path, known_job in known.items()
-    }
+    return answers | {path: _Answer(job.batch_id, sights.get(job.batch_id), None) for path, job in known.items()}
 
 
 def _settled(directory: Path, answer: _Answer | None) -> Look:

@@ -35,8 +35,8 @@ class Submitted(NamedTuple):
 
 
 def check(plans: Sequence[Plan]) -> None:
-    """Check what can be checked before anything is written: missing commands, the site's limit of jobs per user, and on
-    the local site launcher, packages and folders.
+    """Check what can be checked before anything is written: missing commands and the site's limit of jobs per user; on
+    the local site, launcher, packages and folders.
     """
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]

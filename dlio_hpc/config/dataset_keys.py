@@ -24,7 +24,7 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     """Payload of a sample: an array, or bytes.
 
     Sizes with a standard deviation are drawn in pairs, one as far above the mean as the other is below, so that the
-    size of a file is known without a sum.
+    size of a file is known without adding them up.
     """
 
     shape: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=31)] | None = None

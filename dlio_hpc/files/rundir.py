@@ -183,7 +183,7 @@ def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
     """Hold the lock of `path` for the duration of the block. If it must wait, call `on_wait` first. Yield False if the
     file was removed meanwhile: another process may hold the lock of a new file.
 
-    File systems without locks do not wait.
+    On a file system without locks it does not wait.
     """
     with _lockable(path) as descriptor:
         with suppress(OSError):

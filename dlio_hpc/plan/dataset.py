@@ -192,7 +192,7 @@ def begin(run: Run) -> None:
     """Mark an empty or unfinished folder as incomplete; ConfigError if there is not enough space for the dataset."""
     known = read(Path(run.dataset)) is not None
     try:
-        if not known:  # the remaining need of an interrupted generation is unknown
+        if not known:  # an interrupted generation is not checked; it fails if space runs out
             check_space([run], Path(run.dataset))
         mark(run, complete=False)
     except OSError as fault:

@@ -67,8 +67,8 @@ class About(Struct, frozen=True):
 class Part(Struct, frozen=True):
     """Points to be compared with each other. name: empty if a study has a single part. weak: every rank reads the same
     amount at every scale; otherwise all ranks together do. reference: number of the point that the others are compared
-    with: the workload before keys were varied, on the fewest ranks; if there is none, the first point on the fewest
-    ranks. is_default: such a workload exists.
+    with: the workload before keys were varied, on the fewest ranks; if no point has it, the first point on the fewest
+    ranks. is_default: true if a point has it.
     """
 
     name: str
