@@ -322,7 +322,7 @@ def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, 
         ("default", (), "--nodes 1: queue default of site theta requires at least 128"),
         ("default", ("-N", 128, "-t", "20m"), "queue default of site theta requires at least 0:30:00"),
         ("default", ("-N", 128, "-t", "4h"), "allows at most 3:00:00 for 128 node(s)"),
-        ("debug-cache-quad", ("--ppn", 4, "-S", "site.depth=64"), "they need 256, site theta has 128 a node"),
+        ("debug-cache-quad", ("--ppn", 4, "-S", "site.depth=64"), "they need 256, site theta has 128 per node"),
         ("debug-cache-quad", ("-J", "no option"), "is not an option on one line"),
         ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and supports no quotes"),
     ):

@@ -370,7 +370,7 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
         (("-q", "tiny", "-N", 2), "--nodes 2: queue tiny of site slurm allows at most 1 per job"),
         (("-q", "tiny", "-t", "6m"), "--time 0:06:00: queue tiny of site slurm allows at most 0:05:00 for 1 node(s)"),
         (("-S", "site.account_required=true"), "requires an account: --account NAME"),
-        (("-S", "site.cpus=8", "-S", "site.depth=4"), "they need 16, site slurm has 8 a node"),
+        (("-S", "site.cpus=8", "-S", "site.depth=4"), "they need 16, site slurm has 8 per node"),
     ):
         done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", queues, *options)
         assert done.code == 2
