@@ -1,14 +1,14 @@
-"""Running a command of the machine's, which may be late, silent or missing."""
+"""Run commands of the machine, which may be slow, silent or missing."""
 
 import os
 from typing import NamedTuple
 
 from dlio_hpc.errors import InfrastructureError
 
-# Variables by which a user's shell would change what commands do and tell: sbatch(1) lets them win over the script, and
-# hands those of an allocation that it is called from on to the job's srun; qsub(1B) takes lines that begin with
-# PBS_DPREFIX for options instead of #PBS.
-_CHANGES = (
+# Prefixes of variables that change the behaviour and output of commands, removed from their environment: in sbatch(1)
+# they override the script, and those of a surrounding allocation are passed to the job's srun; qsub(1B) reads options
+# from lines that begin with PBS_DPREFIX instead of #PBS.
+_REMOVED = (
     "SBATCH_",
     "SQUEUE_",
     "SACCT_",
@@ -24,12 +24,12 @@ _CHANGES = (
     "PBS_SHELL",
 )
 _KEPT = {"SLURM_CONF", "SLURM_JWT"}
-# Busy servers take half a minute; whoever asks again has lost nothing.
+# Timeout: busy servers take half a minute, and a query can be repeated without loss.
 _PATIENCE_S = 60
 
 
 class Answer(NamedTuple):
-    """What a command said, without blanks at the ends."""
+    """Exit code and output of a command, without leading and trailing blanks."""
 
     code: int
     out: str
@@ -41,38 +41,40 @@ class Answer(NamedTuple):
 
     @property
     def words(self) -> str:
-        """On one line, for a message."""
-        said = " ".join((self.err or self.out).split())[:300]
-        return said or f"it ended with {self.code} and said nothing"
+        """The output on one line, for a message."""
+        text = " ".join((self.err or self.out).split())[:300]
+        return text or f"it ended with {self.code} without output"
 
 
 class Unanswered(InfrastructureError):
-    """Nothing was answered, or in no way we know: nothing has been learned."""
+    """A command gave no usable answer, so nothing is known."""
 
 
 class Missing(Unanswered):
-    """The command is not here."""
+    """The command is not installed here."""
 
 
-def ask(*words: str, cwd: str | None = None, patience_s: float = _PATIENCE_S) -> Answer:
-    """The answer to a command, whatever it is; Unanswered when it cannot be run or takes too long."""
+def ask(*arguments: str, cwd: str | None = None, patience_s: float = _PATIENCE_S) -> Answer:
+    """Run a command and return its answer, whatever its exit code; Unanswered if it cannot be run or exceeds the
+    timeout.
+    """
     import subprocess
 
-    environment = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_CHANGES)}
+    environment = {name: value for name, value in os.environ.items() if name in _KEPT or not name.startswith(_REMOVED)}
     try:
         done = subprocess.run(
-            words, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience_s,
+            arguments, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=patience_s,
             check=False,
         )  # fmt: skip
     except FileNotFoundError as fault:
-        raise Missing(f"{words[0]} is not on PATH on {os.uname().nodename}") from fault
+        raise Missing(f"{arguments[0]} is not on PATH on {os.uname().nodename}") from fault
     except OSError as fault:
-        raise Unanswered(f"cannot run {words[0]}: {fault.strerror}") from fault
+        raise Unanswered(f"cannot run {arguments[0]}: {fault.strerror}") from fault
     except subprocess.TimeoutExpired as fault:
-        raise Unanswered(f"{words[0]} has not answered within {patience_s:.0f} s") from fault
+        raise Unanswered(f"{arguments[0]} has not answered within {patience_s:.0f} s") from fault
     return Answer(done.returncode, *(text.decode(errors="replace").strip() for text in (done.stdout, done.stderr)))
 
 
 def unexplained(command: str, answer: Answer) -> Unanswered:
-    """The fault of an answer that tells nothing we asked for."""
+    """Return the error for an answer that is not usable."""
     return Unanswered(f"{command} ended with {answer.code}: {answer.words}")

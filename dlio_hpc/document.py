@@ -1,4 +1,4 @@
-"""YAML and JSON documents turned into frozen structs; a fault is told by file and key, with what was found."""
+"""Conversion of YAML and JSON documents to frozen structs. Errors name the file, the key and the value found."""
 
 import functools
 import re
@@ -16,12 +16,12 @@ from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 
 T = TypeVar("T")
 
-# Letters up to which a text cannot nest deep enough to do harm, and levels that nobody needs.
+# Length of text below which nesting cannot exhaust the parser's stack, and maximum levels of nesting.
 _PLAIN, _DEEPEST = 8000, 100
-# Keys that a message suggests.
+# Maximum number of keys that a message suggests.
 _MOST_MEANT = 3
 _UNIONS = (typing.Union, types.UnionType)
-# Letters of an override that a message repeats.
+# Maximum characters of an override that a message repeats.
 _SHOWN = 100
 
 _PARSERS: dict[type, Any] = {
@@ -31,12 +31,12 @@ _FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?"
 
 
 def read_yaml(path: Path) -> Any:
-    """The plain data of a YAML file; ConfigError when it is not there or not YAML."""
+    """Read the plain data of a YAML file; ConfigError if it cannot be read or is not YAML."""
     return parse_yaml(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; ConfigError when it cannot be read."""
+    """Read a text file; ConfigError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
@@ -44,18 +44,18 @@ def read_text(path: Path) -> str:
 
 
 def read_named(path: Path, kind: type[T], key: str, member: type[Any]) -> T:
-    """The YAML file at `path` as `kind`; what its mapping `key` holds is looked at by itself, so that faults are told
-    with the names there.
+    """Read the YAML file at `path` as `kind`. Members of its mapping `key` are also converted one by one, so that
+    errors contain their names.
     """
     data = read_yaml(path)
     given = data.get(key) if isinstance(data, dict) else None
-    for name, each in given.items() if isinstance(given, dict) else ():
-        convert(each, member, f"{path}: {key}.{name}")
+    for name, value in given.items() if isinstance(given, dict) else ():
+        convert(value, member, f"{path}: {key}.{name}")
     return convert(data, kind, str(path))
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """The plain data of YAML text, with YAML 1.2's idea of numbers and booleans and no key twice."""
+    """Parse YAML text to plain data, with the numbers and booleans of YAML 1.2; ConfigError for duplicate keys."""
     import yaml
 
     try:
@@ -66,12 +66,18 @@ def parse_yaml(text: str, source: str) -> Any:
         where = getattr(fault, "problem_mark", None)
         line = f" line {where.line + 1}" if where else ""
         raise ConfigError(f"{source}:{line} not valid YAML: {getattr(fault, 'problem', None) or fault}") from fault
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as fault:  # odd tags, odd keys, depth
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as fault:  # unusual tags or keys, or depth
         raise ConfigError(f"{source}: not plain YAML: {reprlib.repr(str(fault))}") from fault
 
 
 def _check_depth(text: str, source: str) -> None:
-    """ConfigError before the parser written in C runs out of stack, which nobody can catch."""
+    """Raise ConfigError for deep nesting, before the C parser overflows its stack, which cannot be caught."""
     import yaml
 
     depth = 0
@@ -82,7 +88,7 @@ def _check_depth(text: str, source: str) -> None:
 
 
 def override(data: Any, text: str) -> None:
-    """Lay `key.path=value` over the mapping `data`, the value read as YAML; ConfigError when it cannot be."""
+    """Apply `key.path=value` to the mapping `data`, with the value read as YAML; ConfigError if that fails."""
     key, equals, value = text.partition("=")
     source = f"-S {text}" if len(text) <= _SHOWN else f"-S {text[:_SHOWN]}..."
     if not equals or not key.strip(".") or not value.strip():
@@ -91,7 +97,7 @@ def override(data: Any, text: str) -> None:
 
 
 def put(data: Any, key: str, value: Any, source: str) -> None:
-    """Lay `value` over what the mapping `data` has at `key.path`."""
+    """Set the value of `key.path` in the mapping `data`; ConfigError if a parent is not a mapping."""
     *parents, last = key.split(".")
     for parent in parents:
         if not isinstance(data, dict):
@@ -106,7 +112,7 @@ def put(data: Any, key: str, value: Any, source: str) -> None:
 
 
 def convert(data: object, kind: type[T], source: str) -> T:
-    """`data` as `kind`; ConfigError names `source` and the faulty key."""
+    """Convert `data` to `kind`; ConfigError names `source` and the invalid key."""
     try:
         return msgspec.convert(data, kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
@@ -114,12 +120,12 @@ def convert(data: object, kind: type[T], source: str) -> T:
 
 
 def plain(value: object) -> Any:
-    """What YAML would have for a struct."""
+    """Convert a struct to the plain data of YAML."""
     return msgspec.to_builtins(value, enc_hook=_encode_hook)
 
 
 def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = ConfigError) -> T:
-    """A JSON document as `kind`; `error` names `source` and the faulty key."""
+    """Decode a JSON document as `kind`; `error` names `source` and the invalid key."""
     try:
         return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
@@ -127,18 +133,18 @@ def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = 
 
 
 def check_moments(records: Iterable[object], names: Sequence[str], source: str) -> None:
-    """InvalidRun where a field of a record that is to be a moment is none."""
+    """Raise InvalidRun if a field `names` of a record is not a time."""
     for record in records:
         for name in names:
             try:
                 units.timestamp(getattr(record, name))
             except (ValueError, OverflowError) as fault:
                 value = reprlib.repr(getattr(record, name))
-                raise InvalidRun(f"{source}: {name}: {value} is no moment such as 2026-11-21T14:25:01Z") from fault
+                raise InvalidRun(f"{source}: {name}: {value} is not a time such as 2026-11-21T14:25:01Z") from fault
 
 
 def encode(value: object) -> bytes:
-    """Indented JSON of a struct, ending in a newline; the same bytes for the same value."""
+    """Return a struct as indented JSON with a final newline; the same bytes for the same value."""
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=_encode_hook), indent=2) + b"\n"
 
 
@@ -148,7 +154,7 @@ def _decode_hook(kind: type, value: object) -> Any:
 
 def _encode_hook(value: object) -> object:
     if isinstance(value, units.Walltime):
-        return units.format_walltime(value)  # a bare number would be read back as minutes
+        return units.format_walltime(value)  # a number without a unit would be read as minutes
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):
@@ -158,20 +164,20 @@ def _encode_hook(value: object) -> object:
 
 @functools.cache
 def _loader() -> Any:
-    """PyYAML's safe loader with YAML 1.2's core schema: 1:30:00 stays text, 1e-3 is a number, "on" is a word."""
+    """Return PyYAML's safe loader with YAML 1.2's core schema: 1:30:00 stays text, 1e-3 is a number, "on" is text."""
     import yaml
 
     class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers: typing.ClassVar[dict[str, Any]] = {}
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-            seen: set[str] = set()
+            keys: set[str] = set()
             for key, _ in node.value:
                 if not isinstance(key, yaml.ScalarNode):
-                    raise yaml.constructor.ConstructorError(None, None, "a key must be a word", key.start_mark)
-                if key.value in seen:
-                    raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} twice", key.start_mark)
-                seen.add(key.value)
+                    raise yaml.constructor.ConstructorError(None, None, "a key must be a scalar", key.start_mark)
+                if key.value in keys:
+                    raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key.value!r}", key.start_mark)
+                keys.add(key.value)
             return super().construct_mapping(node, deep)
 
     for tag, pattern, first in (
@@ -197,17 +203,17 @@ def _explain(message: str, data: object, kind: Any) -> str:
     elif missing := re.search(r"missing required field `(.*)`", text):
         text = f"key {missing[1]!r} is missing"
     elif choices := _choices(expected):
-        text = f"found {reprlib.repr(_found(data, path))}; use one of: {', '.join(choices)}"
+        text = f"found {reprlib.repr(_value_at(data, path))}; use one of: {', '.join(choices)}"
     elif text.startswith("Expected "):
         text = text.lower() + (
-            f", found {reprlib.repr(_found(data, path))}" if path else ": a mapping of keys is needed"
+            f", found {reprlib.repr(_value_at(data, path))}" if path else ": a mapping of keys is needed"
         )
     return f"{where}: {text}" if where else text
 
 
 def _meant(name: str, known: list[str], kind: Any) -> str:
-    """A suggestion for an unknown key: a key of that name in any section, else the nearest of the keys `known` in the
-    same section, else the nearest key of any section; empty where none is near.
+    """Return a suggestion for an unknown key: keys of that name in any section, else a similar key of `known` in the
+    same section, else a similar key of any section; empty if none is similar.
     """
     everywhere = list(_keys(kind))
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
@@ -220,7 +226,7 @@ def _meant(name: str, known: list[str], kind: Any) -> str:
 
 
 def _keys(kind: Any, section: str = "") -> Iterator[str]:
-    """Keys of a struct and of the structs in it, with their sections, such as reader.read_threads."""
+    """Yield the keys of a struct and of its nested structs, with their sections, such as reader.read_threads."""
     for field in msgspec.structs.fields(kind):
         yield section + field.encode_name
         parts = typing.get_args(field.type) if typing.get_origin(field.type) in _UNIONS else (field.type,)
@@ -230,7 +236,7 @@ def _keys(kind: Any, section: str = "") -> Iterator[str]:
 
 
 def kind_at(kind: Any, path: list[Any]) -> Any:
-    """The type that belongs at `path` below the struct `kind`; None where the path leaves the structs."""
+    """Return the type at `path` below the struct `kind`; None if the path leaves the structs."""
     for step in path:
         if not isinstance(step, str) or not hasattr(kind, "__struct_fields__"):
             return None
@@ -246,7 +252,7 @@ def _choices(kind: Any) -> list[str]:
     return [str(member) for member in members]
 
 
-def _found(data: Any, path: list[Any]) -> Any:
+def _value_at(data: Any, path: list[Any]) -> Any:
     for step in path:
         try:
             data = data[step]
@@ -256,7 +262,7 @@ def _found(data: Any, path: list[Any]) -> Any:
 
 
 def refuse(*rules: tuple[bool, str]) -> None:
-    """ValueError with the first message whose condition holds."""
-    for holds, message in rules:
-        if holds:
+    """Raise ValueError with the first message whose condition is true."""
+    for is_refused, message in rules:
+        if is_refused:
             raise ValueError(message)

@@ -1,4 +1,4 @@
-"""Everything that can go wrong on purpose: one tree, each class with the exit code of its kind."""
+"""Exceptions for expected failures: a tree of classes, each with the exit code of its kind."""
 
 import errno
 import os
@@ -9,43 +9,43 @@ from contextlib import contextmanager
 
 
 class DlioError(Exception):
-    """Root of the tree. The message is one or two lines and says what to do."""
+    """Root of the tree. A message has one or two lines and includes a remedy."""
 
     exit_code = 6
 
 
 class ConfigError(DlioError):
-    """The user asked for something that cannot be: option, workload, site, dataset that does not fit."""
+    """The user requested something impossible: an option, workload, site or dataset that does not fit."""
 
     exit_code = 2
 
 
 class InvalidRun(DlioError):
-    """What was read, written or archived is not what was planned; its figures must not be used."""
+    """Data read, written or archived are not as planned; the figures must not be used."""
 
     exit_code = 3
 
 
 class InfrastructureError(DlioError):
-    """The scheduler, the MPI launch, a node or a file system let us down."""
+    """The batch system, the MPI launch, a node or a file system failed."""
 
     exit_code = 6
 
 
 class Incomplete(DlioError):
-    """The job has not come to its end: still running, cancelled, over its time limit, lost."""
+    """The job has not completed: still running, cancelled, over its time limit, or lost."""
 
     exit_code = 7
 
 
 class Unexpected(DlioError):
-    """A bug of dlio-hpc itself; the code is EX_SOFTWARE of sysexits(3)."""
+    """A bug in dlio-hpc; the code is EX_SOFTWARE of sysexits(3)."""
 
     exit_code = 70
 
 
 def kind_of(exit_code: int) -> type[DlioError]:
-    """The class of faults with this exit code; InfrastructureError for codes that are not ours."""
+    """Return the class with this exit code; InfrastructureError for codes that are not dlio-hpc's."""
     kinds: tuple[type[DlioError], ...] = (ConfigError, InvalidRun, Incomplete, Unexpected)
     return next((kind for kind in kinds if kind.exit_code == exit_code), InfrastructureError)
 
@@ -55,8 +55,8 @@ _LIBRARIES = {"mpi4py", "tensorflow", "torch"}
 
 
 def classified(fault: Exception) -> DlioError:
-    """The fault as a DlioError: InfrastructureError for faults that the system, MPI or a framework reports, Unexpected
-    for all others.
+    """Return the fault as a DlioError: InfrastructureError for faults reported by the system, MPI or a framework,
+    Unexpected for all others.
     """
     if isinstance(fault, DlioError):
         return fault
@@ -71,8 +71,8 @@ _BY_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+(?P<rest>.*)", re.DOTALL)
 
 
 def of_system(fault: OSError, path: object = None) -> str:
-    """The file that a fault is about, and the system's words for the cause. path: of a fault that names no file, or
-    names one by its folder's descriptor.
+    """Return the file of a fault and the system's description of the cause. path: the file's name if the fault names
+    none, or names it by its folder's descriptor.
     """
     cause = fault.strerror or str(fault) or type(fault).__name__
     name = path if _is_nameless(fault) else os.fsdecode(fault.filename)
@@ -82,39 +82,39 @@ def of_system(fault: OSError, path: object = None) -> str:
 
 
 def _is_nameless(fault: OSError) -> bool:
-    """Whether the fault has no path; what is done by a descriptor may have that number for a name."""
+    """Return whether the fault has no path; calls on a descriptor may have its number as a name."""
     return fault.filename is None or isinstance(fault.filename, int)
 
 
-# What was named is not there: whoever named it can help, not the system.
+# Error numbers of a path that does not exist or is not a file: the user's mistake, not the system's fault.
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigError, advice: str = "") -> DlioError:
-    """The error for a file that cannot be read. absent: its class, and advice: what it adds, where there is no such
-    file; InfrastructureError otherwise.
+    """Return the error for a file that cannot be read: of class `absent`, with `advice` added, if the file does not
+    exist, InfrastructureError otherwise.
     """
     if fault.errno in ABSENT:
         return absent(f"cannot read {of_system(fault, path)}{advice}")
     return InfrastructureError(f"cannot read {of_system(fault, path)}")
 
 
-# Letters of a message that are shown: from its beginning, and from its end.
+# Characters of a long message that are kept, at its start and its end.
 _FIRST, _LAST = 3000, 500
 
 
 def shortened(message: str) -> str:
-    """A message of a readable length: what is left out of a longer one is said."""
+    """Return the message, shortened in the middle if it is long; the number of omitted characters is inserted."""
     left_out = len(message) - _FIRST - _LAST
     if left_out <= 0:
         return message
-    return f"{message[:_FIRST]} ... ({left_out} letters) ... {message[-_LAST:]}"
+    return f"{message[:_FIRST]} ... ({left_out} characters) ... {message[-_LAST:]}"
 
 
 @contextmanager
 def about(path: object, alias: object = None) -> Iterator[None]:
-    """Around what is done with the file or folder at `path`: a fault that names none, or names it, or what lies in it,
-    by `alias`, names it by its path.
+    """Set the file name of OSErrors raised in the block to `path` if they have none, or name the file, or a file in it,
+    by `alias`.
     """
     try:
         yield
@@ -129,7 +129,7 @@ def about(path: object, alias: object = None) -> Iterator[None]:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Around a program that runs in the job: what goes wrong is said on stderr, and is its exit code."""
+    """Report a fault raised in the block on stderr and exit with its code. For programs that run in the job."""
     try:
         yield
     except Exception as fault:  # noqa: BLE001 - reported, then the program ends
@@ -137,9 +137,9 @@ def told() -> Iterator[None]:
 
 
 def reported(fault: Exception, lead: str = "") -> DlioError:
-    """Print the fault that is being handled on stderr, after `lead`, and return it as a DlioError.
+    """Print the fault on stderr, after `lead`, and return it as a DlioError.
 
-    A bug is printed with its traceback.
+    A bug is printed with its traceback, so the fault must be the exception that is being handled.
     """
     known = classified(fault)
     if isinstance(known, Unexpected):

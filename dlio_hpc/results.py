@@ -1,4 +1,6 @@
-"""result.json: what one run measured, one file however many ranks (schema 1). Seconds, bytes, MB = 1e6 bytes."""
+"""result.json: the measurements of a run, in a single file for all ranks (schema 1). Units: seconds, bytes, MB = 1e6
+bytes.
+"""
 
 from pathlib import Path
 from typing import Literal
@@ -33,30 +35,30 @@ class CheckpointSummary(Struct, frozen=True):
     bytes_written: int
     """Bytes written, by all ranks."""
     pause_s: Distribution
-    """Time in which training waits for a checkpoint, for each checkpoint and rank."""
+    """Time in which training waits for a checkpoint, per checkpoint and rank."""
     write_s: Distribution
-    """Time of writing, for each checkpoint of the ranks that write."""
+    """Time of writing, per checkpoint of the ranks that write."""
     fsync_s: Distribution
     """Time of fsync."""
     read_s: Distribution | None
-    """Time of reading back; null: nothing was read back."""
+    """Time of reading back; null: not read back."""
     write_MBps: float
-    """Bytes over the slowest rank's write and fsync."""
+    """Bytes divided by the slowest rank's time of write and fsync."""
     read_MBps: float | None
-    """Bytes over the slowest rank's reading back."""
+    """Bytes divided by the slowest rank's time of reading back."""
 
 
 class AuxiliaryFilesSummary(Struct, frozen=True):
-    """Requests to auxiliary files. Those due in a step or at the begin of an epoch are part of that step's wait."""
+    """Requests to auxiliary files. Requests in a step or at the start of an epoch are part of that step's wait."""
 
     opens: int
     """Files opened, by all ranks."""
     reads: int
-    """Requests to read."""
+    """Read requests."""
     writes: int
-    """Requests to write."""
+    """Write requests."""
     bytes_read: int
-    """Bytes read; they are not part of the summary's bytes_read."""
+    """Bytes read; not included in the summary's bytes_read."""
     bytes_written: int
     """Bytes written."""
     time_s: float
@@ -75,7 +77,7 @@ class Level(Struct, frozen=True):
 
 
 class Disturbance(Struct, frozen=True):
-    """Other activity on the nodes, by the kernel's counters; null where no kernel reports it."""
+    """Other activity on the nodes, from kernel counters; null if no node's kernel reports it."""
 
     seconds: float
     """Length of the interval."""
@@ -84,7 +86,7 @@ class Disturbance(Struct, frozen=True):
     others: Level | None
     """CPUs that processes other than the job's ranks and their children kept busy."""
     load: Level | None
-    """Load average of the last minute, at the end."""
+    """Load average of the last minute, at the end of the interval."""
     steal: Level | None
     """Share of CPU time that a hypervisor gave to other guests."""
     cpu_pressure: Level | None
@@ -119,49 +121,49 @@ class Epoch(Struct, frozen=True):
     verify_s: float = 0.0
     """Time of comparing contents, mean over ranks."""
     storage_bytes_read: int | None = None
-    """Bytes that the kernel fetched from storage for the ranks; null: not known."""
+    """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     client_bytes_asked: int | None = None
     """Bytes read through the file system's clients of all nodes (Lustre, NFS)."""
     client_bytes_read: int | None = None
-    """Bytes that servers sent for it."""
+    """Bytes that servers sent to these clients."""
     page_cache_fraction: float | None = None
-    """Share of the inspected pages that lay in the nodes' memory before the epoch."""
+    """Share of the inspected pages that were in the nodes' page cache before the epoch."""
     disturbance: Disturbance | None = None
     """Other activity on the nodes; null: not recorded."""
 
 
 class SlowestRank(Struct, frozen=True):
-    """The rank that waited and computed longest."""
+    """The rank with the longest time of waiting and computing."""
 
     rank: int
-    """Number of the rank that waited and computed longest."""
+    """Number of the rank."""
     host: str
     """Its host."""
     busy_s: float
     """Its time of waiting and computing."""
     ratio: float
-    """That time over the median rank's."""
+    """busy_s divided by the median rank's time."""
 
 
 class Summary(Struct, frozen=True):
-    """All epochs and ranks of a warm-up or measured run. dlio_hpc.metrics defines the fields without a text here. The
-    first step is part of every metric but au_mlperf.
+    """All epochs and ranks of a warm-up or measured run. dlio_hpc.metrics defines the fields without a text here. Every
+    metric except au_mlperf includes the first step.
     """
 
     samples: int
-    """Samples read, in all epochs by all ranks."""
+    """Samples read in all epochs by all ranks."""
     samples_left_out: int
     """Samples that drop_last or train.steps leave unread."""
     steps: int
-    """Steps done; fewer than planned when the job's time was over."""
+    """Steps done; fewer than planned if the job's time ran out."""
     steps_planned: int
     """Steps planned."""
     bytes_read: int
-    """Bytes of samples, counted where they arrive."""
+    """Bytes of samples, counted on arrival."""
     overhead_bytes_read: int
     """Bytes that formats read in addition, such as headers."""
     storage_bytes_read: int | None
-    """Bytes that the kernel fetched from storage for the ranks; null: not known."""
+    """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     wall_s: float
     samples_per_s: float
     read_MBps: float
@@ -173,17 +175,17 @@ class Summary(Struct, frozen=True):
     opens: int
     """Files opened."""
     reads: int
-    """Requests to the system."""
+    """Read requests to the system."""
     wait_s: Distribution
-    """Wait of each step."""
+    """Wait per step."""
     compute_s: Distribution
-    """Computation of each step."""
+    """Computation per step."""
     sync_s: Distribution
-    """Barrier of each step."""
+    """Barrier per step."""
     read_latency_s: Distribution | None
-    """Latency of each request, or of each call of a library, from a histogram with eight bins an octave."""
+    """Latency per request, or per library call, from a histogram with eight bins per octave."""
     compute_asked_s: float
-    """Mean time of computation that was asked for."""
+    """Mean requested computation time."""
     slowest_rank: SlowestRank
     """The slowest rank."""
     checkpoint: CheckpointSummary | None = None
@@ -193,7 +195,7 @@ class Summary(Struct, frozen=True):
     auxiliary_files: AuxiliaryFilesSummary | None = None
     """Requests to auxiliary files; null: none."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, mean over ranks; part of wall_s only."""
+    """Time of comparing samples with the generated contents, mean over ranks; included only in wall_s."""
     samples_verified: int = 0
     """Samples that were compared."""
 
@@ -204,22 +206,22 @@ class DatasetFacts(Struct, frozen=True):
     path: str
     """Directory of the dataset."""
     fingerprint: str
-    """Its fingerprint."""
+    """Fingerprint of the dataset."""
     format: str
-    """Its format."""
+    """Format of the files."""
     files: int
-    """Its files."""
+    """Number of files."""
     samples: int
-    """Its samples."""
+    """Number of samples."""
     bytes: int
     """Bytes of the samples before compression."""
 
 
 class Generated(Struct, frozen=True):
-    """What a generate run did."""
+    """Outcome of a generate run."""
 
     reused: bool
-    """A complete dataset was there; nothing was written."""
+    """True if a complete dataset existed and nothing was written."""
     dataset: str
     """Directory of the dataset."""
     files: int
@@ -229,28 +231,28 @@ class Generated(Struct, frozen=True):
     wall_s: float
     """Time of writing, fsync included."""
     write_MBps: float | None
-    """Bytes over time; null: nothing was written."""
+    """Bytes divided by time; null: nothing was written."""
 
 
 class Result(Struct, frozen=True):
-    """One run of the ranks."""
+    """A run of the ranks."""
 
     run: str
     """Name of the run, such as 01-measure."""
     kind: Literal["generate", "warmup", "measure"]
-    """What the run did."""
+    """Kind of the run."""
     plan_sha256: str
     """SHA-256 of plan.json."""
     started: str
-    """Begin, UTC."""
+    """Start time, UTC."""
     ended: str
-    """End, UTC."""
+    """End time, UTC."""
     ranks: int
-    """Ranks."""
+    """Number of ranks."""
     nodes: int
-    """Nodes."""
+    """Number of nodes."""
     ranks_per_node: int
-    """Ranks on a node."""
+    """Ranks per node."""
     dataset: DatasetFacts
     """The dataset that was read or generated."""
     hosts: list[str]
@@ -258,25 +260,25 @@ class Result(Struct, frozen=True):
     versions: dict[str, str]
     """Versions of dlio-hpc, Python, MPI and libraries."""
     epochs: list[Epoch]
-    """Each epoch."""
+    """Results by epoch."""
     summary: Summary | None
-    """All epochs; null for a generate run."""
+    """Summary of all epochs; null for a generate run."""
     generated: Generated | None = None
-    """What a generate run did."""
+    """Outcome of a generate run; null for other runs."""
     hints: dict[str, str] = {}
-    """MPI-IO hints in force."""
+    """MPI-IO hints in effect."""
     faults: list[str] = []
     """Differences from the plan; a run with faults is invalid."""
     gap_s: float | None = None
-    """Time since the end of the job's run before; null for the first one."""
+    """Time since the end of the job's previous run; null for the first run."""
     file_system: str = ""
-    """Kind of the dataset's file system, by its magic number."""
+    """Type of the dataset's file system, by its magic number."""
     memory_bytes: int | None = None
-    """Memory of all nodes, as far as the job may use it; null: not known."""
+    """Memory of all nodes that the job may use; null: unknown."""
     disturbance: Disturbance | None = None
     """Other activity on the nodes, from the first epoch to the last."""
     schema: Literal[1] = 1
-    """Version of this document."""
+    """Schema version of this document."""
 
 
 class RunError(Struct, frozen=True):
@@ -290,14 +292,14 @@ class RunError(Struct, frozen=True):
 
 
 def decode(content: bytes, source: str) -> Result:
-    """A result.json; InvalidRun when it is none."""
+    """Decode a result.json; InvalidRun if it is not valid."""
     result = document.decode(content, Result, source, InvalidRun)
     document.check_moments([result], ("started", "ended"), source)
     return result
 
 
 def decode_error(content: bytes, source: str) -> RunError:
-    """An error.json; InvalidRun when it is none."""
+    """Decode an error.json; InvalidRun if it is not valid."""
     error = document.decode(content, RunError, source, InvalidRun)
     return structs.replace(error, message=shortened(error.message), host=shortened(error.host))
 

@@ -1,4 +1,6 @@
-"""Human units: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h"), walltimes ("30", "1:30:00"), shares ("90%")."""
+"""Units for people: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h"), walltimes ("30", "1:30:00"), shares
+("90%").
+"""
 
 import re
 import time
@@ -17,29 +19,29 @@ _SECONDS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "min": 60.0, "
 _MOST_BYTES, _MOST_SECONDS = 2**63 - 1, 366 * 86400
 
 
-# Counts. None is larger than what a double holds exactly; timelines and JSON readers count on that.
+# Counts, limited to integers that a double represents exactly, as timelines and JSON readers require.
 Positive = Annotated[int, Meta(ge=1, le=2**53)]
 Natural = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Size(int):
-    """Bytes, read from an integer or from text such as "256 KiB" (1024) or "256 KB" (1000)."""
+    """Bytes, parsed from an integer or from text such as "256 KiB" (1024) or "256 KB" (1000)."""
 
 
 class Seconds(float):
-    """Seconds, read from a number or from text such as "0.25", "250 ms" or "2 min"."""
+    """Seconds, parsed from a number or from text such as "0.25", "250 ms" or "2 min"."""
 
 
 class Share(float):
-    """A share of 1, read from a number such as 0.9 or from text such as "90%"."""
+    """A share of 1, parsed from a number such as 0.9 or from text such as "90%"."""
 
 
 class Walltime(int):
-    """A job's time limit in whole seconds, read from "30" (minutes, as batch systems do), "30m" or "1:30:00"."""
+    """A job's time limit in whole seconds, parsed from "30" (minutes, as in batch systems), "30m" or "1:30:00"."""
 
 
 def size(value: object) -> Size:
-    """Bytes in `value`; ValueError when it is no size or no whole number of bytes."""
+    """Parse a size in bytes; ValueError if it is not a size or not a whole number of bytes."""
     number, unit = _split(value, _SIZES, "a size such as 4096, 256KiB or 1.5 GB")
     count = number * _SIZES[unit]
     if count > _MOST_BYTES or count != int(count):
@@ -48,7 +50,7 @@ def size(value: object) -> Size:
 
 
 def seconds(value: object) -> Seconds:
-    """Seconds in `value`; ValueError when it is no duration."""
+    """Parse a duration in seconds; ValueError if it is not a duration."""
     number, unit = _split(value, _SECONDS, "a duration such as 0.25, 250ms or 2min")
     if number * _SECONDS[unit] > _MOST_SECONDS:
         raise ValueError(f"expected less than a year, got {value!r}")
@@ -56,19 +58,21 @@ def seconds(value: object) -> Seconds:
 
 
 def share(value: object) -> Share:
-    """The share in `value`, 0 to 1; ValueError when it is none."""
-    found = -1.0
+    """Parse a share, 0 to 1; ValueError if it is not a share."""
+    number = -1.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        found = float(value)
+        number = float(value)
     elif isinstance(value, str) and (match := _SHARE.fullmatch(value)) is not None:
-        found = float(match[1]) / (100 if match[2] else 1)
-    if not 0 <= found <= 1:
+        number = float(match[1]) / (100 if match[2] else 1)
+    if not 0 <= number <= 1:
         raise ValueError(f"expected a share such as 90% or 0.9, got {value!r}")
-    return Share(found)
+    return Share(number)
 
 
 def walltime(value: object) -> Walltime:
-    """Seconds in a time limit; a bare number means minutes. ValueError when it is none, or zero."""
+    """Parse a time limit in seconds; a number without a unit means minutes. ValueError if it is not a time limit, or
+    zero.
+    """
     expected = "a time limit such as 30 (minutes), 30m, 2h or 1:30:00"
     if isinstance(value, str) and ":" in value:
         fields = value.strip().split(":")
@@ -94,7 +98,7 @@ def _split(value: object, units: dict[str, int] | dict[str, float], expected: st
 
 
 def format_size(count: float) -> str:
-    """`count` bytes for people, in binary units: "256 MiB", "1.5 KiB"."""
+    """Format `count` bytes in binary units: "256 MiB", "1.5 KiB"."""
     value, unit = float(count), "B"
     for larger in ("KiB", "MiB", "GiB", "TiB", "PiB"):
         if abs(value) < 1024:
@@ -104,7 +108,7 @@ def format_size(count: float) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """`value` seconds for people, with three digits: "1.2 us", "35 ms", "3.08 s"."""
+    """Format `value` seconds with three digits: "1.2 us", "35 ms", "3.08 s"."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if abs(value) >= scale:
             return f"{value / scale:.3g} {unit}" if value < 1000 else f"{value:.0f} s"
@@ -112,28 +116,30 @@ def format_seconds(value: float) -> str:
 
 
 def utc_now(fraction: bool = False) -> str:
-    """This moment as every record has it: 2026-11-21T14:25:01Z; with `fraction` 2026-11-21T14:25:01.123Z."""
+    """Return the current time in the format of all records: 2026-11-21T14:25:01Z; with `fraction`
+    2026-11-21T14:25:01.123Z.
+    """
     return utc(time.time(), fraction)
 
 
 def utc(moment: float, fraction: bool = False) -> str:
-    """Seconds since 1970, likewise."""
+    """Format seconds since 1970 as utc_now() does."""
     thousandths = f".{int(moment % 1 * 1000):03}" if fraction else ""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + thousandths + "Z"
 
 
 def timestamp(text: str) -> float:
-    """Seconds since 1970 of what utc_now() wrote."""
+    """Parse a time written by utc_now() to seconds since 1970."""
     from datetime import datetime
 
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """From one utc_now() to another."""
+    """Return the seconds between two times written by utc_now()."""
     return timestamp(later) - timestamp(earlier)
 
 
 def format_walltime(total: int) -> str:
-    """H:MM:SS, the form that every batch system takes."""
+    """Format seconds as H:MM:SS, which every batch system accepts."""
     return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02}"

@@ -60,7 +60,7 @@ def test_extracting_gives_the_files_back(job: Path, packed: Path, tmp_path: Path
         if path.is_file():
             assert (folder / path.relative_to(job)).read_bytes() == path.read_bytes()
     assert os.access(folder / "job.sh", os.X_OK)
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         archive.extract(packed, tmp_path / "there" / "new")
 
 
@@ -138,9 +138,9 @@ def _repacked(packed: Path, change: Callable[[list[tuple[str, bytes]]], None]) -
         (lambda files: files.append(("job-1/../../escape", b"x")), "'job-1/../../escape' would be written outside"),
         (lambda files: files.append(("/etc/escape", b"x")), "'/etc/escape' would be written outside"),
         (lambda files: files.append(("other/file", b"x")), "'other/file' would be written outside"),
-        (lambda files: files.append(files[-1]), "is there twice"),
-        (lambda files: files.pop(0), "it holds no manifest.json"),
-        (lambda files: files.__setitem__(-1, (files[-1][0], b"{}")), "result.json is not what the manifest says"),
+        (lambda files: files.append(files[-1]), "is repeated"),
+        (lambda files: files.pop(0), "it has no manifest.json"),
+        (lambda files: files.__setitem__(-1, (files[-1][0], b"{}")), "result.json does not match the manifest"),
     ],
 )
 def test_a_changed_archive_is_told_by_what_was_changed(
@@ -156,7 +156,7 @@ def test_a_changed_archive_is_told_by_what_was_changed(
 
 def test_a_repacked_archive_is_not_what_was_collected(packed: Path) -> None:
     assert archive.faults(_repacked(packed, lambda files: None)) == [
-        "its checksum is wrong or gone: the file was changed, cut short or repacked"
+        "its checksum is wrong or missing: the file was changed, truncated or repacked"
     ]
 
 

@@ -100,7 +100,7 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     checkpoints, folder = _checkpoints(tmp_path, 0, "checkpoint.read_back=true")
     folder.parent.mkdir(exist_ok=True)
     folder.write_text("in the way")
-    with pytest.raises(ConfigError, match=f"{folder} is a link, or no folder"):
+    with pytest.raises(ConfigError, match=f"{folder} is a link or not a folder"):
         checkpoints.save()
     folder.unlink()
     folder.mkdir()
@@ -122,8 +122,8 @@ def test_faults_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     ("keys", "message"),
     [
         ("{files: [1 KiB], model_bytes: 1 KiB}", "give either files or model_bytes"),
-        ("{files: []}", "at least one file, and no empty one"),
-        ("{files: [0]}", "at least one file, and no empty one"),
+        ("{files: []}", "at least one file, and no empty files"),
+        ("{files: [0]}", "at least one file, and no empty files"),
         ("{every_steps: 0}", "every_steps: expected `int` >= 1"),
         ("{by: some}", "use one of: root, all"),
     ],

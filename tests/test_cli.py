@@ -61,7 +61,7 @@ def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
     assert done.stdout == "set()\n"
 
 
-_NOBODYS = "no job or study 'absent' in dlio-runs; give its name there, or the path of its directory or archive"
+_NOBODYS = "no job or study 'absent' in dlio-runs; give a name in that folder, or the path of a directory or archive"
 _ON_JOBS = (
     ("report",), ("status",), ("wait",), ("cancel",), ("collect",), ("compare",), ("similarity", "theta_8_nodes:ffn"),
     ("accept", "--criteria", "acceptance"), ("baseline", "accept", "--message", "quiet"),
@@ -80,9 +80,9 @@ _ON_JOBS = (
         ),
         (("dlio-submit", "demo", "--nonsense"), "No such option"),
         (("dlio-submit", "demo", "-N", "0"), "'-N' / '--nodes'"),
-        (("dlio-submit", "demo", "-s", "local", "-N", "2"), "--nodes 2: site local has 1 at most"),
+        (("dlio-submit", "demo", "-s", "local", "-N", "2"), "--nodes 2: site local allows at most 1 per job"),
         (("dlio-submit", "demo", "-t", "never"), "expected a time limit such as 30 (minutes)"),
-        (("dlio-submit", "demo", "--dataset-size", "3 B"), "holds no sample; one sample is 1 MiB"),
+        (("dlio-submit", "demo", "--dataset-size", "3 B"), "is less than a sample of 1 MiB"),
         (
             ("dlio-submit", "demo", "-S", "dataset.format=hdf9"),
             "dataset.format: found 'hdf9'; use one of: tfrecord, hdf5, npz, raw, csv, null",
@@ -90,12 +90,12 @@ _ON_JOBS = (
         (("dlio-submit", "demo", "-S", "reader.batchsize=3"), "did you mean 'batch_size'?"),
         (
             ("dlio-submit", "demo", "-s", "local", "--tf-profile", "-S", "reader.loader=pytorch"),
-            "--tf-profile: TensorFlow has no part in reader.loader: pytorch; add -S reader.loader=tensorflow",
+            "--tf-profile: reader.loader: pytorch does not use TensorFlow; add -S reader.loader=tensorflow",
         ),
         (("dlio-submit", "demo", "--generate", "perhaps"), "'auto', 'separate', 'only', 'never'"),
         (("dlio-hpc", "nonsense"), "No such command 'nonsense'"),
         (("dlio-hpc", "report", "absent"), _NOBODYS),
-        (("dlio-hpc", "report", "."), "is no job's directory"),
+        (("dlio-hpc", "report", "."), "is not a job directory"),
         *((("dlio-hpc", *verb, "absent"), _NOBODYS) for verb in _ON_JOBS),
         (("dlio-submit", "--resume", "absent"), _NOBODYS),
         (("dlio-submit", "demo", "-s", "local", "--after", "absent"), _NOBODYS),
@@ -119,8 +119,11 @@ _ON_JOBS = (
             "did you mean 'dataset.sample.seed' or 'reader.shuffle.seed' or 'compute.time.seed'?",
         ),
         (("dlio-submit", "demo", "-S", "site.command=srun"), "'command'; did you mean 'launcher.command'?"),
-        (("dlio-submit", "demo", "-P", "reader.read_threads=1:4"), "a range is written 1..4, in steps 1..4*2"),
-        (("dlio-submit", "demo", "-P", "reader.transfer_size=64KiB-1MiB"), "a range is written 64KiB..1MiB, in steps"),
+        (("dlio-submit", "demo", "-P", "reader.read_threads=1:4"), "a range is written 1..4, with steps 1..4*2"),
+        (
+            ("dlio-submit", "demo", "-P", "reader.transfer_size=64KiB-1MiB"),
+            "a range is written 64KiB..1MiB, with steps",
+        ),
         (("dlio-submit", "demo", "-N", "1:4"), "a range is written 1..4"),
         (("dlio-hpc", "collect"), "no jobs in dlio-runs; say with --runs where they lie"),
         (("dlio-hpc", "cancel"), "name the jobs to cancel"),
@@ -252,7 +255,7 @@ def test_urls_are_no_paths(run: Run, tmp_path: Path, arguments: tuple[str, ...])
     done = run(*arguments, *dry)
     assert done.code == 2
     assert "is a URL" in done.err
-    assert ("give the path alone: /scratch/x" if "file:" in arguments[-1] else "mount that storage") in done.err
+    assert ("give only the path: /scratch/x" if "file:" in arguments[-1] else "mount that storage") in done.err
     assert list(tmp_path.iterdir()) == []
 
 
@@ -272,7 +275,7 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
             ("--dataset-size", "1MiB"),
             "--dataset-size: small grows from 351.6 KiB to 996.1 KiB, dataset.files from 6 to 17",
         ),
-        (("-S", "train.steps=99"), "train.steps: the dataset ends after 2 of 99 steps an epoch"),
+        (("-S", "train.steps=99"), "train.steps: the dataset ends after 2 of 99 steps per epoch"),
         (
             ("-S", "reader.transfer_size=1MiB"),
             "reader.transfer_size: a request ends with its batch, after 48000 bytes",
@@ -290,7 +293,7 @@ def test_less_done_than_asked_is_said(run: Run, small: Path) -> None:
 def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
     """Notes on a shrunk dataset stand in the dry run, the cost, the check, the job's report, and in JSON."""
     wanted = (small, "-s", "local", "--dataset-size", "240KiB", "-S", "train.steps=99", "-A", "me")
-    ends = "train.steps: the dataset ends after 2 of 99 steps an epoch"
+    ends = "train.steps: the dataset ends after 2 of 99 steps per epoch"
     notes = [ends, "site local has no accounts and queues; --account recorded, without effect"]
     dry = run("dlio-submit", *wanted, "--dry-run")
     assert [line for line in dry.err.splitlines() if line.startswith("note: ")] == [f"note: {note}" for note in notes]
@@ -310,7 +313,7 @@ def test_notes_stand_wherever_the_plan_is_shown(run: Run, small: Path) -> None:
 
 def test_a_note_on_some_points_of_a_study_names_them(run: Run, small: Path, tmp_path: Path) -> None:
     wanted = (small, "-s", "local", "--ppn", "1,2", "-S", "train.steps=5")
-    note = "train.steps: the dataset ends after 4 of 5 steps an epoch (ranks per node=2)"
+    note = "train.steps: the dataset ends after 4 of 5 steps per epoch (ranks per node=2)"
     dry = run("dlio-submit", *wanted, "--dry-run")
     assert [line for line in dry.err.splitlines() if line.startswith("note: ")] == [f"note: {note}"]
     assert run("dlio-hpc", "estimate", *wanted, "--json").json["notes"] == [note]
@@ -326,7 +329,7 @@ def test_names_that_are_no_text_are_refused(tmp_path: Path) -> None:
         command = [bytes(BIN / "dlio-submit"), b"demo", b"-s", b"local", option, b"r\xff"]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
         assert done.returncode == 2
-        assert b"is no UTF-8 text; rename it" in done.stderr
+        assert b"is not valid UTF-8; rename it" in done.stderr
         assert list(tmp_path.iterdir()) == []
 
 

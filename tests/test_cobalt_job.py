@@ -210,7 +210,7 @@ def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp
     until(lambda: not theta.jobs())
     late = theta.submit(small, "--after", first.name)
     assert late.code == 2
-    assert "it ended as failed, nothing can follow on it" in late.err
+    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def test_a_job_of_a_study_that_fails_does_not_stop_the_next(run: Run, small: Path, tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_what_cobalt_refuses_is_told_in_its_words(
 ) -> None:
     done = theta.submit(small, *UNLIMITED, "-q", queue, *options)
     assert done.code == 2
-    assert "qsub refuses the job: " in done.err
+    assert "qsub rejected the job: " in done.err
     assert message in done.err
     assert "failed" in theta("dlio-hpc", "status").out
     assert not theta.jobs()
@@ -318,13 +318,13 @@ def test_what_cobalt_refuses_is_told_in_its_words(
 def test_limits_of_the_profile_are_checked_before_cobalt_is_asked(theta: Theta, small: Path, tmp_path: Path) -> None:
     (theta.state / "down").touch()
     for queue, options, message in (
-        ("debug-cache-quad", ("-N", 9), "--nodes 9: queue debug-cache-quad of site theta has 8 at most"),
-        ("default", (), "--nodes 1: queue default of site theta wants 128 at least"),
-        ("default", ("-N", 128, "-t", "20m"), "queue default of site theta wants 0:30:00 at least"),
-        ("default", ("-N", 128, "-t", "4h"), "allows 3:00:00 at most for 128 node(s)"),
-        ("debug-cache-quad", ("--ppn", 4, "-S", "site.depth=64"), "they need 256, site theta has 128 a node"),
-        ("debug-cache-quad", ("-J", "no option"), "is no option on one line"),
-        ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and knows no quotes"),
+        ("debug-cache-quad", ("-N", 9), "--nodes 9: queue debug-cache-quad of site theta allows at most 8 per job"),
+        ("default", (), "--nodes 1: queue default of site theta requires at least 128"),
+        ("default", ("-N", 128, "-t", "20m"), "queue default of site theta requires at least 0:30:00"),
+        ("default", ("-N", 128, "-t", "4h"), "allows at most 3:00:00 for 128 node(s)"),
+        ("debug-cache-quad", ("--ppn", 4, "-S", "site.depth=64"), "they need 256, site theta has 128 per node"),
+        ("debug-cache-quad", ("-J", "no option"), "is not an option on one line"),
+        ("debug-cache-quad", ("-J", "--env A='b c'"), "Cobalt splits at blanks and supports no quotes"),
     ):
         done = theta.submit(small, "-q", queue, *options)
         assert done.code == 2
@@ -345,7 +345,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(theta: Theta, small: Path) -> None:
     theta.held(small, *limit)
     done = theta.submit(small, *limit)
     assert done.code == 2
-    assert "takes 1 job(s) of a user at most, you have 1 there" in done.err
+    assert "allows 1 job(s) per user, you have 1 there" in done.err
 
 
 def test_attributes_are_joined_into_one_line(theta: Theta, small: Path) -> None:
@@ -362,14 +362,14 @@ def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
     done = theta("dlio-hpc", "check", *options, "-S", "site.darshan=null")
     assert done.code == 0, done.out + done.err
     assert "queue debug-cache-quad is running" in done.out
-    assert "4 ranks on 2 nodes met through aprun" in done.out
+    assert "4 ranks on 2 nodes communicated through aprun" in done.out
     wrong = theta("dlio-hpc", "check", *options, "-q", "nope", "--no-launch")
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
     assert len(faults) == 1
-    assert "queue nope is not there; there are: " in faults[0]
+    assert "queue nope is not defined; defined queues: " in faults[0]
     library = "/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"
-    assert re.search(rf"note +Darshan +{library}: No such file .*: runs do without", wrong.out)
+    assert re.search(rf"note +Darshan +{library}: No such file .*: runs have no Darshan log", wrong.out)
 
 
 def test_a_profile_is_written_from_what_is_found(theta: Theta, small: Path) -> None:

@@ -366,7 +366,7 @@ def test_a_study_that_is_not_whole(tmp_path: Path, run: Run) -> None:
     shutil.rmtree(runs / "kept-1")
     (runs / "archive" / "kept-1.tar.zst").write_bytes(b"nothing")
     damaged = run("dlio-hpc", "compare", "kept")
-    assert (damaged.code, "kept-1.tar.zst is broken" in damaged.err) == (3, True)
+    assert (damaged.code, "kept-1.tar.zst is corrupted" in damaged.err) == (3, True)
 
 
 def test_the_summary_counts_verdicts() -> None:

@@ -123,8 +123,8 @@ def test_another_ratio_is_another_dataset() -> None:
     ("keys", "why"),
     [
         (("dataset.compression_ratio=0.9",), "dataset.compression_ratio: expected `float` >= 1"),
-        (("dataset.compression_ratio=2", "dataset.random_bits=4"), "give one of them"),
-        (("dataset.compression_ratio=2", "dataset.compression=gzip", "dataset.level=0"), "give level 1 to 9"),
+        (("dataset.compression_ratio=2", "dataset.random_bits=4"), "set only one of them"),
+        (("dataset.compression_ratio=2", "dataset.compression=gzip", "dataset.level=0"), "set level 1 to 9"),
         (("dataset.compression_ratio=2", "dataset.format=csv"), "leave it null"),
     ],
 )

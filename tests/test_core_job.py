@@ -444,7 +444,7 @@ def test_checkpoints_are_counted_over_the_run(run: Run, small: Path) -> None:
     assert done.job["runs"][-1]["result"]["summary"]["checkpoint"]["count"] == 1
     done = run(*command, "checkpoint.every_steps=9")
     assert done.job["runs"][-1]["result"]["summary"]["checkpoint"] is None
-    assert "note: checkpoint.every_steps: none is written, the run ends after 8 steps" in done.err
+    assert "note: checkpoint.every_steps: no checkpoint is written, the run ends after 8 steps" in done.err
 
 
 def test_batches_that_do_not_fit_into_shared_memory_end_the_run(small: Path, tmp_path: Path) -> None:

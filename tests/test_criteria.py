@@ -61,7 +61,7 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
             "criteria.n: it asks for nothing; give at least one of: min_",
         ),
         ({"criteria": {"n": {"warmups": 1, "all_runs": True}}}, "all_runs goes with limits of metrics: min_samples_"),
-        ({"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}}, "criteria.n.nodes: expected numbers"),
+        ({"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}}, "criteria.n.nodes: expected positive integers"),
         ({"criteria": {"n": {"nodes": 0, "min_au": 0.9}}}, "criteria.n: nodes"),
         ({"criterion": {}}, "unknown key 'criterion'; did you mean 'criteria'?"),
         ({"cached_above": "ten"}, "cached_above"),

@@ -353,7 +353,7 @@ def test_without_darshan_there_is_nothing_of_it(standin: Darshan) -> None:
 def test_asking_for_darshan_where_there_is_none(run: Run, small: Path) -> None:
     asked = run("dlio-submit", small, "-s", "local", "--darshan", "--dry-run")
     assert asked.code == 2
-    assert "site local names no libdarshan.so" in asked.err
+    assert "site local sets no libdarshan.so" in asked.err
     assert "-S site.darshan=/PATH/lib/libdarshan.so" in asked.err
     assert run("dlio-submit", small, "-s", "local", "--dry-run").code == 0
 
@@ -362,11 +362,11 @@ def test_worker_processes_are_not_watched(standin: Darshan) -> None:
     pytorch = ("-S", "reader.loader=pytorch", "-S", "reader.mode=framework")
     left_out = standin.submit(*pytorch, "--generate", "only")
     assert left_out.code == 0, left_out.err
-    assert "note: Darshan is left out: worker processes read" in left_out.err
+    assert "note: Darshan is disabled: worker processes read" in left_out.err
     assert not list(Path(left_out.job["directory"]).rglob("darshan*"))
     refused = standin.submit(*pytorch, "--darshan")
     assert refused.code == 2
-    assert "set reader.prefetch: 0, or leave Darshan out with --no-darshan" in refused.err
+    assert "set reader.prefetch: 0, or disable Darshan with --no-darshan" in refused.err
     alone = standin.submit(*pytorch, "--dry-run", "-S", "reader.prefetch=0", "-S", "reader.read_threads=1")
     assert f"LD_PRELOAD={standin.library}" in alone.job["script"]
 
@@ -503,8 +503,8 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
     assert done.code == 0, done.out
     lines = [line.split(maxsplit=2) for line in done.out.splitlines() if " Darshan " in line]
     assert lines == [
-        ["ok", "Darshan", f"{darshan.library} is there"],
-        ["ok", "Darshan", "2 ranks left a log of 2; version 3.5.0"],
+        ["ok", "Darshan", f"{darshan.library} exists"],
+        ["ok", "Darshan", "2 ranks wrote a log of 2; version 3.5.0"],
     ]
     assert not list((darshan.folder / "dlio-runs").glob("check*")), "it leaves nothing behind"
 
@@ -513,20 +513,23 @@ def test_the_preflight_tries_it(darshan: Darshan) -> None:
 def test_the_preflight_notes_what_does_not_fit(standin: Darshan, faults: str, words: str) -> None:
     done = standin.run("dlio-hpc", "check", "demo", *standin.site(faults), "-d", "data")
     assert done.code == 0, "runs can do without"
-    (note,) = [line for line in done.out.splitlines() if "runs will do without" in line]
+    (note,) = [line for line in done.out.splitlines() if "runs will have no Darshan log" in line]
     assert note.startswith("note")
     assert words in _said(done)
 
 
 def test_the_preflight_knows_a_library_that_is_missing_or_none(run: Run, small: Path, tmp_path: Path) -> None:
     (tmp_path / "libdarshan.so").write_text("no library")
-    for path, words in ((tmp_path / "libdarshan.so", "is no library"), (tmp_path / "nowhere.so", "No such file")):
+    for path, words in (
+        (tmp_path / "libdarshan.so", "is not an ELF library"),
+        (tmp_path / "nowhere.so", "No such file"),
+    ):
         done = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch", "-S", f"site.darshan={path}")
         assert done.code == 0
-        assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs do without", done.out, re.MULTILINE)
+        assert re.search(rf"^note +Darshan +{path}.* {words}.*: runs have no Darshan log", done.out, re.MULTILINE)
     without = run("dlio-hpc", "check", small, "-s", "local", "-d", "data", "--no-launch")
     assert without.code == 0
-    assert re.search(r"^note +Darshan +the site names no libdarshan.so", without.out, re.MULTILINE)
+    assert re.search(r"^note +Darshan +the site sets no libdarshan.so", without.out, re.MULTILINE)
 
 
 _KIB = 1 << 10
@@ -575,7 +578,7 @@ def test_a_trace_that_would_take_too_much_is_cut_and_that_is_said() -> None:
     made, run = _planned(2, files, "reader.transfer_size=1024")
     words = darshan_needs.note(made, run)
     assert words is not None
-    assert re.match(r"Darshan.s trace of 00-measure would need .* a rank and gets 256 MiB: it will be cut", words)
+    assert re.match(r"Darshan.s trace of 00-measure needs .* per rank and gets 256 MiB: it will be truncated", words)
     lines = setup.config(made, run).splitlines()
     assert any(line.startswith("MAX_RECORDS 262144 DXT_POSIX,DXT_MPIIO") for line in lines)
     assert "MODMEM 257" in lines

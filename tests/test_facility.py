@@ -168,7 +168,7 @@ FAULTS = [
     ("defaults.yaml", "time: soon\n", "time"),
     ("defaults.yaml", "- site\n", ""),
     ("defaults.yaml", "site: [\n", "not valid YAML"),
-    ("defaults.yaml", "runs: dlio-runs\n", "runs: 'dlio-runs' is no absolute path"),
+    ("defaults.yaml", "runs: dlio-runs\n", "runs: 'dlio-runs' is not an absolute path"),
     ("defaults.yaml", "runs: /scratch/$NOWHERE\n", "runs: $NOWHERE is not set in this environment"),
     ("site_profiles/mine.yaml", "name: mine\nsheduler: slurm\n", "sheduler"),
     ("site_profiles/mine.yaml", "hosts: 7\n", "hosts"),
@@ -190,4 +190,4 @@ def test_a_faulty_file_of_a_facility_is_named(login: Login, name: str, content: 
 def test_a_folder_that_is_not_there_is_named(login: Login) -> None:
     done = login("dlio-hpc", "sites", DLIO_HPC_SITE_PATH="/nowhere/at/all")
     assert done.code == 2
-    assert "DLIO_HPC_SITE_PATH: /nowhere/at/all is no folder here" in done.err
+    assert "DLIO_HPC_SITE_PATH: /nowhere/at/all is not a directory here" in done.err

@@ -186,7 +186,7 @@ def test_a_message_of_a_rank_is_shortened(tmp_path: Path, run: Run, small: Path)
     (folder / "error.json").write_text(json.dumps(error))
     shown = run("dlio-hpc", "report", job["directory"])
     assert (shown.code, len(shown.out + shown.err) < 12_000) == (6, True)
-    assert "... (66510 letters) ..." in "".join(shown.out.splitlines()).replace("  ", " ")
+    assert "... (66510 characters) ..." in "".join(shown.out.splitlines()).replace("  ", " ")
 
 
 def test_a_full_disk_is_told_and_not_dropped() -> None:

@@ -224,7 +224,7 @@ def test_what_depends_on_a_job_that_failed_never_runs(on_flux: Flux, small: Path
     assert words(second).endswith("can never be satisfied")
     late = on_flux.submit(small, "--after", first.name)
     assert late.code == 2
-    assert "it ended as failed, nothing can follow on it" in late.err
+    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def test_what_depends_on_a_job_that_never_ran(on_flux: Flux, small: Path) -> None:
@@ -315,7 +315,7 @@ def test_what_flux_refuses_is_told_in_its_words(
 ) -> None:
     done = on_flux.submit(small, *options)
     assert done.code == 2
-    assert "flux refuses the job: " in done.err
+    assert "flux rejected the job: " in done.err
     assert message in done.err
     assert "failed" in on_flux("dlio-hpc", "status").out
 
@@ -323,10 +323,10 @@ def test_what_flux_refuses_is_told_in_its_words(
 def test_limits_of_the_profile_are_checked_before_flux_is_asked(on_flux: Flux, small: Path, tmp_path: Path) -> None:
     queues = "site.queues={debug: {nodes: 2, walltime: {1: 0:10:00}, min_walltime: 0:01:00}}"
     for options, message in (
-        (("-N", 3), "--nodes 3: queue debug of site flux has 2 at most for one job"),
-        (("-t", "11m"), "allows 0:10:00 at most for 1 node(s)"),
-        (("-t", "30s"), "queue debug of site flux wants 0:01:00 at least"),
-        (("-S", "site.account_required=true"), "wants to know who pays: --account NAME"),
+        (("-N", 3), "--nodes 3: queue debug of site flux allows at most 2 per job"),
+        (("-t", "11m"), "allows at most 0:10:00 for 1 node(s)"),
+        (("-t", "30s"), "queue debug of site flux requires at least 0:01:00"),
+        (("-S", "site.account_required=true"), "requires an account: --account NAME"),
     ):
         done = on_flux.submit(small, "-S", queues, "-q", "debug", "-t", "5m", *options)
         assert done.code == 2
@@ -339,7 +339,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_flux: Flux, small: Path) -> None:
     directory = on_flux.held(small, *limit)
     done = on_flux.submit(small, *limit)
     assert done.code == 2
-    assert "takes 1 job(s) of a user at most, you have 1 there" in done.err
+    assert "allows 1 job(s) per user, you have 1 there" in done.err
     on_flux.tell("flux", "cancel", record(directory)["batch_id"])
 
 
@@ -349,12 +349,12 @@ def test_the_preflight_on_flux(on_flux: Flux, small: Path) -> None:
     done = on_flux("dlio-hpc", "check", *options, "-q", "debug")
     assert done.code == 0, done.out + done.err
     assert "queue debug is enabled and started" in done.out
-    assert "4 ranks on 2 nodes met through flux" in done.out
+    assert "4 ranks on 2 nodes communicated through flux" in done.out
     wrong = on_flux("dlio-hpc", "check", *options, "-q", "nope", "--no-launch", "-S", "site.preload=[/no.so]")
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
     assert len(faults) == 2
-    assert "there is no queue nope" in faults[0]
+    assert "queue nope is not defined" in faults[0]
     assert "preload: /no.so: No such file" in faults[1]
     bogus = on_flux("dlio-hpc", "check", *options, "--no-launch", "-J", "--bogus")
     assert (bogus.code, "unrecognized arguments: --bogus" in bogus.out) == (2, True)

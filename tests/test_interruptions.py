@@ -167,7 +167,7 @@ def test_a_job_whose_processes_are_gone_as_well_is_lost(tmp_path: Path, run: Run
 def test_a_full_disk_after_the_hand_over_is_told_and_the_job_goes_on(tmp_path: Path, run: Run, small: Path) -> None:
     done = _called(tmp_path, _at_save(_HANDED_OVER, _FULL), "dlio-submit", small, "-s", "local", "--ppn", 1)
     assert done.returncode == 0, done.stderr
-    assert "No space left on device; the job goes on" in done.stderr
+    assert "No space left on device; the job continues" in done.stderr
     (directory,) = (tmp_path / "dlio-runs").glob("small-*")
     assert run("dlio-hpc", "wait", directory).code == 0
 
@@ -181,7 +181,7 @@ def test_a_full_disk_of_runs_is_not_taken_for_the_archives(tmp_path: Path, tiny:
     _fill(tiny)
     shown = run("dlio-hpc", "collect", directory)
     assert shown.code == 0, shown
-    assert f"the archive is whole, but {directory}/manifest.json cannot be written: No space left" in shown.err
+    assert f"the archive is complete, but {directory}/manifest.json cannot be written: No space left" in shown.err
     (kept,) = (tmp_path / "kept").glob("*.tar.zst")
     assert run("dlio-hpc", "archive", "verify", kept).code == 0
 

@@ -134,7 +134,7 @@ def test_a_layout_as_options_of_setstripe(text: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{}", "write layout: null to leave the layout alone"),
+        ("{}", "write layout: null for the file system's default"),
         ("{stripe_count: 0}", "stripe_count is 1 to 2000, or -1"),
         ("{stripe_count: 2001}", "stripe_count is 1 to 2000"),
         ("{stripe_size: 100 KiB}", "stripe_size is a multiple of 64 KiB below 4 GiB"),
@@ -142,12 +142,12 @@ def test_a_layout_as_options_of_setstripe(text: str, words: str) -> None:
         ("{pool: a-name-that-is-too-long}", "pool is a name of at most 15"),
         ("{pool: 'a b'}", "pool is a name of at most 15"),
         ("{overstripe: true}", "overstripe needs a stripe_count"),
-        ("{stripe_count: 2, components: [{}]}", "leave out the other keys"),
-        ("{components: [{}, {}]}", "only the last component has no end"),
-        ("{components: [{end: 4 MiB}, {end: 2 MiB}]}", "components end one after the other"),
+        ("{stripe_count: 2, components: [{}]}", "remove the other keys"),
+        ("{components: [{}, {}]}", "only the last component may have no end"),
+        ("{components: [{end: 4 MiB}, {end: 2 MiB}]}", "component ends must increase"),
         ("{components: [{end: 4 MiB}, {end: 8 MiB, mdt: true}]}", "only the first component"),
-        ("{components: [{end: 1 MiB, stripe_size: 4 MiB}]}", "is no multiple of stripe_size"),
-        ("{components: [{mdt: true}]}", "a component on the metadata server has an end"),
+        ("{components: [{end: 1 MiB, stripe_size: 4 MiB}]}", "is not a multiple of stripe_size"),
+        ("{components: [{mdt: true}]}", "a component on the metadata server needs an end"),
         ("{components: [{end: 1 MiB, mdt: true, stripe_size: 64 KiB}, {}]}", "has no stripes and no pool"),
         ("{stripes: 4}", "unknown key 'stripes'"),
     ],
@@ -508,7 +508,7 @@ def test_the_preflight_names_every_folder_that_cannot_be_written(run: Run, small
     assert done.code == 6
     faults = [line for line in done.out.splitlines() if line.startswith("fault  folders")]
     assert [line.split()[2] for line in faults] == ["--data", "--runs", "--archive"]
-    assert "nothing can be written to /proc" in faults[0]
+    assert "cannot create files in /proc" in faults[0]
 
 
 def test_the_preflight_counts_quota_and_space(run: Run, small: Path, tmp_path: Path) -> None:

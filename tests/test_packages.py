@@ -109,7 +109,7 @@ def test_the_local_site_looks_at_submission(tmp_path: Path, small: Path) -> None
     environment = os.environ | ahead(tmp_path)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pytorch is not installed beside" in done.stderr
+    assert "pytorch is not installed for" in done.stderr
     assert "pip install 'dlio-hpc[pytorch]'" in done.stderr
     assert not (tmp_path / "dlio-runs").exists()
 
@@ -136,7 +136,7 @@ def test_a_rank_of_each_node_is_launched_for_it(tmp_path: Path, machine: str, la
 
 def _refused(done: Outcome, folder: Path) -> None:
     assert done.code == 6
-    assert "nothing can be written to /proc" in done.err
+    assert "cannot create files in /proc" in done.err
     assert not (folder / "dlio-runs").exists()
 
 

@@ -145,7 +145,7 @@ def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
     assert "Can Never Run: Not enough total nodes available" in shown
     waited = on_pbs("dlio-hpc", "wait", directory)
     assert waited.code == 6
-    assert "still waits, and its batch system says: Can Never Run: Not enough total nodes available" in waited.err
+    assert "still waits; the batch system reports: Can Never Run: Not enough total nodes available" in waited.err
     assert f"dlio-hpc cancel {directory}" in waited.err
     assert "asking again" not in waited.err
 
@@ -255,7 +255,7 @@ def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp
     assert words(second) == "Exit_status absent, substate 92"
     late = on_pbs.submit(small, "--after", first.name)
     assert late.code == 2
-    assert "it ended as failed, nothing can follow on it" in late.err
+    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def test_the_server_cannot_be_reached(on_pbs: Pbs, small: Path) -> None:
@@ -421,7 +421,7 @@ def test_what_pbs_refuses_is_told_in_its_words(
 ) -> None:
     done = on_pbs.submit(small, *options)
     assert done.code == 2
-    assert "qsub refuses the job: " in done.err
+    assert "qsub rejected the job: " in done.err
     assert message in done.err
     assert "failed" in on_pbs("dlio-hpc", "status").out
     assert not on_pbs.jobs()
@@ -431,10 +431,10 @@ def test_limits_of_the_profile_are_checked_before_pbs_is_asked(on_pbs: Pbs, smal
     (on_pbs.state / "down").touch()
     queues = "site.queues={small: {nodes: 2, walltime: {1: 0:10:00}, min_walltime: 0:01:00}}"
     for options, message in (
-        (("-N", 3), "--nodes 3: queue small of site pbs has 2 at most for one job"),
-        (("-t", "11m"), "allows 0:10:00 at most for 1 node(s)"),
-        (("-t", "30s"), "queue small of site pbs wants 0:01:00 at least"),
-        (("-S", "site.account_required=true"), "wants to know who pays: --account NAME"),
+        (("-N", 3), "--nodes 3: queue small of site pbs allows at most 2 per job"),
+        (("-t", "11m"), "allows at most 0:10:00 for 1 node(s)"),
+        (("-t", "30s"), "queue small of site pbs requires at least 0:01:00"),
+        (("-S", "site.account_required=true"), "requires an account: --account NAME"),
     ):
         done = on_pbs.submit(small, "-S", queues, "-q", "small", "-t", "5m", *options)
         assert done.code == 2
@@ -448,7 +448,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_pbs: Pbs, small: Path) -> None:
     on_pbs.held(small, *limit)
     done = on_pbs.submit(small, *limit)
     assert done.code == 2
-    assert "takes 1 job(s) of a user at most, you have 1 there" in done.err
+    assert "allows 1 job(s) per user, you have 1 there" in done.err
 
 
 @pytest.mark.mpi
@@ -489,7 +489,7 @@ def test_polaris(run: Run, small: Path, tmp_path: Path) -> None:
     polaris = ("-s", "polaris", "-d", "data", "-S", f"site.setup={setup}", "--wait", "--json")
     unpaid = there("dlio-submit", small, *polaris)
     assert unpaid.code == 2
-    assert "site polaris wants to know who pays: --account NAME" in unpaid.err
+    assert "site polaris requires an account: --account NAME" in unpaid.err
     assert not (tmp_path / "dlio-runs").exists()
     done = there("dlio-submit", small, *polaris, "-A", "proj")
     assert done.code == 0, done.err
@@ -538,12 +538,12 @@ def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
     done = on_pbs("dlio-hpc", "check", *options, "-q", "workq")
     assert done.code == 0, done.out + done.err
     assert "queue workq is enabled and started" in done.out
-    assert ("4 ranks on 2 nodes" if NODES == 2 else "2 ranks") + " met through hydra" in done.out
+    assert ("4 ranks on 2 nodes" if NODES == 2 else "2 ranks") + " communicated through hydra" in done.out
     wrong = on_pbs("dlio-hpc", "check", *options, "-q", "nope", "--no-launch", "-S", "site.preload=[/no.so]")
     assert wrong.code == 2
     faults = [line for line in wrong.out.splitlines() if line.startswith("fault")]
     assert len(faults) == 2
-    assert "there is no queue nope" in faults[0]
+    assert "queue nope is not defined" in faults[0]
     assert "preload: /no.so: No such file" in faults[1]
 
 
@@ -558,7 +558,7 @@ def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> No
         done = on_pbs("dlio-hpc", "check", *options, "--patience", "60s")
         assert done.code == 6, (wrong, done.out)
         if wrong != raw:
-            assert "with -S site.launcher.remote=pbs_tmrsh they run" in done.out
+            assert "it works with -S site.launcher.remote=pbs_tmrsh" in done.out
     on_pbs.profile("export HYDRA_LAUNCHER_AUTOFORK=0")
     slurmless = {"PATH": str(on_pbs.folder / "bin")}
     done = on_pbs("dlio-hpc", "sites", "new", "here", "--launch", **slurmless)

@@ -146,7 +146,7 @@ def test_a_link_in_my_own_unfinished_dataset_is_not_written_through(shared: Path
         _as(_OTHER, lambda: os.mkfifo(path))
     code, words = _as(_ME, lambda: _generate(run))
     assert precious.read_text() == "a thesis"
-    assert (code, f"{path} is a link or no plain file" in words) == (2, True), words
+    assert (code, f"{path} is a link or not a regular file" in words) == (2, True), words
 
 
 @pytest.mark.parametrize("what", ["folder", "lock", "temporary"])
@@ -318,6 +318,6 @@ def test_files_of_others_that_are_none_hold_no_verb_up(tmp_path: Path, run: Run,
             path.symlink_to("/dev/zero")
     for arguments, path in ((("status",), names[0]), (("collect",), names[0]), (("baseline", "list"), names[1])):
         shown = run("dlio-hpc", *arguments)
-        assert (shown.code, f"{path.relative_to(tmp_path)} is no file" in shown.err) == (2, True), shown
+        assert (shown.code, f"{path.relative_to(tmp_path)} is not a regular file" in shown.err) == (2, True), shown
     shown = run("dlio-hpc", "history")
     assert (shown.code, "odd.json is no decision" in shown.err) == (0, True), shown

@@ -83,15 +83,15 @@ def test_the_kinds_of_runs_follow_generate(tmp_path: Path) -> None:
 
 
 def test_limits_are_checked_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--nodes 2: site local has 1 at most"):
+    with pytest.raises(ConfigError, match="--nodes 2: site local allows at most 1"):
         site_limits.check([_make(planning.Request(runs=tmp_path, nodes=2))])
-    with pytest.raises(ConfigError, match="nothing is left to read"):
+    with pytest.raises(ConfigError, match="nothing would be read"):
         _make(planning.Request(runs=tmp_path), "reader.drop_last=true", "reader.batch_size=100")
     profile = replace(site.load("local"), limits=site.Limits(walltime=units.Walltime(600)))
-    with pytest.raises(ConfigError, match="--time 1:00:00: site local allows 0:10:00 at most"):
+    with pytest.raises(ConfigError, match="--time 1:00:00: site local allows at most 0:10:00"):
         site_limits.check([planning.make(workload.load("demo"), profile, planning.Request(runs=tmp_path))])
     profile = replace(profile, data=None)
-    with pytest.raises(ConfigError, match="say with --data"):
+    with pytest.raises(ConfigError, match="set it with --data"):
         planning.make(workload.load("demo"), profile, planning.Request(runs=tmp_path, walltime=units.Walltime(60)))
 
 
@@ -111,7 +111,7 @@ def test_a_site_profile_is_strict(tmp_path: Path) -> None:
         ("ranks_per_node: 4", "ranks_per_node: 0", "ranks_per_node: expected `int` >= 1, found 0"),
         ("walltime: 1:00:00", "walltime: 1:00:99", "walltime: expected a time limit"),
         ("environment: {}", "environment: {'a b': 1}", "environment"),
-        ("environment: {}", "environment: {'a;b': '1'}", "'a;b' is no name of an environment variable"),
+        ("environment: {}", "environment: {'a;b': '1'}", "'a;b' is not a valid name of an environment variable"),
         ("limits:", "limit:", "unknown key 'limit'; did you mean 'limits'?"),
     ):
         assert old in profile

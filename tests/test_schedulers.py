@@ -118,7 +118,7 @@ def test_a_refusal_is_told_in_the_batch_systems_words(said: Said, name: str, cod
     said[program] = Answer(code, "", words)
     with pytest.raises(ConfigError) as refusal:
         SCHEDULERS[name].submit(_plan(name), After())
-    assert str(refusal.value) == f"{program} refuses the job: {' '.join(words.split())}"
+    assert str(refusal.value) == f"{program} rejected the job: {' '.join(words.split())}"
 
 
 TAKEN = [
@@ -145,7 +145,7 @@ def test_the_batch_id_of_what_was_taken(said: Said, name: str, out: str, batch_i
 @pytest.mark.parametrize("out", ["", "Submitted batch job", "none", "12 jobs before you"])
 def test_an_answer_without_a_batch_id(said: Said, name: str, out: str) -> None:
     said[SCHEDULERS[name].program] = Answer(0, out, "")
-    with pytest.raises(Unanswered, match="gave no id that we know"):
+    with pytest.raises(Unanswered, match="printed no known id"):
         SCHEDULERS[name].submit(_plan(name), After())
 
 
@@ -187,7 +187,7 @@ def test_lines_of_options(name: str, queue: str, account: str) -> None:
     assert options == [*always, f"{queue}fast", f"{account}proj", "--site", "--mine"]
     listed = _plan(name, 3600, queue="fast", queues="{fast: {options: [--qos=high]}}", job_options="[]")
     assert SCHEDULERS[name].request(listed)["options"] == [*always, "--qos=high"]
-    with pytest.raises(ConfigError, match="cannot be told to a batch system"):
+    with pytest.raises(ConfigError, match="cannot be passed to a batch system"):
         SCHEDULERS[name].request(_plan(name, 3600, queue="'a b'"))
 
 
@@ -649,7 +649,7 @@ def test_an_end_that_is_recorded_needs_no_batch_system(said: Said, tmp_path: Pat
 
 def test_a_job_that_runs_again_by_hand_is_not_collected(said: Said, tmp_path: Path) -> None:
     said["squeue"] = Answer(0, "7|COMPLETED|None", "")
-    with pytest.raises(Incomplete, match="started again without an end so far"):
+    with pytest.raises(Incomplete, match="started again and has not ended"):
         collect(_recorded(tmp_path, "completed", 5, None))
 
 

@@ -212,6 +212,6 @@ def test_a_throttled_file_system_is_named(run: Run, small: Path, tmp_path: Path)
 
 
 def test_a_half_of_one_side_cannot_be_a_study(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="nothing is left"):
+    with pytest.raises(ConfigError, match="nothing would be read"):
         packing.plans(studies.make(tmp_path, studies.asked(
             "demo", settings=("reader.drop_last=true", "reader.batch_size=1000"), folders=FOLDERS)))  # fmt: skip

@@ -445,11 +445,11 @@ def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, te
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("nowhere", "no job or study 'nowhere' in .; give its name there, or"),
+        ("nowhere", "no job or study 'nowhere' in .; give a name in that folder, or"),
         ("theta_128_nodes", "has several profiles; say which: theta_128_nodes:candle (of candle, climate"),
         ("theta_128_nodes:alexnet", "has no profile 'alexnet'; it has: candle, climate"),
         ("nowhere.yaml:x", "cannot read nowhere.yaml"),
-        (".", "is no job's directory"),
+        (".", "is not a job directory"),
     ],
 )
 def test_names_that_are_nobodys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, words: str) -> None:

@@ -352,7 +352,7 @@ def test_a_node_that_goes_down(on_slurm: Run, slurm: Cluster, small: Path) -> No
         (("-q", "nope"), "invalid partition specified: nope"),
         (("-J", "--constraint=nofeature"), "Invalid feature specification"),
         (("-J", "--nonsense"), "unrecognized option '--nonsense'"),
-        (("-N", 99), "sbatch refuses the job"),
+        (("-N", 99), "sbatch rejected the job"),
     ],
 )
 def test_what_slurm_refuses_is_told_in_its_words(
@@ -367,10 +367,10 @@ def test_what_slurm_refuses_is_told_in_its_words(
 def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, small: Path, tmp_path: Path) -> None:
     queues = "site.queues={tiny: {nodes: 1, walltime: {1: 0:05:00}, jobs: 1}}"
     for options, message in (
-        (("-q", "tiny", "-N", 2), "--nodes 2: queue tiny of site slurm has 1 at most for one job"),
-        (("-q", "tiny", "-t", "6m"), "--time 0:06:00: queue tiny of site slurm allows 0:05:00 at most for 1 node(s)"),
-        (("-S", "site.account_required=true"), "wants to know who pays: --account NAME"),
-        (("-S", "site.cpus=8", "-S", "site.depth=4"), "they need 16, site slurm has 8 a node"),
+        (("-q", "tiny", "-N", 2), "--nodes 2: queue tiny of site slurm allows at most 1 per job"),
+        (("-q", "tiny", "-t", "6m"), "--time 0:06:00: queue tiny of site slurm allows at most 0:05:00 for 1 node(s)"),
+        (("-S", "site.account_required=true"), "requires an account: --account NAME"),
+        (("-S", "site.cpus=8", "-S", "site.depth=4"), "they need 16, site slurm has 8 per node"),
     ):
         done = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", queues, *options)
         assert done.code == 2
@@ -381,7 +381,7 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
     assert on_slurm(*waiting).code == 0
     second = on_slurm(*waiting)
     assert second.code == 2
-    assert "queue tiny of site slurm takes 1 job(s) of a user at most, you have 1" in second.err
+    assert "queue tiny of site slurm allows 1 job(s) per user, you have 1" in second.err
     assert len(list((tmp_path / "dlio-runs").iterdir())) == 1
     qos = "site.queues={mine: {jobs: 1, options: [--partition=tiny]}, tiny: {jobs: 1}}"
     third = on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "-S", qos, "-q", "tiny")
@@ -516,7 +516,7 @@ def test_what_depends_on_a_job_that_failed_is_cancelled(on_slurm: Run, small: Pa
     assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
     late = on_slurm("dlio-submit", small, *options, "--after", first["job"])
     assert late.code == 2
-    assert "it ended as failed, nothing can follow on it" in late.err
+    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def _kill_submitter(slurm: Cluster, small: Path, cwd: Path) -> Path:
@@ -641,7 +641,7 @@ def test_the_preflight_on_slurm(on_slurm: Run, small: Path) -> None:
     done = on_slurm("dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-N", 2)
     assert done.code == 0, done.out + done.err
     assert "to start at" in done.out
-    assert "4 ranks on 2 nodes met through srun" in done.out
+    assert "4 ranks on 2 nodes communicated through srun" in done.out
     wrong = on_slurm(
         "dlio-hpc", "check", small, "-s", "slurm", "-d", "data", "-q", "nope", "-S", "site.preload=[/no.so]"
     )

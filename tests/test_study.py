@@ -82,28 +82,32 @@ def test_points_that_come_to_the_same_are_refused() -> None:
         (
             ("dataset.files=8,16,32",),
             {"dataset_size": 4 << 20},
-            "files=16: it comes to the same as dataset.files=8",
+            "files=16: same workload as dataset.files=8",
         ),
-        (("dataset.chunk=1MiB,1.5MiB",), {"overrides": ("dataset.format=hdf5",)}, "dataset.chunk=1.5 MiB: it comes to"),
-        (("reader.prefetch=null,4",), {}, "reader.prefetch=4: it comes to the same as reader.prefetch=null"),
+        (
+            ("dataset.chunk=1MiB,1.5MiB",),
+            {"overrides": ("dataset.format=hdf5",)},
+            "dataset.chunk=1.5 MiB: same workload as",
+        ),
+        (("reader.prefetch=null,4",), {}, "reader.prefetch=4: same workload as reader.prefetch=null"),
     ):
         with pytest.raises(ConfigError) as caught:
             _study(*sweeps, **options)
         assert message in str(caught.value)
     with pytest.raises(ConfigError, match="more than 100000 measurements"):
         _study("reader.shuffle.seed=1..2", repeat=100_000)
-    with pytest.raises(ConfigError, match="these are 300 jobs, more than 200; give each more --time"):
+    with pytest.raises(ConfigError, match="these are 300 jobs, more than 200; increase --time"):
         packing.plans(_study("reader.shuffle.seed=1..300", walltime="2s", overrides=("compute.time=0.1",)))
 
 
 def test_weak_scaling_says_where_it_is_not(tmp_path: Path) -> None:
     theta = site.load("theta")
     uneven = _study(name="cosmic_tagger", machine=theta, nodes=(128, 2048), weak=True)
-    assert "on the most ranks each reads 5.249 samples an epoch, on fewer 32" in uneven.notes[0]
+    assert "on the most ranks a rank reads 5.249 samples per epoch, on fewer ranks 32" in uneven.notes[0]
     assert not _study(name="cosmoflow", machine=theta, nodes=(128, 256), weak=True).notes
     with pytest.raises(ConfigError, match="loads a rank's whole share"):
         _study(machine=theta, nodes=(1, 2), weak=True, overrides=("reader.load=memory",))
-    with pytest.raises(ConfigError, match="--weak goes with several"):
+    with pytest.raises(ConfigError, match="--weak needs several"):
         _study(weak=True)
 
 
@@ -179,7 +183,7 @@ def test_costs_are_added_up_and_limited() -> None:
     (one,) = cost.of_jobs(packing.plans(study.make("s", [asked], Request(Path("/r")))))
     assert (one.bytes_read, one.bytes_written) == (0, 4 * 10**6)
     for limit, message in (
-        ("node_hours=0.5", "1 job(s) cost 1 node-hours if they last to their limits, site local allows 0.5"),
+        ("node_hours=0.5", "1 job(s) cost 1 node-hours if they run to their limits, site local allows 0.5"),
         ("bytes_read=1GiB", "read 2 GiB, site local allows 1 GiB"),
         ("bytes_written=1MiB", "site local allows 1 MiB"),
         ("space=1MiB", "take up"),
@@ -232,7 +236,7 @@ def _from_file(path: Path) -> Study:
 def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     for text, message in (
-        ("name: x\nparts: {}", "a study has at least one"),
+        ("name: x\nparts: {}", "a study needs at least one"),
         ("name: x\nparts: {a: {sweep: {}}}", "parts.a has no workload"),
         ("name: x\nparts: {a: {workload: demo, swep: {}}}", "did you mean 'sweep'?"),
         ("name: x\nworkload: demo\nnodes: [0]\nparts: {a: {}}", "nodes"),
@@ -241,7 +245,7 @@ def test_a_study_file_that_is_wrong_is_told(tmp_path: Path) -> None:
             "name: x\nworkload: demo\nparts: {a: {metric: foo}}",
             "parts.a: metric: found 'foo'; use one of",
         ),
-        ("name: x\nworkload: demo\nparts: {a: {weak: true}}", "--weak goes with several --nodes"),
+        ("name: x\nworkload: demo\nparts: {a: {weak: true}}", "--weak needs several --nodes"),
     ):
         path.write_text(text)
         with pytest.raises(ConfigError) as caught:

@@ -396,8 +396,8 @@ parts:
     ("arguments", "message"),
     [
         (("demo", "-P", "reader.read_threads=1,2", "-S", "reader.read_threads=4"), "cannot be set with -S as well"),
-        (("demo", "-P", "reader.read_threads=1,2", "--zip"), "--zip goes with two -P or more"),
-        (("demo", "--weak"), "--weak goes with several --nodes"),
+        (("demo", "-P", "reader.read_threads=1,2", "--zip"), "--zip needs at least two -P"),
+        (("demo", "--weak"), "--weak needs several --nodes"),
         (("demo", "--full"), "--full goes with --study"),
         (("demo", "--study", "fig11"), "give a WORKLOAD, or --study NAME"),
         (
@@ -408,8 +408,8 @@ parts:
         (("demo", "--resume", "x"), "--resume goes on with the study as it was"),
         (("--resume", "x", "-N", "2"), "--resume goes on with the study as it was"),
         (("--resume", "absent"), "no job or study 'absent' in dlio-runs"),
-        (("demo", "-N", "1,2", "-s", "local"), "--nodes 2: site local has 1 at most"),
-        (("demo", "--ppn", "1,x"), "expected numbers from 1 on"),
+        (("demo", "-N", "1,2", "-s", "local"), "--nodes 2: site local allows at most 1 per job"),
+        (("demo", "--ppn", "1,x"), "expected positive integers"),
         (("demo", "--repeat", "2", "-S", "site.limits.node_hours=0.1"), "allows 0.1; lower --time"),
         (("demo", "-S", "site.limits.space=1MiB"), "take up 261.1 MiB, site local allows 1 MiB"),
     ],

@@ -198,7 +198,7 @@ def test_what_a_warm_up_is_given_has_to_be_a_key_of_its_own() -> None:
 
 
 def test_what_cannot_be_compared_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"reader.verify_content: the null format brings nothing"):
+    with pytest.raises(ConfigError, match=r"reader.verify_content: the null format has no content to compare"):
         workloads.load("null", ("reader.verify_content=all",))
 
 

@@ -1,1 +1,1 @@
-"""The login side: from a plan to a job script, into the batch system, and back with what it left."""
+"""The login side: write the job script, submit it, watch the job and archive its results."""

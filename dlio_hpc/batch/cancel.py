@@ -1,4 +1,4 @@
-"""A job that is not wanted any more."""
+"""Cancel a job."""
 
 from pathlib import Path
 
@@ -12,11 +12,13 @@ from dlio_hpc.files import rundir
 
 
 def cancel(directory: Path) -> Job:
-    """Ask the batch system to end the job, unless it has ended by itself; one that it never got is cancelled here."""
+    """Ask the batch system to end the job. A job that has ended is left as it is; a job that was never submitted is
+    only marked as cancelled.
+    """
     job = refresh(directory)
     if job.ended:
         return job
-    with rundir.locked(directory):  # a submission under way comes first
+    with rundir.locked(directory):  # waits for a submission in progress
         job = load(directory)
         if job.batch_id is None:
             job = seen(job, "cancelled")

@@ -1,4 +1,4 @@
-"""A job that has ended becomes an archive, once."""
+"""Archive a job that has ended."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from dlio_hpc.plan.plan import archive_folder
 
 
 class Collected(NamedTuple):
-    """`fresh`: the archive was made now, not found. `notes`: what a person should know about it."""
+    """fresh: the archive was written by this call. notes: messages for the user."""
 
     archive: Path
     fresh: bool
@@ -21,9 +21,10 @@ class Collected(NamedTuple):
 
 
 def collect(directory: Path) -> Collected:
-    """Archive the job in `directory`; a sound archive that is there already is left as it is.
+    """Archive the job in `directory`. A sound archive that exists is left as it is.
 
-    Incomplete while the job goes on. Whenever this is interrupted, the directory is whole and can be collected again.
+    Raises Incomplete while the job runs. After an interruption at any point the directory is intact and can be
+    collected again.
     """
     record = job_state.refresh(directory)
     if not record.ended:
@@ -32,8 +33,8 @@ def collect(directory: Path) -> Collected:
         )
     if job_state.ran_since(directory, record) and job_state.exit_status(directory) is None:
         raise Incomplete(
-            f"job {record.job} was {record.state}, and its script was started again without an end so far; collect it "
-            "when there is a file exit_status"
+            f"job {record.job} was {record.state}, but its script was started again and has not ended; collect it "
+            "when the file exit_status exists"
         )
     plan = job_record.load_plan(directory)
     target = archive_folder(plan, directory) / (record.job + archive.SUFFIX)
@@ -46,7 +47,7 @@ def collect(directory: Path) -> Collected:
         except OSError as fault:
             why = of_system(fault, target)
             raise InfrastructureError(
-                f"cannot archive {directory}: {why}; the job's directory is untouched. Once that is mended: "
+                f"cannot archive {directory}: {why}; the job's directory is untouched. When that is fixed, run: "
                 f"dlio-hpc collect {directory}"
             ) from fault
 
@@ -54,33 +55,33 @@ def collect(directory: Path) -> Collected:
 def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
     if target.exists():
         if archive.faults(target):
-            notes.append(f"{target} was broken and has been made anew")
+            notes.append(f"{target} was corrupted and has been written again")
         elif archive.is_of(target, directory):
             return Collected(target, False, notes)
         elif not _ran_again(target, directory):
-            notes.append(f"{directory} has changed since it was archived; remove {target} to collect it anew")
+            notes.append(f"{directory} has changed since it was archived; remove {target} to collect it again")
             return Collected(target, False, notes)
         else:
             notes.append(
-                f"the job ran again after it was archived: {target} has been made anew, with earlier results in "
+                f"the job ran again after it was archived: {target} has been written again, with earlier results in "
                 f"{rundir.ATTEMPTS}"
             )
     for left_over in target.parent.glob(f".{target.name}.*.tmp"):
-        left_over.unlink()  # of a collect that was killed
+        left_over.unlink()  # left by a collect that was killed
     notes += archive.create(directory, target)
     return Collected(target, True, notes)
 
 
 def _ran_again(target: Path, directory: Path) -> bool:
-    """Whether the job left results of an earlier attempt apart since it was archived."""
+    """Return whether the directory holds an earlier attempt that the archive lacks."""
     archived = {PurePosixPath(name).parts[:2] for name in archive.listed(target)}
     return any((rundir.ATTEMPTS, attempt.name) not in archived for attempt in rundir.attempts(directory))
 
 
 def _notes(target: Path, folders: Sequence[str]) -> list[str]:
-    with suppress(OSError):  # what cannot be looked at cannot be compared
+    with suppress(OSError):  # a folder may be inaccessible; then there is no note
         if _device(target.parent) in {_device(Path(folder)) for folder in folders}:
-            return ["the archive lies on the file system under test; keep it elsewhere with --archive"]
+            return ["the archive is on the file system under test; choose another place with --archive"]
     return []
 
 

@@ -1,4 +1,4 @@
-"""Debris in a folder of jobs and beside archives: what submissions that never started, and killed commands, left."""
+"""Leftover files: jobs that never started and files that killed commands were writing, in job folders and archives."""
 
 import shutil
 import time
@@ -11,19 +11,19 @@ from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.errors import DlioError, InfrastructureError
 from dlio_hpc.files import rundir
 
-# After which a file that another host was writing counts as left: no command writes one for so long.
+# Age at which a file that another host was writing counts as left over: no command writes a file for so long.
 _LONG_S = 86400.0
 
 
 class Debris(NamedTuple):
-    """A file or a directory that may be removed. what: a description, such as "a half-written job.json"."""
+    """A file or directory that may be removed. what: a description, such as "a half-written job.json"."""
 
     path: Path
     what: str
 
 
 def rests(folder: Path) -> Iterator[Debris]:
-    """Files and job directories that were half written when their command was killed; none where nobody may look."""
+    """Yield partial files and job directories left by killed commands; nothing if the folder is not readable."""
     with suppress(OSError):
         yield from _rests(folder)
 
@@ -33,8 +33,8 @@ def _rests(folder: Path) -> Iterator[Debris]:
         name = rundir.rest_of(path.name)
         if name is None or (rundir.is_being_written(path.name) and not _is_old(path)):
             continue
-        what = f"a submission of {name} that was killed" if path.is_dir() else f"a half-written {name}"
-        yield Debris(path, what)
+        description = f"a submission of {name} that was killed" if path.is_dir() else f"a half-written {name}"
+        yield Debris(path, description)
 
 
 def _is_old(path: Path) -> bool:
@@ -45,7 +45,7 @@ def _is_old(path: Path) -> bool:
 
 
 def never_started(runs: Path) -> Iterator[Debris]:
-    """Directories of jobs that no batch system has taken, and of which nothing was executed."""
+    """Yield directories of jobs that were never submitted and that have no output."""
     folders = [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
     for folder in folders:
         try:
@@ -53,7 +53,7 @@ def never_started(runs: Path) -> Iterator[Debris]:
             if record.batch_id is not None or _has_output(folder):
                 continue
             record = job_state.refresh(folder)
-        except DlioError:  # it cannot be read, or its batch system does not answer: nothing is known of it
+        except DlioError:  # unreadable, or the batch system does not answer: the state is unknown
             continue
         if record.batch_id is None and not _has_output(folder) and not rundir.is_locked(folder):
             yield Debris(folder, f"job {record.job} never started ({record.state})")
@@ -64,7 +64,7 @@ def _has_output(folder: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a directory with all that is in it; no link is followed."""
+    """Remove a file, or a directory and its contents, without following links. Raises InfrastructureError."""
     try:
         if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)
@@ -72,6 +72,6 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
         name = rundir.rest_of(path.name)
         if name is not None and (taken := path.with_name(name)).is_dir() and not any(taken.iterdir()):
-            taken.rmdir()  # the name that it was about to take
+            taken.rmdir()  # the empty directory that reserved the job's name
     except OSError as fault:
         raise InfrastructureError(f"cannot remove {fault.filename or path}: {fault.strerror}") from fault

@@ -1,4 +1,4 @@
-"""job.json: what was submitted, and every state seen, with times. The files in the job's folder are the only memory."""
+"""job.json: the job as submitted, and each state observed, with its time. All state is kept in the job's directory."""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
-    """A state and when it was first seen (UTC); `words`: the batch system's own for it."""
+    """A state and the time when it was first observed (UTC). words: the batch system's own term for it."""
 
     state: State
     time: str
@@ -24,7 +24,9 @@ class Sighting(Struct, frozen=True, omit_defaults=True):
 
 
 class Job(Struct, frozen=True):
-    """One batch job. `after`: batch ids of the jobs that it waits for. `cancel_asked`: when, if ever (UTC)."""
+    """A batch job. after: batch ids of the jobs that it waits for. cancel_asked: time of the cancel request (UTC), or
+    None.
+    """
 
     job: str
     study: str
@@ -48,17 +50,17 @@ class Job(Struct, frozen=True):
 
 
 def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
-    """A job that nothing has been told of yet."""
+    """Return the record of a job that was not submitted yet."""
     sighting = Sighting("planned", units.utc_now())
     site = plan.site
     return Job(plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after)
 
 
-def seen(job: Job, state: State, words: str = "") -> Job:
-    """The job with `state` as its newest, if it is news."""
+def seen(job: Job, state: State, term: str = "") -> Job:
+    """Return the job with `state` appended, or unchanged if `state` is its newest state already."""
     if job.state == state:
         return job
-    return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), words)))
+    return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), term)))
 
 
 def save(directory: Path, job: Job) -> None:
@@ -66,43 +68,43 @@ def save(directory: Path, job: Job) -> None:
 
 
 def load(directory: Path) -> Job:
-    """The job in `directory`; ConfigError when there is none, InvalidRun when its record is damaged."""
+    """Read job.json in `directory`; ConfigError if it does not exist, InvalidRun if it is corrupted."""
     return decode(content(directory, rundir.JOB), str(directory / rundir.JOB))
 
 
 def decode(content: bytes, source: str) -> Job:
-    """A job.json; InvalidRun when it is none."""
+    """Decode a job.json; InvalidRun if it is not valid."""
     record = document.decode(content, Job, source, InvalidRun)
     document.check_moments(record.states, ("time",), source)
     return record
 
 
 def load_plan(directory: Path) -> Plan:
-    """The plan of the job in `directory`; ConfigError when there is none, InvalidRun when it is damaged."""
+    """Read plan.json in `directory`; ConfigError if it does not exist, InvalidRun if it is corrupted."""
     return document.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN), InvalidRun)
 
 
 def content(directory: Path, name: str) -> bytes:
-    """A file that every job's directory has; ConfigError when this one has not."""
+    """Read a file that every job directory has; ConfigError if it is missing."""
     try:
         return safe_folders.content(directory / name, rundir.LARGEST_DOCUMENT)
     except OSError as fault:
         if not os.path.lexists(directory):
             raise unknown(directory) from None
-        raise unreadable(fault, directory / name, advice=f"; {directory} is no job's directory") from fault
+        raise unreadable(fault, directory / name, advice=f"; {directory} is not a job directory") from fault
 
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:
-    """Build the error for a name that no job or study has. archive: a further folder that was searched. remembered:
-    names that its history knows.
+    """Build the error for a name that no job or study has. archive: an additional folder that was searched. remembered:
+    names known to the history.
     """
     folder = path.parent
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
     meant = spelling.hint(path.name, [*names, *remembered])
     return ConfigError(
-        f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give its name there, or the path of its "
-        "directory or archive (dlio-hpc status lists jobs)"
+        f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give a name in that folder, or the path "
+        "of a directory or archive (dlio-hpc status lists jobs)"
     )
 
 
@@ -111,6 +113,6 @@ def host() -> str:
 
 
 def require_host(job: Job) -> None:
-    """InfrastructureError where a job of this computer's own can be asked about elsewhere only."""
+    """Raise InfrastructureError for a job of the local scheduler that runs on another host."""
     if job.scheduler == "local" and job.host != host():
-        raise InfrastructureError(f"job {job.job} runs on {job.host}; ask about it there")
+        raise InfrastructureError(f"job {job.job} runs on {job.host}; run this command there")

@@ -1,4 +1,4 @@
-"""Looking on: a job's state and how far its run is, as often as it is fair to ask."""
+"""Watch jobs: their states and the progress of their runs, with limited load on the batch system."""
 
 import re
 import time
@@ -15,8 +15,8 @@ _LINE = re.compile(rb"^(?P<run>\d\d+-\S+) (?P<done>\d+)/(?P<total>\d+) (?P<unit>
 _TAIL_BYTES = 4096
 _FIRST_S, _LONGEST_S = 0.1, 1.0
 _ASK_FIRST_S, _ASK_LONGEST_S = 1.0, 60.0
-# How long a job that its batch system has forgotten is looked for: NFS shows new files a minute late. How long one is
-# watched of which nothing at all is learned: the controller has purged it and accounting does not answer.
+# How long a job unknown to its batch system is watched for files: NFS shows new files a minute late. How long a job is
+# watched without an answer: the controller has purged it and accounting does not answer.
 _LOST_S, _SILENT_S = 60.0, 7200.0
 
 
@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A job as it was last seen. `fault`: why nothing new is known of it. is_final: it is not looked at again."""
+    """A job at the last check. fault: why nothing new is known about it. is_final: the job is not checked again."""
 
     directory: Path
     job: job_record.Job
@@ -41,11 +41,12 @@ class Watched(NamedTuple):
 
 
 def watch(directories: Sequence[Path]) -> Iterator[Watched]:
-    """Each job again and again until it has ended; the last one given of each has, or its fault says why it cannot.
+    """Yield each job at each check until all have ended. The last item of a job is final: it has ended, or `fault` says
+    why it cannot.
 
-    Files are looked at every second, the batch system with growing pauses, longer ones where it does not answer. A job
-    that can never run is given with the batch system's reason. One of which nothing is learned for two hours is given
-    with the fault.
+    Files are checked every second, the batch system at growing intervals, which grow faster while it does not answer. A
+    job that can never run is yielded with the batch system's reason. A job without any answer for two hours is yielded
+    with its fault.
     """
     answered = dict.fromkeys(directories, time.monotonic())
     known = {directory: job_record.load(directory) for directory in directories}
@@ -78,13 +79,13 @@ def _is_there(directory: Path) -> bool:
 
 
 def _gone(directory: Path, last: job_record.Job) -> Watched:
-    return Watched(directory, last, None, Incomplete(f"{directory} is gone; job {last.job} was {last.state}"), True)
+    return Watched(directory, last, None, Incomplete(f"{directory} was removed; job {last.job} was {last.state}"), True)
 
 
 def _looks(directories: list[Path], ask: bool) -> list[job_state.Look]:
     try:
         return job_state.refresh_all(directories, ask=ask)
-    except OSError:  # one vanished just now
+    except OSError:  # a directory was removed in the meantime
         return job_state.refresh_all([directory for directory in directories if _is_there(directory)], ask=ask)
 
 
@@ -93,19 +94,19 @@ def _watched(look: job_state.Look, is_final: bool) -> Watched:
     fault = look.fault
     if look.never is not None:
         fault = InfrastructureError(
-            f"job {record.job} still waits, and its batch system says: {look.never}; "
-            f"give it up with dlio-hpc cancel {look.directory}, or wait again when that has changed"
+            f"job {record.job} still waits; the batch system reports: {look.never}; "
+            f"cancel it with dlio-hpc cancel {look.directory}, or wait again when that has changed"
         )
     elif _is_stray(look):
         fault = Incomplete(
-            f"job {record.job} was never handed to the batch system, its submission was interrupted; "
-            f"submit it anew, or: dlio-hpc cancel {look.directory}"
+            f"job {record.job} was never handed to the batch system: its submission was interrupted; "
+            f"submit it again, or: dlio-hpc cancel {look.directory}"
         )
     return Watched(look.directory, record, progress(look.directory), fault, is_final)
 
 
 def _is_live(look: job_state.Look, is_silent: bool) -> bool:
-    """Whether there is more to learn about the job. is_silent: nothing was learned for so long that it is given up."""
+    """Return whether the job must be checked again. is_silent: there was no answer for _SILENT_S."""
     if look.job.state == "lost" and look.job.scheduler != "local":
         return time.time() - units.timestamp(look.job.states[-1].time) < _LOST_S
     return not (look.job.ended or _is_stray(look) or look.never is not None or is_silent)
@@ -118,7 +119,7 @@ def _is_stray(look: job_state.Look) -> bool:
 
 
 def progress(directory: Path) -> Progress | None:
-    """Progress of the job's current run; None when it has not been printed yet, or job.out cannot be read."""
+    """Return the progress of the job's current run; None if no line was printed yet or job.out cannot be read."""
     try:
         with (directory / rundir.STDOUT).open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""The job script: a plan printed through the templates. Templates print, this module computes."""
+"""Render the job script from a plan. All values are computed here; the templates only print them."""
 
 import os
 import site
@@ -18,8 +18,8 @@ from dlio_hpc.plan.plan import Plan, Run
 
 
 class Step(NamedTuple):
-    """One line of the script: a command that signals may interrupt, and what follows when it fails. darshan: the folder
-    of its log, where it runs under Darshan. notes: text of comments above it.
+    """A command of the script that signals may interrupt. otherwise: the command to run if it fails. darshan: the
+    folder of its log if it runs under Darshan. notes: comment lines above it.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 
 def render(plan: Plan) -> str:
-    """The whole script. Every value that reaches the shell was quoted, or rendering fails."""
+    """Return the job script. TypeError if a value that reaches the shell was not quoted."""
     scheduler = SCHEDULERS[plan.site.scheduler]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(shipped.root() / "templates"),
@@ -55,8 +55,8 @@ def render(plan: Plan) -> str:
 
 
 def _steps(plan: Plan) -> list[Step]:
-    """Of each dataset layout, generation, layout read back; then the runs that measure. Where there are several, one
-    that cannot be had stops none of the others.
+    """Return the steps: for each dataset check the layout, generate and read back the layout; then the measured runs.
+    With several datasets, a failure of one does not stop the others.
     """
     otherwise = Shell("exit $?   # no data, no measurement" if len(plan.datasets) == 1 else "status=$?")
     steps = [_packages(plan)] if plan.packages else []
@@ -70,14 +70,14 @@ _GO_ON = Shell("status=$?")
 
 
 def _packages(plan: Plan) -> Step:
-    """The step in which one rank on each node imports the packages that the runs need."""
+    """Return the step in which one rank on each node imports the packages that the runs need."""
     launch = launchers.command(plan, one_a_node=True)
     command = [*launch, *core_command(plan, plan.runs[0].number), "--packages"]
     return Step("packages", join(command), Shell("exit $?   # nothing could be measured"))
 
 
 def _run(plan: Plan, run: Run, otherwise: Shell) -> list[Step]:
-    """The run, and what its Darshan log says of it."""
+    """Return the step of the run and the step that checks its Darshan log."""
     name = rundir.run_name(run.number, run.name)
     launch = launchers.command(plan, run.darshan)
     step = Step(name, join([*launch, *core_command(plan, run.number)]), otherwise)
@@ -89,9 +89,9 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[Step]:
 
 
 def _sweep(plan: Plan) -> Shell | None:
-    """The command that kills ranks left on the job's nodes, by the script's variables `sweep` and `job`; None where the
-    launcher starts ranks as the batch system's own processes. PBS starts nothing more for a job that it ends: where
-    pbs_tmrsh reaches the other nodes, only the first one is looked at.
+    """Return the command that kills ranks left on the job's nodes, by the script's variables `sweep` and `job`; None if
+    the launcher starts ranks as processes of the batch system. PBS starts no further processes for a job that it ends,
+    so only the first node is swept if pbs_tmrsh reaches the others.
     """
     launcher = plan.site.launcher
     if launcher.kind in {"srun", "pals", "aprun", "flux"}:
@@ -102,9 +102,9 @@ def _sweep(plan: Plan) -> Shell | None:
 
 
 class Darshan(NamedTuple):
-    """Parts of the script that set up Darshan. on, off: launcher arguments with and without Darshan. early: further
-    arguments for a libdarshan before 3.4. excluded: command that prints the folders such a library leaves out, nothing
-    for later ones. probe: command that tries Darshan with two ranks in `folder`.
+    """Parts of the script that set up Darshan. on, off: launcher arguments with and without Darshan. early: additional
+    arguments for libdarshan before 3.4. excluded: command that prints the folders that such a library excludes, and
+    nothing for later versions. probe: command that tries Darshan with two ranks in `folder`.
     """
 
     on: Shell
@@ -140,26 +140,28 @@ def _layout(plan: Plan, run: Run, when: str, otherwise: Shell) -> Step:
 
 
 def _setstripe(run: Run) -> tuple[str, ...]:
-    """The command that the step runs where the dataset is still to be written on Lustre, as a person would type it."""
+    """Return the command that the step runs if the dataset is still to be written on Lustre, for a comment in the
+    script.
+    """
     if run.layout is None or run.kind != "generate":
         return ()
     return (f"On Lustre, before the dataset is written: {lfs.command_line(run.dataset, run.layout)}",)
 
 
 def core_command(plan: Plan, number: int) -> list[str]:
-    """What every rank executes; mpi4py's runner ends all ranks when one raises."""
+    """Return the command that every rank executes. mpi4py's runner ends all ranks when a rank raises."""
     return [str(plan.site.python), "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
 
 
 def _only_shell(value: object) -> object:
-    """What templates may print: numbers, and text that a filter has made fit for the shell."""
+    """Check that a template prints only numbers and text that a filter made safe for the shell; TypeError otherwise."""
     if not isinstance(value, (Shell, int, jinja2.Undefined)):
         raise TypeError(f"a template prints {value!r} without the filter quote, comment or verbatim")
     return value
 
 
 def _python_path() -> str | None:
-    """Where the ranks find this package when the interpreter does not find it by itself."""
+    """Return the folder of this package if the interpreter does not find it without PYTHONPATH."""
     home = Path(__file__).resolve().parents[2]
     known = [*site.getsitepackages(), site.getusersitepackages()]
     return None if str(home) in map(os.path.realpath, known) else str(home)

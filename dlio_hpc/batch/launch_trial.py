@@ -1,4 +1,4 @@
-"""A new site profile tried out: by which way its launcher reaches a job's other nodes."""
+"""Try a new site profile: find the way in which its launcher reaches the other nodes of a job."""
 
 import re
 import tempfile
@@ -16,9 +16,9 @@ _LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
 
 
 def profile(text: str, account: str | None, queue: str | None) -> str:
-    """The profile `text` with the way between nodes by which ranks on two nodes met, or the statement that they met by
-    none or that no job started. A profile whose launcher has no choice stays as it is. The jobs lie in the current
-    folder and are removed.
+    """Return the profile `text` with the remote start method by which ranks on two nodes could communicate, or with a
+    comment that none works or that no job started. A profile whose launcher has no choice is returned unchanged. The
+    jobs run in the current folder and are removed.
     """
     line = _LINE.search(text)
     if line is None:
@@ -28,11 +28,11 @@ def profile(text: str, account: str | None, queue: str | None) -> str:
         with about(path):
             path.write_text(text, encoding="utf-8")
         made = _plan(site.load(str(path)), Path(folder), account, queue)
-        ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # the profile's own first
+        ways = (made.site.launcher.remote, *launchers.remotes(made.site))  # starts with the profile's own
         way, outcome = preflight.working_remote(made, ways, (), _PATIENCE_S)
     return _LINE.sub(lambda match: f"{match[1]}{way or match[2]}{match[3]}{outcome}", text)
 
 
-def _plan(found: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
-    asked = Asked(workload.draft("null", ("name=trial",)), found, nodes=(2,), ranks_per_node=(2,))
+def _plan(profile_site: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
+    asked = Asked(workload.draft("null", ("name=trial",)), profile_site, nodes=(2,), ranks_per_node=(2,))
     return packing.one(asked, Request(runs=folder, data=folder, account=account, queue=queue))

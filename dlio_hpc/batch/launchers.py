@@ -1,6 +1,5 @@
-"""How ranks are started. Each launcher turns one spec (nodes, ranks a node, depth, hyper-threads, bind, environment,
-preload) into words of a command line, nothing more. What the ranks alone get goes past the launcher itself: a preloaded
-library must not reach srun, aprun or the shell.
+"""Launch commands. Each launcher function turns a Spec into the arguments of its command. Variables for the ranks
+bypass the launcher itself: a preloaded library must not reach srun, aprun or the shell.
 """
 
 from collections.abc import Callable
@@ -15,8 +14,8 @@ Variables = dict[str, Shell]
 
 
 class Spec(NamedTuple):
-    """What every launcher is told. variables: of the ranks alone, as shell words. darshan: more of them come from the
-    script's array of that name.
+    """Input of every launcher function. variables: environment of the ranks only, as shell words. darshan: append the
+    script's array `darshan`, which holds more variables.
     """
 
     nodes: int
@@ -34,72 +33,78 @@ class Spec(NamedTuple):
 
     @property
     def cores(self) -> int | None:
-        """Of a rank."""
+        """Cores of a rank."""
         return None if self.depth is None else max(self.depth // (self.hyperthreads or 1), 1)
 
 
 def mpiexec(spec: Spec) -> list[str]:
-    """What MPICH, Intel MPI and Open MPI have in common, on one node or where the batch system tells them the nodes."""
+    """Return the arguments common to MPICH, Intel MPI and Open MPI, for one node or for nodes given by the batch
+    system.
+    """
     return ["-n", str(spec.ranks), *spec.launcher.options, *_env(spec)]
 
 
 def hydra(spec: Spec) -> list[str]:
-    """MPICH and Intel MPI over several nodes; mpiexec.hydra(1). PBS's nodes come from its file; its pbs_tmrsh is
-    reached through the script's program `remote`. Bound to core or hwthread, a rank gets as many as its depth comes to.
+    """Return the arguments of mpiexec.hydra(1), of MPICH and Intel MPI on several nodes. PBS's nodes come from
+    PBS_NODEFILE; its pbs_tmrsh is called through the script's program `remote`. With binding to core or hwthread, a
+    rank gets as many as its depth requires.
     """
     nodes: list[str] = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
     if spec.launcher.remote == "pbs_tmrsh":
         nodes += ["-launcher", "rsh", "-launcher-exec", Shell('"$job/remote"')]
     elif spec.launcher.remote is not None:
         nodes += ["-launcher", spec.launcher.remote]
-    each = {"core": spec.cores, "hwthread": spec.depth}.get(spec.launcher.bind or "")
-    bind = ["-bind-to", f"{spec.launcher.bind}:{each}" if each else spec.launcher.bind] if spec.launcher.bind else []
+    count = {"core": spec.cores, "hwthread": spec.depth}.get(spec.launcher.bind or "")
+    bind = ["-bind-to", f"{spec.launcher.bind}:{count}" if count else spec.launcher.bind] if spec.launcher.bind else []
     return [*nodes, "-n", str(spec.ranks), "-ppn", str(spec.ranks_per_node), *bind, *spec.launcher.options,
             *_env(spec)]  # fmt: skip
 
 
 def openmpi(spec: Spec) -> list[str]:
-    """Open MPI's mpiexec(1): so many ranks a node, each with so many processing elements, which are cores."""
-    each = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.cores}" if spec.cores else "")
+    """Return the arguments of Open MPI's mpiexec(1): ranks per node, and processing elements, which are cores, per
+    rank.
+    """
+    mapping = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.cores}" if spec.cores else "")
     bind = ["--bind-to", spec.launcher.bind] if spec.launcher.bind else []
-    return ["-n", str(spec.ranks), "--map-by", each, *bind, *spec.launcher.options, *_env(spec)]
+    return ["-n", str(spec.ranks), "--map-by", mapping, *bind, *spec.launcher.options, *_env(spec)]
 
 
 def srun(spec: Spec) -> list[str]:
-    """srun(1). Since 22.05 it does not take over the job's --cpus-per-task; without the right --mpi= every rank may
-    find itself alone. Variables go through env: --export would cut values at commas and preload Slurm's own prolog.
+    """Return the arguments of srun(1). Since 22.05 srun does not inherit the job's --cpus-per-task. Without the right
+    --mpi= every rank may start as an MPI world of its own. Variables are set through env: --export would cut values at
+    commas and preload into Slurm's own prolog.
     """
-    words = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}", f"--ntasks-per-node={spec.ranks_per_node}"]
-    words += [f"--cpus-per-task={spec.depth}"] if spec.depth else []
-    words += [f"--threads-per-core={spec.hyperthreads}"] if spec.hyperthreads else []
-    words += [f"--cpu-bind={spec.launcher.bind}"] if spec.launcher.bind else []
-    words += [f"--mpi={spec.launcher.mpi}"] if spec.launcher.mpi else []
-    return [*words, "--kill-on-bad-exit=1", *spec.launcher.options, *_env(spec)]
+    arguments = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}", f"--ntasks-per-node={spec.ranks_per_node}"]
+    arguments += [f"--cpus-per-task={spec.depth}"] if spec.depth else []
+    arguments += [f"--threads-per-core={spec.hyperthreads}"] if spec.hyperthreads else []
+    arguments += [f"--cpu-bind={spec.launcher.bind}"] if spec.launcher.bind else []
+    arguments += [f"--mpi={spec.launcher.mpi}"] if spec.launcher.mpi else []
+    return [*arguments, "--kill-on-bad-exit=1", *spec.launcher.options, *_env(spec)]
 
 
 def pals(spec: Spec) -> list[str]:
-    """HPE's mpiexec on PBS; the nodes are PBS's, depth counts hardware threads."""
-    words = ["-n", str(spec.ranks), "--ppn", str(spec.ranks_per_node)]
-    listed = (spec.launcher.bind or "").startswith("list:")  # each rank's hardware threads, one by one
-    words += ["--depth", str(spec.depth)] if spec.depth and not listed else []
-    words += ["--cpu-bind", spec.launcher.bind] if spec.launcher.bind else []
-    return [*words, *spec.launcher.options, *_each("--env", spec)]
+    """Return the arguments of HPE's mpiexec on PBS. PBS supplies the nodes; depth counts hardware threads."""
+    arguments = ["-n", str(spec.ranks), "--ppn", str(spec.ranks_per_node)]
+    listed = (spec.launcher.bind or "").startswith("list:")  # lists the hardware threads of every rank
+    arguments += ["--depth", str(spec.depth)] if spec.depth and not listed else []
+    arguments += ["--cpu-bind", spec.launcher.bind] if spec.launcher.bind else []
+    return [*arguments, *spec.launcher.options, *_each("--env", spec)]
 
 
 def aprun(spec: Spec) -> list[str]:
-    """ALPS's aprun(1): -d hardware threads a rank, -j of them a core, -e a variable of the ranks. It hands its own
-    environment on, so what only the ranks should have must not be exported.
+    """Return the arguments of ALPS's aprun(1). -d: hardware threads of a rank; -j: hardware threads used per core; -e:
+    a variable of the ranks. aprun passes its own environment on, so variables for ranks only must not be exported.
     """
-    words = ["-n", str(spec.ranks), "-N", str(spec.ranks_per_node)]
-    words += ["-d", str(spec.depth)] if spec.depth else []
-    words += ["-j", str(spec.hyperthreads)] if spec.hyperthreads else []
-    words += ["-cc", spec.launcher.bind] if spec.launcher.bind else []
-    return [*words, *spec.launcher.options, *_each("-e", spec)]
+    arguments = ["-n", str(spec.ranks), "-N", str(spec.ranks_per_node)]
+    arguments += ["-d", str(spec.depth)] if spec.depth else []
+    arguments += ["-j", str(spec.hyperthreads)] if spec.hyperthreads else []
+    arguments += ["-cc", spec.launcher.bind] if spec.launcher.bind else []
+    return [*arguments, *spec.launcher.options, *_each("-e", spec)]
 
 
 def flux(spec: Spec) -> list[str]:
-    """flux-run(1), in the instance that each job of Flux is; it knows cores and no hardware threads. A rank that fails
-    ends the others; one that has ended well does not, though Flux would wait for no more than 30 s.
+    """Return the arguments of flux-run(1), in the instance that each Flux job is. Flux knows cores, not hardware
+    threads. A failed rank ends the others; a rank that ended well does not, which by default it would after 30 s.
     """
     options = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
     options += [f"--cores-per-task={spec.cores}"] if spec.cores else []
@@ -114,7 +119,7 @@ LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
 
 
 def remotes(site: Site) -> tuple[Remote, ...]:
-    """Other ways than the site's in which its launcher may reach a job's other nodes."""
+    """Return the other methods by which the site's launcher may reach a job's other nodes."""
     if site.launcher.kind != "hydra":
         return ()
     ways: tuple[Remote, ...] = ("pbs_tmrsh", "ssh") if site.scheduler == "pbs" else ("ssh",)
@@ -122,9 +127,9 @@ def remotes(site: Site) -> tuple[Remote, ...]:
 
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
-    """The launcher with its options, ready for the program that the ranks run. `few`: two ranks, or as many as there
-    are, on one node where that has two. `one_a_node`: one rank on each node; all ranks where the launcher has no option
-    for the number of ranks on a node.
+    """Return the launcher command without the program that the ranks run. few: two ranks (or one if the job has one),
+    on one node if a node has two. one_a_node: one rank on each node; all ranks if the launcher has no option for ranks
+    per node.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
@@ -146,8 +151,8 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
 
 
 def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
-    """Launcher arguments with Darshan and without it, and further ones for a libdarshan before 3.4. libdarshan comes
-    before the libraries whose functions it wraps.
+    """Return launcher arguments with Darshan, without it, and additional ones for libdarshan before 3.4. libdarshan is
+    preloaded before the libraries whose functions it wraps.
     """
     site = plan.site
     option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])
@@ -163,17 +168,17 @@ def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
 
 
 def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variables:
-    """The ranks' own variables. What a site preloads already comes after ours, and stays."""
-    words = {name: quote(value) for name, value in environment.items()}
+    """Return the ranks' own variables. Libraries already in LD_PRELOAD are kept, after these."""
+    assigned = {name: quote(value) for name, value in environment.items()}
     if preload:
-        words["LD_PRELOAD"] = Shell(quote(":".join(preload)) + '"${LD_PRELOAD:+:$LD_PRELOAD}"')
-    return words
+        assigned["LD_PRELOAD"] = Shell(quote(":".join(preload)) + '"${LD_PRELOAD:+:$LD_PRELOAD}"')
+    return assigned
 
 
 def _env(spec: Spec) -> list[str]:
-    """Through env(1), which every launcher starts alike."""
-    words = [*_assignments(spec.variables), *_array(spec)]
-    return ["env", *words] if words else []
+    """Return the arguments that set variables through env(1), which every launcher starts alike."""
+    arguments = [*_assignments(spec.variables), *_array(spec)]
+    return ["env", *arguments] if arguments else []
 
 
 def _each(option: str, spec: Spec) -> list[str]:

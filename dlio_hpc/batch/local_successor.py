@@ -1,5 +1,5 @@
-"""A local job that follows others: python local_successor.py ID... -- COMMAND... waits for the end of those jobs,
-then becomes the command.
+"""A local job that depends on others: python local_successor.py ID... -- COMMAND... waits until those jobs have ended,
+then executes the command.
 """
 
 import os
@@ -10,13 +10,13 @@ _LOOK_S = 0.5
 
 
 def main() -> None:
-    """Modules beside this file are no modules of anybody's."""
+    """Run the program. The folder of this file is removed from sys.path: its modules must not shadow others."""
     del sys.path[0]
     from dlio_hpc.batch.schedulers.local import lives
 
     end = sys.argv.index("--")
     ids, command = sys.argv[1:end], sys.argv[end + 1 :]
-    while ids := [each for each in ids if lives(each)]:  # to ask for one that has ended takes long
+    while ids := [job_id for job_id in ids if lives(job_id)]:  # drops ended jobs, which are slow to check
         time.sleep(_LOOK_S)
     os.execvp(command[0], command)
 

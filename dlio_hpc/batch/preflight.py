@@ -1,4 +1,4 @@
-"""What would go wrong, looked for from the login node before a job waits for it: one finding a line."""
+"""Checks on the login node, before a job waits in a queue for an error. Each check yields findings, one per line."""
 
 import os
 import shutil
@@ -36,7 +36,7 @@ _LAUNCH_WALLTIME, _RANKS_A_NODE = units.Walltime(120), 2
 
 
 class Finding(NamedTuple):
-    """`fault`: a job would fail of it, or its figures be worth nothing; note: a person should know."""
+    """Result of a check. fault: a job would fail or its figures would be worthless. note: the user should know."""
 
     verdict: Literal["ok", "note", "fault"]
     what: str
@@ -45,11 +45,11 @@ class Finding(NamedTuple):
 
 
 def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Finding]:
-    """All findings about a study, as they come. With `patience_s` ranks are launched too, in a job of their own, which
-    may wait so long.
+    """Yield all findings about a study as they are made. With `patience_s`, also launch ranks in a small job that may
+    wait that many seconds.
     """
     made = plans[0]
-    needed = plan.datasets(run for each in plans for run in each.runs)
+    needed = plan.datasets(run for job_plan in plans for run in job_plan.runs)
     yield from _limits(plans)
     yield from _guarded("submission", lambda: _submission(plans))
     yield from _guarded("folders", lambda: _folders(made))
@@ -64,7 +64,7 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Finding]:
 
 
 def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
-    """The file system under test, below whose `folder` some datasets will lie."""
+    """Check the file system under test, which holds `folder`."""
     checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
         ("file system", lambda: _file_system(folder)),
         ("layout", lambda: _layout(asked, folder)),
@@ -72,45 +72,49 @@ def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterat
         ("space", lambda: _space(folder, needed)),
         ("quota", lambda: _quota(folder, needed)),
     )
-    for what, check in checks:
-        yield from _guarded(what, check)
+    for title, check in checks:
+        yield from _guarded(title, check)
 
 
-def _guarded(what: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _guarded(title: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         yield from check()
     except DlioError as fault:
-        yield Finding("fault", what, str(fault), fault.exit_code)
+        yield Finding("fault", title, str(fault), fault.exit_code)
     except OSError as fault:
-        yield Finding("fault", what, str(fault), DlioError.exit_code)
+        yield Finding("fault", title, str(fault), DlioError.exit_code)
 
 
 def _limits(plans: Sequence[Plan]) -> Iterator[Finding]:
-    """Of the site and its queue; account, time and the ranks of a node among them."""
+    """Check the limits of the site and its queue, with account, walltime and ranks per node."""
     made = plans[0]
-    faults = {str(fault): fault for each in plans for fault in site_limits.faults(each)}
+    faults = {str(fault): fault for job_plan in plans for fault in site_limits.faults(job_plan)}
     faults |= {str(fault): fault for fault in site_limits.of_cost(made.site, cost.of_jobs(plans))}
-    for words, fault in faults.items():
-        yield Finding("fault", "limits", words, fault.exit_code)
-    for note in dict.fromkeys(note for one in plans for note in one.notes):
+    for text, fault in faults.items():
+        yield Finding("fault", "limits", text, fault.exit_code)
+    for note in dict.fromkeys(note for job_plan in plans for note in job_plan.notes):
         yield Finding("note", "limits", note)
     if not faults:
         yield Finding(
-            "ok", "limits", f"{made.nodes} node(s) for {units.format_walltime(made.walltime)}: within the profile's"
+            "ok",
+            "limits",
+            f"{made.nodes} node(s) for {units.format_walltime(made.walltime)}: within the profile's limits",
         )
 
 
 def _file_system(folder: str) -> Iterator[Finding]:
-    found = filesystem.of(Path(folder))
-    where = f"{folder}: {found.kind}" + (f", mounted at {found.mount} from {found.source}" if found.mount else "")
-    if found.kind == "tmpfs":
+    file_system = filesystem.of(Path(folder))
+    where = f"{folder}: {file_system.kind}" + (
+        f", mounted at {file_system.mount} from {file_system.source}" if file_system.mount else ""
+    )
+    if file_system.kind == "tmpfs":
         yield Finding("note", "file system", f"{where}; this is memory, not storage")
     else:
         yield Finding("ok", "file system", where)
 
 
 def _folders(made: Plan) -> Iterator[Finding]:
-    """A file can be made in each, or in the nearest folder above that exists."""
+    """Check that files can be created in each folder, or in its nearest existing parent."""
     sound = True
     data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
     for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
@@ -122,10 +126,10 @@ def _folders(made: Plan) -> Iterator[Finding]:
 
 
 def _layout(asked: Layout | None, folder: str) -> Iterator[Finding]:
-    found = filesystem.of(Path(folder))
-    if not found.is_lustre:
-        words = "the site's layout will not be set" if asked else "nothing to set"
-        yield Finding("note" if asked else "ok", "layout", f"{found.kind} is not Lustre: {words}")
+    file_system = filesystem.of(Path(folder))
+    if not file_system.is_lustre:
+        outcome = "the site's layout will not be set" if asked else "nothing to set"
+        yield Finding("note" if asked else "ok", "layout", f"{file_system.kind} is not Lustre: {outcome}")
         return
     try:
         client = lfs.version()
@@ -134,35 +138,35 @@ def _layout(asked: Layout | None, folder: str) -> Iterator[Finding]:
         return
     number = ".".join(map(str, client))
     if asked is None:
-        yield Finding("ok", "layout", f"left alone; Lustre client {number}")
+        yield Finding("ok", "layout", f"default layout of the file system; Lustre client {number}")
         return
     lfs.check_version(asked, client)
     yield Finding("ok", "layout", f"{lustre_layout.describe(asked)}; Lustre client {number}")
 
 
 def _targets(asked: Layout | None, folder: str) -> Iterator[Finding]:
-    found = filesystem.of(Path(folder))
-    if not found.is_lustre:
+    file_system = filesystem.of(Path(folder))
+    if not file_system.is_lustre:
         return
     targets = lfs.targets(filesystem.existing(Path(folder)))
     flagged = [f"{target.number} ({target.flags})" for target in targets if target.flags]
     if flagged:
-        words = f"{len(flagged)} of {len(targets)} targets are flagged: {', '.join(flagged)}"
+        summary = f"{len(flagged)} of {len(targets)} targets are flagged: {', '.join(flagged)}"
         yield Finding(
             "note",
             "targets",
-            f"{words} (D degraded, R read-only, N no new files, S no space, I no inodes, down: no answer)",
+            f"{summary} (D degraded, R read-only, N no new files, S no space, I no inodes, down: no answer)",
         )
     else:
         yield Finding("ok", "targets", f"{len(targets)} targets, none degraded, full or read-only")
     if asked is None:
         return
     for pool in filter(None, lustre_layout.pools(asked)):
-        yield Finding("ok", "pool", f"{pool} has {lfs.pool_size(found.fsname, pool)} targets")
+        yield Finding("ok", "pool", f"{pool} has {lfs.pool_size(file_system.fsname, pool)} targets")
     most = max((part.stripe_count or 0 for part in (asked.components or (asked,))), default=0)
     if most > len(targets) and not asked.overstripe:
         raise ConfigError(
-            f"layout: {most} stripes, the file system has {len(targets)} targets; files would get fewer than asked"
+            f"layout: {most} stripes, the file system has {len(targets)} targets; files would get fewer than requested"
         )
 
 
@@ -171,95 +175,95 @@ def _space(folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
 
 
 def _quota(folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
-    """Of the user, of the group that the folder belongs to, and of its project."""
-    found = filesystem.of(Path(folder))
-    if not found.is_lustre:
-        yield Finding("note", "quota", f"not looked at on {found.kind}")
+    """Check the quotas of the user, of the folder's group and of its project."""
+    file_system = filesystem.of(Path(folder))
+    if not file_system.is_lustre:
+        yield Finding("note", "quota", f"not checked on {file_system.kind}")
         return
-    there = filesystem.existing(Path(folder))
-    owners = [("-u", "user", user()), ("-g", "group", there.group()), ("-p", "project", lfs.project(there))]
-    for option, what, name in owners:
+    path = filesystem.existing(Path(folder))
+    owners = [("-u", "user", user()), ("-g", "group", path.group()), ("-p", "project", lfs.project(path))]
+    for option, kind, name in owners:
         if name is not None:
-            yield _one_quota(needed, option, f"{what} {name}", name, there)
+            yield _owner_quota(needed, option, f"{kind} {name}", name, path)
 
 
-def _one_quota(needed: Sequence[Run], option: str, what: str, name: str, there: Path) -> Finding:
+def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path: Path) -> Finding:
     try:
-        kept = lfs.quota(option, name, there)
+        kept = lfs.quota(option, name, path)
     except Unanswered as fault:
-        return Finding("note", "quota", f"{what}: not told, {fault}")
+        return Finding("note", "quota", f"{owner}: unknown, {fault}")
     if kept is None:
-        return Finding("ok", "quota", f"{what}: none is kept")
+        return Finding("ok", "quota", f"{owner}: no quota")
     wanted, files = dataset.needs_of_all(needed)
     for need, used, most, unit in (
         (wanted, kept.used_bytes, kept.most_bytes, "bytes"),
         (files, kept.used_files, kept.most_files, "files"),
     ):
         if most and used + need > most:
-            text = f"{what}: {used} of {most} {unit} are used, the dataset needs {need:.0f} more"
+            text = f"{owner}: {used} of {most} {unit} are used, the dataset needs {need:.0f} more"
             return Finding("fault", "quota", text, ConfigError.exit_code)
     limit = units.format_size(kept.most_bytes) if kept.most_bytes else "no limit"
-    return Finding("ok", "quota", f"{what}: {units.format_size(kept.used_bytes)} used, {limit}")
+    return Finding("ok", "quota", f"{owner}: {units.format_size(kept.used_bytes)} used, {limit}")
 
 
 def _batch_system(made: Plan) -> Iterator[Finding]:
-    """Queue, account and limits, as the batch system sees them."""
+    """Check queue, account and limits against the batch system."""
     script = jobscript.render(made)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, rundir.SCRIPT)
         with about(path):
             path.write_text(script)
         path.chmod(0o755)
-        words = SCHEDULERS[made.site.scheduler].probe(made, path)
-    yield Finding("ok", "batch system", words)
+        answer = SCHEDULERS[made.site.scheduler].probe(made, path)
+    yield Finding("ok", "batch system", answer)
 
 
 def _submission(plans: Sequence[Plan]) -> Iterator[Finding]:
     check_submission(plans)
-    yield Finding("ok", "submission", f"{len(plans)} more job(s) of yours can be submitted from here")
+    yield Finding("ok", "submission", f"{len(plans)} more job(s) can be submitted from here")
 
 
 def _preload(made: Plan) -> Iterator[Finding]:
-    """Libraries for the ranks must be there on this node too, as far as it shares its software with theirs."""
+    """Check the libraries that the ranks preload. They must exist on this node too, if it shares their software."""
     for library in made.site.preload:
         if why := _unfit(library):
             raise InfrastructureError(f"preload: {why}")
-        yield Finding("ok", "preload", f"{library} is there")
+        yield Finding("ok", "preload", f"{library} exists")
     if made.site.darshan is None:
-        yield Finding("note", "Darshan", "the site names no libdarshan.so (darshan): there will be no logs")
+        yield Finding("note", "Darshan", "the site sets no libdarshan.so (darshan): runs have no Darshan logs")
     elif why := _unfit(made.site.darshan):
-        yield Finding("note", "Darshan", f"{why}: runs do without where it is not")
+        yield Finding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without it")
     else:
-        yield Finding("ok", "Darshan", f"{made.site.darshan} is there")
+        yield Finding("ok", "Darshan", f"{made.site.darshan} exists")
 
 
 def _unfit(library: str) -> str | None:
     try:
         with open(library, "rb") as file:
-            return None if file.read(4) == b"\x7fELF" else f"{library} is no library"
+            return None if file.read(4) == b"\x7fELF" else f"{library} is not an ELF library"
     except OSError as fault:
         return f"{library}: {fault.strerror} on {os.uname().nodename}"
 
 
 def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:
-    """Start two ranks a node on one or two nodes with the site's launcher, in a job of their own; they import the
-    packages needed. Where they do not meet on two nodes, the other ways between nodes are tried in turn.
+    """Start two ranks per node on one or two nodes with the site's launcher, in a job of their own. They import the
+    packages in `needed`. If they cannot communicate on two nodes, the other remote start methods are tried in turn.
     """
     try:
         yield from launched(made, needed, patience_s)
     except DlioError as fault:
-        others = launchers.remotes(made.site) if made.nodes > 1 else ()
-        way, _ = working_remote(made, others, needed, patience_s)
+        ways = launchers.remotes(made.site) if made.nodes > 1 else ()
+        way, _ = working_remote(made, ways, needed, patience_s)
         if way is None:
             raise
-        raise type(fault)(f"{fault}; with -S site.launcher.remote={way} they run") from fault
+        raise type(fault)(f"{fault}; it works with -S site.launcher.remote={way}") from fault
 
 
 def working_remote(
     made: Plan, ways: Sequence[Remote | None], needed: tuple[str, ...], patience_s: float
 ) -> tuple[Remote | None, str]:
-    """The first of the ways between nodes by which ranks on two nodes meet, None where none is seen to work; and what
-    was tried.
+    """Return the first remote start method by which ranks on two nodes can communicate, or None if none is known to
+    work, and a text that says what was tried.
     """
     for way in ways:
         tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))
@@ -269,22 +273,24 @@ def working_remote(
             continue
         if any(finding.verdict == "ok" for finding in findings):
             return way, "tried with two nodes"
-        return None, f"not tried: {findings[0].text}"  # the other ways would wait as long
+        return None, f"not tried: {findings[0].text}"  # the other methods would wait just as long
     return None, "tried, none works"
 
 
 def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:
-    """Findings of a small job by the site's own way between nodes; raises where its ranks do not meet."""
+    """Run a small job with the site's own remote start method and yield its findings. Raises if its ranks cannot
+    communicate.
+    """
     smallest = _smallest(made, needed)
     if smallest is None:
-        yield Finding("note", "launch", f"not tried: queue {made.queue} takes no job of so few nodes")
+        yield Finding("note", "launch", f"not tried: queue {made.queue} accepts no job of so few nodes")
         return
     started = time.monotonic()
     record = submit(smallest).job
     directory = Path(smallest.directory)
     try:
         last = _watched(directory, started + patience_s)
-    except BaseException:  # nobody will look after this job
+    except BaseException:  # do not leave the job behind
         cancel(directory)
         raise
     record = last.job
@@ -299,16 +305,18 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     took = time.monotonic() - started
     await_release(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
-    found = log_verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
+    probe_verdict = log_verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     shutil.rmtree(directory, ignore_errors=True)
-    yield Finding("ok", "launch", f"{_who(smallest)} met through {made.site.launcher.kind}, {took:.0f} s in all")
+    yield Finding(
+        "ok", "launch", f"{_who(smallest)} communicated through {made.site.launcher.kind}, {took:.0f} s in total"
+    )
     if needed:
         yield Finding("ok", "packages", f"ranks can import {', '.join(needed)}")
-    if found is not None and found.why_not is None:
-        text = f"{_RANKS_A_NODE} ranks left a log of {_RANKS_A_NODE}; version {found.version}"
+    if probe_verdict is not None and probe_verdict.why_not is None:
+        text = f"{_RANKS_A_NODE} ranks wrote a log of {_RANKS_A_NODE}; version {probe_verdict.version}"
         yield Finding("ok", "Darshan", text)
-    elif found is not None:
-        yield Finding("note", "Darshan", f"runs will do without: {found.why_not}")
+    elif probe_verdict is not None:
+        yield Finding("note", "Darshan", f"runs will have no Darshan log: {probe_verdict.why_not}")
 
 
 def _who(smallest: Plan) -> str:
@@ -316,7 +324,7 @@ def _who(smallest: Plan) -> str:
 
 
 def _watched(directory: Path, deadline: float) -> Watched:
-    """The job when it has ended or cannot be watched any more, or as it was at the deadline."""
+    """Return the job when it has ended or cannot be watched further, or its state at the deadline."""
     for sighting in watch([directory]):
         last = sighting
         if time.monotonic() > deadline:
@@ -325,27 +333,27 @@ def _watched(directory: Path, deadline: float) -> Watched:
 
 
 def _failure(smallest: Plan, record: job_record.Job) -> DlioError:
-    """In the ranks' own words, where they came so far, or the last ones that anybody said."""
+    """Return the error that the ranks reported, or an error with the last line of job.err."""
     directory = Path(smallest.directory)
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
         error = results.decode_error(path.read_bytes(), str(path))
         kind = kind_of(error.exit_code)
         ran = f"{_who(smallest)} did not run ({record.state}): " if kind is InfrastructureError else ""
         return kind(f"{ran}{error.message}")
-    return InfrastructureError(f"{_who(smallest)} did not run ({record.state}): {_last_words(directory)}")
+    return InfrastructureError(f"{_who(smallest)} did not run ({record.state}): {_last_line(directory)}")
 
 
-def _last_words(directory: Path) -> str:
+def _last_line(directory: Path) -> str:
     errors = directory / rundir.STDERR
-    said = errors.read_text(errors="replace").split("\n") if errors.exists() else []
-    lines = [line for line in said if line.strip()]
-    last = ([line for line in lines if not line.startswith("[mpiexec@")] or lines)[-1:]  # hydra's own trace says less
+    printed = errors.read_text(errors="replace").split("\n") if errors.exists() else []
+    lines = [line for line in printed if line.strip()]
+    last = ([line for line in lines if not line.startswith("[mpiexec@")] or lines)[-1:]  # hydra's trace says less
     return f"{' '.join(last)} (see {errors})" if last else f"see {directory}"
 
 
 def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
-    """A plan for two ranks a node, on two nodes where the job has several, that import the packages and read nothing;
-    None where the queue requires more nodes.
+    """Return a plan for two ranks per node, on at most two nodes, that import the packages and read nothing; None if
+    the queue requires more nodes.
     """
     queue = made.site.queues.get(made.queue or "")
     nodes = min(made.nodes, 2)
@@ -367,10 +375,10 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
             job_options=made.job_options,
         ),
     )
-    watched = any(run.darshan for run in made.runs)  # what reads nothing would do without
+    watched = any(run.darshan for run in made.runs)  # a run that reads nothing has Darshan off by default
     return replace(smallest, packages=needed, runs=tuple(replace(run, darshan=watched) for run in smallest.runs))
 
 
 def as_document(findings: list[Finding]) -> list[dict[str, object]]:
-    """For --json."""
+    """Return the findings as plain data for --json."""
     return [dict(zip(("verdict", "what", "text"), finding, strict=False)) for finding in findings]

@@ -1,23 +1,23 @@
-"""Text for the shell: what may stand in a script as it is, and what has to be quoted first."""
+"""Text for the shell: text that is safe in a script, and functions that make it safe."""
 
 import shlex
 from collections.abc import Iterable
 
 
 class Shell(str):
-    """Text that may stand in a script as it is."""
+    """Text that is safe to print into a script."""
 
 
 def quote(text: str) -> Shell:
-    """`text` as one word of the shell, whatever is in it."""
+    """Return `text` quoted as one word of the shell."""
     return Shell(shlex.quote(text))
 
 
 def comment(text: str) -> Shell:
-    """`text` on one line, so that it cannot leave the comment it stands in."""
+    """Return `text` on one line, so that it cannot leave its comment."""
     return Shell("".join(character if character.isprintable() else "?" for character in text))
 
 
-def join(words: Iterable[str]) -> Shell:
-    """A command line; words that are Shell already stay as they are."""
-    return Shell(" ".join(word if isinstance(word, Shell) else quote(word) for word in words))
+def join(arguments: Iterable[str]) -> Shell:
+    """Return a command line. Arguments of type Shell are not quoted again."""
+    return Shell(" ".join(argument if isinstance(argument, Shell) else quote(argument) for argument in arguments))

@@ -1,4 +1,4 @@
-"""What this machine is, as far as a login node can tell: the start of a site profile."""
+"""Detect the batch system, launcher and file systems of this machine from a login node, for a new site profile."""
 
 import json
 import os
@@ -25,7 +25,7 @@ _PATIENCE_S = 20
 
 
 class QueueFound(NamedTuple):
-    """`walltime`: as a profile writes it."""
+    """A queue that was detected. walltime: limits by node count, in the syntax of a profile."""
 
     name: str
     nodes: int | None
@@ -33,7 +33,7 @@ class QueueFound(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The batch system: `version` in its own words. `queue`: the default one. cpus: of a node."""
+    """The batch system that was detected. version: its own version string. queue: the default queue. cpus: per node."""
 
     scheduler: str
     version: str
@@ -43,7 +43,7 @@ class Batch(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """The launcher, and why it. mpi: srun's."""
+    """The launcher, and the reason for its choice. mpi: the value of srun's --mpi. mpis: its possible values."""
 
     kind: str
     command: str
@@ -53,11 +53,11 @@ class Launch(NamedTuple):
 
 
 def profile(name: str) -> str:
-    """A commented site profile for this machine; ConfigError when `name` is none."""
+    """Return a commented site profile for this machine; ConfigError if `name` is not a valid site name."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
-        raise ConfigError(f"{name!r} is no name for a site; use letters, digits, ., - and _")
-    found, library = batch(), mpi_library()
-    launch = launcher(found.scheduler, library)
+        raise ConfigError(f"{name!r} is not a valid site name; use letters, digits, ., - and _")
+    system, library = batch(), mpi_library()
+    launch = launcher(system.scheduler, library)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(shipped.root() / "templates"), undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True,
@@ -68,37 +68,37 @@ def profile(name: str) -> str:
         version=__version__,
         host=os.uname().nodename,
         date=units.utc_now()[:10],
-        description=f"{found.version}, {launch.kind}",
-        facts=[f"Batch system: {found.version}.", f"Launcher: {launch.why}.", f"MPI of {sys.executable}: {library}."],
-        scheduler=found.scheduler,
+        description=f"{system.version}, {launch.kind}",
+        facts=[f"Batch system: {system.version}.", f"Launcher: {launch.why}.", f"MPI of {sys.executable}: {library}."],
+        scheduler=system.scheduler,
         launcher=launch.kind,
         launchers=" | ".join(LAUNCHERS),
         command=launch.command,
         mpi=launch.mpi,
         mpis=launch.mpis,
-        remote="pbs_tmrsh" if found.scheduler == "pbs" else None,
-        cpus=found.cpus,
-        queue=found.queue,
-        queues=found.queues,
-        most_nodes=1 if found.scheduler == "local" else None,
-        job_options={"slurm": ["--exclusive"], "pbs": ["-l place=scatter", "-k doe"]}.get(found.scheduler, []),
+        remote="pbs_tmrsh" if system.scheduler == "pbs" else None,
+        cpus=system.cpus,
+        queue=system.queue,
+        queues=system.queues,
+        most_nodes=1 if system.scheduler == "local" else None,
+        job_options={"slurm": ["--exclusive"], "pbs": ["-l place=scatter", "-k doe"]}.get(system.scheduler, []),
         places=places(),
         darshan=darshan(),
     )
 
 
-def _ask(*words: str) -> Answer | None:
-    """None where the command is not here or does not answer."""
+def _ask(*arguments: str) -> Answer | None:
+    """Return the answer of a command; None if the command does not exist or does not answer."""
     try:
-        return command.ask(*words, patience_s=_PATIENCE_S)
+        return command.ask(*arguments, patience_s=_PATIENCE_S)
     except Unanswered:
         return None
 
 
 def batch() -> Batch:
-    """PBS and Cobalt share the names of their commands: what qsub --version says decides. Slurm's commands may be here
-    without a Slurm, so its controller has to answer. A Flux that answers comes first: it runs within allocations of the
-    others, and its machines may have wrappers with the names of Slurm's commands.
+    """Detect the batch system. PBS and Cobalt share their command names, so the output of qsub --version decides.
+    Slurm's commands may be installed without a running Slurm, so its controller must answer. Flux is tried first: it
+    runs within allocations of the others, and its machines may have wrappers with the names of Slurm's commands.
     """
     instance = _ask("flux", "getattr", "version")
     if instance is not None and not instance.code and re.match(r"\d+\.\d+\.\d+", instance.out):
@@ -107,18 +107,18 @@ def batch() -> Batch:
     if slurm is not None and slurm.out.startswith("slurm") and partitions is not None and not partitions.code:
         return _slurm(slurm.out, partitions)
     qsub = _ask("qsub", "--version")
-    said = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()
-    if match := re.search(r"pbs_version = (\S+)", said):
+    printed = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()
+    if match := re.search(r"pbs_version = (\S+)", printed):
         return _pbs(match[1])
-    if "Cobalt" in said:
-        return _cobalt(said)
+    if "Cobalt" in printed:
+        return _cobalt(printed)
     if qsub is not None:
-        raise ConfigError(f"qsub is here, but of a batch system that is not known: {said[:200]!r}")
+        raise ConfigError(f"qsub belongs to an unknown batch system: {printed[:200]!r}")
     return Batch("local", "no batch system", None, [], None)
 
 
 def _flux(version: str) -> Batch:
-    """Queues with their limits; without a limit a job of a queue may have all of its nodes."""
+    """Return Flux's queues with their limits. A job of a queue without a limit may use all of its nodes."""
     try:
         rows, nodes = flux.queue_rows(), flux.node_rows()
     except Unanswered:
@@ -139,7 +139,7 @@ def _flux_limit(seconds: str) -> str:
 
 
 def _slurm(version: str, partitions: Answer) -> Batch:
-    """Partitions that are up; sinfo(1) marks the default one with *."""
+    """Return the partitions that are up; sinfo(1) marks the default one with *."""
     rows = [line.split("|") for line in partitions.lines]
     usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
     queues = [QueueFound(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _slurm_limit(row[3])) for row in usable]
@@ -149,19 +149,21 @@ def _slurm(version: str, partitions: Answer) -> Batch:
 
 
 def _most_nodes(there: str, size: str) -> int | None:
-    """Of one job: the partition's nodes, or fewer by its limit; sinfo writes sizes as 1-8, 4 or 1-infinite."""
+    """Return the maximum nodes of a job: the partition's nodes or its limit, whichever is less. sinfo writes sizes as
+    1-8, 4 or 1-infinite.
+    """
     known = [count for count in (_count(there), _count(size.rpartition("-")[2])) if count is not None]
     return min(known, default=None)
 
 
 def _count(text: str) -> int | None:
-    """Sinfo writes 64+ where nodes differ."""
+    """Return the integer in `text`, or None; sinfo writes 64+ if nodes differ."""
     match = re.fullmatch(r"([0-9]{1,9})\+?", text)
     return int(match[1]) if match else None
 
 
 def _slurm_limit(text: str) -> str:
-    """From D-HH:MM:SS, HH:MM:SS, MM:SS or infinite to a profile's {1: H:MM:SS}."""
+    """Convert D-HH:MM:SS, HH:MM:SS, MM:SS or infinite to a profile's {1: H:MM:SS}."""
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
         return "{}"
@@ -180,7 +182,7 @@ def _pbs(version: str) -> Batch:
 
 
 def _pbs_cpus() -> int | None:
-    """Of the smallest node; pbsnodes(8B)."""
+    """Return the CPUs of the smallest node, from pbsnodes(8B)."""
     answer = _ask("pbsnodes", "-a")
     counts = re.findall(r"resources_available\.ncpus = (\d+)", answer.out) if answer is not None else []
     return min(map(int, counts), default=None)
@@ -209,7 +211,7 @@ def _cobalt(version: str) -> Batch:
 
 
 def mpi_library() -> str:
-    """First line of what the interpreter's MPI says of itself."""
+    """Return the first line of the version string of the interpreter's MPI library."""
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
     answer = _ask(sys.executable, "-c", program)
     if answer is None or answer.code or not answer.out:
@@ -218,46 +220,50 @@ def mpi_library() -> str:
 
 
 def launcher(scheduler: str, library: str) -> Launch:
-    """Srun on Slurm, aprun with Cobalt, flux run on Flux, else the mpiexec on PATH by what it says of itself."""
+    """Choose the launcher: srun on Slurm, aprun on Cobalt, flux run on Flux, else the mpiexec that is found, by the
+    implementation that its --version names.
+    """
     if scheduler == "flux":
-        return Launch("flux", "flux", None, "", "flux run; MPI libraries that speak PMI-1 start under it")
+        return Launch("flux", "flux", None, "", "flux run; it starts MPI libraries that support PMI-1")
     if scheduler == "slurm":
         return _srun(library)
     if scheduler == "cobalt":
-        return Launch("aprun", "aprun", None, "", "aprun, as Cobalt's machines have it")
+        return Launch("aprun", "aprun", None, "", "aprun, the launcher of machines with Cobalt")
     for name in (Path(sys.executable).with_name("mpiexec"), Path("mpiexec")):
         answer = _ask(str(name), "--version")
         if answer is not None and (kind := _mpiexec(answer.out + answer.err)):
             single = scheduler == "local"
-            command_ = name.name if single else str(name)  # jobs of other batch systems have a PATH of their own
+            command_ = name.name if single else str(name)  # a batch job may have a different PATH
             return Launch("mpiexec" if single else kind, command_, None, "", f"{name} is {kind}'s")
     return Launch("mpiexec" if scheduler == "local" else "hydra", "mpiexec", None, "", "no mpiexec was found")
 
 
-def _mpiexec(said: str) -> str | None:
-    for words, kind in (("HYDRA", "hydra"), ("Intel(R) MPI", "hydra"), ("Open MPI", "openmpi"), ("OpenRTE", "openmpi"),
+def _mpiexec(version: str) -> str | None:
+    for mark, kind in (("HYDRA", "hydra"), ("Intel(R) MPI", "hydra"), ("Open MPI", "openmpi"), ("OpenRTE", "openmpi"),
                         ("PALS", "pals"), ("pals", "pals")):  # fmt: skip
-        if words in said:
+        if mark in version:
             return kind
     return None
 
 
 def _srun(library: str) -> Launch:
-    """The process manager that belongs to the MPI library; Cray's finds its own."""
+    """Choose srun with the process manager that the MPI library needs. Cray's MPI finds its own."""
     answer = _ask("srun", "--mpi=list")
-    there = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
+    available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
     wanted = "pmix" if "Open MPI" in library else "pmi2" if "MPICH" in library and "CRAY" not in library else None
-    mpi = wanted if wanted in there else None
-    return Launch("srun", "srun", mpi, ", ".join(there) or "unknown, see srun --mpi=list", "srun")
+    mpi = wanted if wanted in available else None
+    return Launch("srun", "srun", mpi, ", ".join(available) or "unknown, see srun --mpi=list", "srun")
 
 
 def places() -> list[str]:
-    """Shared file systems that are mounted here."""
+    """List the shared file systems that are mounted here."""
     return [f"{mount}: {kind} from {source}" for mount, kind, source in filesystem.mounts() if kind in _SHARED]
 
 
 def darshan() -> str | None:
-    """libdarshan.so, by the variables of its modules and its own tool."""
+    """Return the path of libdarshan.so, located by the variables of Darshan's modules or by darshan-config; None if not
+    found.
+    """
     folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
     if tool := shutil.which("darshan-config"):
         folders.append(Path(tool).resolve().parents[1])

@@ -1,4 +1,4 @@
-"""From plans to jobs in a batch system."""
+"""Submit jobs: from plans to a batch system."""
 
 import importlib.util
 import os
@@ -35,14 +35,16 @@ class Submitted(NamedTuple):
 
 
 def check(plans: Sequence[Plan]) -> None:
-    """What can be known before anything is written: commands that are not here, more jobs than a user may have."""
+    """Check what can be checked before anything is written: missing commands and the site's limit of jobs per user; on
+    the local site, launcher, packages and folders.
+    """
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
     if not scheduler.is_queue:
         if len(plans) > 1 and all(run.kind == "generate" for run in plan.runs):
             raise ConfigError(
-                f"--generate separate: site {plan.site.name} has no queue that holds a job until another one ends; "
-                "say --generate only --wait, then --generate never"
+                f"--generate separate: site {plan.site.name} has no queue to hold a job until another one ends; "
+                "use --generate only --wait, then --generate never"
             )
         _check_launch(plan)
         _check_packages(plans)
@@ -50,8 +52,8 @@ def check(plans: Sequence[Plan]) -> None:
         return
     if shutil.which(scheduler.program) is None:
         raise InfrastructureError(
-            f"{scheduler.program} is not on PATH here; submit from a login node of site {plan.site.name}, or only look "
-            "at what would be submitted, with --dry-run"
+            f"{scheduler.program} is not on PATH here; submit from a login node of site {plan.site.name}, or "
+            "print the job without submitting it, with --dry-run"
         )
     known = plan.site.queues.get(plan.queue or "")
     if plan.site.limits.jobs is not None or (known is not None and known.jobs is not None):
@@ -59,22 +61,23 @@ def check(plans: Sequence[Plan]) -> None:
 
 
 def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
-    """Write the job's directory and hand its script to the batch system; returns as soon as that has taken it. study:
-    that it is a part of, to be kept with it.
+    """Write the job's directory and submit its script; return as soon as the batch system has accepted it. study: the
+    study that the job is part of; its study.json is copied to the directory.
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
     record = job_record.planned(plan, scheduler.command(plan, after), after.all)
     _write(directory, plan, record, study)
-    with _uninterrupted(), rundir.locked(directory):  # until its id is written down, nobody takes it for stray
+    # the lock keeps other processes from treating the job as stray before its id is recorded
+    with _uninterrupted(), rundir.locked(directory):
         if job_record.load(directory).ended:
-            raise Incomplete(f"job {plan.job} was cancelled before it was handed over")
+            raise Incomplete(f"job {plan.job} was cancelled before it was submitted")
         try:
             record = replace(record, batch_id=scheduler.submit(plan, after))
         except Unanswered as fault:
             raise Unanswered(
-                f"{fault}; whether job {plan.job} was taken is not known: dlio-hpc status {directory} looks for it, "
-                f"dlio-hpc cancel {directory} gives it up"
+                f"{fault}; it is not known if job {plan.job} was accepted: dlio-hpc status {directory} looks for it, "
+                f"dlio-hpc cancel {directory} cancels it"
             ) from fault
         except DlioError as fault:
             _noted(directory, job_record.seen(record, "failed", str(fault)))
@@ -85,28 +88,28 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
 
 
 def _noted(directory: Path, record: job_record.Job) -> list[str]:
-    """Write the job's record, and return a note where that cannot be: what was handed over goes on."""
+    """Write the job's record. If that fails, return a note instead: the submitted job continues."""
     try:
         job_record.save(directory, record)
     except OSError as fault:
         return [
-            f"cannot note in {directory} that {record.job} is {record.batch_id} there: {fault.strerror}; the job goes "
-            f"on. dlio-hpc status {directory} finds it by its name"
+            f"cannot record in {directory} the batch id {record.batch_id} of {record.job}: {fault.strerror}; the job "
+            f"continues. dlio-hpc status {directory} finds it by its name"
         ]
     return []
 
 
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
-    """Batch ids of the jobs that the new one has to wait for; ConfigError when one of them has ended badly already."""
+    """Return the batch ids of the jobs that the new job must wait for; ConfigError if one of them has failed."""
     ids = []
     for directory in directories:
         record = refresh(directory)
         if record.ended and record.state != "completed":
-            raise ConfigError(f"--after {record.job}: it ended as {record.state}, nothing can follow on it")
+            raise ConfigError(f"--after {record.job}: it ended as {record.state}; no job can depend on it")
         if record.scheduler != plan.site.scheduler or record.batch_id is None:
-            raise ConfigError(f"--after {record.job}: it is no job of {plan.site.name}'s batch system")
+            raise ConfigError(f"--after {record.job}: it is not a job of {plan.site.name}'s batch system")
         if not record.ended and record.scheduler == "cobalt" and job_record.load_plan(directory).is_link:
-            raise ConfigError(f"--after {record.job}: Cobalt is not told how a study's jobs end; wait for it")
+            raise ConfigError(f"--after {record.job}: Cobalt does not know how a job of a study ends; wait for it")
         if not record.ended:
             ids.append(record.batch_id)
     return tuple(ids)
@@ -114,7 +117,7 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """No signal between the batch system's answer and its being written down."""
+    """Block signals between the batch system's answer and the write of job.json."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
@@ -123,17 +126,15 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _unused(plan: Plan) -> list[str]:
-    """Notes on environment variables of this shell that do not take effect."""
+    """Return notes on environment variables of this shell that have no effect."""
     if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
-        return [
-            f"{', '.join(stray)} of this shell are not used; say it with options (--account, --queue, --job-option)"
-        ]
+        return [f"{', '.join(stray)} of this shell are ignored; use options instead (--account, --queue, --job-option)"]
     return []
 
 
 def keep(study: Study, is_new: bool = True) -> Path:
-    """The folder of a study with what it is to be; ConfigError when there is one of that name, unless the study is not
-    new: then what is there stays, and what was lost is written again.
+    """Create the folder of a study with its study.json, and return it; ConfigError if the folder exists. With
+    is_new=False an existing study.json is kept, and a missing one is written.
     """
     folder = study.folder
     try:
@@ -141,7 +142,7 @@ def keep(study: Study, is_new: bool = True) -> Path:
         if is_new or not (folder / rundir.STUDY).exists():
             rundir.write(folder / rundir.STUDY, document.encode(study))
     except FileExistsError:
-        raise ConfigError(f"{folder} is there already; choose another --runs") from None
+        raise ConfigError(f"{folder} exists already; choose another --runs") from None
     except OSError as fault:
         with suppress(OSError):
             folder.rmdir()
@@ -150,7 +151,7 @@ def keep(study: Study, is_new: bool = True) -> Path:
 
 
 def _keep_copy(study: Study, path: Path) -> None:
-    """The same file under another name, where the file system has that: many points make it large."""
+    """Hard-link study.json to `path`, or copy it if the file system has no links: many points make it large."""
     original = study.folder / rundir.STUDY
     try:
         os.link(original, path)
@@ -159,7 +160,7 @@ def _keep_copy(study: Study, path: Path) -> None:
 
 
 def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | None) -> None:
-    """The job's directory, whole or not at all: it has another name until all files are in it."""
+    """Write the job's directory atomically, under a temporary name until all files are in it."""
     script = jobscript.render(plan).encode()
     hidden = directory.with_name(rundir.temporary_name(directory.name))
     try:
@@ -171,10 +172,10 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
         (hidden / rundir.SCRIPT).chmod(0o755)
         _write_darshan(hidden, plan)
         job_record.save(hidden, record)
-        directory.mkdir()  # of two submissions of one name the second one ends here
+        directory.mkdir()  # the second of two submissions with the same name fails here
         hidden.rename(directory)
     except OSError as fault:
-        with suppress(OSError):  # the first fault is the one to tell
+        with suppress(OSError):  # report the first fault
             shutil.rmtree(hidden, ignore_errors=True)
         raise InfrastructureError(
             f"cannot write the job's directory: {of_system(fault, directory)}; choose another --runs"
@@ -182,7 +183,7 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
 
 
 def _write_darshan(directory: Path, plan: Plan) -> None:
-    """Darshan's configuration of each run, and of the probe."""
+    """Write Darshan's configuration for each run and for the probe."""
     watched = [run for run in plan.runs if run.darshan]
     for run in watched:
         folder = rundir.run_directory(directory, run.number, run.name) / rundir.DARSHAN
@@ -194,34 +195,34 @@ def _write_darshan(directory: Path, plan: Plan) -> None:
 
 
 def _check_packages(plans: Sequence[Plan]) -> None:
-    """Raise ConfigError where ranks would run with this interpreter and it lacks a package that they need."""
+    """Raise ConfigError if ranks run with this interpreter and it lacks a package that they need."""
     site = plans[0].site
     if site.python != sys.executable or site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
         return
     for name in packages.measured(plans):
         if importlib.util.find_spec(packages.PACKAGES[name].module) is None:
-            raise ConfigError(f"{name} is not installed beside {site.python}; {packages.advice(name)}")
+            raise ConfigError(f"{name} is not installed for {site.python}; {packages.advice(name)}")
 
 
 def _check_folders(plans: Sequence[Plan]) -> None:
-    """Raise InfrastructureError where a folder that the jobs write to is not writable. Folders that they only read may
+    """Raise InfrastructureError if a folder that the jobs write to is not writable. Folders that they only read may
     belong to another user.
     """
     runs = [run for plan in plans for run in plan.runs]
     folders = dict.fromkeys(os.path.dirname(run.dataset) for run in runs if dataset.writes(run))
     for folder in folders:
         if (why := filesystem.unwritable(folder)) is not None:
-            raise InfrastructureError(f"--data {folder}: {why}; choose another one")
+            raise InfrastructureError(f"--data {folder}: {why}; choose another folder")
 
 
 def _check_launch(plan: Plan) -> None:
-    """On this computer, what the ranks need can be looked for before anything is written."""
+    """Raise InfrastructureError if the launcher or mpi4py is missing on this computer."""
     launcher, python = plan.site.launcher.command, plan.site.python
     missing = None if shutil.which(launcher) else launcher
     if python == sys.executable and not importlib.util.find_spec("mpi4py"):
         missing = "mpi4py"
     if missing:
         raise InfrastructureError(
-            f"{missing} was not found beside {python} or on PATH: pip install 'dlio-hpc[mpi]' brings MPI along, "
-            "or name your own launcher in a site profile (launcher.command)"
+            f"{missing} was not found next to {python} or on PATH: pip install 'dlio-hpc[mpi]' installs MPI, "
+            "or set your own launcher in a site profile (launcher.command)"
         )

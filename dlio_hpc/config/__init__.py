@@ -1,1 +1,1 @@
-"""Workloads and sites: YAML files as frozen structs, their rules, and where the files are found."""
+"""Workloads and sites: YAML files as frozen structs, their rules, and the search for the files."""

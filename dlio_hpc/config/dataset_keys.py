@@ -1,4 +1,4 @@
-"""The keys of a workload's `dataset`, as frozen structs, and the combinations of them that are refused."""
+"""The keys of a workload's `dataset`, as frozen structs, and combinations of them that are rejected."""
 
 import math
 from typing import Annotated, Literal
@@ -10,9 +10,9 @@ from dlio_hpc.document import refuse
 
 # Bytes of one value in a CSV file, with its comma: "0.1234567,".
 CSV_VALUE = 10
-# Bytes around each record of a TFRecord file: its length, and two checksums.
+# Bytes of framing per record of a TFRecord file: its length, and two checksums.
 TFRECORD_FRAME = 16
-# gzip's level where none is given; the DLIO paper found it best (Figs. 11, 12).
+# Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
 ITEM_BYTES = {"uint8": 1, "int16": 2, "float16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 # HDF5's limit on the bytes of a chunk (H5Pset_chunk).
@@ -21,30 +21,30 @@ _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 
 
 class Sample(Struct, frozen=True, forbid_unknown_fields=True):
-    """One sample's payload: an array, or bytes.
+    """Payload of a sample: an array, or bytes.
 
-    Sizes with a standard deviation are drawn in pairs, one as much above the mean as the other is below, so that the
-    size of a file is known without adding up.
+    Sizes with a standard deviation are drawn in pairs, one as far above the mean as the other is below, so that the
+    size of a file is known without adding them up.
     """
 
     shape: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=31)] | None = None
     """Shape of the array. Example: [512, 512]"""
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
-    """Type of its values; null: float32. Example: float32"""
+    """Type of the array's values; null: float32. Example: float32"""
     bytes: units.Size | None = None
     """Bytes of a sample, instead of shape and dtype. Example: 150 KiB"""
     stdev: units.Size | None = None
-    """Standard deviation of the sample sizes around bytes, at most six of them away. Example: 20 KiB"""
+    """Standard deviation of the sample sizes around bytes; sizes are within six of them. Example: 20 KiB"""
     seed: units.Natural = 0
-    """Seed from which the sizes are drawn."""
+    """Seed of the sample sizes."""
 
     def __post_init__(self) -> None:
         if (self.shape is None) == (self.bytes is None):
             raise ValueError("give either shape (with dtype) or bytes, and null for the other")
         if self.bytes is not None and (self.bytes < 1 or self.dtype is not None):
-            raise ValueError("bytes must be at least 1 and goes without dtype")
+            raise ValueError("bytes must be at least 1 and excludes dtype")
         if self.stdev is not None and (self.bytes is None or not 1 <= self.stdev <= 2**40):
-            raise ValueError("stdev (1 byte to 1 TiB) goes with bytes, which it spreads")
+            raise ValueError("stdev (1 byte to 1 TiB) needs bytes, the mean")
 
     @property
     def array_shape(self) -> tuple[int, ...]:
@@ -56,22 +56,22 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def size(self) -> int:
-        """Bytes of one sample in memory; with `stdev` the mean."""
+        """Bytes of a sample in memory; with `stdev` the mean."""
         return math.prod(self.array_shape) * ITEM_BYTES[self.array_dtype]
 
     @property
     def largest(self) -> int:
-        """Bytes that no sample exceeds."""
+        """Upper bound of the bytes of a sample."""
         return self.size + min(self.size - 1, 6 * (self.stdev or 0))
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
-    """HDF5's unit of storage and of compression, by its bytes or its shape."""
+    """HDF5's unit of storage and compression, by its bytes or its shape."""
 
     bytes: units.Size | None = None
-    """Bytes of neighbouring values in a chunk, at most. Example: 64 KiB"""
+    """Maximum bytes of contiguous values in a chunk. Example: 64 KiB"""
     shape: tuple[units.Positive, ...] | None = None
-    """Shape of a chunk, samples first. Example: [1, 64, 64]"""
+    """Shape of a chunk; the first dimension is samples. Example: [1, 64, 64]"""
 
     def __post_init__(self) -> None:
         if (self.bytes is None) == (self.shape is None):
@@ -84,35 +84,35 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
     """Name of the file. Example: metadata"""
     bytes: units.Size
-    """Bytes of one request. Example: 100"""
+    """Bytes of a request. Example: 100"""
     count: units.Positive = 1
-    """Number of requests each time."""
+    """Number of requests at each of the times in when."""
     access: Literal["read", "write"] = "read"
-    """Read the file, which lies with the dataset, or write a file of each rank."""
+    """read: a file that is stored with the dataset; write: a file of each rank."""
     when: Literal["start", "epoch", "step", "end"] = "start"
-    """Before the first step, at the begin of each epoch, before each step, or after the last step."""
+    """Before the first step, at the start of each epoch, before each step, or after the last step."""
     by: Literal["all", "root"] = "all"
-    """All ranks, or rank 0."""
+    """all: every rank; root: rank 0."""
     size: units.Size | None = None
     """Bytes of the file that is read; null: bytes x count. Example: 4752"""
     random: bool = False
-    """Requests go to random places of the file."""
+    """Requests have random offsets in the file."""
     burst: units.Positive | None = None
-    """Number of consecutive requests at each random place; null: 1. Example: 4"""
+    """Number of consecutive requests at each random offset; null: 1. Example: 4"""
     read_to_eof: bool = False
-    """The file is read until a request returns no bytes, as read() does."""
+    """Read the file until a request returns no bytes, as read() does."""
 
     def __post_init__(self) -> None:
         if self.bytes < 1 or (self.size is not None and self.size < self.bytes):
-            raise ValueError("bytes must be at least 1, and size (the whole file) no less than that")
+            raise ValueError("bytes must be at least 1, and size (the whole file) at least bytes")
         if self.burst is not None and (not self.random or self.count % self.burst):
-            raise ValueError("burst goes with random: true and a count that is a multiple of it")
+            raise ValueError("burst needs random: true and a count that is a multiple of burst")
         if self.burst is not None and self.burst * self.bytes > self.file_size:
-            raise ValueError(f"a burst of {self.burst} requests is more than the file's {self.file_size} bytes")
+            raise ValueError(f"a burst of {self.burst} requests exceeds the file's {self.file_size} bytes")
         if self.read_to_eof and (self.random or self.access == "write"):
-            raise ValueError("read_to_eof goes with access: read, in order: without random")
+            raise ValueError("read_to_eof needs access: read and random: false")
         if self.read_to_eof and self.file_size != self.bytes * self.count:
-            raise ValueError("read_to_eof is for a file that is read whole: size (or null) is bytes x count then")
+            raise ValueError("read_to_eof needs a file that is read whole: size must be bytes x count, or null")
 
     @property
     def file_size(self) -> int:
@@ -123,7 +123,7 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     """Files on the storage."""
 
     format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
-    """Format of the files; null has no storage behind it and measures the tool."""
+    """Format of the files; null has no storage and measures the tool."""
     files: units.Positive
     """Number of files. Example: 64"""
     samples_per_file: units.Positive
@@ -131,17 +131,17 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
     sample: Sample
     """Shape or size of a sample."""
     file_access: Literal["multi", "shared"] = "multi"
-    """multi: files of their own; shared: one file that all ranks read."""
+    """multi: many files; shared: a single file that all ranks read."""
     chunk: Chunk | None = None
     """Chunks of HDF5 files; null: contiguous. A bare size stands for bytes. Example: {bytes: 64 KiB}"""
     compression: Literal["none", "gzip", "lzf"] = "none"
-    """Filter of HDF5 (gzip, lzf) or NumPy (gzip)."""
+    """Compression filter of HDF5 (gzip, lzf) or NumPy (gzip)."""
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     """Level of gzip; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
-    """Random bits of each byte; 8 does not compress, fewer do."""
+    """Random bits per byte: data with 8 do not compress, with fewer they do."""
     compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
-    """Bytes before over bytes after gzip; replaces random_bits. Example: 1.06"""
+    """Ratio of bytes before and after gzip; replaces random_bits. Example: 1.06"""
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()
     """Small files that are read or written in addition to the samples."""
 
@@ -154,23 +154,23 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of one sample in its file before compression: CSV holds text, the others what is in memory."""
+        """Bytes of a sample in its file before compression: text in CSV, bytes in memory in the other formats."""
         return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
 
     @property
     def largest(self) -> int:
-        """Bytes on storage that no sample exceeds."""
+        """Upper bound of the bytes of a sample on storage."""
         return self.sample_bytes if self.sample.stdev is None else self.sample.largest
 
     @property
     def size(self) -> int:
-        """Payload bytes of the whole dataset before compression; the formats' own headers come on top."""
+        """Payload bytes of the whole dataset before compression, without the formats' headers."""
         return self.samples * self.sample_bytes
 
     @property
     def array_shape(self) -> tuple[int, ...]:
-        """The array that a file holds: samples by values, or one row of bytes when samples differ in size (in the mean,
-        where each file has one sample).
+        """Shape of the array in a file: samples by values, or a row of bytes if samples differ in size (in the mean, if
+        each file has one sample).
         """
         if self.sample.stdev is not None:
             return (self.samples_per_file * self.sample.size,)
@@ -178,7 +178,9 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def chunk_shape(self) -> tuple[int, ...] | None:
-        """HDF5's chunk of that array; None: contiguous. A filter needs chunks: a sample each unless told."""
+        """Shape of HDF5's chunks of that array; None: contiguous. Filters need chunks; the default is a sample per
+        chunk.
+        """
         if self.chunk is None:
             if self.compression == "none":
                 return None
@@ -193,12 +195,12 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_stored(self) -> bool:
-        """Is there anything to generate?"""
+        """True if the dataset has files to generate."""
         return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
-    """The largest chunk of at most `values` that are neighbours in the file; at least one."""
+    """Return the largest chunk of at most `values` contiguous values, at least one."""
     chunk = []
     for extent in reversed(shape):
         chunk.append(max(1, min(extent, values)))
@@ -207,41 +209,44 @@ def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
 
 
 def _check(dataset: Dataset) -> None:
-    """ValueError for a dataset that no format can hold as asked."""
+    """Raise ValueError for a dataset that its format cannot hold."""
     kind, sample, compression = dataset.format, dataset.sample, dataset.compression
     names = [side.name for side in dataset.auxiliary_files]
     refuse(
         (
             dataset.file_access == "shared" and dataset.files != 1,
-            f"file_access: shared means one file, found files: {dataset.files}",
+            f"file_access: shared needs files: 1, not {dataset.files}",
         ),
         (
             dataset.samples > 2**53 or dataset.size >= 2**63,
-            "no storage holds so much: at most 2^53 samples, less than 2^63 bytes",
+            "dataset too large: at most 2^53 samples, less than 2^63 bytes",
         ),
-        (dataset.chunk is not None and kind != "hdf5", f"chunk is HDF5's; format: {kind} has none, leave it null"),
+        (
+            dataset.chunk is not None and kind != "hdf5",
+            f"chunk is for HDF5; format: {kind} has no chunks, leave it null",
+        ),
         (
             compression not in _COMPRESSIONS.get(kind, {"none"}),
-            f"compression: {compression} goes with format: hdf5 (gzip, lzf) or npz (gzip), found {kind}",
+            f"compression: {compression} needs format: hdf5 (gzip, lzf) or npz (gzip), not {kind}",
         ),
-        (dataset.level is not None and compression != "gzip", "level goes with compression: gzip"),
+        (dataset.level is not None and compression != "gzip", "level needs compression: gzip"),
         (
             dataset.compression_ratio is not None and dataset.random_bits != 8,
-            "compression_ratio and random_bits both say how far data compress: give one of them",
+            "compression_ratio and random_bits both determine compressibility: set only one of them",
         ),
         (
             dataset.compression_ratio is not None and kind in {"csv", "null"},
-            f"compression_ratio: the contents of format: {kind} cannot be chosen; leave it null",
+            f"compression_ratio: the contents of format: {kind} are fixed; leave it null",
         ),
         (
             (dataset.compression_ratio or 1) > 1 and dataset.level == 0,
-            "compression_ratio: gzip's level 0 compresses nothing; give level 1 to 9",
+            "compression_ratio: gzip's level 0 does not compress; set level 1 to 9",
         ),
         (
             kind == "csv" and (sample.bytes is not None or sample.array_dtype != "float32"),
-            "format: csv holds numbers: give sample a shape, and dtype float32",
+            "format: csv contains numbers: set sample.shape, and dtype float32",
         ),
-        (len(set(names)) < len(names), "auxiliary_files: each needs a name of its own"),
+        (len(set(names)) < len(names), "auxiliary_files: names must be unique"),
     )
     if dataset.is_chunked:
         _check_chunk(dataset)
@@ -257,6 +262,6 @@ def _check_chunk(dataset: Dataset) -> None:
         ),
         (
             math.prod(chunk) * item_bytes >= _LARGEST_CHUNK,
-            "chunk: HDF5 wants chunks below 4 GiB",
+            "chunk: HDF5 requires chunks below 4 GiB",
         ),
     )

@@ -1,5 +1,5 @@
-"""defaults.yaml of a user and of a facility: what options are when neither the command line nor the environment has
-them.
+"""defaults.yaml of a user and of a facility: defaults of options that neither the command line nor the environment
+sets.
 """
 
 import functools
@@ -15,12 +15,12 @@ from dlio_hpc.config import search_path
 from dlio_hpc.errors import ConfigError
 
 NAME = "defaults.yaml"
-# Keys whose values may have variables of the environment, such as /scratch/$USER/dlio-runs.
+# Keys whose values may contain environment variables, such as /scratch/$USER/dlio-runs.
 _PATHS = ("data", "runs", "archive")
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    """A defaults.yaml; its keys are options by their long names. `time`: as --time takes it."""
+    """A defaults.yaml. Its keys are long option names. time: in the syntax of --time."""
 
     site: str | None = None
     account: str | None = None
@@ -35,7 +35,7 @@ KEYS = frozenset(_File.__struct_fields__)
 
 
 class Default(NamedTuple):
-    """A value as an option takes it, and the file that has it."""
+    """A value in the syntax of its option, and the file that sets it."""
 
     value: str
     path: Path
@@ -43,7 +43,9 @@ class Default(NamedTuple):
 
 @functools.cache
 def load() -> dict[str, Default]:
-    """The defaults by key, of the first folder that has the key. ConfigError names a faulty file and its key."""
+    """Return the defaults by key, each from the first folder that sets it. ConfigError names an invalid file and its
+    key.
+    """
     known: dict[str, Default] = {}
     for folder in search_path.folders():
         path = folder / NAME
@@ -65,5 +67,5 @@ def _text(key: str, value: Any, path: Path) -> str:
     if (left := re.search(r"\$\{?\w+\}?", expanded)) is not None:
         raise ConfigError(f"{path}: {key}: {left[0]} is not set in this environment")
     if not os.path.isabs(expanded):
-        raise ConfigError(f"{path}: {key}: {text!r} is no absolute path")
+        raise ConfigError(f"{path}: {key}: {text!r} is not an absolute path")
     return expanded

@@ -1,4 +1,4 @@
-"""A Lustre layout: how the files of a dataset are striped, as a site or a user asks for it; lfs-setstripe(1)."""
+"""A Lustre layout: the striping of a dataset's files, as set by a site or a user; lfs-setstripe(1)."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -16,25 +16,25 @@ Version = tuple[int, ...]
 
 
 class Component(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of every file. What is null is as in the component before, or as the file system has it."""
+    """A part of every file. A key that is null has the value of the previous component or the file system's default."""
 
     end: units.Size | None = None
-    """Where the component ends in the file; null: at the end of the file. Example: 1 GiB"""
+    """End of the component in the file; null: the end of the file. Example: 1 GiB"""
     stripe_count: Count | None = None
-    """Stripes; -1: all storage targets; null: as the component before. Example: 8"""
+    """Number of stripes; -1: all storage targets; null: as in the previous component. Example: 8"""
     stripe_size: units.Size | None = None
     """Bytes of a stripe. Example: 1 MiB"""
     pool: str | None = None
     """Pool of storage targets. Example: flash"""
     mdt: bool = False
-    """On the metadata server (DoM); the first component only."""
+    """Store the component on the metadata server (DoM); first component only."""
 
     def __post_init__(self) -> None:
         check_stripes(self.stripe_count, self.stripe_size, self.pool)
         if self.end is not None and (self.end < _UNIT or self.end % _UNIT):
             raise ValueError(f"end is a multiple of 64 KiB, not {self.end}")
         if self.end is not None and self.stripe_size is not None and self.end % self.stripe_size:
-            raise ValueError(f"end {self.end} is no multiple of stripe_size {self.stripe_size}")
+            raise ValueError(f"end {self.end} is not a multiple of stripe_size {self.stripe_size}")
         stripes = (self.stripe_count, self.stripe_size, self.pool)
         if self.mdt and any(value is not None for value in stripes):
             raise ValueError("a component on the metadata server has no stripes and no pool")
@@ -44,7 +44,7 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
     """Layout of new files of the dataset: stripes, or components of a progressive file layout (PFL)."""
 
     stripe_count: Count | None = None
-    """Stripes; -1: all storage targets. Example: 8"""
+    """Number of stripes; -1: all storage targets. Example: 8"""
     stripe_size: units.Size | None = None
     """Bytes of a stripe. Example: 1 MiB"""
     stripe_index: Index | None = None
@@ -58,11 +58,11 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         stripes = (self.stripe_count, self.stripe_size, self.stripe_index, self.pool)
-        asked = any(value is not None for value in stripes) or self.overstripe
-        if self.components and asked:
-            raise ValueError("components say by themselves how they are striped; leave out the other keys")
-        if not self.components and not asked:
-            raise ValueError("nothing is asked for; write layout: null to leave the layout alone")
+        is_striped = any(value is not None for value in stripes) or self.overstripe
+        if self.components and is_striped:
+            raise ValueError("components have their own striping; remove the other keys")
+        if not self.components and not is_striped:
+            raise ValueError("the layout is empty; write layout: null for the file system's default")
         check_stripes(self.stripe_count, self.stripe_size, self.pool)
         if self.overstripe and (self.stripe_count is None or self.stripe_count < 1):
             raise ValueError("overstripe needs a stripe_count of 1 or more")
@@ -70,7 +70,7 @@ class Layout(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def check_stripes(count: int | None, size: int | None, pool: str | None) -> None:
-    """ValueError for what every Lustre refuses."""
+    """Raise ValueError for striping that all versions of Lustre reject."""
     if count is not None and (count == 0 or count > _MOST_STRIPES):
         raise ValueError(f"stripe_count is 1 to {_MOST_STRIPES}, or -1 for all storage targets, not {count}")
     if size is not None and (size < _UNIT or size % _UNIT or size >= 1 << 32):
@@ -82,46 +82,48 @@ def check_stripes(count: int | None, size: int | None, pool: str | None) -> None
 def _check_ends(components: tuple[Component, ...]) -> None:
     ends = [component.end for component in components]
     if any(end is None for end in ends[:-1]):
-        raise ValueError("only the last component has no end")
+        raise ValueError("only the last component may have no end")
     known = [end for end in ends if end is not None]
     if known != sorted(set(known)):
-        raise ValueError(f"components end one after the other, not at {known}")
+        raise ValueError(f"component ends must increase, not be {known}")
     if any(component.mdt for component in components[1:]):
         raise ValueError("only the first component can lie on the metadata server")
     if components and components[0].mdt and ends[0] is None:
-        raise ValueError("a component on the metadata server has an end")
+        raise ValueError("a component on the metadata server needs an end")
 
 
 def pools(layout: Layout) -> set[str | None]:
-    """The pools of all its parts; None: of no pool in particular."""
+    """Return the pools of all parts of the layout; None stands for no particular pool."""
     return {part.pool for part in layout.components} if layout.components else {layout.pool}
 
 
 def arguments(layout: Layout) -> list[str]:
-    """The options of `lfs setstripe`. Sizes are in bytes: what a bare small number means has changed with versions."""
+    """Return the options of `lfs setstripe`. Sizes are in bytes: the meaning of small numbers without a unit depends on
+    the version.
+    """
     if not layout.components:
         index = [] if layout.stripe_index is None else ["-i", str(layout.stripe_index)]
         return [*_stripes(layout, "-C" if layout.overstripe else "-c"), *index]
-    words: list[str] = []
+    options: list[str] = []
     for component in layout.components:
-        words += ["-E", "-1" if component.end is None else str(int(component.end))]
-        words += ["-L", "mdt"] if component.mdt else _stripes(component, "-c")
-    return words
+        options += ["-E", "-1" if component.end is None else str(int(component.end))]
+        options += ["-L", "mdt"] if component.mdt else _stripes(component, "-c")
+    return options
 
 
 def _stripes(part: Layout | Component, count: str) -> list[str]:
-    words = []
+    options = []
     if part.stripe_count is not None:
-        words += [count, str(part.stripe_count)]
+        options += [count, str(part.stripe_count)]
     if part.stripe_size is not None:
-        words += ["-S", str(int(part.stripe_size))]
+        options += ["-S", str(int(part.stripe_size))]
     if part.pool is not None:
-        words += ["-p", part.pool]
-    return words
+        options += ["-p", part.pool]
+    return options
 
 
 def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
-    """What of the layout a Lustre client must be new enough for."""
+    """Yield features of the layout with the Lustre client version that they require."""
     if layout.components:
         yield "components (PFL)", (2, 10)
     if any(component.mdt for component in layout.components):
@@ -131,7 +133,7 @@ def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
 
 
 def describe(layout: Layout) -> str:
-    """One line for people: "48 stripes of 1 MiB"."""
+    """Return the layout in one line, such as "48 stripes of 1 MiB"."""
     if layout.components:
         return ", then ".join(f"{_describe(part)} {_until(part)}" for part in layout.components)
     extras = [

@@ -1,4 +1,4 @@
-"""The keys of a workload's `reader`, as frozen structs, and the combinations of them that are refused."""
+"""The keys of a workload's `reader`, as frozen structs, and combinations of them that are rejected."""
 
 from typing import Literal
 
@@ -8,9 +8,9 @@ from dlio_hpc import units
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.document import refuse
 
-# What O_DIRECT asks of offsets and lengths on every file system in use (open(2)).
+# Alignment of offsets and lengths that O_DIRECT requires on all file systems in use (open(2)).
 BLOCK = 4096
-# What one request may ask for; preadv(2) ends below 2 GiB.
+# Maximum bytes of a request; preadv(2) is limited to just below 2 GiB.
 LARGEST_REQUEST = 2**30
 
 
@@ -18,19 +18,19 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
     """Random order of files and samples."""
 
     files: bool = False
-    """Files in random order."""
+    """Read files in random order."""
     samples: bool = False
-    """Samples of a file in random order; with files: any sample of any file next."""
+    """Read samples of a file in random order; with files: any sample of any file may come next."""
     seed: units.Natural = 0
     """Seed of the order."""
     reseed: bool = True
-    """Another order in every epoch."""
+    """Use a different order in every epoch."""
     ascending: bool = False
-    """Each batch is read in the order in which its samples lie in the file, as h5py requires."""
+    """Read the samples of a batch in ascending order, as h5py requires."""
 
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
-    """Reading on each rank."""
+    """Settings for reading on each rank."""
 
     loader: Literal["native", "tensorflow", "pytorch"] = "native"
     """Library that delivers batches: reader threads of dlio-hpc, tf.data, or PyTorch's DataLoader."""
@@ -39,41 +39,42 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
     access: Literal["independent", "collective"] = "independent"
     """independent: each rank reads by itself; collective: all ranks together through MPI-IO."""
     load: Literal["on_demand", "memory"] = "on_demand"
-    """on_demand: as training goes on; memory: everything before the first step."""
+    """on_demand: during training; memory: everything before the first step."""
     batch_size: units.Positive = 1
     """Samples that a rank takes in a step. Example: 16"""
     interleave: units.Positive | None = None
-    """Files that are read in turn, a sample of each; null: read_threads where TFRecord files are streams, else 1.
+    """Files that are read in turn, one sample of each; null: read_threads if TFRecord files are streams, else 1.
     Example: 4
     """
     transfer_size: units.Size | None = None
-    """Bytes of a request; null: a sample (TFRecord in framework mode: 256 KiB; npz there: the buffer of open()).
-    Example: 1 MiB
+    """Bytes of a request; null: a sample (in framework mode, TFRecord: 256 KiB; npz: the buffer of open()). Example: 1
+    MiB
     """
     read_threads: units.Positive = 1
     """Threads, worker processes (PyTorch) or parallel calls (tf.data). Example: 8"""
     prefetch: units.Natural | None = None
-    """Batches that are read ahead; null: twice read_threads; 0: the training loop reads its batch itself. Example:
-    2
+    """Batches that are read ahead; null: twice read_threads; 0: the training loop reads its batches itself. Example: 2
     """
     preprocess_time: units.Seconds = units.Seconds(0)
-    """Time of preprocessing a sample before its batch is ready. Example: 5 ms"""
+    """Preprocessing time per sample, before its batch is ready. Example: 5 ms"""
     preprocess_threads: units.Positive = 1
-    """Threads that preprocess. Example: 4"""
+    """Threads for preprocessing. Example: 4"""
     shuffle: Shuffle = Shuffle()
     """Order of the samples."""
     drop_last: bool = False
-    """Leave out what does not fill a step."""
+    """Drop the samples that do not fill a step."""
     shard: bool = True
     """Each rank reads its share; false: every rank reads the whole dataset."""
     verify: bool | None = None
-    """Check the checksums of TFRecord files; null: in framework mode, as TensorFlow does."""
+    """Verify the checksums of TFRecord files; null: in framework mode, as TensorFlow does."""
     verify_content: Literal["first", "all", "none"] = "first"
-    """Compare with the generated contents: the beginning of each batch's first sample, every byte, nothing."""
+    """Compare samples with the generated contents. first: the beginning of each batch's first sample; all: every byte;
+    none: nothing.
+    """
     direct: bool = False
     """Bypass the page cache with O_DIRECT."""
     drop_cache: bool = False
-    """Ask the kernel to forget what was generated, and before every epoch what will be read."""
+    """Drop pages from the page cache: after generation, and before each epoch for the data to be read."""
     reorder_tasks: bool = False
     """Each rank reads the share of the next node, as IOR -C does."""
     hints: dict[str, str] = {}
@@ -89,7 +90,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
         return 2 * self.read_threads if self.prefetch is None else self.prefetch
 
     def files_in_turn(self, dataset: Dataset) -> int:
-        """interleave, or what it comes to where that is null."""
+        """Return interleave, or its effective value if it is null."""
         if self.interleave is not None:
             return self.interleave
         return self.read_threads if reads_streams(dataset, self) else 1
@@ -100,7 +101,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _check(reader: Reader) -> None:
-    """ValueError for settings that no dataset can be read with."""
+    """Raise ValueError for settings with which no dataset can be read."""
     threads, ahead, collective = reader.read_threads, reader.prefetch, reader.access == "collective"
     refuse(
         (
@@ -109,7 +110,7 @@ def _check(reader: Reader) -> None:
         ),
         (
             reader.batch_size * (reader.batches_ahead + 1) > 2**31,
-            "batch_size x (prefetch + 1) samples do not fit in any node's memory",
+            "batch_size x (prefetch + 1) samples exceed the memory of any node",
         ),
         (
             ahead == 0 and threads > 1 and reader.loader == "pytorch",
@@ -130,7 +131,7 @@ def _check(reader: Reader) -> None:
         ),
         (
             (reader.interleave or 1) > 1 and reader.shuffle.files and reader.shuffle.samples,
-            "interleave takes files in turn; with shuffle of files and samples any sample may come next",
+            "interleave reads files in turn; with shuffle of files and samples any sample may come next",
         ),
         (
             reader.shuffle.ascending and not (reader.shuffle.files or reader.shuffle.samples),
@@ -138,27 +139,27 @@ def _check(reader: Reader) -> None:
         ),
         (
             reader.loader == "pytorch" and reader.preprocess_threads > 1,
-            "PyTorch's workers preprocess what they read: raise read_threads, not preprocess_threads",
+            "PyTorch's workers preprocess the samples that they read: raise read_threads, not preprocess_threads",
         ),
         (
             collective and (reader.loader != "native" or threads > 1 or reader.direct),
             "access: collective needs loader: native, read_threads: 1 and direct: false",
         ),
-        (bool(reader.hints) and not collective, "hints are MPI-IO's and go with access: collective"),
+        (bool(reader.hints) and not collective, "hints are for MPI-IO and need access: collective"),
         (
             reader.multiprocessing_context != "fork" and reader.loader != "pytorch",
-            "multiprocessing_context is PyTorch's and goes with loader: pytorch",
+            "multiprocessing_context is for PyTorch and needs loader: pytorch",
         ),
         (
             reader.reorder_tasks and not reader.shard,
-            "reorder_tasks: true means nothing when shard: false lets every rank read everything",
+            "reorder_tasks: true has no effect with shard: false, with which every rank reads everything",
         ),
     )
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether each file is a stream of records, read from its front as TFRecordDataset does. It is none where
-    any sample of any file may come next. Every loader uses the order of streams.
+    """Return whether each file is a stream of records, read from its start as by TFRecordDataset. False if any sample
+    of any file may come next. Every loader uses the order of streams.
     """
     return (
         reader.mode == "framework"
@@ -168,7 +169,9 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads such streams. PyTorch's workers read whole batches, by the offsets of records."""
+    """Return whether the loader reads files as streams. PyTorch's workers read whole batches, by the offsets of
+    records.
+    """
     return reader.loader != "pytorch" and reads_streams(dataset, reader)
 
 
@@ -178,5 +181,5 @@ def reads_records(dataset: Dataset, reader: Reader) -> bool:
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:
-    """Return whether whole files are divided among the ranks. Two ranks that share a stream would both read it."""
+    """Return whether whole files are divided among the ranks: two ranks that share a stream would both read it."""
     return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader)

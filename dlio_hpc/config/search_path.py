@@ -1,5 +1,5 @@
-"""Folders in which a user and a facility keep profiles, workloads and defaults of their own, which go before what is
-shipped: site_profiles/, workloads/, studies/, suites/, criteria/ and defaults.yaml.
+"""Folders in which a user and a facility keep their own profiles, workloads and defaults, which precede the shipped
+ones: site_profiles/, workloads/, studies/, suites/, criteria/ and defaults.yaml.
 """
 
 import os
@@ -12,13 +12,13 @@ _SYSTEM = Path("/etc/dlio-hpc")
 
 
 def folders() -> list[Path]:
-    """The user's folder, those of DLIO_HPC_SITE_PATH in its order, and the system's; the first one that has a name
-    wins. ConfigError for a folder of the variable that is not there.
+    """Return the user's folder, those of DLIO_HPC_SITE_PATH in order, and the system's; the first folder that has a
+    name is used. ConfigError if a folder of the variable does not exist.
     """
     named = [Path(os.path.abspath(part)) for part in os.environ.get(VARIABLE, "").split(os.pathsep) if part]
     for folder in named:
         if not folder.is_dir():
-            raise ConfigError(f"{VARIABLE}: {folder} is no folder here; correct the variable, or unset it")
+            raise ConfigError(f"{VARIABLE}: {folder} is not a directory here; correct the variable, or unset it")
     return [folder for folder in (_user(), *named, _SYSTEM) if folder.is_dir()]
 
 

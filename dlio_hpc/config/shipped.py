@@ -1,5 +1,5 @@
-"""The places of templates/, site_profiles/ and share/: beside a checkout, or where pip put the data files. Names of
-YAML files are looked for in the folders of user and facility first.
+"""Locations of templates/, site_profiles/ and share/: in a checkout, or where pip installed the data files. YAML files
+are searched by name, first in the folders of the user and the facility.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ _MARK = Path("templates", "job.sh.j2")
 
 
 def root() -> Path:
-    """The folder that holds templates/, site_profiles/ and share/."""
+    """Return the folder that holds templates/, site_profiles/ and share/."""
     for folder in _candidates():
         if (folder / _MARK).is_file():
             return folder
@@ -29,8 +29,8 @@ def root() -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """The YAML files of SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES by their names; those of user and
-    facility come first, and win where names are the same.
+    """Return the YAML files of SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES by name. Files of the user and
+    the facility come first and replace shipped files of the same name.
     """
     known: dict[str, Path] = {}
     for place in (*(own / folder.name for own in search_path.folders()), root() / folder):
@@ -40,13 +40,13 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def names(folder: Path) -> list[str]:
-    """The names of files()."""
+    """Return the names of files()."""
     return sorted(files(folder))
 
 
 def origin(path: Path) -> str:
-    """Words for where a file of files() is from: empty when it is shipped, else its folder, and whether it replaces one
-    that is shipped.
+    """Return a text for the origin of a file of files(): empty if it is shipped, else its folder, and whether it
+    replaces a shipped file.
     """
     home = root()
     if path.is_relative_to(home):
@@ -56,7 +56,7 @@ def origin(path: Path) -> str:
 
 
 def find(folder: Path, name: str) -> Path:
-    """The YAML file of a name, or of a path; ConfigError lists the names."""
+    """Return the YAML file for a name or path; ConfigError lists the names."""
     try:
         url.refuse(name)
     except ValueError as fault:
@@ -70,10 +70,10 @@ def find(folder: Path, name: str) -> Path:
 
 
 def _hint(folder: Path, name: str) -> str:
-    """A suggestion for an unknown name, of the same kind or else of another; empty where no name is near."""
+    """Return a suggestion for an unknown name, of the same kind or else of another kind; empty if none is similar."""
     if hint := spelling.hint(name, names(folder)):
         return hint
-    kinds = {kind: spelling.nearest(name, names(other)) for other, kind in _KINDS.items() if other != folder}
+    kinds = {kind: spelling.nearest(name, names(place)) for place, kind in _KINDS.items() if place != folder}
     return next((f"did you mean the {kind} {meant!r}? " for kind, meant in kinds.items() if meant), "")
 
 
@@ -83,7 +83,7 @@ def _candidates() -> Iterator[Path]:
     yield package.parent / "share" / "dlio-hpc"  # pip install --target
     if len(package.parents) > 3:
         yield package.parents[3] / "share" / "dlio-hpc"  # PREFIX/lib/pythonX.Y/site-packages/dlio_hpc
-    from importlib import metadata  # slow to import, and only unusual install layouts need it
+    from importlib import metadata  # slow import, needed only for unusual install layouts
 
     try:
         files = metadata.files("dlio-hpc") or []

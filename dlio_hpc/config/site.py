@@ -1,4 +1,4 @@
-"""A site profile: one machine's batch system, launcher, nodes, queues and limits, as its YAML file says them."""
+"""A site profile: batch system, launcher, nodes, queues and limits of a machine, as in its YAML file."""
 
 import fnmatch
 import os
@@ -22,16 +22,16 @@ Remote = Literal["pbs_tmrsh", "ssh"]
 
 
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
-    """How ranks are started."""
+    """Launcher of the ranks."""
 
     kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun", "flux"]
     """Syntax of the command's options."""
     command: Annotated[str, Meta(min_length=1)]
     """Name or path of the command. Example: srun"""
     options: tuple[str, ...] = ()
-    """Further options, as they are. Example: [--oversubscribe]"""
+    """Additional options, passed unchanged. Example: [--oversubscribe]"""
     bind: str | None = None
-    """Where ranks may run, in the launcher's own words. Example: cores"""
+    """CPU binding of ranks, in the launcher's own syntax. Example: cores"""
     mpi: str | None = None
     """Value of srun's --mpi. Example: pmi2"""
     remote: Remote | None = None
@@ -43,11 +43,11 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
         if self.mpi is not None and self.kind != "srun":
             raise ValueError(f"mpi is an option of srun, not of {self.kind}")
         if self.bind is not None and self.kind == "mpiexec":
-            raise ValueError("bind has no common spelling: give kind hydra or openmpi, or write it into options")
+            raise ValueError("bind has no common syntax: set kind to hydra or openmpi, or use options")
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of a job, of a user and of one submission; null: no limit."""
+    """Limits of a job, of a user and of a submission; null: no limit."""
 
     nodes: Positive | None = None
     """Nodes of a job. Example: 128"""
@@ -56,13 +56,13 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     jobs: Positive | None = None
     """Jobs of a user that are queued or running. Example: 20"""
     node_hours: Annotated[float, Meta(gt=0)] | None = None
-    """Node-hours of one submission, if its jobs last to their limits. Example: 500"""
+    """Node-hours of a submission, if its jobs run to their time limits. Example: 500"""
     bytes_read: units.Size | None = None
-    """Bytes that the runs of one submission read. Example: 50 TB"""
+    """Bytes read by the runs of a submission. Example: 50 TB"""
     bytes_written: units.Size | None = None
-    """Bytes that they write. Example: 20 TB"""
+    """Bytes written by the runs of a submission. Example: 20 TB"""
     space: units.Size | None = None
-    """Bytes that their datasets take up. Example: 20 TB"""
+    """Bytes of storage that the datasets of a submission require. Example: 20 TB"""
 
 
 class Queue(Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,23 +71,23 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: Positive | None = None
     """Nodes of a job. Example: 128"""
     walltime: dict[int, units.Walltime] = {}
-    """Longest walltime, from so many nodes on; the first entry is the fewest nodes. Example: {1: 1:00:00, 128:
-    3:00:00}
+    """Longest walltime by minimum number of nodes; the first entry is the fewest nodes of a job. Example: {1: 1:00:00,
+    128: 3:00:00}
     """
     min_walltime: units.Walltime | None = None
     """Shortest walltime. Example: 0:05:00"""
     jobs: Positive | None = None
     """Jobs of a user in the queue. Example: 1"""
     options: tuple[str, ...] = ()
-    """How the batch system is asked for the queue, where not by its name. Example: [--qos=debug]"""
+    """Batch options that select the queue, if its name does not. Example: [--qos=debug]"""
 
     def __post_init__(self) -> None:
         if any(nodes < 1 for nodes in self.walltime):
-            raise ValueError("walltime has entries such as {1: 1:00:00, 128: 3:00:00}, from so many nodes on")
+            raise ValueError("walltime needs entries such as {1: 1:00:00, 128: 3:00:00}, by minimum number of nodes")
         check_options("options", self.options)
 
     def longest(self, nodes: int) -> units.Walltime | None:
-        """For a job of `nodes`; None: no limit of ours."""
+        """Return the longest walltime of a job of `nodes`; None if the profile sets no limit."""
         fitting = [limit for fewest, limit in sorted(self.walltime.items()) if fewest <= nodes]
         return fitting[-1] if fitting else None
 
@@ -100,34 +100,34 @@ class Rates(Struct, frozen=True, forbid_unknown_fields=True):
     """Expected rates of a node, for estimates and for the division of studies into jobs."""
 
     read: units.Size = units.Size(10**9)
-    """Bytes a second that a node reads."""
+    """Bytes per second that a node reads."""
     write: units.Size = units.Size(5 * 10**8)
-    """Bytes a second that a node writes."""
+    """Bytes per second that a node writes."""
     launch: units.Seconds = units.Seconds(10)
-    """Time in which the ranks start."""
+    """Time to launch the ranks."""
 
     def __post_init__(self) -> None:
         if self.read < 1 or self.write < 1:
-            raise ValueError("read and write are bytes a second, such as 1 GB")
+            raise ValueError("read and write are bytes per second, such as 1 GB")
 
 
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
-    """One machine."""
+    """A machine."""
 
     name: str
     """Name of the machine. Example: mycluster"""
     scheduler: SchedulerName
     """Batch system; local: none."""
     launcher: Launcher
-    """How ranks are started."""
+    """Launcher of the ranks."""
     ranks_per_node: Positive
-    """Ranks on a node without --ppn. Example: 4"""
+    """Ranks per node without --ppn. Example: 4"""
     walltime: units.Walltime
     """Walltime of a job without --time. Example: 1:00:00"""
     description: str = ""
-    """A line for lists."""
+    """Short description, shown in lists."""
     hosts: tuple[str, ...] = ()
-    """Host names, with *, on which this profile is used without --site. Example: ["login*"]"""
+    """Host name patterns; on matching hosts this profile is used without --site. Example: ["login*"]"""
     cpus: Positive | None = None
     """Hardware threads of a node that ranks may use. Example: 128"""
     hyperthreads: Positive | None = None
@@ -135,11 +135,11 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     depth: Positive | None = None
     """Hardware threads of a rank; null: its share of cpus. Example: 16"""
     warning_time: units.Seconds = units.Seconds(60)
-    """Time before its limit at which a job is told to end."""
+    """Time before its limit at which a job is signalled to end."""
     account: str | None = None
     """Account without --account. Example: proj"""
     account_required: bool = False
-    """Refuse submissions without an account."""
+    """Reject submissions without an account."""
     queue: str | None = None
     """Queue without --queue. Example: debug"""
     queues: dict[str, Queue] = {}
@@ -147,40 +147,40 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     limits: Limits = Limits()
     """Limits of jobs and of submissions."""
     job_options: tuple[str, ...] = ()
-    """Options for the batch system, as they are. Example: [--constraint=cpu]"""
+    """Options for the batch system, passed unchanged. Example: [--constraint=cpu]"""
     pbs_select: dict[str, str | int] = {}
-    """More resources of PBS's select. Example: {system: polaris}"""
+    """Additional resources of PBS's select statement. Example: {system: polaris}"""
     data: str | None = None
     """Directory of datasets without --data. Example: /scratch/$USER/dlio"""
     python: str | None = None
-    """Interpreter of the ranks; null: the one that submits. Example: /shared/dlio-hpc/bin/python3"""
+    """Interpreter of the ranks; null: the submitting interpreter. Example: /shared/dlio-hpc/bin/python3"""
     setup: tuple[str, ...] = ()
     """Lines of the job script before the runs. Example: [module load cray-mpich]"""
     environment: dict[str, str] = {}
-    """Variables of the script. Example: {OMP_NUM_THREADS: "1"}"""
+    """Environment variables of the job script. Example: {OMP_NUM_THREADS: "1"}"""
     rank_environment: dict[str, str] = {}
-    """Variables of the ranks alone. Example: {MPICH_GPU_SUPPORT_ENABLED: "0"}"""
+    """Environment variables of the ranks only. Example: {MPICH_GPU_SUPPORT_ENABLED: "0"}"""
     preload: tuple[str, ...] = ()
-    """Libraries that are preloaded into the ranks. Example: [/opt/lib/libx.so]"""
+    """Libraries to preload into the ranks. Example: [/opt/lib/libx.so]"""
     darshan: Annotated[str, Meta(min_length=1)] | None = None
     """libdarshan.so, built for the ranks' MPI; null: none. Example: /opt/darshan/lib/libdarshan.so"""
     layout: Layout | None = None
-    """Lustre layout of datasets; null: left alone. Example: {stripe_count: 8, stripe_size: 1 MiB}"""
+    """Lustre layout of datasets; null: the file system's default. Example: {stripe_count: 8, stripe_size: 1 MiB}"""
     expected_rates: Rates = Rates()
-    """What a node reads and writes, for estimates and for the division of studies into jobs."""
+    """Expected rates of a node, for estimates and for the division of studies into jobs."""
 
     def __post_init__(self) -> None:
         for variable in (*self.environment, *self.rank_environment):
             if not (variable.isascii() and variable.isidentifier()):
-                raise ValueError(f"environment: {variable!r} is no name of an environment variable")
+                raise ValueError(f"environment: {variable!r} is not a valid name of an environment variable")
         if "LD_PRELOAD" in self.environment or "LD_PRELOAD" in self.rank_environment:
-            raise ValueError("LD_PRELOAD is what preload is for: it reaches the ranks alone")
+            raise ValueError("LD_PRELOAD: use preload instead, which affects only the ranks")
         if any(re.search(r"[\s:,]", library) for library in (*self.preload, self.darshan or "")):
-            raise ValueError("preload, darshan: a path of a library holds no blank, colon or comma")
+            raise ValueError("preload, darshan: the path of a library must not contain blanks, colons or commas")
         if any("libdarshan" in library for library in self.preload):
-            raise ValueError("preload: libdarshan.so goes into darshan, so that its logs are set up, judged and read")
+            raise ValueError("preload: set libdarshan.so as darshan, so that its logs are configured, checked and read")
         if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
-            raise ValueError("DARSHAN_ENABLE_NONMPI makes a log a process and none of the run; leave it out")
+            raise ValueError("DARSHAN_ENABLE_NONMPI writes a log per process and none of the run; remove it")
         if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
             raise ValueError(f"launcher.remote: pbs_tmrsh is a command of PBS; scheduler {self.scheduler} has none")
         if self.pbs_select and self.scheduler != "pbs":
@@ -193,16 +193,16 @@ class _Hosts(Struct):
 
 
 def check_options(key: str, options: tuple[str, ...]) -> None:
-    """ValueError for text that would leave the line that it is printed on."""
+    """Raise ValueError for text that is not an option on a single line."""
     for option in options:
         if not option.startswith("-") or not option.isprintable():
             raise ValueError(
-                f"{key}: {option!r} is no option on one line, such as --constraint=cpu or -l place=scatter"
+                f"{key}: {option!r} is not an option on one line, such as --constraint=cpu or -l place=scatter"
             )
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
-    """The profile `name` with `key=value` overrides (values read as YAML) laid over it."""
+    """Read the profile `name` and apply `key=value` overrides (values read as YAML)."""
     path = shipped.find(shipped.SITES, name)
     data: Any = document.read_yaml(path)
     for override in overrides:
@@ -211,11 +211,13 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
 
 
 def here() -> str:
-    """The site whose host patterns match this host's name, a facility's own before the shipped ones, else local."""
+    """Return the site whose host patterns match this host's name, or local. A facility's own profiles come before the
+    shipped ones.
+    """
     host = os.uname().nodename
     for name, path in shipped.files(shipped.SITES).items():
         text = document.read_text(path)
-        line = re.search(r"^hosts:.*\S", text, re.MULTILINE)  # the whole profile takes long to read
+        line = re.search(r"^hosts:.*\S", text, re.MULTILINE)  # parsing whole profiles is slow
         patterns = document.convert(document.parse_yaml(line[0], str(path)), _Hosts, str(path)).hosts if line else ()
         if any(fnmatch.fnmatch(host, pattern) for pattern in patterns):
             return name
@@ -223,24 +225,24 @@ def here() -> str:
 
 
 def depth(site: Site, ranks_per_node: int) -> int | None:
-    """Hardware threads a rank; None where the site does not say what a node has."""
+    """Return the hardware threads per rank; None if the site sets neither depth nor cpus."""
     if site.depth is not None:
         return site.depth
     return None if site.cpus is None else max(site.cpus // ranks_per_node, 1)
 
 
 def resolved(site: Site) -> Site:
-    """The site with the interpreter and, where jobs run on this very computer, the launcher's path written out."""
+    """Return the site with the interpreter and, if jobs run on this computer, the launcher's path filled in."""
     python = site.python or sys.executable
     if site.scheduler != "local":
-        return structs.replace(site, python=python)  # what the job finds there is decided by its setup lines
+        return structs.replace(site, python=python)  # the job's setup lines determine its PATH
     command = _locate(site.launcher.command, python)
     return structs.replace(site, python=python, launcher=structs.replace(site.launcher, command=command))
 
 
 def _locate(name: str, python: str) -> str:
-    """A bare command name as a path: beside the interpreter (a virtual environment's own mpiexec), beside this
-    package (pip install --target), else on PATH; the bare name where it is in none of them.
+    """Return the path of a bare command name: next to the interpreter (a virtual environment's own mpiexec), next to
+    this package (pip install --target) or on PATH; the bare name if it is in none of them.
     """
     if "/" in name:
         return name

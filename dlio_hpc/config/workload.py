@@ -1,4 +1,4 @@
-"""A workload: one application's I/O, as its YAML file says it."""
+"""A workload: the I/O of an application, as in its YAML file."""
 
 import copy
 import math
@@ -12,15 +12,15 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader
 from dlio_hpc.errors import ConfigError
 
-# What tf.data reads at once unless told otherwise.
+# Default bytes of a read of tf.data.
 TENSORFLOW_BUFFER = 256 << 10
 
-# Keys that take a bare value beside their mapping, and what it measures; see _spell_out().
+# Keys that accept a bare value instead of their mapping, and its type; see _spell_out().
 SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": units.Seconds}
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated time of a step; each rank draws for itself. Negative draws of normal count as 0."""
+    """Emulated time of a step, drawn by each rank. Negative draws of normal count as 0."""
 
     mean: units.Seconds = units.Seconds(0)
     """Mean time of a step. Example: 20 ms"""
@@ -33,9 +33,9 @@ class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.distribution in {"normal", "gamma"}) != (self.stdev is not None):
-            raise ValueError("stdev goes with distribution: normal or gamma, which need it")
+            raise ValueError("stdev is required for distribution: normal or gamma, and not allowed for others")
         if self.distribution == "gamma" and not self.mean / 1000 <= (self.stdev or 0) <= self.mean * 1000 > 0:
-            raise ValueError("a gamma distribution needs a mean above 0 and a stdev of 1/1000 to 1000 times that")
+            raise ValueError("a gamma distribution needs a mean above 0 and a stdev of 1/1000 to 1000 times the mean")
 
 
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
 
 
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """Model state that is written over the checkpoint before, while training waits."""
+    """Model state. Each checkpoint overwrites the previous one while training waits."""
 
     every_steps: units.Positive | None = None
     """Steps between checkpoints; null: at the end of each epoch. Example: 100"""
@@ -61,21 +61,21 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
     model_bytes: units.Size | None = None
     """Size of a single file, instead of files. Example: 500 MiB"""
     transfer_size: units.Size | None = units.Size(1 << 20)
-    """Bytes of one write; null: one write for each file."""
+    """Bytes of a write; null: one write per file."""
     by: Literal["root", "all"] = "root"
-    """Rank 0 writes, or every rank."""
+    """root: rank 0 writes; all: every rank writes its own files."""
     fsync: bool = True
     """Call fsync after each file."""
     read_back: bool = False
-    """Read the files again and compare them with what was written."""
+    """Read the files again and compare them with the written data."""
 
     def __post_init__(self) -> None:
         if self.files is not None and self.model_bytes is not None:
             raise ValueError("give either files or model_bytes")
         if self.transfer_size is not None and not 1 <= self.transfer_size <= LARGEST_REQUEST:
-            raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for one write a file")
+            raise ValueError("transfer_size must be at least 1 byte and at most 1 GiB, or null for one write per file")
         if min(self.sizes, default=0) < 1:
-            raise ValueError("a checkpoint has at least one file, and no empty one")
+            raise ValueError("a checkpoint needs at least one file, and no empty files")
 
     @property
     def sizes(self) -> tuple[units.Size, ...]:
@@ -91,26 +91,26 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True):
     epochs: units.Positive = 1
     """Passes over the dataset."""
     steps: units.Positive | None = None
-    """Steps of an epoch; null: the whole dataset. Example: 500"""
+    """Steps per epoch; null: the whole dataset. Example: 500"""
 
 
-# Bytes.
+# Bytes. Smaller files have only a few pages, and the kernel fetches far more than is requested.
 FEW_PAGES = 128 * 1024
 
 
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):
-    """One application's I/O."""
+    """I/O of an application."""
 
     name: str
-    """Name of the workload, in the names of its jobs. Example: mine"""
+    """Name of the workload; part of its job names. Example: mine"""
     dataset: Dataset
     """Files on the storage."""
     description: str = ""
-    """A line for lists."""
+    """Short description, shown in lists."""
     source: str = ""
-    """Where the numbers come from."""
+    """Source of the numbers."""
     reader: Reader = Reader()
-    """How each rank reads."""
+    """Settings for reading on each rank."""
     compute: Compute = Compute()
     """Emulated computation."""
     checkpoint: Checkpoint | None = None
@@ -125,8 +125,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def brings_neighbours(self) -> bool:
-        """Does the kernel fetch far more than is asked for? So it does for samples from the midst of files, in any
-        order, and for files of a few pages.
+        """True if the kernel fetches far more than is requested: for samples read from inside files in any order, and
+        for files of a few pages.
         """
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
@@ -134,7 +134,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def request_size(self) -> units.Size | None:
-        """Bytes a request: transfer_size, or what it comes to where that is null; None where a library chooses."""
+        """Bytes per request: transfer_size, or its effective value if it is null; None if a library chooses."""
         dataset, reader = self.dataset, self.reader
         if reader.transfer_size is not None or dataset.format == "null" or reader.access == "collective":
             return reader.transfer_size
@@ -144,13 +144,13 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
             return units.Size(1 << 20)
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         size = max(dataset.largest, chunk if dataset.is_chunked else 0)
-        if reader.direct:  # with the blocks at both ends
+        if reader.direct:  # includes the blocks at both ends
             size = (-(-size // BLOCK) + 1) * BLOCK
         return units.Size(min(size, LARGEST_REQUEST))
 
 
 class Draft(NamedTuple):
-    """A workload as plain data, of which keys may still be changed. source: for messages."""
+    """A workload as plain data, whose keys may still change. source: for messages."""
 
     data: dict[str, Any]
     source: str
@@ -160,7 +160,7 @@ class Draft(NamedTuple):
         return str(self.data.get("name") or "job")
 
     def with_settings(self, settings: dict[str, Any]) -> "Workload":
-        """The workload with values laid over it, by their keys; ConfigError where it cannot be."""
+        """Return the workload with values set by their keys; ConfigError if it is not valid."""
         data = copy.deepcopy(self.data)
         for key, value in settings.items():
             document.put(data, key, value, f"{key}={value}")
@@ -169,16 +169,16 @@ class Draft(NamedTuple):
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
-    """The workload `name` with `key=value` overrides (values read as YAML) laid over it."""
+    """Read the workload `name` and apply `key=value` overrides (values read as YAML)."""
     return draft(name, overrides).with_settings({})
 
 
 def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None) -> Draft:
-    """As load(), to be changed further; `settings` are laid over it before the overrides are."""
+    """Read a workload as load() does, for further changes. settings: applied before the overrides."""
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: a mapping of keys is needed")
+        raise ConfigError(f"{path}: expected a mapping of keys")
     _spell_out(data)
     for key, value in (settings or {}).items():
         document.put(data, key, value, f"{key}={value}")
@@ -190,11 +190,11 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
 
 
 def _spell_out(data: dict[str, Any]) -> None:
-    """The short forms that a person may write: `format: null`, `chunk: 64 KiB` and `time: 0.1`."""
+    """Replace the short forms `format: null`, `chunk: 64 KiB` and `time: 0.1` in `data`."""
     dataset, compute = data.get("dataset"), data.get("compute")
     if isinstance(dataset, dict):
         if "format" in dataset and dataset["format"] is None:
-            dataset["format"] = "null"  # the unquoted word null is YAML's own
+            dataset["format"] = "null"  # YAML reads an unquoted null as None
         chunk = dataset.get("chunk")
         if chunk is not None and not isinstance(chunk, dict):
             dataset["chunk"] = {"shape" if isinstance(chunk, list) else "bytes": chunk}
@@ -203,17 +203,17 @@ def _spell_out(data: dict[str, Any]) -> None:
 
 
 def resized(workload: Workload, size: int, ranks: int) -> Workload:
-    """The workload on a dataset of at most `size` bytes, short of it by less than one file. The number of files
-    changes; the number of samples in a file decreases only where there would be fewer files than `ranks`. A shared file
-    changes its number of samples and is short of `size` by less than one sample. Samples keep their size and shape.
+    """Return the workload on a dataset of at most `size` bytes, smaller by less than one file. The number of files
+    changes. The number of samples in a file decreases only if there would be fewer files than `ranks`. A shared file
+    changes its number of samples and is smaller than `size` by less than one sample. Samples keep their size and shape.
 
-    ConfigError where `size` holds no sample, or where the format cannot hold the resulting dataset.
+    ConfigError if `size` is less than a sample, or if the format cannot hold the resulting dataset.
     """
     dataset = workload.dataset
     wanted = size // dataset.sample_bytes
     asked = f"--dataset-size {units.format_size(size)}"
     if wanted < 1:
-        raise ConfigError(f"{asked} holds no sample; one sample is {units.format_size(dataset.sample_bytes)}")
+        raise ConfigError(f"{asked} is less than a sample of {units.format_size(dataset.sample_bytes)}")
     files, samples_per_file = _geometry(dataset, wanted, ranks)
     try:
         made = structs.replace(dataset, files=files, samples_per_file=samples_per_file)
@@ -225,7 +225,7 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
 
 
 def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:
-    """Number of files, and of samples in each, of a dataset with `wanted` samples."""
+    """Return number of files, and samples per file, of a dataset with `wanted` samples."""
     if dataset.file_access == "shared":
         return 1, wanted
     if wanted >= dataset.samples:

@@ -1,15 +1,16 @@
-"""Combinations of a workload's `dataset` and `reader` that are refused; the message names a setting that works."""
+"""Combinations of a workload's `dataset` and `reader` that are rejected; each message names a setting that works."""
 
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import Reader, by_streams, reads_records
 from dlio_hpc.document import refuse
 
-# Who loads a file whole in mode: framework, and in which requests; NumPy lets Python's buffer have any size.
+# Libraries that load whole files in mode: framework, by format. NumPy reads through Python's buffer, which may have any
+# size; the others choose their requests.
 LIBRARIES = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
 
 
 def check(dataset: Dataset, reader: Reader) -> None:
-    """ValueError where the reader cannot read that dataset so."""
+    """Raise ValueError if the reader cannot read the dataset."""
     kind, framework = dataset.format, reader.mode == "framework"
     plain = dataset.compression == "none" and not dataset.is_chunked
     refuse(
@@ -19,16 +20,15 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             kind == "null" and (reader.access != "independent" or reader.direct or reader.load != "on_demand"),
-            "reader: the null format has no storage; leave access, load and direct alone",
+            "reader: the null format has no storage; do not set access, load and direct",
         ),
         (
             reader.transfer_size is not None and framework and kind in LIBRARIES and kind != "npz",
-            f"reader.transfer_size goes with mode: posix; in mode: framework {LIBRARIES.get(kind)} chooses its "
-            "requests",
+            f"reader.transfer_size needs mode: posix; in mode: framework {LIBRARIES.get(kind)} chooses its requests",
         ),
         (
             (reader.interleave or 1) > 1 and kind in LIBRARIES and (framework or not plain),
-            "reader.interleave: these files are loaded whole, it would load one for every sample",
+            "reader.interleave: these files are loaded whole; a file would be loaded for every sample",
         ),
         (
             by_streams(dataset, reader) and reader.read_threads > reader.files_in_turn(dataset),
@@ -37,7 +37,7 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             kind == "null" and reader.verify_content == "all",
-            "reader.verify_content: the null format brings nothing to compare; leave it at first",
+            "reader.verify_content: the null format has no content to compare; leave it at first",
         ),
         (
             reads_records(dataset, reader) and reader.shuffle.ascending,
@@ -49,23 +49,22 @@ def check(dataset: Dataset, reader: Reader) -> None:
         ),
         (
             not framework and dataset.compression == "lzf",
-            "reader.mode: posix cannot unpack lzf, only HDF5 itself can; set mode: framework",
+            "reader.mode: posix cannot decompress lzf, only HDF5 can; set mode: framework",
         ),
         (
             reader.direct and not plain,
-            "reader.direct: true needs samples that lie whole in their file: no chunk, no compression",
+            "reader.direct: true needs contiguous samples: no chunk, no compression",
         ),
     )
     if reader.access == "collective":
         refuse(
             (
                 dataset.file_access != "shared",
-                "reader.access: collective is for one file that all ranks read: dataset.file_access: shared",
+                "reader.access: collective needs a single file that all ranks read: dataset.file_access: shared",
             ),
             (
                 not framework and not plain,
-                "reader.access: collective in mode: posix needs samples that lie whole in their file: no chunk, no "
-                "compression",
+                "reader.access: collective in mode: posix needs contiguous samples: no chunk, no compression",
             ),
             (
                 framework and kind != "hdf5",
@@ -73,6 +72,6 @@ def check(dataset: Dataset, reader: Reader) -> None:
             ),
             (
                 framework and (bool(reader.hints) or reader.transfer_size is not None),
-                "reader: HDF5's own collective reads take neither hints nor transfer_size; set mode: posix",
+                "reader: HDF5's own collective reads support neither hints nor transfer_size; set mode: posix",
             ),
         )

@@ -1,1 +1,1 @@
-"""Files of a job and of the archives: their names, how they are written safely, and how archives are read."""
+"""Files of jobs and archives: their names, safe writing, and the reading of archives."""

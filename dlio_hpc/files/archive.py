@@ -1,8 +1,8 @@
-"""A job's archive: NAME.tar.zst with a manifest inside and a seal at the end.
+"""A job's archive: NAME.tar.zst with a manifest at the start and a seal at the end.
 
-The same files give the same bytes: members sorted, times and owners zero. manifest.json holds every file's SHA-256;
-the seal, a skippable frame that zstd and tar pass over (RFC 8878, section 3.1.2), holds the SHA-256 of all bytes
-before it, so that no flipped bit goes unseen, one that decodes to the same files included.
+The same files give the same bytes: members are sorted, times and owners are zero. manifest.json holds the SHA-256 of
+every file. The seal is a skippable frame that zstd and tar ignore (RFC 8878, section 3.1.2). It holds the SHA-256 of
+all bytes before it, so that any flipped bit is detected, even if it decodes to the same files.
 """
 
 import hashlib
@@ -27,25 +27,25 @@ from dlio_hpc.files.archive_members import Member, Members, Packed
 
 SUFFIX = ".tar.zst"
 _LEVEL = 3
-# Bytes of a file of a job that is read into memory: a plan, a result, or the manifest of as many files as an archive
-# takes have fewer. A recording (timeline, Darshan log) has what a login node can spare.
+# Maximum bytes of a recording (timeline, Darshan log) that is read into memory, chosen for login nodes. Other files of
+# a job are limited to rundir.LARGEST_DOCUMENT.
 LARGEST_RECORDING = 4 << 30
 _FILLING = (0x184D2A5C).to_bytes(4, "little")
-_UNSEALED = "its checksum is wrong or gone: the file was changed, cut short or repacked"
+_UNSEALED = "its checksum is wrong or missing: the file was changed, truncated or repacked"
 _SEAL_HEAD = (0x184D2A5D).to_bytes(4, "little") + (32).to_bytes(4, "little")
 _SEAL_BYTES = len(_SEAL_HEAD) + 32
 
 
 class Entry(Struct, frozen=True):
-    """One file of the job."""
+    """A file of the job."""
 
     bytes: int
     sha256: str
 
 
 class Manifest(Struct, frozen=True):
-    """Every file of the job but the manifest itself. `skipped`: left out, since it is no regular file, cannot be named
-    in text, or is the live record of a killed rank's Darshan: hundreds of MiB of nothing each.
+    """All files of the job except the manifest itself. skipped: files left out because they are not regular files, have
+    names that are not UTF-8, or are live records of a killed rank's Darshan (hundreds of MiB of zeros each).
     """
 
     job: str
@@ -55,65 +55,65 @@ class Manifest(Struct, frozen=True):
 
 
 def create(directory: Path, target: Path) -> list[str]:
-    """Archive the job in `directory` as `target`: archive whole and verified, or nothing there. Notes on what is amiss
-    beside it.
+    """Archive the job in `directory` as `target`. The archive is complete and verified, or does not exist. Return notes
+    on problems outside the archive.
 
-    InvalidRun when what was written does not verify.
+    InvalidRun if the written archive does not verify.
     """
     manifest = _manifest(directory)
     target.parent.mkdir(parents=True, exist_ok=True)
     with rundir.replacing(target) as temporary:
         _pack(directory, manifest, temporary)
-        if found := faults(temporary):
+        if errors := faults(temporary):
             if _manifest(directory) != manifest:
                 raise Incomplete(
-                    f"files in {directory} changed while they were archived; collect again when nothing writes there"
+                    f"files in {directory} changed while they were archived; collect again when no process writes there"
                 )
-            raise InvalidRun(f"the archive did not verify after writing ({found[0]}); is the disk failing?")
+            raise InvalidRun(f"the archive did not verify after writing ({errors[0]}); the disk may be failing")
     try:
         rundir.write(directory / rundir.MANIFEST, document.encode(manifest))
-    except OSError as fault:  # such as a full disk, of which archives are to relieve it
-        return [f"the archive is whole, but {directory / rundir.MANIFEST} cannot be written: {fault.strerror}"]
+    except OSError as fault:  # such as a full disk
+        return [f"the archive is complete, but {directory / rundir.MANIFEST} cannot be written: {fault.strerror}"]
     return []
 
 
 def is_of(path: Path, directory: Path) -> bool:
-    """Does a sound archive hold what lies in `directory` now?"""
+    """Return whether the archive's manifest matches the current files in `directory`."""
     with _opened(path) as held:
         return held.manifest == _manifest(directory)
 
 
 def listed(path: Path) -> frozenset[str]:
-    """Names of the archived files, from the manifest alone; InvalidRun when that cannot be read."""
+    """Return the names of the archived files from the manifest; InvalidRun if it cannot be read."""
     with _opened(path) as held:
         return frozenset(held.manifest.files)
 
 
 def faults(path: Path) -> list[str]:
-    """Faults of an archive, a line each; none where every byte is as it was written. Whatever would be unsafe to
-    read ends the list.
+    """Return the faults of an archive, one per line; empty if every byte is as written. A fault that makes further
+    reading unsafe is returned alone.
     """
     return _passed(path, lambda _: False)[0]
 
 
 def sound(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """Read as read() does and verify every byte in the same pass; InvalidRun where one is not as written."""
-    found, content = _passed(path, wanted)
-    if found:
-        raise _broken(path, found[0])
+    """Read as read() does and verify every byte in the same pass; InvalidRun if any differs."""
+    errors, content = _passed(path, wanted)
+    if errors:
+        raise _broken(path, errors[0])
     return content
 
 
 def entries(path: Path) -> list[tuple[str, int]]:
-    """Members with their sizes in bytes; InvalidRun when the archive cannot be read."""
+    """Return the members with their sizes in bytes; InvalidRun if the archive cannot be read."""
     with _opened(path) as held:
         own = (f"{held.manifest.job}/{rundir.MANIFEST}", len(held.listing))
         return [own, *((member.name, member.size) for _, member in held.members())]
 
 
 def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGEST_DOCUMENT) -> dict[str, bytes]:
-    """The files, named from the job's folder down, whose names are `wanted`; of the job's outputs the last `largest`
-    bytes. InvalidRun when the archive cannot be read, or another file is larger.
+    """Read the files whose names, relative to the job's folder, are `wanted`. Of job.out and job.err, only the last
+    `largest` bytes are returned. InvalidRun if the archive cannot be read, or if another file is larger.
     """
     with _opened(path) as held:
         content = {rundir.MANIFEST: held.listing} if wanted(rundir.MANIFEST) else {}
@@ -124,17 +124,17 @@ def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGES
 
 
 def extract(path: Path, target: Path) -> Path:
-    """The job's folder below `target`, made after every byte was verified.
+    """Extract the job's folder below `target` after every byte was verified.
 
-    InvalidRun or ConfigError, and nothing written.
+    On InvalidRun or ConfigError nothing is written.
     """
-    if found := faults(path):
-        raise _broken(path, found[0])
+    if errors := faults(path):
+        raise _broken(path, errors[0])
     with _opened(path) as held:
         job = held.manifest.job
         folder = target / job
         if folder.exists():
-            raise ConfigError(f"{folder} is there already; choose another --to or move it away")
+            raise ConfigError(f"{folder} exists already; choose another --to or move it away")
         target.mkdir(parents=True, exist_ok=True)
         with _temporary(target, job) as temporary:
             manifest = _made(Path(temporary, job, rundir.MANIFEST))
@@ -150,13 +150,13 @@ def extract(path: Path, target: Path) -> Path:
 
 
 def _made(file: Path) -> Path:
-    """The file's path, with the folder that it goes to."""
+    """Create the file's folder and return the file's path."""
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 
 
 def _broken(path: Path, why: object) -> InvalidRun:
-    return InvalidRun(f"{path} is broken: {why}; see dlio-hpc archive verify")
+    return InvalidRun(f"{path} is corrupted: {why}; see dlio-hpc archive verify")
 
 
 def _kept(name: str, pieces: Iterator[bytes], largest: int) -> bytes:
@@ -172,7 +172,7 @@ def _kept(name: str, pieces: Iterator[bytes], largest: int) -> bytes:
 
 @contextmanager
 def _temporary(target: Path, job: str) -> Iterator[str]:
-    """A folder for the time of the block; what cannot be removed of it at the end stays."""
+    """Create a folder for the duration of the block; entries that cannot be removed at the end remain."""
     folder = tempfile.mkdtemp(prefix=f".{job}.", dir=target)
     try:
         yield folder
@@ -197,7 +197,7 @@ def _manifest(directory: Path) -> Manifest:
 
 
 def _is_utf8(name: str) -> bool:
-    """Names that are not go into no manifest."""
+    """Return whether the name is UTF-8; other names cannot be stored in a manifest."""
     return not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
@@ -235,12 +235,12 @@ def _pack(directory: Path, manifest: Manifest, target: Path) -> None:
 
 
 def _encoded(directory: Path, manifest: Manifest) -> bytes:
-    """ConfigError where the job has more files than an archive may have."""
+    """Return the manifest as JSON; ConfigError if the job has more files than an archive may have."""
     content = document.encode(manifest)
     if len(manifest.files) >= archive_members.MOST_MEMBERS or len(content) > rundir.LARGEST_DOCUMENT:
         raise ConfigError(
-            f"{directory} has {len(manifest.files)} files, an archive takes {archive_members.MOST_MEMBERS}; remove "
-            "those that dlio-hpc did not write"
+            f"{directory} has {len(manifest.files)} files, the limit of an archive is {archive_members.MOST_MEMBERS}; "
+            "remove files that dlio-hpc did not write"
         )
     return content
 
@@ -254,14 +254,16 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 
 
 def _fill_up(file: "_Hashing", size: int) -> None:
-    """Frames that decompressors pass over, until an archive of `size` bytes of files is large enough to be read."""
+    """Append frames that decompressors skip, until an archive of `size` bytes of files is within the limit of its
+    compression ratio.
+    """
     while (lacking := -(-(size - archive_members.ALLOWANCE) // archive_members.RATIO) - file.count) > 0:
         length = min(lacking, archive_members.CHUNK)
         file.write(_FILLING + length.to_bytes(4, "little") + bytes(length))
 
 
 class _Hashing:
-    """A file to write to that knows the SHA-256 of what went through."""
+    """A writable file that computes the SHA-256 of the bytes written."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -278,7 +280,7 @@ class _Hashing:
 
 
 class _Held(NamedTuple):
-    """An archive open at its second member. listing: the bytes of the first one, the manifest."""
+    """An archive, open at its second member. listing: the bytes of the first member, the manifest."""
 
     packed: Packed
     tar: Members
@@ -287,7 +289,9 @@ class _Held(NamedTuple):
     listing: bytes
 
     def members(self) -> Iterator[tuple[str, Member]]:
-        """Each member with its name below the job's folder; InvalidRun at one that the manifest does not list."""
+        """Yield the members with their names relative to the job's folder; InvalidRun for a member that the manifest
+        does not list.
+        """
         left = dict.fromkeys(self.manifest.files)
         for member in self.iterator:
             job, _, name = member.name.partition("/")
@@ -295,7 +299,7 @@ class _Held(NamedTuple):
                 raise InvalidRun(f"member {member.name!r} would be written outside the job's folder")
             if name not in left:
                 is_twice = name in self.manifest.files or name == rundir.MANIFEST
-                raise InvalidRun(f"member {member.name!r} is there twice" if is_twice else _unlisted(name))
+                raise InvalidRun(f"member {member.name!r} is repeated" if is_twice else _unlisted(name))
             del left[name]
             yield name, member
 
@@ -306,7 +310,7 @@ def _unlisted(name: str) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_Held]:
-    """The archive with its manifest read; InvalidRun with the archive's name where it turns out not to be one."""
+    """Open the archive and read its manifest; InvalidRun with the archive's name if it is not valid."""
     with _opening(path) as file:
         try:
             yield _begun(Packed(file, os.fstat(file.fileno()).st_size, _SEAL_BYTES))
@@ -319,7 +323,7 @@ def _begun(packed: Packed) -> _Held:
     iterator = iter(tar)
     first = next(iterator, None)
     if first is None or first.name.partition("/")[2] != rundir.MANIFEST:
-        raise InvalidRun(f"it holds no {rundir.MANIFEST} at its beginning")
+        raise InvalidRun(f"it has no {rundir.MANIFEST} at its start")
     content = _kept(rundir.MANIFEST, tar.pieces(), rundir.LARGEST_DOCUMENT)
     manifest = document.decode(content, Manifest, first.name, InvalidRun)
     if manifest.job != first.name.partition("/")[0] or not _is_safe(first.name):
@@ -328,8 +332,8 @@ def _begun(packed: Packed) -> _Held:
 
 
 def _passed(path: Path, wanted: Callable[[str], bool]) -> tuple[list[str], dict[str, bytes]]:
-    """One pass over an archive: what is wrong with it, and the files that are wanted. A fault after which nothing is
-    safe to read stands alone.
+    """Read an archive once; return its faults and the wanted files. A fault that makes further reading unsafe is
+    returned alone.
     """
     content: dict[str, bytes] = {}
     with _opening(path) as file:
@@ -365,7 +369,7 @@ def _hashed(pieces: Iterator[bytes], update: Callable[[bytes], None]) -> Iterato
 
 
 def _changed(name: str) -> str:
-    return f"{name} is not what the manifest says"
+    return f"{name} does not match the manifest"
 
 
 def _is_safe(name: str) -> bool:
@@ -375,7 +379,7 @@ def _is_safe(name: str) -> bool:
 
 @contextmanager
 def _opening(path: Path) -> Iterator[io.BufferedReader]:
-    """The file, which does not have to be one: a pipe of that name would be waited for."""
+    """Open the file without blocking, in case it is a pipe; InvalidRun if it is not a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:
@@ -383,6 +387,6 @@ def _opening(path: Path) -> Iterator[io.BufferedReader]:
     with about(path):
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             safe_folders.close(descriptor)
-            raise InvalidRun(f"{path} is no archive: it is no regular file")
+            raise InvalidRun(f"{path} is not an archive: it is not a regular file")
         with os.fdopen(descriptor, "rb") as file:
             yield file

@@ -1,7 +1,7 @@
 """Members of a job's archive, read as strictly as they are written: zstd around ustar headers and regular files.
 
-Anybody may put an archive into a shared folder, so reading one costs no more than keeping it: every bound below is
-checked before memory or time is spent, and what exceeds it is InvalidRun.
+Any user may put an archive into a shared folder, so all limits below are checked before memory or time is spent.
+Exceeding a limit raises InvalidRun.
 """
 
 import hashlib
@@ -15,19 +15,20 @@ from dlio_hpc.errors import InvalidRun
 
 BLOCK = 512
 CHUNK = 1 << 20
-# Memory of the decompressor. Archives have a window of 2 MiB; a decoder should take 8 MiB (RFC 8878, 3.1.1.1.2).
+# Maximum window of the decompressor. Archives have a window of 2 MiB; decoders should support 8 MiB (RFC 8878,
+# 3.1.1.1.2).
 _WINDOW = 8 << 20
-# Bytes out of an archive for each of its own, beyond a first allowance, which decompresses in a fraction of a second. A
-# job's files have ratios of 5 to 60; zstd reaches 30,000 with zeros. packed() fills up archives that compress better.
+# Maximum compression ratio, beyond an allowance that decompresses in a fraction of a second. A job's files have ratios
+# of 5 to 60; zstd reaches 30,000 with zeros. archive._fill_up() pads archives that compress better.
 RATIO, ALLOWANCE = 256, 64 << 20
-# Bytes of an archive before what they decompress to. A block has at most 128 KiB; only frames that hold nothing, and
-# holes of a sparse file, put more between.
+# Maximum bytes of an archive read beyond the bytes decompressed. A block has at most 128 KiB; only empty frames and
+# holes of a sparse file have more.
 _AHEAD = 4 << 20
 # An extended header has a path (PATH_MAX: 4096 bytes) and a size.
 _LONGEST_HEADER = 16 << 10
-# Members of one archive: eight files for each of 32,768 runs.
+# Maximum members of an archive: eight files for each of 32,768 runs.
 MOST_MEMBERS = 1 << 18
-# Zeros behind the last member: tar fills up records, at most of 1 MiB with common settings.
+# Maximum zeros after the last member: tar pads records, which have at most 1 MiB with common settings.
 _LONGEST_END = CHUNK + 2 * BLOCK
 
 
@@ -39,7 +40,9 @@ class Member(NamedTuple):
 
 
 class Packed:
-    """The bytes of an archive on their way to the decompressor. seal_bytes: at the end, which are not hashed."""
+    """Compressed bytes of an archive, as a file for the decompressor. seal_bytes: length of the seal, which is not
+    hashed.
+    """
 
     def __init__(self, file: IO[bytes], size: int, seal_bytes: int) -> None:
         self._file = file
@@ -49,14 +52,14 @@ class Packed:
         self._taken = 0
         self.size = size
         self.seal = b""
-        self.came = 0
+        self.decompressed = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Called by the decompressor; InvalidRun where nothing comes of what it takes."""
+        """Read for the decompressor; InvalidRun if it reads much more than it returns."""
         data = self._file.read(size)
         self._taken += len(data)
-        if self._taken > self.came + _AHEAD:
-            raise InvalidRun("it is longer than what it holds: it has holes, or frames that hold nothing")
+        if self._taken > self.decompressed + _AHEAD:
+            raise InvalidRun("it is longer than its content: it has holes or empty frames")
         hashed = data[: self._hashed_left]
         self._hash.update(hashed)
         self._hashed_left -= len(hashed)
@@ -64,12 +67,14 @@ class Packed:
         return data
 
     def digest(self) -> bytes:
-        """SHA-256 of all that was read before the seal."""
+        """Return the SHA-256 of all bytes before the seal."""
         return self._hash.digest()
 
 
 class Members:
-    """The members in their order. The bytes of one are read with pieces() before the next is asked for, or skipped."""
+    """The members in order. The bytes of a member are read with pieces() before the next member is requested, or
+    skipped.
+    """
 
     def __init__(self, packed: Packed) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW)
@@ -90,7 +95,7 @@ class Members:
         raise InvalidRun(f"it has more than {MOST_MEMBERS} members")
 
     def pieces(self) -> Iterator[bytes]:
-        """The bytes of the member that came last, or what is left of them."""
+        """Yield the remaining bytes of the current member."""
         while self._left:
             piece = self._some(min(self._left, CHUNK))
             self._left -= len(piece)
@@ -113,18 +118,18 @@ class Members:
         prefix, name = _text(header[345:500]), _text(header[:100])
         name = extended.get("path", f"{prefix}/{name}" if prefix else name)
         if header[156:157] not in {b"0", b"\0"} or name.endswith("/"):
-            raise InvalidRun(f"member {name!r} is no regular file")
+            raise InvalidRun(f"member {name!r} is not a regular file")
         size = int(extended["size"]) if "size" in extended else _number(header, 124, 12)
         self._left, self._padding = size, -size % BLOCK
         return Member(name, size)
 
     def _check_end(self) -> None:
-        """Zeros alone, to the end of the file."""
+        """Check that only zeros follow, up to the end of the file."""
         length = 0
         while piece := self._read(CHUNK):
             length += len(piece)
             if any(piece) or length > _LONGEST_END:
-                raise InvalidRun("it has bytes behind its last member")
+                raise InvalidRun("it has bytes after its last member")
 
     def _exactly(self, size: int) -> bytes:
         parts = []
@@ -136,7 +141,7 @@ class Members:
     def _some(self, size: int) -> bytes:
         data = self._read(size)
         if not data:
-            raise InvalidRun("it cannot be read to its end: it is cut short")
+            raise InvalidRun("it cannot be read to its end: it is truncated")
         return data
 
     def _read(self, size: int) -> bytes:
@@ -144,8 +149,8 @@ class Members:
             data: bytes = self._stream.read(size)
         except zstandard.ZstdError as fault:
             raise InvalidRun(f"it cannot be read to its end: {fault}") from fault
-        self._packed.came += len(data)
-        if self._packed.came > most_bytes(self._packed.size):
+        self._packed.decompressed += len(data)
+        if self._packed.decompressed > most_bytes(self._packed.size):
             raise InvalidRun(
                 f"it decompresses to more than {units.format_size(most_bytes(self._packed.size))}, {RATIO} x its size"
             )
@@ -153,38 +158,38 @@ class Members:
 
 
 def most_bytes(size: int) -> int:
-    """Bytes that an archive of `size` bytes may decompress to."""
+    """Return the maximum bytes that an archive of `size` bytes may decompress to."""
     return ALLOWANCE + RATIO * size
 
 
 def _check(header: bytes) -> None:
     unsigned = sum(header[:148]) + 8 * 32 + sum(header[156:])
     if header[257:262] != b"ustar" or _number(header, 148, 8) != unsigned:
-        raise InvalidRun("it cannot be read to its end: a member's header is damaged")
+        raise InvalidRun("it cannot be read to its end: a member's header is corrupted")
 
 
 def _number(header: bytes, offset: int, length: int) -> int:
     text = header[offset : offset + length].strip(b"\0 ")
     if not text or text.translate(None, b"01234567"):
-        raise InvalidRun("it cannot be read to its end: a member's header has no number where one belongs")
+        raise InvalidRun("it cannot be read to its end: a member's header has an invalid number")
     return int(text, 8)
 
 
 def _extended(content: bytes) -> dict[str, str]:
-    """Lines of LENGTH KEY=VALUE (POSIX pax); of a member of ours they have its path or its size and nothing else."""
+    """Parse lines of LENGTH KEY=VALUE (POSIX pax). Archives of dlio-hpc have only path and size."""
     records: dict[str, str] = {}
     while content:
         digits, _, _ = content.partition(b" ")
         length = int(digits) if digits.isdigit() and len(digits) < 6 else 0
         key, equals, value = content[len(digits) + 1 : length - 1].partition(b"=")
         if not equals or length > len(content) or content[length - 1 : length] != b"\n":
-            raise InvalidRun("it cannot be read to its end: an extended header is damaged")
+            raise InvalidRun("it cannot be read to its end: an extended header is corrupted")
         records[key.decode("utf-8", "backslashreplace")] = value.decode("utf-8", "backslashreplace")
         content = content[length:]
     if unknown := records.keys() - {"path", "size"}:
-        raise InvalidRun(f"it has an extended header with {', '.join(sorted(unknown))}, which no archive of ours has")
+        raise InvalidRun(f"it has an extended header with {', '.join(sorted(unknown))}, which dlio-hpc does not write")
     if not records.get("size", "0").isdecimal() or len(records.get("size", "")) > 20:
-        raise InvalidRun("it cannot be read to its end: an extended header has no number where one belongs")
+        raise InvalidRun("it cannot be read to its end: an extended header has an invalid number")
     return records
 
 

@@ -1,4 +1,4 @@
-"""What kind of file system a path lies on, by its magic number: names of mounts lie, commands differ; statfs(2)."""
+"""The type of file system of a path, by its magic number (statfs(2)): names of mounts mislead, commands differ."""
 
 import ctypes
 import os
@@ -17,16 +17,16 @@ _KINDS = {
 }  # fmt: skip
 
 
-# Kinds whose reads become block requests of the process that reads: there alone its read_bytes (proc(5)) is the truth.
-# FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS leave it at 0; ZFS counts what it has in memory as well.
+# Types whose reads become block requests of the reading process; only there its read_bytes (proc(5)) is correct. It
+# stays 0 on FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS; ZFS also counts reads from memory.
 COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
-# Kinds whose data wait in the kernel's page cache and nowhere else on the node.
+# Types whose data are cached only in the kernel's page cache on the node.
 PAGED = COUNTED | {"lustre", "nfs", "fuse", "ceph", "smb", "9p", "afs"}
 MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
 class FileSystem(Struct, frozen=True):
-    """`source` and `mount`: as /proc/self/mountinfo has them, empty when it does not tell."""
+    """A mounted file system. mount, source: from /proc/self/mountinfo, empty if not listed there."""
 
     kind: str
     mount: str = ""
@@ -38,17 +38,17 @@ class FileSystem(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """For people, and to tell one from another: "lustre /scratch"."""
+        """Type and mount point, such as "lustre /scratch"."""
         return f"{self.kind} {self.mount}".strip()
 
     @property
     def fsname(self) -> str:
-        """Lustre's own name of the file system: mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
+        """Lustre's name of the file system, from mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
         return self.source.rpartition(":/")[2].partition("/")[0]
 
 
 def of(path: Path) -> FileSystem:
-    """The file system of `path`, or of the nearest folder above it that exists."""
+    """Return the file system of `path`, or of its nearest existing parent."""
     there = existing(path)
     number = magic(there)
     mount, source = _mount(there)
@@ -56,9 +56,7 @@ def of(path: Path) -> FileSystem:
 
 
 def unwritable(folder: str) -> str | None:
-    """The reason why no file can be created in a folder, or in the nearest one above it that exists; None where one
-    can.
-    """
+    """Return why no file can be created in a folder or its nearest existing parent; None if one can."""
     import tempfile
 
     there = existing(Path(folder))
@@ -66,31 +64,31 @@ def unwritable(folder: str) -> str | None:
         with tempfile.TemporaryFile(dir=there):
             return None
     except OSError as fault:
-        return f"nothing can be written to {there}: {fault.strerror}"
+        return f"cannot create files in {there}: {fault.strerror}"
 
 
 def is_there(path: str | Path) -> bool:
-    """Is there something at a path? InfrastructureError where the system does not tell, which os.path.exists() takes
-    for a no.
+    """Return whether the path exists. InfrastructureError if the system cannot tell, where os.path.exists() returns
+    False.
     """
     try:
         os.stat(path)
     except OSError as fault:
         if fault.errno in ABSENT:
             return False
-        raise InfrastructureError(f"cannot look at {of_system(fault, path)}") from fault
+        raise InfrastructureError(f"cannot access {of_system(fault, path)}") from fault
     return True
 
 
 def existing(path: Path) -> Path:
-    """`path`, or the nearest folder above it that exists."""
+    """Return `path` or its nearest existing parent, resolved."""
     while not path.exists():
         path = path.parent
     return path.resolve()
 
 
 def magic(path: Path) -> int:
-    """f_type of statfs(2), which Python's statvfs leaves out; a long, and the first member, on 64-bit Linux."""
+    """Return f_type of statfs(2), which Python's statvfs omits. It is the first member, a long on 64-bit Linux."""
     buffer = (ctypes.c_long * 64)()
     if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(path), buffer):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
@@ -98,7 +96,7 @@ def magic(path: Path) -> int:
 
 
 def _mount(path: Path) -> tuple[str, str]:
-    """Mount point and source of `path`: the longest mount point that leads to it, the last of its name."""
+    """Return mount point and source of `path`: the longest matching mount point, and the last mount on it."""
     best = ("", "")
     for mount, _, source in mounts():
         if path.is_relative_to(mount) and len(mount) >= len(best[0]):
@@ -107,7 +105,7 @@ def _mount(path: Path) -> tuple[str, str]:
 
 
 def mounts() -> Iterator[tuple[str, str, str]]:
-    """Mount point, type and source of all that is mounted here; proc(5), mountinfo."""
+    """Yield mount point, type and source of all mounts; proc(5), mountinfo."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -119,7 +117,7 @@ def mounts() -> Iterator[tuple[str, str, str]]:
 
 
 def _unescaped(text: str) -> str:
-    """Blanks and backslashes are octal escapes there."""
+    """Decode the octal escapes for blanks and backslashes in mountinfo."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, letter)
     return text

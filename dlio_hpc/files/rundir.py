@@ -1,5 +1,5 @@
-"""A job's directory and the folder of archives: every file name in them is spelled here and nowhere else, and how files
-get there safely.
+"""File names in a job's directory and in the folder of archives, which are defined only here, and functions to write
+files safely.
 """
 
 import fcntl
@@ -35,23 +35,25 @@ RESULT = "result.json"
 TIMELINE = "timeline.h5"
 ERROR = "error.json"
 TF_PROFILE = "tf-profile"
-# Beside the archives, not in a job's directory.
+# In the folder of archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
-# No JSON document of a job, an archive or a study has more bytes; the plan of a study with 10,000 points has less.
+# Maximum bytes of a JSON document of a job, an archive or a study; the plan of a study with 10,000 points has fewer.
 LARGEST_DOCUMENT = 64 << 20
-# Jobs' directories below a folder of jobs: none that is still being made, whose name begins with a dot.
+# Glob pattern of job directories in a folder of jobs. Incomplete directories have names that begin with a dot.
 JOBS = f"[!.]*/{JOB}"
-# A link or a pipe in the place of a file that is locked is neither followed nor waited for.
+# Flags for opening lock files: links are not followed, and pipes do not block.
 _LOCKED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def layout_name(when: str, place: int) -> str:
-    """Of the record on a job's dataset: before.yaml or after.yaml, and before-2.yaml for the second one."""
+    """Return the name of the layout record of a job's dataset: before.yaml or after.yaml, and before-2.yaml for the
+    second.
+    """
     return when if not place else f"-{place + 1}.".join(when.rsplit(".", 1))
 
 
 def run_name(number: int, name: str) -> str:
-    """Such as 01-measure: by the order in which they are executed."""
+    """Return the name of a run, such as 01-measure, in order of execution."""
     return f"{number:02}-{name}"
 
 
@@ -60,39 +62,39 @@ def run_directory(job: Path, number: int, name: str) -> Path:
 
 
 def attempts(job: Path) -> list[Path]:
-    """Folders with what earlier attempts of a requeued or repeated job left."""
+    """Return the folders with results of earlier attempts of a requeued or repeated job."""
     return list((job / ATTEMPTS).glob("[0-9]*"))
 
 
 def xplane_name(rank: int) -> str:
-    """What TensorFlow's profiler saw of a rank, in the folder TF_PROFILE of the run."""
+    """Return the name of TensorFlow's profile of a rank, in the folder TF_PROFILE of the run."""
     return f"rank-{rank}.xplane.pb"
 
 
-# A file that is being written, or the rest of it: its name, the process and the host that write it.
+# Temporary file of a write in progress or interrupted: final name, and the writing process and host.
 _TEMPORARY = re.compile(r"[.](?P<name>.+)[.](?P<pid>\d+)-[0-9a-f]{8}@(?P<host>.+)[.]tmp")
 
 
 def temporary_name(name: str) -> str:
-    """A hidden name for what becomes `name`, which nobody else can foretell."""
+    """Return a hidden, unpredictable name for a file or folder that will be renamed to `name`."""
     return f".{name}.{os.getpid()}-{os.urandom(4).hex()}@{os.uname().nodename}.tmp"
 
 
 def rest_of(name: str) -> str | None:
-    """The name of the file for which a temporary one of this name was made; None for any other name."""
+    """Return the final name that a temporary name stands for; None for any other name."""
     match = _TEMPORARY.fullmatch(name)
     return match["name"] if match else None
 
 
 def is_being_written(name: str) -> bool:
-    """May the process that made a temporary file still write to it? Those of other hosts may."""
+    """Return whether the process that created a temporary file may still write to it; always true for other hosts."""
     match = _TEMPORARY.fullmatch(name)
     return match is not None and (match["host"] != os.uname().nodename or Path(f"/proc/{match['pid']}").exists())
 
 
 def matching(folder: Path, pattern: str) -> Iterator[Path]:
-    """Files and folders below a folder, sorted, as Path.glob() gives them; OSError where one may not be looked at,
-    which Path.glob() passes over.
+    """Yield files and folders below a folder, sorted, as Path.glob() does, but raise OSError for folders that are not
+    readable, which Path.glob() skips.
     """
     first, _, rest = pattern.partition("/")
     names = [first]
@@ -112,11 +114,10 @@ def matching(folder: Path, pattern: str) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary file to write to, which becomes `path` whole, on disk, or not at all; `path` itself where that is a
-    device or a pipe.
+    """Yield a temporary file that replaces `path` atomically, synced to disk, at the end of the block; on an exception
+    it is removed. A device or a pipe is yielded itself.
 
-    The file is new, and is given by its descriptor: in a folder that others write to as well, a link that they put in
-    the place of its name leads nowhere.
+    The file is new and is accessed through its descriptor: a link placed at its name by another user has no effect.
     """
     if path.exists() and not path.is_file():
         yield path
@@ -145,20 +146,20 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """`content` at `path`, atomically."""
+    """Write `content` to `path` atomically."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
 def is_locked(directory: Path) -> bool:
-    """Is somebody in the block of locked() just now?"""
+    """Return whether another process is in the block of locked() at this moment."""
     with locked_now(directory / PLAN) as is_mine:
         return not is_mine
 
 
 @contextmanager
 def locked_now(path: Path) -> Iterator[bool]:
-    """As locked_file(), for who does not want to wait: False in the block where somebody else is in it."""
+    """Lock as locked_file() does, without waiting; yield False if another process holds the lock."""
     with _lockable(path) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -172,17 +173,17 @@ def locked_now(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """One process at a time in the block, for all that ask for the same job's directory."""
+    """Hold the lock of a job's directory for the duration of the block."""
     with locked_file(directory / PLAN):
         yield
 
 
 @contextmanager
 def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[bool]:
-    """One process at a time in the block, for all that ask for `path`; who has to wait calls `on_wait` first. False in
-    the block where the file was removed meanwhile: somebody else may be in it with a new one.
+    """Hold the lock of `path` for the duration of the block. If it must wait, call `on_wait` first. Yield False if the
+    file was removed meanwhile: another process may hold the lock of a new file.
 
-    Where the file system knows no locks, nobody waits.
+    On a file system without locks it does not wait.
     """
     with _lockable(path) as descriptor:
         with suppress(OSError):
@@ -197,7 +198,7 @@ def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Is the file that was opened the one that lies there? A folder stands in for a file that cannot be opened."""
+    """Return whether the opened file is still the file at `path`; true for a folder opened in place of the file."""
     opened = os.fstat(descriptor)
     try:
         return stat.S_ISDIR(opened.st_mode) or os.path.samestat(opened, os.stat(path))
@@ -207,8 +208,8 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 @contextmanager
 def _lockable(path: Path) -> Iterator[int]:
-    """A file open for writing: NFS locks no other, and Lustre's locks on folders do not reach other nodes. Open for
-    reading where it is another user's; the folder, where it is missing or may not even be read.
+    """Open a file for writing: NFS locks only such files, and Lustre's locks on folders do not reach other nodes. Open
+    it for reading if it is another user's; open its folder if it is missing or not readable.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | _LOCKED)

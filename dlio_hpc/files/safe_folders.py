@@ -1,4 +1,4 @@
-"""Folders that others may write to as well: opened once, then used by descriptor, whatever becomes of their names."""
+"""Folders that others may write to: opened once, then accessed by descriptor, whatever happens to their names."""
 
 import errno
 import os
@@ -9,21 +9,21 @@ from pathlib import Path
 
 from dlio_hpc.errors import ConfigError, about
 
-# What says that a folder is none, or a link.
+# Error numbers of open() for a link or a path that is not a folder.
 _NO_FOLDER = {errno.ELOOP, errno.ENOTDIR}
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[int]:
-    """A descriptor of the folder at `path`; ConfigError where that is a link or no folder. A fault in the block
-    names the folder by its path.
+    """Open the folder at `path` and yield its descriptor; ConfigError if it is a link or not a folder. A fault in the
+    block names the folder by its path.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as fault:
         if fault.errno not in _NO_FOLDER:
             raise
-        raise ConfigError(f"{path} is a link, or no folder; remove it, or choose another --data") from fault
+        raise ConfigError(f"{path} is a link or not a folder; remove it, or choose another --data") from fault
     try:
         with about(path, alias=held(descriptor)):
             yield descriptor
@@ -32,19 +32,19 @@ def opened(path: str | Path) -> Iterator[int]:
 
 
 def close(descriptor: int) -> None:
-    """Close a descriptor through which nothing was written: a fault of closing it loses nothing."""
+    """Close a descriptor that was not written through. Errors are ignored, because no data can be lost."""
     with suppress(OSError):
         os.close(descriptor)
 
 
 def held(descriptor: int) -> Path:
-    """The path of an open file or folder by its descriptor, in this process; nobody can put another one there."""
+    """Return the path to an open file or folder through its descriptor. No other user can replace it."""
     return Path(f"/proc/self/fd/{descriptor}")
 
 
 def created(folder: int, name: str) -> int:
-    """A descriptor, to read and to write, of the file `name` in an open folder, which is new or has what was written to
-    it before. ConfigError where a link, a file with other names, or no file has that name.
+    """Open the file `name` in an open folder for reading and writing, and create it if needed; return its descriptor.
+    ConfigError if the name belongs to a link, a file with several links, or not a regular file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -69,29 +69,29 @@ def _is_foreign(folder: int, name: str) -> bool:
 
 def _foreign(folder: int, name: str) -> ConfigError:
     path = os.path.join(os.readlink(held(folder)), name)
-    return ConfigError(f"{path} is a link or no plain file, nothing is written through it; remove it")
+    return ConfigError(f"{path} is a link or not a regular file; nothing was written; remove it")
 
 
 def content(path: Path, longest: int) -> bytes:
-    """The bytes of a file that somebody else may have put there; ConfigError where it is none, or has more than
-    `longest` bytes. A pipe is not waited for.
+    """Read a file that another user may have placed there; ConfigError if it is not a regular file, or has more than
+    `longest` bytes. A pipe does not block.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise ConfigError(f"{path} is no file")
+            raise ConfigError(f"{path} is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             data: bytes = file.read(longest + 1)
     finally:
         close(descriptor)
     if len(data) > longest:
-        raise ConfigError(f"{path} has more than {longest} bytes; dlio-hpc writes no such file")
+        raise ConfigError(f"{path} has more than {longest} bytes; dlio-hpc does not write such files")
     return data
 
 
 def is_mine(folder: int) -> bool:
-    """Does an open folder belong to this user? File systems may give files another owner than their user, such as
-    nobody for root: a new file tells.
+    """Return whether an open folder belongs to this user. File systems may map owners, such as root to nobody, so a new
+    file is created for comparison.
     """
     owner = os.fstat(folder).st_uid
     if owner == os.geteuid():
@@ -110,13 +110,13 @@ def is_mine(folder: int) -> bool:
 
 
 def is_shared(folder: int, above: Path) -> bool:
-    """Was it asked for that this user's group shares what lies in the folder `above`, and so an open folder there? That
-    one is asked for with chmod g+ws.
+    """Return whether the folder `above` was shared with this user's group by chmod g+ws, and an open folder in it
+    inherited that.
     """
     upper, inner = os.stat(above), os.fstat(folder)
-    asked = stat.S_ISGID | stat.S_IWGRP
+    shared = stat.S_ISGID | stat.S_IWGRP
     return (
-        upper.st_mode & (asked | stat.S_IWOTH) == asked
+        upper.st_mode & (shared | stat.S_IWOTH) == shared
         and inner.st_mode & (stat.S_IWGRP | stat.S_IWOTH) == stat.S_IWGRP
         and inner.st_gid == upper.st_gid
         and inner.st_gid in {os.getegid(), *os.getgroups()}
@@ -124,7 +124,7 @@ def is_shared(folder: int, above: Path) -> bool:
 
 
 def owner(folder: int) -> str:
-    """The name of whom an open folder belongs to, or its number where it has none."""
+    """Return the name of the owner of an open folder, or the user's number if it has no name."""
     import pwd
 
     number = os.fstat(folder).st_uid

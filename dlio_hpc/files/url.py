@@ -1,4 +1,4 @@
-"""Refusal of URLs where a path is expected. Python would take s3://bucket/x for a local folder named s3:."""
+"""Rejection of URLs where a path is expected. Python would take s3://bucket/x for a local folder named s3:."""
 
 import re
 
@@ -6,12 +6,12 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def refuse(text: str) -> None:
-    """Raise ValueError for a URL. The message says what to give instead: a path on a mounted file system."""
+    """Raise ValueError for a URL. The message asks for a path on a mounted file system."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         return
     if scheme[1].lower() == "file":
-        raise ValueError(f"{text} is a URL; give the path alone: /{text[scheme.end() :].partition('/')[2]}")
+        raise ValueError(f"{text} is a URL; give only the path: /{text[scheme.end() :].partition('/')[2]}")
     raise ValueError(
         f"{text} is a URL, and {scheme[0]} is not supported; mount that storage, and give the path where it is mounted"
     )

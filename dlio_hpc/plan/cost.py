@@ -1,4 +1,4 @@
-"""What runs are expected to take: time, bytes read and written, room; from what the site says of its nodes."""
+"""Expected cost of runs: time, bytes read and written, and storage space, from the rates in the site profile."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,7 +12,9 @@ from dlio_hpc.plan.plan import Plan, Run
 
 
 class Cost(NamedTuple):
-    """Of one run. Seconds are a guess, bytes are what is planned; files: of a dataset that is generated."""
+    """Cost of a run. seconds: an estimate. bytes_read, bytes_written: planned bytes. files: of a dataset that is
+    generated.
+    """
 
     seconds: float
     bytes_read: int
@@ -21,8 +23,8 @@ class Cost(NamedTuple):
 
 
 class JobCost(Struct, frozen=True):
-    """Of a batch job. space: bytes that its datasets are still to take, and a checkpoint; files: of datasets.
-    limit_node_hours: if it lasts to its time limit.
+    """Cost of a batch job. space: bytes that its datasets still require, and a checkpoint. files: of datasets.
+    limit_node_hours: node-hours if the job runs to its time limit.
     """
 
     job: str
@@ -39,33 +41,33 @@ class JobCost(Struct, frozen=True):
 
 
 def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
-    """Reading (or preparing, what takes longer) and computing one after the other, at the rates of so many nodes;
-    starting the ranks comes on top.
+    """Return the cost of a run at the rates of so many nodes: the launch of ranks, then reading (or preprocessing,
+    whichever is longer), writing and computing one after the other.
     """
     if run.kind == "generate":
         written, files = _needs(run)
         return Cost(rates.launch + written / (nodes * rates.write), 0, written, files)
-    work = run.workload
+    workload = run.workload
     saved = _checkpoints(run) * _checkpoint(run, ranks)
-    is_read_back = work.checkpoint is not None and work.checkpoint.read_back
-    read = run.bytes + _beside(run, ranks, "read") + saved * is_read_back
-    written = _beside(run, ranks, "write") + saved
-    preparing = run.samples / ranks * work.reader.preprocess_time / work.reader.preprocess_threads
-    if work.reader.load == "memory":
-        preparing /= work.train.epochs
+    is_read_back = workload.checkpoint is not None and workload.checkpoint.read_back
+    read = run.bytes + _auxiliary_bytes(run, ranks, "read") + saved * is_read_back
+    written = _auxiliary_bytes(run, ranks, "write") + saved
+    preparing = run.samples / ranks * workload.reader.preprocess_time / workload.reader.preprocess_threads
+    if workload.reader.load == "memory":
+        preparing /= workload.train.epochs
     reading, writing = max(read / (nodes * rates.read), preparing), written / (nodes * rates.write)
     return Cost(rates.launch + computing(run) + reading + writing, read, written)
 
 
 def computing(run: Run) -> float:
-    """Seconds that the emulated computation of a run takes."""
+    """Return the seconds of emulated computation of a run."""
     if run.kind == "generate":
         return 0.0
     return run.steps_per_epoch * run.workload.train.epochs * run.workload.compute.time.mean
 
 
 def of_job(plan: Plan, begun: set[str]) -> JobCost:
-    """`begun`: folders of datasets that jobs before this one write; those of this job are put in."""
+    """Return the cost of a job. begun: folders of datasets that earlier jobs write; those of this job are added."""
     costs, space, files = [], 0, 0
     for run in plan.runs:
         cost = of_run(run, plan.nodes, plan.ranks, plan.site.expected_rates)
@@ -93,13 +95,13 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
 
 
 def of_jobs(plans: Iterable[Plan]) -> list[JobCost]:
-    """One after the other: what an earlier one has written, a later one finds."""
+    """Return the costs of jobs that run one after the other: later jobs reuse the datasets of earlier ones."""
     begun: set[str] = set()
     return [of_job(plan, begun) for plan in plans]
 
 
 def _needs(run: Run) -> tuple[int, int]:
-    """Bytes and files that the dataset is still to take; all of them where nobody may look at it."""
+    """Return bytes and files that the dataset still requires; those of the whole dataset if it is not readable."""
     try:
         size, files = dataset.needs(run)
     except DlioError:
@@ -107,8 +109,8 @@ def _needs(run: Run) -> tuple[int, int]:
     return int(size), files
 
 
-def _beside(run: Run, ranks: int, access: str) -> int:
-    """Bytes of auxiliary files."""
+def _auxiliary_bytes(run: Run, ranks: int, access: str) -> int:
+    """Return the bytes that auxiliary files with this access take."""
     train = run.workload.train
     times = {"start": 1, "end": 1, "epoch": train.epochs, "step": run.steps_per_epoch * train.epochs}
     return sum(
@@ -119,7 +121,7 @@ def _beside(run: Run, ranks: int, access: str) -> int:
 
 
 def _checkpoints(run: Run) -> int:
-    """How many a run makes."""
+    """Return the number of checkpoints of a run."""
     checkpoint, epochs = run.workload.checkpoint, run.workload.train.epochs
     if checkpoint is None:
         return 0
@@ -127,6 +129,6 @@ def _checkpoints(run: Run) -> int:
 
 
 def _checkpoint(run: Run, ranks: int) -> int:
-    """Bytes of one, which takes the place of the one before."""
+    """Return the bytes of a checkpoint. Each checkpoint replaces the previous one."""
     checkpoint = run.workload.checkpoint
     return 0 if checkpoint is None else sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)

@@ -1,6 +1,6 @@
-"""Memory that Darshan needs for a run, and what is lost where it gets less.
+"""Memory that Darshan needs for a run, and what it loses with less.
 
-What Darshan does with its settings (darshan-runtime's documentation and source, 3.4 to 3.5) is said where it matters.
+Comments on Darshan's settings are from darshan-runtime's documentation and source, versions 3.4 to 3.5.
 """
 
 import math
@@ -13,28 +13,29 @@ from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan, Run, largest_share, share, steps_per_epoch
 from dlio_hpc.units import format_size
 
-# Bytes of a segment (of the longer version), of what stands before a file's segments, of a record that counts.
+# Bytes of a trace segment (the longer version), of the header before a file's segments, of a counter record.
 _SEGMENT, _HEAD, _RECORD = 40, 104, 704
 _LEAST_SEGMENTS = 64
-# Requests beside those for samples at every opening of a file: headers, ends, what libraries look up.
+# Requests per open in addition to those for samples: headers, ends of files, lookups of libraries.
 _PER_OPENING = 24
-# Libraries that choose their requests themselves ask for no less at once, on the whole.
+# Typical smallest request of libraries that choose the sizes of their requests.
 _LIBRARYS_REQUEST = 1 << 17
-# Each rank sets aside and clears its trace's whole limit when it ends, however little there is to write.
-# What is left when they end has to fit into the memory of whoever judges it: so much for all ranks together.
+# Each rank allocates and clears the whole limit of its trace when it ends, even for a short trace. The traces of all
+# ranks together must fit into the memory of the process that reads the log.
 MOST_TRACE_MIB, _ALL_TRACES_MIB, _LEAST_TRACE_KIB = 256, 2048, 128
-# From 4096 on Darshan counts the bytes of its pool wrongly, and loses the log.
+# From 4096 MiB on Darshan miscounts the bytes of its pool and loses the log.
 _MOST_POOL_MIB = 2047
 _SPARE_FILES = 64
-# The name of a setting that a libdarshan holds from 3.4 on: it reads a configuration file then.
+# A string in libdarshan 3.4 and later, which read a configuration file.
 _CONFIGURED_BY = b"DARSHAN_CONFIG_PATH"
-# Limits that are compiled into earlier ones: MiB of trace a rank, and files of a module.
+# Limits compiled into earlier versions: MiB of trace per rank, and files per module.
 _EARLY_TRACE_MIB, _EARLY_FILES = 4, 1024
 
 
 class Memory(NamedTuple):
-    """What a rank's Darshan may use. trace_kib: of DXT; wanted_kib: what the plan needs, more where that is too much.
-    records: files a rank can have. pool_mib: for all modules but DXT, and for compressing; names_mib: for paths.
+    """Memory that Darshan may use in a rank. trace_kib: for DXT. wanted_kib: need of the plan, larger if it exceeds the
+    limit. records: maximum number of files. pool_mib: for all modules but DXT, and for compression. names_mib: for
+    paths.
     """
 
     records: int
@@ -45,10 +46,11 @@ class Memory(NamedTuple):
 
 
 def memory(plan: Plan, run: Run) -> Memory:
-    """Enough for the run, as far as its requests are known before."""
+    """Return memory sufficient for the run, as far as its requests are known in advance."""
     files, requests = _load(plan, run)
-    each = max(_LEAST_SEGMENTS, 1 << math.ceil(math.log2(max(2 * requests / max(files, 1), 1))))  # it doubles
-    wanted = math.ceil(files * (_HEAD + _SEGMENT * each) * 1.1 / 1024) + 1024
+    # DXT doubles its buffer as it grows
+    segments = max(_LEAST_SEGMENTS, 1 << math.ceil(math.log2(max(2 * requests / max(files, 1), 1))))
+    wanted = math.ceil(files * (_HEAD + _SEGMENT * segments) * 1.1 / 1024) + 1024
     trace = min(wanted, most_trace_kib(plan))
     records = files + _SPARE_FILES
     path_bytes = len(os.fsencode(run.dataset)) + len(os.fsencode(run.outputs)) + 64
@@ -58,13 +60,13 @@ def memory(plan: Plan, run: Run) -> Memory:
 
 
 def most_trace_kib(plan: Plan) -> int:
-    """Of a rank."""
+    """Return the limit of a rank's trace in KiB."""
     return max(_LEAST_TRACE_KIB, min(MOST_TRACE_MIB << 10, (_ALL_TRACES_MIB << 10) // plan.ranks))
 
 
 def note(plan: Plan, run: Run) -> str | None:
-    """The note of a submission whose trace will be cut while its counters stay whole, or whose libdarshan is older than
-    3.4, as far as the library can be read here; None where neither applies.
+    """Return a note if the run's trace will be truncated (counters stay complete), or if libdarshan is older than 3.4
+    as far as the library is readable here; None otherwise.
     """
     if plan.site.darshan is not None and reads_configuration(plan.site.darshan) is False:
         return EARLY
@@ -72,21 +74,19 @@ def note(plan: Plan, run: Run) -> str | None:
     if need.wanted_kib <= need.trace_kib:
         return None
     return (
-        f"Darshan's trace of {rundir.run_name(run.number, run.name)} would need {format_size(need.wanted_kib << 10)} a "
-        f"rank and gets {format_size(need.trace_kib << 10)}: it will be cut, its counters stay whole"
+        f"Darshan's trace of {rundir.run_name(run.number, run.name)} needs {format_size(need.wanted_kib << 10)} per "
+        f"rank and gets {format_size(need.trace_kib << 10)}: it will be truncated, the counters stay complete"
     )
 
 
 EARLY = (
     "this Darshan is older than 3.4 and reads no configuration file: it records all files outside of the system's and "
-    f"Python's folders, at most {_EARLY_FILES} files a rank, and at most {_EARLY_TRACE_MIB} MiB of trace a rank"
+    f"Python's folders, at most {_EARLY_FILES} files per rank, and at most {_EARLY_TRACE_MIB} MiB of trace per rank"
 )
 
 
 def reads_configuration(library: str) -> bool | None:
-    """Return whether this libdarshan reads a configuration file (3.4 and later); None where the library is not
-    readable.
-    """
+    """Return whether this libdarshan reads a configuration file (3.4 and later); None if it is not readable."""
     try:
         with open(library, "rb") as file:
             return _CONFIGURED_BY in file.read()
@@ -95,14 +95,14 @@ def reads_configuration(library: str) -> bool | None:
 
 
 def _load(plan: Plan, run: Run) -> tuple[int, int]:
-    """Files that a rank touches, and its requests to them, at most; of all kinds together."""
+    """Return the maximum number of files that a rank accesses, and of its requests to them."""
     workload = run.workload
-    extra_files, extra_requests = _beside(run)
+    extra_files, extra_requests = _auxiliary_load(run)
     if run.kind == "generate":
         files = share(workload.dataset.files, plan.ranks, plan.ranks - 1)
         count = files[1] - files[0]
-        each = workload.dataset.samples_per_file * _per_sample(workload.dataset, 1 << 20) + _PER_OPENING
-        return count + extra_files, count * each + extra_requests
+        per_file = workload.dataset.samples_per_file * _per_sample(workload.dataset, 1 << 20) + _PER_OPENING
+        return count + extra_files, count * per_file + extra_requests
     files_read, openings = _files_read(plan, run)
     samples = min(
         steps_per_epoch(workload, plan.ranks) * workload.reader.batch_size * workload.train.epochs,
@@ -115,13 +115,15 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Where samples lie in the others nobody has to look up."""
+    """Return the requests per open in addition to those for samples: one if positions of samples are known without
+    lookup.
+    """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
     return _PER_OPENING if looks or workload.dataset.compression != "none" else 1
 
 
 def _per_sample(dataset: Dataset, request: int) -> int:
-    """Requests for one sample; a chunk each where it lies in chunks."""
+    """Return the requests per sample: at least one per chunk if samples are chunked."""
     if dataset.is_chunked:
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         request = min(request, chunk)
@@ -129,7 +131,7 @@ def _per_sample(dataset: Dataset, request: int) -> int:
 
 
 def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
-    """By a rank: files in all epochs, and how often one is opened."""
+    """Return the files that a rank reads in all epochs, and the number of its opens."""
     workload = run.workload
     dataset, reader, epochs = workload.dataset, workload.reader, workload.train.epochs
     per_rank = largest_share(workload, plan.ranks)
@@ -143,8 +145,8 @@ def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
     return min(dataset.files, an_epoch * (epochs if changing else 1)), opened * epochs
 
 
-def _beside(run: Run) -> tuple[int, int]:
-    """Files and requests of checkpoints and auxiliary files."""
+def _auxiliary_load(run: Run) -> tuple[int, int]:
+    """Return files and requests of checkpoints and auxiliary files."""
     workload = run.workload
     steps = run.steps_per_epoch * workload.train.epochs
     files = requests = 0

@@ -1,4 +1,4 @@
-"""A dataset's folder: its files' names and the fingerprint file that says what lies there."""
+"""The folder of a dataset: the names of its files, and the fingerprint file that describes its content."""
 
 import os
 import re
@@ -17,18 +17,18 @@ from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan.plan import Run
 
 FINGERPRINT_FILE = "dlio-dataset.json"
-# Such as npz-8x4x11.7KiB-03c25a44c247, which ends with the fingerprint.
+# A dataset folder's name, such as npz-8x4x11.7KiB-03c25a44c247, which ends with the fingerprint.
 _NAME = re.compile(r"[a-z0-9]+-.+-[0-9a-f]{12}")
-# Headers and directories of the formats, and the file system's own: room beyond the payload.
+# Ratio of required space to payload: headers and directories of the formats, and file system metadata.
 _SPARE = 1.02
-# Bytes of a fingerprint file, which has some lines for each auxiliary file.
+# Largest fingerprint file in bytes; it has some lines for each auxiliary file.
 _LONGEST_FINGERPRINT = 1 << 20
-# Of the number in a file's name.
+# Maximum digits of the number in a file's name.
 _MOST_DIGITS = 16
 
 
 class Fingerprint(Struct, frozen=True):
-    """What the folder holds. Not `complete`: its generation has begun and not ended."""
+    """Content of the fingerprint file. complete: false while the dataset is generated, and after an interruption."""
 
     fingerprint: str
     dataset: Dataset
@@ -37,7 +37,7 @@ class Fingerprint(Struct, frozen=True):
 
 
 def file_name(dataset: Dataset, number: int) -> str:
-    """Names are computed, no job lists the dataset."""
+    """Return the name of a file of samples. Names are computed, so no job lists the folder."""
     return f"{number:08}.{dataset.format}"
 
 
@@ -46,7 +46,7 @@ def file_path(run: Run, number: int) -> str:
 
 
 def side_name(side: AuxiliaryFile) -> str:
-    """Of a auxiliary file that is read, which lies with the dataset."""
+    """Return the file name of an auxiliary file that is read, which is stored with the dataset."""
     return f"side-{side.name}"
 
 
@@ -55,30 +55,30 @@ def side_path(run: Run, side: AuxiliaryFile) -> str:
 
 
 def file_count(dataset: Dataset) -> int:
-    """Files of samples in the folder."""
+    """Return the number of sample files in the folder."""
     return 0 if dataset.format == "null" else dataset.files
 
 
 def payload(dataset: Dataset) -> int:
-    """Bytes of samples and of auxiliary files in the folder, before compression."""
+    """Return the bytes of samples and auxiliary files in the folder, before compression."""
     return dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
 
 
 def sides(dataset: Dataset) -> list[AuxiliaryFile]:
-    """Those that lie in the folder."""
+    """Return the auxiliary files that are stored in the folder."""
     return [side for side in dataset.auxiliary_files if side.access == "read"]
 
 
 def names(dataset: Dataset) -> Iterator[str]:
-    """Of everything in the folder of a whole dataset, but the fingerprint file, which is written last."""
+    """Yield the names of all files of a complete dataset except the fingerprint file, which is written last."""
     yield from map(side_name, sides(dataset))
     for number in range(file_count(dataset)):
         yield file_name(dataset, number)
 
 
 def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
-    """Names in the folder that nobody gave who generates this dataset, and what is no file at all. None: a dataset of
-    which nothing is written.
+    """Yield names in the folder that the generator of this dataset does not write, and entries that are not regular
+    files. dataset: None if no sample or auxiliary file was written.
     """
     named = {FINGERPRINT_FILE, *map(side_name, sides(dataset) if dataset else ())}
     with os.scandir(folder) as entries:
@@ -90,7 +90,7 @@ def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
 
 
 def is_note(name: str) -> bool:
-    """The fingerprint file, or what is left of writing it when that was interrupted."""
+    """Return whether `name` is the fingerprint file or a temporary file of an interrupted write of it."""
     return name == FINGERPRINT_FILE or _is_rest(name)
 
 
@@ -113,13 +113,13 @@ def mark(run: Run, complete: bool) -> None:
 
 @contextmanager
 def filled(run: Run) -> Iterator[int]:
-    """A descriptor of the dataset's folder, for this user to fill. ConfigError where it is a link, or another user's
-    and not shared: who made it could have put anything into it.
+    """Open the dataset's folder for writing and yield its descriptor. ConfigError if it is a link, or another user's
+    and not shared: its owner could have placed any file in it.
     """
     with safe_folders.opened(run.dataset) as folder:
         if not safe_folders.is_mine(folder) and not safe_folders.is_shared(folder, Path(run.dataset).parent):
             raise ConfigError(
-                f"{run.dataset} is unfinished and belongs to user {safe_folders.owner(folder)}, nothing is "
+                f"{run.dataset} is unfinished and belongs to user {safe_folders.owner(folder)}; nothing is "
                 "written there: choose another --data, have that user finish or remove it, or share the data "
                 "directory with your group (chmod g+ws, umask 002; see README)"
             )
@@ -127,20 +127,22 @@ def filled(run: Run) -> Iterator[int]:
 
 
 def check_mine(run: Run) -> None:
-    """ConfigError where this user must not fill the dataset's folder."""
+    """Raise ConfigError if this user must not write into the dataset's folder."""
     with filled(run):
         pass
 
 
-def write(folder: Path, found: Fingerprint) -> None:
-    rundir.write(folder / FINGERPRINT_FILE, document.encode(found))
+def write(folder: Path, content: Fingerprint) -> None:
+    rundir.write(folder / FINGERPRINT_FILE, document.encode(content))
 
 
 @contextmanager
 def owned(run: Run) -> Iterator[None]:
-    """One job at a time generates a dataset; another waits here. Where there are no locks, the last one wins."""
+    """Hold the dataset's lock: one job at a time generates it, others wait. On file systems without locks the last
+    writer wins.
+    """
 
-    def say() -> None:
+    def report() -> None:
         print(f"waiting for another job that generates {run.dataset}", flush=True)
 
     while True:
@@ -151,14 +153,14 @@ def owned(run: Run) -> Iterator[None]:
             _touch(lock, run)
         except OSError as fault:
             raise InfrastructureError(f"cannot use {of_system(fault, run.dataset)}; choose another --data") from fault
-        with rundir.locked_file(lock, say) as is_there:
-            if is_there:  # else the dataset was removed while this job waited
+        with rundir.locked_file(lock, report) as is_there:
+            if is_there:  # otherwise the dataset was removed while this job waited
                 yield
                 return
 
 
 def _touch(lock: Path, run: Run) -> None:
-    """Made, if need be; another user's dataset that is whole can be read by who may not write there."""
+    """Create the lock file if needed. Without write permission, another user's complete dataset may still be read."""
     try:
         make_lock(lock)
     except PermissionError:
@@ -167,13 +169,13 @@ def _touch(lock: Path, run: Run) -> None:
 
 
 def make_lock(lock: Path) -> None:
-    """The file, where it is not there yet; ConfigError where a link or a pipe lies in its place."""
+    """Create the lock file if it does not exist; ConfigError if a link or a pipe has its name."""
     with safe_folders.opened(lock.parent.resolve()) as folder, about(lock):
         os.close(safe_folders.created(folder, lock.name))
 
 
 def is_owned(folder: Path) -> bool:
-    """Does a job generate the dataset just now?"""
+    """Return whether a job is generating the dataset at this moment."""
     lock = lock_file(folder)
     if not lock.exists():
         return False
@@ -182,15 +184,15 @@ def is_owned(folder: Path) -> bool:
 
 
 def lock_file(folder: Path) -> Path:
-    """Beside the folder, which holds the dataset alone."""
+    """Return the path of the lock file, next to the folder: the folder holds only the dataset."""
     return folder.with_name(f".{folder.name}.lock")
 
 
 def begin(run: Run) -> None:
-    """An empty or unfinished folder, marked so; ConfigError when there is no room for the dataset."""
+    """Mark an empty or unfinished folder as incomplete; ConfigError if there is not enough space for the dataset."""
     known = read(Path(run.dataset)) is not None
     try:
-        if not known:  # the rest of an interrupted generation finds its room by trying
+        if not known:  # an interrupted generation is not checked; it fails if space runs out
             check_space([run], Path(run.dataset))
         mark(run, complete=False)
     except OSError as fault:
@@ -198,9 +200,9 @@ def begin(run: Run) -> None:
 
 
 def is_unwritten(run: Run) -> bool:
-    """Is there still nothing of the dataset that stays: no folder, an empty one, or an unfinished generation?"""
-    found = read(Path(run.dataset))
-    return not _holds_anything(Path(run.dataset)) if found is None else not found.complete
+    """Return whether no complete dataset exists: no folder, an empty folder, or an unfinished generation."""
+    fingerprint = read(Path(run.dataset))
+    return not _holds_anything(Path(run.dataset)) if fingerprint is None else not fingerprint.complete
 
 
 def writes(run: Run) -> bool:
@@ -212,14 +214,14 @@ def writes(run: Run) -> bool:
 
 
 def is_complete(run: Run) -> bool:
-    """Does the dataset that `run` needs lie there whole? False: it may be generated.
+    """Return whether the dataset that `run` needs exists and is complete. If false, it may be generated.
 
-    ConfigError when something else lies in its place, or another user's that is not whole; InvalidRun when files of a
-    whole dataset are gone.
+    ConfigError if the folder holds something else, or another user's unfinished dataset; InvalidRun if files of a
+    complete dataset are missing.
     """
     folder = Path(run.dataset)
-    found = read(folder)
-    if found is None:
+    known = read(folder)
+    if known is None:
         if _holds_anything(folder):
             raise ConfigError(
                 f"{folder} holds files but no {FINGERPRINT_FILE}; choose another --data or move them away"
@@ -227,49 +229,49 @@ def is_complete(run: Run) -> bool:
         if os.path.lexists(folder):
             check_mine(run)
         return False
-    if found.fingerprint != run.fingerprint:
-        differences = "; ".join(_differences(found.dataset, run.workload.dataset)) or "made by another version"
+    if known.fingerprint != run.fingerprint:
+        differences = "; ".join(_differences(known.dataset, run.workload.dataset)) or "generated by another version"
         raise ConfigError(
-            f"the dataset in {folder} does not fit: {differences}. Choose another --data, or remove that folder"
+            f"the dataset in {folder} does not match: {differences}. Choose another --data, or remove that folder"
         )
-    if found.complete:
+    if known.complete:
         for path in _known_paths(run):
             if not filesystem.is_there(path):
-                raise InvalidRun(f"{path} is missing; remove the folder {folder} to have it made anew")
+                raise InvalidRun(f"{path} is missing; remove the folder {folder} to generate it again")
     else:
         check_mine(run)
-    return found.complete
+    return known.complete
 
 
 def _holds_anything(folder: Path) -> bool:
-    """Does the folder hold more than what is left of a first note that was interrupted?"""
+    """Return whether the folder holds more than leftovers of an interrupted first write of the fingerprint file."""
     try:
         return folder.exists() and not all(_is_rest(path.name) for path in folder.iterdir())
     except OSError as fault:
-        raise InfrastructureError(f"cannot look into {of_system(fault, folder)}; choose another --data") from fault
+        raise InfrastructureError(f"cannot list {of_system(fault, folder)}; choose another --data") from fault
 
 
 def _known_paths(run: Run) -> list[str]:
-    """First and last file, and those beside them."""
+    """Return the first and last sample file and all auxiliary files."""
     dataset = run.workload.dataset
     numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})
     return [*(file_path(run, number) for number in numbers), *(side_path(run, side) for side in sides(dataset))]
 
 
 def require(run: Run) -> None:
-    """The dataset lies there whole, or ConfigError says what lies there instead."""
+    """Raise ConfigError, with the datasets that exist, unless the run's dataset exists and is complete."""
     if not run.workload.dataset.is_stored or is_complete(run):
         return
     folder = Path(run.dataset)
     if read(folder) is not None:
         raise ConfigError(f"the generation of {folder} was not finished; run it again with --generate auto")
-    others = sorted(path.parent.name for path in folder.parent.glob(f"*/{FINGERPRINT_FILE}"))
-    there = f"there are: {', '.join(others)}" if others else "there is none"
-    raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({there}); generate it with --generate auto")
+    existing_names = sorted(path.parent.name for path in folder.parent.glob(f"*/{FINGERPRINT_FILE}"))
+    listing = f"existing: {', '.join(existing_names)}" if existing_names else "none exists"
+    raise ConfigError(f"no dataset {folder.name} in {folder.parent} ({listing}); generate it with --generate auto")
 
 
 def needs(run: Run) -> tuple[float, int]:
-    """Bytes and files that the dataset is still to take; none when it lies there whole."""
+    """Return the bytes and files that the dataset still requires; zeros if it is complete."""
     dataset = run.workload.dataset
     if not dataset.is_stored or not is_unwritten(run):
         return 0, 0
@@ -277,45 +279,50 @@ def needs(run: Run) -> tuple[float, int]:
 
 
 def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
-    """Of the datasets of several runs together."""
+    """Return the bytes and files that the datasets of several runs still require together."""
     sizes, files = zip(*map(needs, runs), strict=True) if runs else ((), ())
     return sum(sizes), sum(files)
 
 
 def check_space(runs: Sequence[Run], folder: Path) -> str:
-    """What the datasets need and what is free on the file system of `folder`; ConfigError when there is no room."""
+    """Return a text with the space that the datasets need and that is free in `folder`; ConfigError if it does not
+    suffice.
+    """
     wanted, files = needs_of_all(runs)
-    there = os.statvfs(folder)
-    free = there.f_bavail * there.f_frsize
-    told = f"{units.format_size(wanted)} needed, {units.format_size(free)} free"
+    status = os.statvfs(folder)
+    free = status.f_bavail * status.f_frsize
+    summary = f"{units.format_size(wanted)} needed, {units.format_size(free)} free"
     if free < wanted:
         raise ConfigError(
             f"the dataset needs {units.format_size(wanted)}, {folder} has {units.format_size(free)} free; choose "
             "another --data or a smaller --dataset-size"
         )
-    if not there.f_files:
-        return told  # a file system without a fixed number of inodes
-    if there.f_favail < files:
+    if not status.f_files:
+        return summary  # a file system without a fixed number of inodes
+    if status.f_favail < files:
         raise ConfigError(
-            f"the dataset needs {files} files, {folder} has {there.f_favail} inodes left; choose another --data or a "
+            f"the dataset needs {files} files, {folder} has {status.f_favail} inodes left; choose another --data or a "
             "smaller --dataset-size"
         )
-    return f"{told}, {files} files of {there.f_favail} inodes"
+    return f"{summary}, {files} files of {status.f_favail} inodes"
 
 
 def existing(folder: Path, called: Path | None = None) -> Fingerprint:
-    """The fingerprint in a dataset's folder; ConfigError where it is none. called: the folder in messages."""
+    """Read the fingerprint file of a dataset folder; ConfigError if it is not one. called: the folder's name in
+    messages.
+    """
     known = read(folder, called)
     if known is None:
         raise ConfigError(
-            f"{called or folder} holds no {FINGERPRINT_FILE}: it is no dataset's folder; see dlio-hpc datasets list"
+            f"{called or folder} holds no {FINGERPRINT_FILE}: it is not a dataset folder; see dlio-hpc datasets list"
         )
     return known
 
 
 def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
-    """The fingerprint in a dataset's folder; None where its generation was killed before it said so, and nothing but
-    that attempt lies there. ConfigError where it is none. inside: the same folder by its descriptor, where it is open.
+    """Read the fingerprint file of a dataset folder; None if its generation was killed while it wrote that file and the
+    folder holds nothing else. ConfigError if it is not a dataset folder. inside: path to the same folder through its
+    open descriptor.
     """
     if is_debris(folder, inside):
         return None
@@ -323,8 +330,8 @@ def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
 
 
 def is_debris(folder: Path, inside: Path | None = None) -> bool:
-    """Does nothing lie in the folder but an attempt to write the fingerprint file? An empty folder counts where it has
-    the name of a dataset. inside: the same folder by its descriptor, where it is open.
+    """Return whether the folder holds only interrupted writes of the fingerprint file. An empty folder counts if its
+    name is a dataset's. inside: path to the same folder through its open descriptor.
     """
     try:
         names = os.listdir(inside or folder)
@@ -334,8 +341,8 @@ def is_debris(folder: Path, inside: Path | None = None) -> bool:
 
 
 def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
-    """The content of a folder's fingerprint file, None where there is none; ConfigError when it says nothing to us.
-    called: the folder in messages.
+    """Read a folder's fingerprint file; None if there is none, ConfigError if it is not valid. called: the folder's
+    name in messages.
     """
     called = called or folder
     try:
@@ -348,11 +355,9 @@ def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
     return document.decode(content, Fingerprint, str(called / FINGERPRINT_FILE))
 
 
-def _differences(found: Dataset, wanted: Dataset) -> list[str]:
-    there, here = _flat(msgspec.to_builtins(found)), _flat(msgspec.to_builtins(wanted))
-    return [
-        f"{key} is {there.get(key)} there and {here[key]} in the plan" for key in here if here[key] != there.get(key)
-    ]
+def _differences(stored: Dataset, wanted: Dataset) -> list[str]:
+    old, new = _flat(msgspec.to_builtins(stored)), _flat(msgspec.to_builtins(wanted))
+    return [f"{key} is {old.get(key)} there and {new[key]} in the plan" for key in new if new[key] != old.get(key)]
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

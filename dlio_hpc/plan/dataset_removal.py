@@ -1,4 +1,4 @@
-"""Removing a dataset: exactly the files that were generated, by their computed names, and no link is followed."""
+"""Remove a dataset: exactly the generated files, by their computed names, without following links."""
 
 import os
 from contextlib import suppress
@@ -9,12 +9,12 @@ from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint
 
-# Strangers that a message names.
+# Maximum number of foreign files that a message names.
 _SHOWN = 5
 
 
 def check(folder: Path) -> None:
-    """ConfigError where anything would be lost that was not generated, or a job writes."""
+    """Raise ConfigError if the folder is a link, has files that were not generated, or is in use by a job."""
     if folder.is_symlink():
         raise ConfigError(f"{folder} is a link to {os.readlink(folder)}; remove the dataset there by its path")
     known = dataset.begun(folder)
@@ -24,20 +24,22 @@ def check(folder: Path) -> None:
 
 
 def content(folder: Path) -> tuple[int, int]:
-    """Number and bytes of the files in it."""
+    """Return number and bytes of the files in the folder."""
     with os.scandir(folder) as entries:
         sizes = [entry.stat(follow_symlinks=False).st_size for entry in entries]
     return len(sizes), sum(sizes)
 
 
 def remove(folder: Path) -> tuple[int, int]:
-    """The files, the folder, its lock; number and bytes of the files. ConfigError as check(), with nothing removed."""
+    """Remove the files, the folder and its lock; return number and bytes of the files. ConfigError as in check(), with
+    nothing removed.
+    """
     try:
         check(folder)
         return _removed(folder, dataset.lock_file(folder))
     except OSError as fault:
         where = of_system(fault, folder)
-        raise InfrastructureError(f"cannot remove {where}; once it can be, try again") from fault
+        raise InfrastructureError(f"cannot remove {where}; try again when that is fixed") from fault
 
 
 def _removed(folder: Path, lock: Path) -> tuple[int, int]:
@@ -53,23 +55,27 @@ def _removed(folder: Path, lock: Path) -> tuple[int, int]:
 
 
 def _owned(folder: Path) -> ConfigError:
-    return ConfigError(f"{folder}: a job generates it just now; cancel that, or wait for its end")
+    return ConfigError(f"{folder}: a job is generating it; cancel the job, or wait for its end")
 
 
 def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | None = None) -> None:
-    """inside: the same folder by its descriptor, where it is open."""
+    """Raise ConfigError if the folder has foreign files. inside: the same folder through its open descriptor."""
     try:
-        others = sorted(dataset.strangers(inside or folder, known.dataset if known else None))
+        foreign = sorted(dataset.strangers(inside or folder, known.dataset if known else None))
     except OSError as fault:
-        raise InfrastructureError(f"cannot look into {of_system(fault, folder)}") from fault
-    if others:
-        named = ", ".join(others[:_SHOWN]) + (f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else "")
-        raise ConfigError(f"{folder} holds what is no file of the dataset: {named}; move it away; nothing was removed")
+        raise InfrastructureError(f"cannot list {of_system(fault, folder)}") from fault
+    if foreign:
+        more = f" and {len(foreign) - _SHOWN} more" if len(foreign) > _SHOWN else ""
+        listing = ", ".join(foreign[:_SHOWN]) + more
+        raise ConfigError(
+            f"{folder} contains files that are not part of the dataset: {listing}; move them away; nothing was removed"
+        )
 
 
 def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
-    """Marked as unfinished before the first file goes; the mark itself goes last. All of it by the folder's descriptor:
-    its name may come to mean another one. Names are those that lie there, as many as a mark may speak of.
+    """Remove all files; return their number and bytes. The folder is marked as unfinished before the first file is
+    removed, and the mark is removed last. All access is through the descriptor, because the path may come to mean
+    another folder. Names are taken from a listing of the folder, since a mark may claim any number of files.
     """
     inside = safe_folders.held(descriptor)
     known = dataset.begun(folder, inside)
@@ -84,8 +90,8 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
 
 
 def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int | None:
-    """On a disk so full that there is no room for the mark, the first file goes before it, which every job looks for;
-    its bytes.
+    """Mark the dataset as unfinished. If the disk is too full for the mark, first remove the first file, which every
+    job checks for, and return its bytes.
     """
     mark = Fingerprint(known.fingerprint, known.dataset, complete=False)
     try:
@@ -98,7 +104,7 @@ def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int
 
 
 def _unlinked(name: str, descriptor: int) -> int | None:
-    """Bytes of a file that was removed from the folder; None where it was not there."""
+    """Remove a file from the folder and return its bytes; None if it does not exist."""
     try:
         size = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
         os.unlink(name, dir_fd=descriptor)

@@ -1,4 +1,4 @@
-"""Files that are read in turn: arithmetic on the positions of an epoch, the same on every rank."""
+"""Files that are read in turn: arithmetic on the positions of an epoch, identical on every rank."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,8 +11,8 @@ from dlio_hpc.plan.plan import share
 
 
 class Turns(NamedTuple):
-    """Groups of files from which one sample of each file is read in turn. at_once: files in a group. shares: number of
-    shares into which whole files are divided. Each share has groups of its own; its last group may be smaller.
+    """Groups of files, read one sample per file in turn. at_once: files in a group. shares: number of shares into which
+    whole files are divided. Each share has its own groups; its last group may be smaller.
     """
 
     files: int
@@ -21,7 +21,7 @@ class Turns(NamedTuple):
     shares: int
 
     def group(self, position: int) -> tuple[int, int]:
-        """The half-open range of positions of the group that holds `position`."""
+        """Return the half-open range of positions of the group that holds `position`."""
         file = position // self.samples_per_file
         first, last = self._share(file)
         begin = first + (file - first) // self.at_once * self.at_once
@@ -36,21 +36,21 @@ class Turns(NamedTuple):
         (opening, after), (closing, end) = self.group(first), self.group(last - 1)
         begin = first if opening == first else min(last, after)
         stop = last if last in (begin, end) else max(begin, closing)
-        for one, other in pairwise((first, begin, stop, last)):
-            if one < other:
-                yield one, other
+        for lower, upper in pairwise((first, begin, stop, last)):
+            if lower < upper:
+                yield lower, upper
 
     def _share(self, file: int) -> tuple[int, int]:
-        """The half-open range of files of the share that holds `file`; see plan.share()."""
+        """Return the half-open range of files of the share that holds `file`; see plan.share()."""
         return share(self.files, self.shares, self.holder(file))
 
     def holder(self, file: int) -> int:
-        """The number of the share that holds `file`."""
+        """Return the number of the share that holds `file`."""
         return ((file + 1) * self.shares - 1) // self.files
 
 
 def of(dataset: Dataset, reader: Reader, ranks: int) -> Turns:
-    """The turns of an epoch that `ranks` ranks read."""
+    """Return the turns of an epoch that `ranks` ranks read."""
     return Turns(
         dataset.files,
         dataset.samples_per_file,

@@ -8,12 +8,12 @@ from dlio_hpc.plan import darshan_needs, run_plan, site_limits
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import Point, Study
 
-# Points that a note names.
+# Maximum number of points that a note names.
 _NAMED = 3
 
 
 def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
-    """Notes on the study and on these points. A note that does not concern all points of the study names its points."""
+    """Yield notes on the study and these points. A note that does not concern all points of the study names its own."""
     yield from study.notes
     concerned: dict[str, list[Point]] = {}
     for point in points:
@@ -29,7 +29,7 @@ def _titles(study: Study, points: Sequence[Point]) -> str:
 
 
 def of_plan(plan: Plan) -> Iterator[str]:
-    """Notes on limits, on options without effect, and on traces that will be cut."""
+    """Yield notes on limits, on options without effect, and on traces that will be truncated."""
     yield from site_limits.notes(plan)
     yield from _without_effect(plan)
     yield from (note for run in plan.runs if run.darshan and (note := darshan_needs.note(plan, run)) is not None)

@@ -33,13 +33,13 @@ PACKAGES = {
 
 
 def needed(workloads: Iterable[Workload]) -> tuple[str, ...]:
-    """Names of the packages that reading any of these workloads requires."""
+    """Return the names of the packages that reading any of these workloads requires."""
     names = {name for workload in workloads for name in _of(workload)}
     return tuple(name for name in PACKAGES if name in names)
 
 
 def measured(plans: Iterable[Plan]) -> tuple[str, ...]:
-    """Names of the packages that the warm-up and measured runs of these jobs need."""
+    """Return the names of the packages that the warm-up and measured runs of these jobs need."""
     return needed(run.workload for plan in plans for run in plan.runs if run.kind != "generate")
 
 
@@ -54,6 +54,6 @@ def _of(workload: Workload) -> Iterator[str]:
 
 
 def advice(name: str) -> str:
-    """The keys that need the package, and how to install it."""
+    """Return the keys that need the package, and how to install it."""
     package = PACKAGES[name]
     return f"{package.needed_by} needs it: {package.remedy}"

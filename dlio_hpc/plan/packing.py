@@ -1,4 +1,4 @@
-"""From a study to batch jobs: which points share an allocation, in what order, and what each job runs for them."""
+"""Pack a study into batch jobs: the points that share an allocation, their order, and the runs of each job."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,23 +16,23 @@ from dlio_hpc.plan.study import make as make_study
 
 
 class Unit(NamedTuple):
-    """One measurement: a point, and how often it was measured before."""
+    """A measurement. repeat: number of earlier measurements of the point."""
 
     point: int
     repeat: int
 
 
 _NOTHING: Mapping[Unit, float] = {}
-# More than queues take, and than a user wants to wait for.
+# Limit of jobs: queues accept fewer, and users wait for fewer.
 _MOST_JOBS = 200
-# No run takes less, in seconds.
+# Lower bound of the expected seconds of a run.
 _SHORT = 1e-2
 
 
 def order(study: Study) -> list[Unit]:
-    """Every measurement once, in rounds of all points, each round in an order of its own that the seed decides: what
-    drifts in the meantime reaches all points alike. Two file systems that are compared take turns, one pair of points
-    after the other. Nothing where data are generated only.
+    """Return all measurements in rounds of all points. Each round has its own order, derived from the seed, so that
+    drift affects all points alike. Two file systems that are compared are measured in turn, pair by pair. Empty if data
+    are only generated.
     """
     if study.generate == "only":
         return []
@@ -46,7 +46,7 @@ def order(study: Study) -> list[Unit]:
     for repeat in range(study.repeat):
         groups = [range(first, first + width) for first in range(0, len(study.points), width)]
         random.Random(f"{study.seed}-{repeat}").shuffle(groups)
-        way = -1 if repeat % 2 else 1  # pairs go A, B and then B, A: what drifts meanwhile reaches both alike
+        way = -1 if repeat % 2 else 1  # pairs alternate A, B and B, A: drift affects both alike
         rounds += [Unit(point, repeat) for group in groups for point in group[::way]]
     return rounds
 
@@ -54,9 +54,9 @@ def order(study: Study) -> list[Unit]:
 def plans(
     study: Study, wanted: Iterable[Unit] | None = None, first: int = 1, taken: Mapping[Unit, float] = _NOTHING
 ) -> tuple[Plan, ...]:
-    """The jobs that measure what is wanted, by default everything, each to run when the one before has ended; what the
-    site allows is not looked at here. first: the number of the first one. taken: seconds of what was measured before,
-    to correct expectations by.
+    """Return the jobs that measure `wanted` (default: everything), each to run after the previous one has ended. Limits
+    of the site are not checked. first: number of the first job. taken: measured seconds of earlier measurements, which
+    correct the expected times.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -76,7 +76,7 @@ def plans(
         names = [f"{study.study}-{first + place}" for place in range(len(groups))]
     jobs = [*ahead, *(_measuring(study, group, name) for group, name in zip(groups, names, strict=True))]
     if len(jobs) > _MOST_JOBS:
-        raise ConfigError(f"these are {len(jobs)} jobs, more than {_MOST_JOBS}; give each more --time, or vary less")
+        raise ConfigError(f"these are {len(jobs)} jobs, more than {_MOST_JOBS}; increase --time, or vary fewer values")
     return tuple(jobs)
 
 
@@ -93,7 +93,7 @@ def _check(study: Study) -> None:
 
 
 def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
-    """What is to be measured on the same nodes with the same ranks, in the order of the study's points."""
+    """Group the measurements by nodes and ranks, in the order of the study's points."""
     scales: dict[tuple[int, int], list[Unit]] = {(point.nodes, point.ranks_per_node): [] for point in study.points}
     for unit in wanted:
         point = study.points[unit.point]
@@ -102,7 +102,9 @@ def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
 
 
 class _Expected(NamedTuple):
-    """Seconds: to generate the dataset, to find it, to warm it up, to measure the point once."""
+    """Expected seconds: to generate the dataset, to find an existing one, for all warm-ups, for a measurement of the
+    point.
+    """
 
     dataset: str
     generate: float
@@ -112,9 +114,9 @@ class _Expected(NamedTuple):
 
 
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
-    """As many as fit into one job's time, as far as can be told; a single one fits in any case, and two file systems
-    are compared within one. written: folders of
-    datasets that earlier jobs make; those of these are put in.
+    """Split the measurements into jobs that are expected to fit into the walltime. A job has at least one measurement;
+    two file systems are compared within one job. written: folders of datasets that earlier jobs generate; those of
+    these jobs are added.
     """
     if study.is_plain or study.is_ab:
         yield list(wanted)
@@ -137,7 +139,7 @@ def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str
 
 
 def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
-    """By how much measurements took longer than expected, in the middle; 1 where they did not."""
+    """Return the median ratio of measured to expected time of measurements, at least 1."""
     launch = study.site.expected_rates.launch
     expected = {number: _expected(study, number).measure for number in {unit.point for unit in taken}}
     ratios = sorted((took + launch) / max(expected[unit.point], _SHORT) for unit, took in taken.items())
@@ -145,7 +147,9 @@ def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
 
 
 def _more(point: _Expected, here: set[str], written: set[str]) -> float:
-    """What one more measurement adds to a job that uses the datasets `here`, while others are `written` already."""
+    """Return the seconds that a measurement adds to a job that uses the datasets `here`, if datasets in `written`
+    exist.
+    """
     if point.dataset in here:
         return point.measure
     return (point.find if point.dataset in written else point.generate) + point.warm_up + point.measure
@@ -164,16 +168,16 @@ _BOTH: tuple[Kind, Kind] = ("generate", "measure")
 
 
 def _generating(study: Study, job: str) -> Plan:
-    """A job that writes all datasets and measures nothing, on as many ranks as any other has."""
+    """Return a job that generates all datasets and measures nothing, on the largest number of ranks in the study."""
     largest = max(study.points, key=lambda point: point.ranks)
-    return _plan(study, job, largest, _each(study, _distinct(study.points), "generate", job))
+    return _plan(study, job, largest, _runs(study, _distinct(study.points), "generate", job))
 
 
 def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
-    """A job that makes the datasets that its points read, where an earlier one has not, warms up, and measures."""
+    """Return a job that generates missing datasets of its points, warms up and measures."""
     points = _distinct([study.points[number] for number in sorted({unit.point for unit in wanted})])
-    made = _each(study, points, "generate", job) if study.generate == "auto" else []
-    warm = _each(study, [point for point in points for _ in range(study.warmup)], "warmup", job)
+    made = _runs(study, points, "generate", job) if study.generate == "auto" else []
+    warm = _runs(study, [point for point in points for _ in range(study.warmup)], "warmup", job)
     measured = []
     for unit in wanted:
         point, name = study.points[unit.point], _numbered("measure", unit.repeat, study.repeat)
@@ -185,16 +189,16 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
-    """A point for each dataset."""
-    found: dict[tuple[str | None, str], Point] = {}
+    """Return a point for each dataset."""
+    first: dict[tuple[str | None, str], Point] = {}
     for point in points:
         fingerprint = plan.fingerprint(plan.resolved(point.workload).dataset, point.layout)
-        found.setdefault((point.data, fingerprint), point)
-    return list(found.values())
+        first.setdefault((point.data, fingerprint), point)
+    return list(first.values())
 
 
-def _each(study: Study, points: Sequence[Point], kind: Kind, job: str) -> list[Run]:
-    """A run for each point, of those that have anything to generate."""
+def _runs(study: Study, points: Sequence[Point], kind: Kind, job: str) -> list[Run]:
+    """Return a run for each point; if kind is generate, only for points with a stored dataset."""
     some = [point for point in points if kind != "generate" or point.workload.dataset.is_stored]
     return [
         run_plan.of_point(study, point, kind, _numbered(kind, number, len(some)), job)
@@ -207,7 +211,7 @@ def _numbered(name: str, index: int, count: int) -> str:
 
 
 def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
-    """The job of these runs. scale: a point on as many nodes and ranks as it has."""
+    """Return the job of these runs. scale: a point with the job's nodes and ranks."""
     numbers = sorted({run.point for run in listed if run.point is not None})
     points = [study.points[number] for number in numbers] if numbers else [scale]
     made = Plan(
@@ -234,12 +238,12 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
     try:
         document.encode(made)
     except UnicodeEncodeError as fault:
-        raise ConfigError(f"{fault.object!r} is no UTF-8 text; rename it") from fault
+        raise ConfigError(f"{fault.object!r} is not valid UTF-8; rename it") from fault
     return structs.replace(made, notes=(*made.notes, *notes.of_plan(made)))
 
 
 def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
-    """Packages that ranks import before the job generates data; none for a job that generates nothing or only
+    """Return packages that ranks import before the job generates data; none for a job that generates nothing or only
     generates.
     """
     if study.generate == "only" or all(run.kind != "generate" for run in listed):
@@ -248,6 +252,6 @@ def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
 
 
 def one(asked: Asked, request: Request) -> Plan:
-    """The plan of a study of one job."""
+    """Return the plan of a study of one job."""
     (made,) = plans(make_study(plan.job_name(asked.workload.name), [asked], request))
     return made

@@ -1,4 +1,6 @@
-"""The plan: what is to be run, and where, with nothing left implicit. Login side and ranks meet in plan.json."""
+"""plan.json: the runs of a job and where they run, with all defaults written out. The login side writes it; ranks read
+it.
+"""
 
 import hashlib
 import os
@@ -22,14 +24,14 @@ from dlio_hpc.files import url
 Generate = Literal["auto", "separate", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
 
-# Part of every fingerprint: raise it when the generator writes other bytes for the same geometry.
+# Part of every fingerprint. Increase it if the generator writes different bytes for the same geometry.
 _CONTENT = 2
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
-    """One execution of the core. The planned counts are of all epochs and ranks together. darshan: the ranks run with
+    """An execution of the core. The planned counts are of all epochs and ranks together. darshan: the ranks run with
     the site's libdarshan. tf_profile: TensorFlow's profiler runs in the first ranks. layout: of the dataset's files.
-    point, repeat: of the study, which and how often before; None: it measures none.
+    point: of the study, None if it measures none. repeat: number of earlier measurements of the point.
     """
 
     number: int
@@ -50,9 +52,9 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
-    """One batch job. titles: of the points of its study that it measures, in words, by their numbers; empty where there
-    is nothing to compare. is_link: of a chain of jobs, the next of which runs whatever comes of this one. packages:
-    imported by ranks before anything is generated; names of packages.PACKAGES.
+    """A batch job. titles: titles of the study's points that it measures, by number; empty if there is nothing to
+    compare. is_link: the job belongs to a chain in which the next job runs regardless of its outcome. packages:
+    imported by ranks before data are generated; names of packages.PACKAGES.
     """
 
     version: str
@@ -82,12 +84,12 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def datasets(self) -> tuple[Run, ...]:
-        """As datasets(), of the job."""
+        """datasets() of the job's runs."""
         return datasets(self.runs)
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where its datasets lie: on the file systems under test."""
+        """Folders of the job's datasets, on the file systems under test."""
         return tuple(dict.fromkeys(os.path.dirname(run.dataset) for run in self.runs)) or (self.data,)
 
     @property
@@ -97,8 +99,8 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load(path: Path) -> tuple[Plan, str]:
-    """The plan in a file, and the SHA-256 of the file; ConfigError where there is none, InvalidRun where it is damaged,
-    InfrastructureError where it cannot be read.
+    """Read a plan and the SHA-256 of its file; ConfigError if it does not exist, InvalidRun if it is corrupted,
+    InfrastructureError if it cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -108,7 +110,7 @@ def load(path: Path) -> tuple[Plan, str]:
 
 
 def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Of each dataset that these runs read or write, the first run."""
+    """Return the first run of each dataset that these runs read or write."""
     first: dict[str, Run] = {}
     for run in runs:
         if run.workload.dataset.is_stored:
@@ -117,12 +119,12 @@ def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def warning_time(site: Site, walltime: int) -> int:
-    """Seconds before its time limit at which a job is told to end; a short job needs its time for itself."""
+    """Return the seconds before its time limit at which a job is signalled: at most a quarter of the walltime."""
     return max(min(int(site.warning_time), walltime // 4), 1)
 
 
 def resolved(workload: Workload) -> Workload:
-    """The workload with the defaults that depend on other keys written out."""
+    """Return the workload with the defaults that depend on other keys written out."""
     reader, dataset, checkpoint = workload.reader, workload.dataset, workload.checkpoint
     if checkpoint is not None and checkpoint.model_bytes is None:
         checkpoint = structs.replace(checkpoint, files=checkpoint.sizes)
@@ -152,7 +154,7 @@ def resolved(workload: Workload) -> Workload:
 
 
 def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
-    """The half-open range of an epoch's positions that `rank` reads."""
+    """Return the half-open range of an epoch's positions that `rank` reads."""
     if not workload.reader.shard:
         return 0, workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -161,12 +163,14 @@ def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) ->
 
 
 def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
-    """The half-open range of `count` things that are `rank`'s; sizes differ by one at most."""
+    """Return the half-open range of `count` items that belong to `rank`; the sizes of ranges differ by at most one."""
     return rank * count // ranks, (rank + 1) * count // ranks
 
 
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """Number of units that are divided among the ranks, and samples in a unit. Units are files or single samples."""
+    """Return the number of units that are divided among the ranks, and the samples in a unit. Units are files or single
+    samples.
+    """
     dataset = workload.dataset
     if reader_keys.shares_files(dataset, workload.reader, ranks):
         return dataset.files, dataset.samples_per_file
@@ -174,7 +178,7 @@ def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
 
 
 def largest_share(workload: Workload, ranks: int) -> int:
-    """The largest number of samples that a rank has in an epoch."""
+    """Return the largest number of samples that a rank has in an epoch."""
     if not workload.reader.shard:
         return workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -182,7 +186,9 @@ def largest_share(workload: Workload, ranks: int) -> int:
 
 
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Steps of every rank in every epoch. A rank with a smaller share ends with a short batch and empty batches."""
+    """Return the steps of every rank in every epoch. A rank with a smaller share ends with a short batch and empty
+    batches.
+    """
     batch = workload.reader.batch_size
     whole = -(-largest_share(workload, ranks) // batch)
     if workload.reader.drop_last:
@@ -192,7 +198,7 @@ def steps_per_epoch(workload: Workload, ranks: int) -> int:
 
 
 def samples_per_epoch(workload: Workload, ranks: int) -> int:
-    """Samples that all ranks together read in one epoch."""
+    """Return the samples that all ranks together read in an epoch."""
     most = steps_per_epoch(workload, ranks) * workload.reader.batch_size
     if not workload.reader.shard:
         return ranks * min(workload.dataset.samples, most)
@@ -202,57 +208,55 @@ def samples_per_epoch(workload: Workload, ranks: int) -> int:
 
 
 def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
-    """Twelve hexadecimal digits that two datasets share exactly when one can stand for the other."""
+    """Return twelve hexadecimal digits that are equal for two datasets exactly if one can replace the other."""
     auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
     stored = document.plain(structs.replace(dataset, auxiliary_files=()))
     if dataset.compression_ratio is None:
-        del stored[
-            "compression_ratio"
-        ]  # keeps the fingerprints of datasets that were generated before this key existed
+        del stored["compression_ratio"]  # datasets generated before this key existed keep their fingerprints
     parts = (_CONTENT, stored, auxiliary_files) if layout is None else (_CONTENT, stored, auxiliary_files, layout)
     return hashlib.sha256(document.encode(parts)).hexdigest()[:12]
 
 
 def dataset_name(dataset: Dataset, layout: Layout | None = None) -> str:
-    """The dataset's folder below the data directory: its geometry for people, its fingerprint for us."""
+    """Return the name of the dataset's folder: its geometry, readable by people, and its fingerprint."""
     sample = units.format_size(dataset.sample_bytes).replace(" ", "")
     return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{fingerprint(dataset, layout)}"
 
 
 def job_name(workload: str) -> str:
-    """A fresh name, fit for a folder and for every batch system: demo-20261121-142501-3fa2c1."""
+    """Return a new name, valid as a folder and in every batch system: demo-20261121-142501-3fa2c1."""
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", workload).strip("-.")[:40] or "job"
     return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 def workload_of(job: str) -> str:
-    """What such a name was made of, as far as it fits."""
+    """Return the workload's name from a name that job_name() made, possibly shortened."""
     return job.rsplit("-", 3)[0]
 
 
 def data_directory(site: Site, asked: Path | None) -> str:
-    """Where datasets go, as asked for or as the site says; ConfigError where neither does."""
+    """Return the folder of datasets, from the request or the site; ConfigError if neither sets it."""
     if asked is not None:
         return absolute(asked)
     if not site.data:
-        raise ConfigError(f"site {site.name} has no default data directory; say with --data where datasets go")
+        raise ConfigError(f"site {site.name} has no default data directory; set it with --data")
     directory = os.path.expandvars(site.data)
     try:
         url.refuse(directory)
     except ValueError as fault:
         raise ConfigError(f"site {site.name}, data: {fault}") from fault
     if "$" in directory:
-        raise ConfigError(f"site {site.name} puts datasets into {directory}, which is not set here; say with --data")
+        raise ConfigError(f"site {site.name} puts datasets into {directory}: variable not set here; use --data")
     return absolute(Path(directory))
 
 
 def archive_folder(plan: Plan, directory: Path) -> Path:
-    """Where the archive of the job goes whose directory lies here now."""
+    """Return the folder for the archive of the job whose directory is `directory` now."""
     return Path(moved(plan.archive, os.path.dirname(plan.directory), os.path.dirname(os.path.abspath(directory))))
 
 
 def moved(path: str, old: str, new: str) -> str:
-    """The path as it is when what lay in folder `old` lies in `new`; itself where it lay somewhere else."""
+    """Return the path after folder `old` was moved to `new`; the path itself if it is not below `old`."""
     below = os.path.relpath(path, old)
     return path if below.startswith("..") else os.path.normpath(os.path.join(new, below))
 
@@ -260,6 +264,6 @@ def moved(path: str, old: str, new: str) -> str:
 def absolute(path: Path) -> str:
     try:
         absolute = os.path.abspath(path)
-        return "/" + absolute.lstrip("/")  # two leading slashes may mean something else, to POSIX; here to nobody
+        return "/" + absolute.lstrip("/")  # POSIX leaves the meaning of two leading slashes open
     except FileNotFoundError as fault:
         raise ConfigError(f"the working directory was deleted; {path} is relative to it") from fault

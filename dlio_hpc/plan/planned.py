@@ -104,9 +104,7 @@ def _separated(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, 
     return of_site, tuple(text for text in overrides if not text.startswith(_SITE))
 
 
-def _asked(
-    options: Options, machine: site.Site, overrides: tuple[str, ...], folders: tuple[str, ...]
-) -> study.Asked:
+def _asked(options: Options, machine: site.Site, overrides: tuple[str, ...], folders: tuple[str, ...]) -> study.Asked:
     assert options.workload is not None
     return study.Asked(
         workload.draft(options.workload, overrides), machine, tuple(map(sweep.axis, options.sweeps)), options.zipped,
@@ -122,9 +120,7 @@ def _parts(
         raise ConfigError(f"{file.name} says what varies; for -P, --zip and --weak, copy its file and change that")
     # On a real machine a suite runs in full without an option: cron calls it by its name.
     full = options.full or (file.verdict is not None and machine.scheduler != "local")
-    changes = study_file.Changes(
-        full, overrides, options.nodes, options.ranks_per_node, options.dataset_size, folders
-    )
+    changes = study_file.Changes(full, overrides, options.nodes, options.ranks_per_node, options.dataset_size, folders)
     return study_file.asked_of(file, machine, changes)
 
 

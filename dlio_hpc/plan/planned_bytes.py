@@ -1,6 +1,6 @@
 """Number of bytes that a run reads from storage, calculated before the run.
 
-Readers read the samples that they are asked for. A stream of records (TFRecord in framework mode) may read more: its
+Readers read the samples of their steps. A stream of records (TFRecord in framework mode) may read more: its
 requests reach beyond the last record that a rank needs, and where samples are shuffled within their files, a rank that
 needs a part of a file reads all of it.
 """
@@ -11,14 +11,16 @@ from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import interleave, plan
 from dlio_hpc.plan.interleave import Turns
 
-# Tolerance of the bytes read over those planned: a ratio, and bytes for each rank's process where TensorFlow reads by
-# itself and the kernel counts the reads of the whole process.
+# Tolerance of bytes read over bytes planned: a ratio, and bytes per rank if TensorFlow itself reads and the kernel
+# counts the reads of the whole process.
 SPARE = 1.02
 _SPARE_OF_A_PROCESS = 1 << 20
 
 
 def payload(workload: Workload, ranks: int, samples: int) -> int:
-    """Bytes of `samples` in all steps, before compression. With reader.load: memory, bytes of all samples once."""
+    """Return the bytes of `samples` in all steps, before compression. With reader.load: memory, bytes of all samples
+    once.
+    """
     if workload.dataset.format == "null":
         return 0
     if workload.reader.load == "memory":
@@ -27,21 +29,21 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def planned(workload: Workload, ranks: int, samples: int) -> int:
-    """Bytes that `samples` in all steps read from storage, before compression and without the frames of records."""
+    """Return the bytes read from storage for `samples` in all steps, before compression and without record frames."""
     if not reader_keys.by_streams(workload.dataset, workload.reader):
         return payload(workload, ranks, samples)
     return _streamed(workload, ranks) * (1 if workload.reader.load == "memory" else workload.train.epochs)
 
 
 def factor(workload: Workload, ranks: int) -> float:
-    """Ratio of the bytes read to the bytes of the samples; 1 for a format that reads nothing."""
+    """Return the ratio of bytes read to bytes of samples; 1 for a format that reads nothing."""
     samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
 
 
 def most(workload: Workload, ranks: int, planned: int) -> int | None:
-    """The largest number of bytes that a run with `planned` bytes may read, with a tolerance; None where there is no
-    limit, because libraries choose their own reads.
+    """Return the maximum bytes that a run with `planned` bytes may read, with a tolerance; None if there is no limit
+    because libraries choose their own reads.
     """
     dataset, reader = workload.dataset, workload.reader
     if dataset.format != "tfrecord" or reader.mode == "posix":
@@ -52,7 +54,7 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
 
 
 def _streamed(workload: Workload, ranks: int) -> int:
-    """Bytes of samples that streams read for all ranks in an epoch, or once with reader.load: memory."""
+    """Return the bytes of samples that streams read for all ranks in an epoch, or once with reader.load: memory."""
     reader, samples = workload.reader, workload.dataset.samples
     order = interleave.of(workload.dataset, reader, ranks)
     most = samples if reader.load == "memory" else plan.steps_per_epoch(workload, ranks) * reader.batch_size
@@ -63,7 +65,7 @@ def _streamed(workload: Workload, ranks: int) -> int:
         first, last = plan.positions(workload, ranks, rank, 0)
         opening, _ = order.group(first)
         end = last if order.shares > 1 else samples
-        # Shares at the same place in their groups read the same; the last group before `end` may be smaller.
+        # Shares at the same position in their groups read the same bytes. The last group before `end` may be smaller.
         alike = (first - opening, last - first, min(end, last + full) - opening)
         if alike not in known:
             known[alike] = _of_share(workload, order, first, min(last, first + most))
@@ -72,28 +74,28 @@ def _streamed(workload: Workload, ranks: int) -> int:
 
 
 def _of_share(workload: Workload, order: Turns, first: int, last: int) -> int:
-    """Bytes of samples that streams read for these positions."""
+    """Return the bytes of samples that streams read for these positions."""
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME
-    brought = 0
+    total = 0
     for begin, end in order.parts(first, last):
         opening, after = order.group(begin)
         if begin == opening and end >= after:
-            brought += (end - begin) * record
+            total += (end - begin) * record
         else:
             files = (after - opening) // dataset.samples_per_file
-            brought += sum(_of_file(workload, *_wanted(begin - opening, end - opening, files, n)) for n in range(files))
-    return brought * dataset.sample.size // record
+            total += sum(_of_file(workload, *_wanted(begin - opening, end - opening, files, n)) for n in range(files))
+    return total * dataset.sample.size // record
 
 
 def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
-    """The half-open range of records of file `number` that the positions `begin` to `end` of its group take."""
+    """Return the half-open range of records of file `number` at the positions `begin` to `end` of its group."""
     return -(-max(0, begin - number) // files), -(-max(0, end - number) // files)
 
 
 def _of_file(workload: Workload, first: int, last: int) -> int:
-    """Bytes that are read for the records `first` to `last` of a file: whole requests, up to the end of the file.
-    Shuffled records take the whole file.
+    """Return the bytes read for the records `first` to `last` of a file: whole requests, up to the end of the file.
+    Shuffled records require the whole file.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME

@@ -1,4 +1,4 @@
-"""A point of a study as a run of the core: its dataset, its steps, samples and bytes; what is to be said of it."""
+"""A point of a study as a run of the core: its dataset, steps, samples, bytes and notes."""
 
 import os
 from collections.abc import Iterator
@@ -11,12 +11,14 @@ from dlio_hpc.plan import plan, planned_bytes
 from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.plan.study import Point, Study
 
-# Steps whose records a rank can hold: 56 bytes each.
+# Maximum steps of a rank, which keeps a record of 56 bytes per step.
 _MOST_STEPS = 2**26
 
 
 def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run:
-    """A run of the point, number 0, of a job so named; ConfigError where it would read nothing, or record too much."""
+    """Return a run of the point, with number 0; ConfigError if it would read nothing or record too many steps. job: the
+    job's name.
+    """
     workload, ranks = plan.resolved(_workload(study, point, kind)), point.ranks
     dataset, epochs = workload.dataset, workload.train.epochs
     steps = plan.steps_per_epoch(workload, ranks)
@@ -43,7 +45,7 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
 
 
 def _workload(study: Study, point: Point, kind: Kind) -> Workload:
-    """The workload of the point; in a warm-up with the values of the study's warmup_set."""
+    """Return the workload of the point; in a warm-up with the values of the study's warmup_set."""
     if kind != "warmup" or not study.warmup_set:
         return point.workload
     return Draft(document.plain(point.workload), "warmup_set").with_settings(study.warmup_set)
@@ -54,7 +56,7 @@ def _check_steps(point: Point, steps: int, kind: Kind) -> None:
     if steps == 0:
         raise ConfigError(
             f"reader.drop_last: {point.ranks} ranks x batch {workload.reader.batch_size} exceed the dataset's "
-            f"{workload.dataset.samples} samples, nothing is left to read; use fewer ranks or a smaller batch"
+            f"{workload.dataset.samples} samples, so nothing would be read; use fewer ranks or a smaller batch"
         )
     if kind != "generate" and steps * workload.train.epochs > _MOST_STEPS:
         raise ConfigError(
@@ -64,19 +66,19 @@ def _check_steps(point: Point, steps: int, kind: Kind) -> None:
 
 
 def notes(study: Study, point: Point) -> Iterator[str]:
-    """Where less is done than was asked for."""
+    """Yield notes on deviations from the request and on side effects of options."""
     workload = point.workload
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
     per_epoch = plan.steps_per_epoch(workload, point.ranks)
     if steps is not None and per_epoch < steps:
-        yield f"train.steps: the dataset ends after {per_epoch} of {steps} steps an epoch"
+        yield f"train.steps: the dataset ends after {per_epoch} of {steps} steps per epoch"
     batch_bytes = dataset.sample_bytes * reader.batch_size
     asked = workload.reader.transfer_size or 0
     if reader.mode == "posix" and asked > batch_bytes and reader.access == "independent":
         yield f"reader.transfer_size: a request ends with its batch, after {batch_bytes} bytes"
     total = per_epoch * workload.train.epochs
     if workload.checkpoint is not None and total < (workload.checkpoint.every_steps or 0):
-        yield f"checkpoint.every_steps: none is written, the run ends after {total} steps"
+        yield f"checkpoint.every_steps: no checkpoint is written, the run ends after {total} steps"
     yield from _shares_notes(workload, point.ranks)
     if reader.verify_content == "all":
         yield (
@@ -84,26 +86,26 @@ def notes(study: Study, point: Point) -> Iterator[str]:
             "samples/s and waits are not those of training"
         )
     if reader.reorder_tasks and point.nodes == 1:
-        yield "reader.reorder_tasks: on one node there is nothing that another one wrote"
+        yield "reader.reorder_tasks: no effect on a single node, because no other node wrote data"
     if (why_not := watched(study, point)[1]) is not None:
         yield why_not
 
 
 def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
-    """Notes on shares of different size, and on reads that bring more than the samples."""
+    """Yield notes on shares of different size, and on reads of more than the samples."""
     dataset, reader = workload.dataset, workload.reader
     fewer, rest = divmod(dataset.files, ranks)
     is_uneven = rest and (fewer + 1) * ranks > planned_bytes.SPARE * dataset.files
     if is_uneven and reader_keys.shares_files(dataset, reader, ranks):
         yield (
-            f"dataset.files: of {dataset.files} files {rest} of {ranks} ranks read {fewer + 1} each, others {fewer}; "
-            "ranks with fewer files wait at the end of an epoch; use a multiple of the number of ranks"
+            f"dataset.files: {rest} of {ranks} ranks read {fewer + 1} of the {dataset.files} files, the others "
+            f"{fewer}; ranks with fewer files wait at the end of an epoch; use a multiple of the number of ranks"
         )
     times = planned_bytes.factor(workload, ranks)
     if times > planned_bytes.SPARE and reader.shuffle.samples:
         yield (
-            f"{times:.3g} x the samples' bytes are read: shuffled samples take whole files, of which ranks need a part "
-            f"only; use at least {ranks} files (now {dataset.files}) and whole epochs (train.steps: null)"
+            f"{times:.3g} x the samples' bytes are read: shuffled samples require whole files, of which ranks need "
+            f"only a part; use at least {ranks} files (now {dataset.files}) and whole epochs (train.steps: null)"
         )
     elif times > planned_bytes.SPARE:
         request = units.format_size(workload.request_size or 0)
@@ -114,31 +116,31 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
 
 
 def check(study: Study, point: Point) -> None:
-    """ConfigError for what is asked of the study and cannot be had with this point's reader."""
+    """Raise ConfigError for options of the study that this point's reader does not support."""
     loader = point.workload.reader.loader
     if study.tf_profile and loader != "tensorflow":
         raise ConfigError(
-            f"--tf-profile: TensorFlow has no part in reader.loader: {loader}; add -S reader.loader=tensorflow, or "
-            "leave it out"
+            f"--tf-profile: reader.loader: {loader} does not use TensorFlow; add -S reader.loader=tensorflow, or omit "
+            "--tf-profile"
         )
     watched(study, point)
 
 
 def watched(study: Study, point: Point) -> tuple[bool, str | None]:
-    """Do runs of it go under Darshan, and what is to be said if not, though there is one."""
+    """Return whether runs of the point use Darshan, and a note if they do not although the site has it."""
     site, reader = study.site, point.workload.reader
     if study.darshan and site.darshan is None:
         raise ConfigError(
-            f"--darshan: site {site.name} names no libdarshan.so; name the one that was built for the ranks' MPI: "
+            f"--darshan: site {site.name} sets no libdarshan.so; set the library that was built for the ranks' MPI: "
             "-S site.darshan=/PATH/lib/libdarshan.so"
         )
     if study.darshan is False or site.darshan is None:
         return False, None
     if reader.loader == "pytorch" and reader.batches_ahead:
-        why = "worker processes read, which Darshan does not see under MPI (fork() even spoils its counters)"
+        why = "worker processes read, which Darshan does not record under MPI (fork() even corrupts its counters)"
         if study.darshan:
-            raise ConfigError(f"--darshan: {why}; set reader.prefetch: 0, or leave Darshan out with --no-darshan")
-        return False, f"Darshan is left out: {why}"
+            raise ConfigError(f"--darshan: {why}; set reader.prefetch: 0, or disable Darshan with --no-darshan")
+        return False, f"Darshan is disabled: {why}"
     workload = point.workload
     has_files = workload.dataset.is_stored or workload.checkpoint is not None or workload.dataset.auxiliary_files
     return bool(has_files), None

@@ -1,7 +1,7 @@
-"""Which sample comes next: arithmetic, so that any rank knows any position of any epoch without a list.
+"""The order of samples, by arithmetic: any rank computes any position of any epoch without a list.
 
-A seeded Feistel network permutes the smallest power of two that holds n; cycle walking keeps it below n. Integer
-operations only: the same order on every machine and with every NumPy.
+A seeded Feistel network permutes the smallest power of two that is not below n; cycle walking keeps results below n. It
+uses integer operations only, so the order is the same on every machine and with every NumPy.
 """
 
 from typing import Any
@@ -21,8 +21,8 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of one epoch's samples. rank: the rank that reads them, where every rank reads all samples in an order
-    of its own. ranks: number of ranks that share the samples. turns: the files that are read in turn.
+    """The order of samples in an epoch. rank: the rank that reads, if every rank reads all samples in its own order.
+    ranks: number of ranks that share the samples. turns: the files that are read in turn.
     """
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
@@ -35,7 +35,7 @@ class Order:
         self._key = mix(mix(shuffle.seed) ^ own ^ (epoch if shuffle.reseed else 0))
 
     def samples(self, first: int, last: int) -> Indices:
-        """Sample numbers at the half-open range of positions `first` to `last`."""
+        """Return the sample numbers at the half-open range of positions `first` to `last`."""
         positions = np.arange(first, last, dtype=np.uint64)
         if self._shuffle.files and self._shuffle.samples:
             return permute(positions, self._files * self._samples_per_file, self._keys(0))
@@ -51,18 +51,18 @@ class Order:
         return files * size + within
 
     def batch(self, samples: Indices) -> Indices:
-        """One step's samples, as they are read."""
+        """Return the samples of a step in the order in which they are read."""
         return np.sort(samples) if self._shuffle.ascending else samples
 
     def among(self, count: int) -> Indices:
-        """The order of `count` samples that lie in memory already."""
+        """Return the order of `count` samples that are in memory already."""
         places = np.arange(count, dtype=np.uint64)
         shuffled = (self._shuffle.samples or self._shuffle.files) and self._shuffle.reseed
         return permute(places, count, self._keys(3)) if shuffled and count else places
 
     def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
-        """Files and places of samples that are read in turn from groups of files. The last group of a share may be
-        smaller.
+        """Return files, and places within files, of samples read in turn from groups of files. The last group of a
+        share may be smaller.
         """
         files, most = positions // size, np.uint64(self.turns.at_once)
         begins, ends = self._shares(files)
@@ -72,9 +72,7 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """Bounds of the share that holds each of `files` (ascending): its first file, and the first file after the
-        share.
-        """
+        """Return bounds of the share of each of `files` (ascending): its first file, and the first file after it."""
         if not len(files):
             return files, files
         first, last = self.turns.holder(int(files[0])), self.turns.holder(int(files[-1]))
@@ -88,10 +86,10 @@ class Order:
 
 
 def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
-    """Each of `indices` (below `count`) to its place in the permutation that `keys` choose.
+    """Map each of `indices` (below `count`) to its place in the permutation that `keys` select.
 
-    `keys`: one a round, a number or an array as long as `indices`. The halves are updated in turn, which makes any
-    split of the bits a bijection; walking on from places at or above `count` takes less than one round on average.
+    keys: one key per round, a number or an array as long as `indices`. The halves are updated in turn, which makes any
+    split of the bits a bijection. Cycle walking from places at or above `count` takes less than one round on average.
     """
     bits = (count - 1).bit_length()
     low_bits = np.uint64(bits // 2)
@@ -116,7 +114,7 @@ def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
 
 
 def mix(value: int) -> int:
-    """splitmix64's finaliser: 64 well stirred bits of any integer."""
+    """Return splitmix64's finalizer: 64 well-mixed bits of any integer."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _WORD
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _WORD
@@ -124,7 +122,7 @@ def mix(value: int) -> int:
 
 
 def mix_all(values: Indices) -> Indices:
-    """A short mixer for whole arrays; four rounds of it in a row pass the tests of uniformity."""
+    """Mix whole arrays with a short function; four rounds in a row pass tests of uniformity."""
     values = values * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(29)) * np.uint64(0x94D049BB133111EB)
     return values ^ values >> np.uint64(32)

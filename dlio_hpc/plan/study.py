@@ -1,5 +1,6 @@
-"""A study: the points that one submission measures, each a workload on so many nodes, and how often."""
+"""A study: the points that a submission measures, each a workload on a number of nodes, and the number of repeats."""
 
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,13 +20,13 @@ from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis
 
 Positive = Annotated[int, Meta(ge=1)]
-# More measurements than any queue would ever take.
+# Limit of measurements in a study; no queue accepts that many.
 _MOST = 100_000
 
 
 class Request(Struct, frozen=True):
-    """What the user asks for beyond workload and site; None: what the site says. seed: of the order of runs, drawn
-    where it is None.
+    """Options of the user besides workload and site. None: the site's default. seed: for the order of runs, random if
+    None.
     """
 
     runs: Path
@@ -51,11 +52,11 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
     metrics: tuple[MetricName, ...] = ("samples_per_s",)
     """Metrics that are compared with the baseline."""
     tolerance: units.Share = units.Share(0.02)
-    """Largest drop that is no regression."""
+    """Largest relative drop that is not a regression."""
 
 
 class About(Struct, frozen=True):
-    """Contents of a study file besides its parts. warmup_set: keys of the workload with other values in warm-ups."""
+    """Contents of a study file besides its parts. warmup_set: workload keys with other values in warm-ups."""
 
     description: str = ""
     verdict: Judging | None = None
@@ -63,9 +64,10 @@ class About(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """Points to be compared with each other. name: empty where a study has but one part. weak: every rank reads as much
-    on few nodes as on many; else all of them together do. reference: number of the point that others are compared with:
-    the workload as it was before anything was varied, on the fewest ranks; where that is not among them, the first.
+    """Points to be compared with each other. name: empty if a study has a single part. weak: every rank reads the same
+    amount at every scale; otherwise all ranks together do. reference: number of the point that the others are compared
+    with: the workload before keys were varied, on the fewest ranks; if no point has it, the first point on the fewest
+    ranks. is_default: true if a point has it.
     """
 
     name: str
@@ -85,13 +87,13 @@ class Part(Struct, frozen=True):
 
     @property
     def settings(self) -> tuple[Axis, ...]:
-        """Axes of the workload and the layout, without the axis of two file systems that are compared."""
+        """Axes of the workload and the layout, without the axis of the two file systems that are compared."""
         return tuple(axis for axis in self.axes if not axis.is_data)
 
 
 class Point(Struct, frozen=True):
-    """What is measured, `repeat` times. places: of each varied key, which value of its axis. layout: of its dataset.
-    data: where that lies; None: where the study says.
+    """A configuration that is measured `repeat` times. places: index on its axis of the value of each varied key.
+    layout: Lustre layout of its dataset. data: folder of the dataset; None: the study's.
     """
 
     number: int
@@ -109,7 +111,7 @@ class Point(Struct, frozen=True):
 
 
 class Study(Struct, frozen=True):
-    """All of a submission, with nothing left implicit: study.json. seed: of the order in which points are measured."""
+    """A submission with all defaults written out: study.json. seed: for the order in which points are measured."""
 
     version: str
     study: str
@@ -139,46 +141,46 @@ class Study(Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """Where study.json lies, unless the study is plain."""
+        """The folder of study.json. A plain study has none."""
         return Path(self.runs, self.study)
 
     @property
     def is_ab(self) -> bool:
-        """Are two file systems compared? Then points come in pairs that have all else in common."""
+        """True if two file systems are compared. Points then come in pairs that differ only in the file system."""
         return any(axis.is_data for part in self.parts for axis in part.axes)
 
     @property
     def is_plain(self) -> bool:
-        """One point: nothing to compare, and a single job that has the study's name."""
+        """True if the study has a single point and no verdict. It then has a single job with the study's name."""
         return len(self.points) == 1 and self.verdict is None
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Where datasets go: two, where file systems are compared."""
+        """Folders of the datasets: two if file systems are compared."""
         return tuple(dict.fromkeys(point.data or self.data for point in self.points))
 
     def part(self, name: str) -> Part:
         return next(part for part in self.parts if part.name == name)
 
     def labels(self, point: Point) -> dict[str, str]:
-        """What distinguishes a point of its part: the keys that vary, with their values in words."""
+        """Return what distinguishes a point from others of its part: varied keys and their values as text."""
         part = self.part(point.part)
-        told = {axis.key: axis.labels[point.places[axis.key]] for axis in part.axes}
+        labels = {axis.key: axis.labels[point.places[axis.key]] for axis in part.axes}
         if len(part.nodes) > 1:
-            told["nodes"] = str(point.nodes)
+            labels["nodes"] = str(point.nodes)
         if len(part.ranks_per_node) > 1:
-            told["ranks per node"] = str(point.ranks_per_node)
-        return told
+            labels["ranks per node"] = str(point.ranks_per_node)
+        return labels
 
     def title(self, point: Point) -> str:
-        """A point in a line, such as fig11 a: dataset.chunk=64 KiB."""
-        told = ", ".join(f"{key}={label}" for key, label in self.labels(point).items())
-        return ": ".join(filter(None, (point.part, told))) or point.workload.name
+        """Return the title of a point, such as fig11 a: dataset.chunk=64 KiB."""
+        settings = ", ".join(f"{key}={label}" for key, label in self.labels(point).items())
+        return ": ".join(filter(None, (point.part, settings))) or point.workload.name
 
 
 class Asked(Struct, frozen=True):
-    """A part as it is asked for. site: its Lustre layout may be varied, too. nodes, ranks_per_node: one, or to scale
-    over. folders: on the two file systems that are to be compared.
+    """A requested part. site: its Lustre layout may be varied too. nodes, ranks_per_node: several values for scaling.
+    folders: on the two file systems to be compared.
     """
 
     workload: Draft
@@ -195,11 +197,11 @@ class Asked(Struct, frozen=True):
     folders: tuple[str, ...] = ()
 
 
-_NOTHING_SAID = About()
+_NO_ABOUT = About()
 
 
-def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NOTHING_SAID) -> Study:
-    """The study `name` (see plan.job_name); ConfigError where request, workload and site do not fit together."""
+def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NO_ABOUT) -> Study:
+    """Make the study `name` (see plan.job_name); ConfigError if request, workload and site do not fit together."""
     site = asked[0].site
     parts: list[Part] = []
     points: list[Point] = []
@@ -209,9 +211,9 @@ def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NO
         parts.append(_part(part, of_part))
         points += of_part
     if len(points) * (request.repeat + request.warmup) > _MOST:
-        raise _too_much()
+        raise _too_large()
     if any(part.folders for part in asked) and request.repeat % 2:
-        notes["--ab: with an odd --repeat A goes first once more often than B"] = None
+        notes["--ab: with an odd --repeat, A goes first once more often than B"] = None
     runs = plan.absolute(request.runs)
     return Study(
         version=__version__,
@@ -241,15 +243,15 @@ def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NO
     )
 
 
-def _too_much() -> ConfigError:
-    return ConfigError(f"these are more than {_MOST} measurements; vary less at a time, or repeat less (--repeat)")
+def _too_large() -> ConfigError:
+    return ConfigError(f"these are more than {_MOST} measurements; vary fewer values, or lower --repeat")
 
 
 def _part(asked: Asked, points: list[Point]) -> Part:
     try:
         base = plan.resolved(asked.workload.with_settings({}))
     except ConfigError:
-        base = None  # it only comes to be with what is varied
+        base = None  # the workload is valid only with values for the varied keys
     fewest = min(points, key=lambda point: point.ranks).ranks
     at_fewest = [point for point in points if point.ranks == fewest]
     usual = [point.number for point in at_fewest if base is not None and _is_base(point, base, asked)]
@@ -280,29 +282,30 @@ def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
 
 def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]:
     scales = _scales(asked)
-    most = max(nodes * each for nodes, each in scales)
+    most = max(nodes * ranks_per_node for nodes, ranks_per_node in scales)
     number = first
-    seen: dict[bytes, str] = {}
+    known: dict[bytes, str] = {}
     for places in sweep.settings(asked.axes, asked.zipped):
-        told = ", ".join(f"{axis.key}={axis.labels[places[axis.key]]}" for axis in asked.axes)
+        title = ", ".join(f"{axis.key}={axis.labels[places[axis.key]]}" for axis in asked.axes)
         try:
             workload, layout = _varied(asked, places)
             workload = _sized(asked, workload, most, notes)
-            same = seen.setdefault(document.encode((plan.resolved(workload), layout)), told)
-            if same != told:
-                raise ConfigError(f"it comes to the same as {same}; vary it further apart, or without --dataset-size")
+            same = known.setdefault(document.encode((plan.resolved(workload), layout)), title)
+            if same != title:
+                raise ConfigError(f"same workload as {same}; use values further apart, or no --dataset-size")
         except ConfigError as fault:
-            raise ConfigError(f"{told}: {fault}" if told else str(fault)) from fault
-        for nodes, each in scales:
+            raise ConfigError(f"{title}: {fault}" if title else str(fault)) from fault
+        for nodes, ranks_per_node in scales:
             if number >= _MOST:
-                raise _too_much()
-            for point in _sides(Point(number, asked.name, places, nodes, each, workload, layout), asked.folders):
-                yield point
+                raise _too_large()
+            point = Point(number, asked.name, places, nodes, ranks_per_node, workload, layout)
+            for side in _sides(point, asked.folders):
+                yield side
                 number += 1
 
 
 def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
-    """The point on each of the file systems that are compared; itself where none are."""
+    """Yield the point on each of the file systems that are compared; the point itself if none are."""
     if not folders:
         yield point
         return
@@ -312,19 +315,20 @@ def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
 
 
 def _scales(asked: Asked) -> list[tuple[int, int]]:
-    """Nodes and ranks a node."""
-    scales = [(nodes, each) for nodes in asked.nodes for each in asked.ranks_per_node or (asked.site.ranks_per_node,)]
+    """Return pairs of nodes and ranks per node; ConfigError for repeated values and for options without effect."""
+    ranks_per_node = asked.ranks_per_node or (asked.site.ranks_per_node,)
+    scales = list(itertools.product(asked.nodes, ranks_per_node))
     if len(set(scales)) < len(scales):
-        raise ConfigError("--nodes, --ppn: each number once")
+        raise ConfigError("--nodes, --ppn: a number is repeated; give each number once")
     if asked.zipped and len(asked.axes) < 2:
-        raise ConfigError("--zip goes with two -P or more (in a study file zip with two keys that vary)")
+        raise ConfigError("--zip needs at least two -P (in a study file, zip needs two keys that vary)")
     if asked.weak and len(scales) < 2:
-        raise ConfigError("--weak goes with several --nodes or several --ppn (in a study file with ranks_per_node)")
+        raise ConfigError("--weak needs several --nodes or several --ppn (in a study file, ranks_per_node)")
     return scales
 
 
 def _sized(asked: Asked, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
-    """With the dataset, and the steps, that all scales have in common; `most` ranks are the largest of them."""
+    """Return the workload with the dataset and steps that all scales share. most: ranks of the largest scale."""
     if asked.dataset_size is not None:
         sized = resized(workload, asked.dataset_size, most)
         notes |= dict.fromkeys(_size_notes(workload, sized, most))
@@ -343,7 +347,7 @@ def _varied(asked: Asked, places: dict[str, int]) -> tuple[Workload, Layout | No
 
 
 def layout_of(site: Site, settings: dict[str, Any]) -> Layout | None:
-    """The site's with keys site.layout.* laid over it; ConfigError where Lustre has no such layout."""
+    """Return the site's layout with the keys site.layout.* applied; ConfigError if Lustre has no such layout."""
     if not settings:
         return site.layout
     data = {"layout": document.plain(site.layout)}
@@ -356,12 +360,12 @@ def _check_weak(workload: Workload) -> None:
     if workload.reader.load == "memory" and workload.reader.shard:
         raise ConfigError(
             "--weak: reader.load: memory loads a rank's whole share, which is smaller on more ranks; use "
-            "reader.load: on_demand, or leave --weak out"
+            "reader.load: on_demand, or omit --weak"
         )
 
 
 def _weak(workload: Workload, most: int) -> Workload:
-    """Each rank does on few nodes the steps that it has on the most, so that one dataset serves all."""
+    """Set the steps that a rank has on the most ranks at every scale, so that one dataset serves all scales."""
     steps = plan.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))
 
@@ -370,27 +374,27 @@ def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
     share, whole = workload.dataset.samples / most, (workload.train.steps or 0) * workload.reader.batch_size
     if workload.reader.shard and share < whole:
         yield (
-            f"--weak: on the most ranks each reads {share:.4g} samples an epoch, on fewer {whole}; for the same, make "
-            f"dataset.samples_per_file x dataset.files {whole * most}"
+            f"--weak: on the most ranks a rank reads {share:.4g} samples per epoch, on fewer ranks {whole}; to make "
+            f"them equal, set dataset.samples_per_file x dataset.files to {whole * most}"
         )
 
 
 def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str]:
-    """Notes on a dataset that grew: its old and new size, and samples that are not read."""
+    """Yield notes on a dataset that grew: its old and new size, and samples that are not read."""
     before, after = workload.dataset, sized.dataset
     if after.samples <= before.samples:
         return
-    what = "dataset.samples_per_file" if after.file_access == "shared" else "dataset.files"
+    key = "dataset.samples_per_file" if after.file_access == "shared" else "dataset.files"
     old, new = (
         dataset.samples_per_file if after.file_access == "shared" else dataset.files for dataset in (before, after)
     )
     yield (
         f"--dataset-size: {workload.name} grows from {units.format_size(before.size)} to "
-        f"{units.format_size(after.size)}, {what} from {old} to {new}"
+        f"{units.format_size(after.size)}, {key} from {old} to {new}"
     )
     read = plan.samples_per_epoch(sized, ranks)
     if sized.train.steps is not None and read < after.samples:
         yield (
-            f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples an epoch; use "
+            f"--dataset-size: train.steps={sized.train.steps} reads {read} of {after.samples} samples per epoch; use "
             "-S train.steps=null to read all of them"
         )

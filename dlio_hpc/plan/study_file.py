@@ -1,4 +1,4 @@
-"""A study file: the parts of a study as YAML says them, at full size and as they are tried on a laptop."""
+"""A study file: the parts of a study in YAML, at full size and at laptop size."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -34,7 +34,7 @@ class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
     """Values of a part on a laptop."""
 
     sweep: dict[str, Any] = {}
-    """Values of a key on a laptop; other keys vary as they do. Example: {reader.read_threads: [1, 2]}"""
+    """Values of a key on a laptop; other keys vary as in the part. Example: {reader.read_threads: [1, 2]}"""
 
 
 class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
@@ -49,26 +49,26 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     zip: bool = False
     """Pair the lists instead of combining them."""
     weak: bool = False
-    """Weak scaling: each rank takes as many steps on few nodes as on many."""
+    """Weak scaling: each rank takes the same number of steps at every scale."""
     metric: MetricName = "samples_per_s"
-    """MetricName by which points are compared."""
+    """Metric by which points are compared."""
     laptop: Shrunk = Shrunk()
-    """What is smaller without --full on the local site."""
+    """Smaller values for runs on the local site without --full."""
 
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A study file. What stands beside the parts applies to all of them."""
+    """A study file. Keys outside the parts apply to all of them."""
 
     name: str
     """Name of the study. Example: mine"""
     parts: dict[str, PartFile]
     """Parts by their names."""
     description: str = ""
-    """A line for lists."""
+    """Short description, shown in lists."""
     source: str = ""
-    """Where the experiment comes from."""
+    """Source of the experiment."""
     workload: str | None = None
-    """Workload of the parts that name none. Example: demo"""
+    """Workload of parts without one. Example: demo"""
     repeat: Positive = 3
     """Measurements of each point."""
     warmup: Annotated[int, Meta(ge=0)] = 0
@@ -76,13 +76,13 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
     warmup_set: dict[str, Any] = {}
     """Keys with other values in warm-ups. Example: {reader.verify_content: all}"""
     laptop: Scale = Scale()
-    """What is smaller without --full on the local site."""
+    """Smaller values for runs on the local site without --full."""
     verdict: Judging | None = None
-    """Criteria at the end; a study with a verdict is a suite."""
+    """Criteria at the end. A study with a verdict is a suite."""
 
     def __post_init__(self) -> None:
         if not self.parts:
-            raise ValueError("parts: a study has at least one")
+            raise ValueError("parts: a study needs at least one")
         for key in self.warmup_set:
             if key.startswith(("dataset", "site.")):
                 raise ValueError(
@@ -94,24 +94,24 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load(name: str) -> StudyFile:
-    """A shipped study file, or any by its path, suites too; workloads that lie beside it are found there."""
+    """Read a shipped study or suite, or a file by its path. Workloads next to the file are resolved to their paths."""
     path = shipped.find(shipped.STUDIES, name)
     file = document.read_named(path, StudyFile, "parts", PartFile)
-    near = {name: structs.replace(part, workload=_beside(path, part.workload)) for name, part in file.parts.items()}
-    verdict = file.verdict and structs.replace(file.verdict, criteria=_beside(path, file.verdict.criteria))
-    return structs.replace(file, workload=_beside(path, file.workload), parts=near, verdict=verdict)
+    near = {name: structs.replace(part, workload=_near(path, part.workload)) for name, part in file.parts.items()}
+    verdict = file.verdict and structs.replace(file.verdict, criteria=_near(path, file.verdict.criteria))
+    return structs.replace(file, workload=_near(path, file.workload), parts=near, verdict=verdict)
 
 
-def _beside(path: Path, name: str | None) -> str | None:
-    """The file of a workload or criteria, where its name is one relative to the study file at `path`."""
+def _near(path: Path, name: str | None) -> str | None:
+    """Return the path of a workload or criteria file whose name is relative to the study file at `path`."""
     if name is None or not name.endswith((".yaml", ".yml")) or not (path.parent / name).exists():
         return name
     return str(path.parent.absolute() / name)
 
 
 class Changes(Struct, frozen=True):
-    """What a user wants otherwise than the study file has it; None: as it is there. full: as large as it is written,
-    not as on a laptop. folders: on the two file systems that are to be compared.
+    """Values from the command line that replace those of the study file; None: unchanged. full: full size instead of
+    laptop size. folders: on the two file systems to be compared.
     """
 
     full: bool = False
@@ -123,7 +123,9 @@ class Changes(Struct, frozen=True):
 
 
 def asked_of(file: StudyFile, site: Site, changes: Changes) -> list[Asked]:
-    """The parts of a study file, each after what is said for all, smaller for a laptop, and as the user wants it."""
+    """Return the parts of a study file, with common settings, laptop sizes and the user's changes applied in this
+    order.
+    """
     return [_asked_of(name, part, file, site, changes) for name, part in file.parts.items()]
 
 
@@ -145,7 +147,7 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: C
         axes=tuple(sweep.axis_of(key, values, f"{source}.sweep.{key}") for key, values in swept.items()),
         zipped=part.zip,
         nodes=changes.nodes or _counts(layers, "nodes", source) or (1,),
-        # Who names nodes scales over those, not over the ranks of a laptop.
+        # With --nodes the study scales over nodes, not over the laptop's ranks per node.
         ranks_per_node=changes.ranks_per_node or _counts(layers[: 2 if changes.nodes else 4], "ranks_per_node", source),
         weak=part.weak,
         dataset_size=changes.dataset_size or _last(layer.dataset_size for layer in layers),
@@ -162,5 +164,5 @@ def _counts(layers: Sequence[Scale], key: str, source: str) -> tuple[int, ...]:
 
 
 def _last(values: Iterable[T | None]) -> T | None:
-    """The last that is said."""
+    """Return the last value that is not None, or None."""
     return [None, *(value for value in values if value is not None)][-1]

@@ -1,4 +1,4 @@
-"""What a study varies: keys with the values that each of them takes, as -P and study files say them."""
+"""Parameter sweeps: keys and the values that each takes, from -P and study files."""
 
 import itertools
 import typing
@@ -12,7 +12,7 @@ from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import SHORT_FORMS, Workload
 from dlio_hpc.errors import ConfigError
 
-# A range that is longer was not meant.
+# Maximum values of a range; a longer range is taken for a mistake.
 _MOST_VALUES = 10_000
 _LAYOUT = "site.layout"
 _DATA = "data"
@@ -20,8 +20,8 @@ Unit = Literal["bytes", "seconds", ""]
 
 
 class Axis(Struct, frozen=True):
-    """A key and its values, as YAML has them. labels: the values for people. numbers: where on an axis they lie, in
-    `unit`; None where one of them is no number.
+    """A key and its values in YAML's types. labels: the values as text. numbers: positions of the values on an axis in
+    `unit`; None if a value is not a number.
     """
 
     key: str
@@ -31,28 +31,28 @@ class Axis(Struct, frozen=True):
     unit: Unit = ""
 
     def identity(self, place: int) -> float | str:
-        """The same for values that mean the same: 1 MiB and 1024 KiB."""
+        """Return a number or text that is equal for equivalent values such as 1 MiB and 1024 KiB."""
         number = _number(self.values[place], self.unit)
         return self.labels[place] if number is None else number
 
     @property
     def is_layout(self) -> bool:
-        """Is it a key of the site's Lustre layout, rather than of the workload?"""
+        """True if the key belongs to the site's Lustre layout rather than to the workload."""
         return f"{self.key}.".startswith(f"{_LAYOUT}.")
 
     @property
     def is_data(self) -> bool:
-        """Is it the folder that the dataset lies in, rather than a key?"""
+        """True if the axis is the folder of the dataset rather than a key."""
         return self.key == _DATA
 
 
 def sides(folders: Sequence[str]) -> Axis:
-    """The axis of file systems that are compared, by a folder on each."""
+    """Return the axis of file systems that are compared, by a folder on each."""
     return Axis(_DATA, tuple(folders), tuple(folders), None)
 
 
 def axis(text: str) -> Axis:
-    """From key=a,b,c: values between commas, each YAML or a range; ConfigError where it cannot be read."""
+    """Parse key=a,b,c: values between commas, each YAML or a range; ConfigError if it is not valid."""
     key, equals, values = text.partition("=")
     source = f"-P {text}"
     if not equals or not key.strip(".") or not values.strip():
@@ -61,11 +61,11 @@ def axis(text: str) -> Axis:
 
 
 def axis_of(key: str, given: object, source: str) -> Axis:
-    """The key with a list of values, or a single range."""
+    """Return the axis of a key with a list of values, or a single value or range."""
     check_site_key(key, source)
     unit = _unit(key)
     listed: list[Any] = given if isinstance(given, list) else [given]
-    values = [value for each in listed for value in (_range(each, unit, source) if _is_range(each) else [each])]
+    values = [value for item in listed for value in (_range(item, unit, source) if _is_range(item) else [item])]
     if not values:
         raise ConfigError(f"{source}: no values")
     _check_spelling(key, values, unit, source)
@@ -76,48 +76,48 @@ def axis_of(key: str, given: object, source: str) -> Axis:
 
 
 def check_site_key(key: str, source: str) -> None:
-    """ConfigError for a key of the site that all of a study has in common."""
+    """Raise ConfigError for a site key that must be the same in all of a study."""
     if key.startswith("site.") and not f"{key}.".startswith(f"{_LAYOUT}."):
         raise ConfigError(
-            f"{source}: a study varies keys of the workload and of {_LAYOUT}; for another key of the site, submit a "
-            "study each with -S"
+            f"{source}: a study varies keys of the workload and of {_LAYOUT}; for another key of the site, submit "
+            "a study per value with -S"
         )
 
 
 def counts(given: object, source: str) -> tuple[int, ...]:
-    """Numbers from 1 on, in a list or a range such as 128..2048*2; ConfigError for anything else."""
+    """Return positive integers from a list or a range such as 128..2048*2; ConfigError for anything else."""
     numbers = axis_of("n", given, source).numbers or ()
     if not numbers or any(number < 1 or not number.is_integer() for number in numbers):
-        raise ConfigError(f"{source}: expected numbers from 1 on, such as 4 or 1,2,4 or 1..8*2, found {given!r}")
+        raise ConfigError(f"{source}: expected positive integers, such as 4 or 1,2,4 or 1..8*2, not {given!r}")
     return tuple(map(int, numbers))
 
 
 def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
-    """Which value each key has, by its place in the axis: every combination, or one after the other side by side.
+    """Yield the index of each key's value on its axis: every combination, or with `zipped` the values pairwise.
 
-    ConfigError when lists to be zipped differ in length, or something is there twice.
+    ConfigError if zipped lists differ in length, or if a key or a combination is repeated.
     """
     keys, ranges = [axis.key for axis in axes], [range(len(axis.values)) for axis in axes]
-    for key, other in itertools.permutations(keys, 2):
-        if key == other:
-            raise ConfigError(f"-P {key}: it is there twice; give all its values in one list")
-        if key.startswith(f"{other}."):
-            raise ConfigError(f"-P {other} would replace what -P {key} says; vary single keys of {other}")
-    if zipped and len({len(each) for each in ranges}) > 1:
-        told = ", ".join(f"{axis.key} has {len(axis.values)}" for axis in axes)
-        raise ConfigError(f"--zip pairs lists of one length: {told}")
-    seen: set[tuple[float | str, ...]] = set()
+    for key, parent in itertools.permutations(keys, 2):
+        if key == parent:
+            raise ConfigError(f"-P {key}: the key is repeated; give all its values in one list")
+        if key.startswith(f"{parent}."):
+            raise ConfigError(f"-P {parent} would replace the value of -P {key}; vary single keys of {parent}")
+    if zipped and len({len(places) for places in ranges}) > 1:
+        lengths = ", ".join(f"{axis.key} has {len(axis.values)}" for axis in axes)
+        raise ConfigError(f"--zip needs lists of equal length: {lengths}")
+    known: set[tuple[float | str, ...]] = set()
     for places in zip(*ranges, strict=True) if zipped and axes else itertools.product(*ranges):
         same = tuple(axis.identity(place) for axis, place in zip(axes, places, strict=True))
-        if same in seen:
-            words = ", ".join(f"{axis.key}={axis.labels[place]}" for axis, place in zip(axes, places, strict=True))
-            raise ConfigError(f"-P {words}: it is there twice")
-        seen.add(same)
+        if same in known:
+            title = ", ".join(f"{axis.key}={axis.labels[place]}" for axis, place in zip(axes, places, strict=True))
+            raise ConfigError(f"-P {title}: the value is repeated")
+        known.add(same)
         yield dict(zip(keys, places, strict=True))
 
 
 def _unit(key: str) -> Unit:
-    """What the key's numbers measure, by the type that the workload, or the site, gives it."""
+    """Return the unit of the key's numbers, from its type in Workload or Site."""
     kind = SHORT_FORMS.get(key)
     if kind is None:
         root: type = Site if key.startswith("site.") else Workload
@@ -152,7 +152,7 @@ def _label(value: object, unit: Unit) -> str:
 
 
 def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> None:
-    """Raise ConfigError for a range in the notation of other programs, 1:4 or 1-4, where the key takes numbers."""
+    """Raise ConfigError for a range in the notation of other programs, 1:4 or 1-4, if the key takes numbers."""
     import re
 
     kind = document.kind_at(Workload, key.split("."))
@@ -163,7 +163,7 @@ def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> Non
         if ends is not None and None not in [_end(end, unit) for end in ends.groups()]:
             first, last = (end.strip() for end in ends.groups())
             raise ConfigError(
-                f"{source}: {value!r} is no value; a range is written {first}..{last}, in steps {first}..{last}*2"
+                f"{source}: {value!r} is not a value; a range is written {first}..{last}, with steps {first}..{last}*2"
             )
 
 
@@ -172,18 +172,18 @@ def _is_range(value: object) -> bool:
 
 
 def _range(text: str, unit: Unit, source: str) -> list[Any]:
-    """1..8 (one by one), 1..64*2, 0..100+25, 64KiB..16MiB*4: from the first on, up to and with the last."""
+    """Return the values of 1..8 (step 1), 1..64*2, 0..100+25 or 64KiB..16MiB*4, including the end."""
     import re
 
-    found = re.fullmatch(r"\s*(?P<first>[^.].*?)\.\.(?P<last>[^*+]+?)(?:(?P<how>[*+])(?P<step>[^*+]+))?\s*", text)
-    if found is None:
+    match = re.fullmatch(r"\s*(?P<first>[^.].*?)\.\.(?P<last>[^*+]+?)(?:(?P<how>[*+])(?P<step>[^*+]+))?\s*", text)
+    if match is None:
         raise _no_range(text, source)
-    first, last = (_end(found[name], unit) for name in ("first", "last"))
-    how, step = found["how"] or "+", _end(found["step"] or "1", unit if found["how"] == "+" else "")
+    first, last = (_end(match[name], unit) for name in ("first", "last"))
+    how, step = match["how"] or "+", _end(match["step"] or "1", unit if match["how"] == "+" else "")
     if first is None or last is None or step is None or step <= (1 if how == "*" else 0):
         raise _no_range(text, source)
     if first > last or (how == "*" and first <= 0):
-        raise ConfigError(f"{source}: the range {text} never ends; it goes from the smaller to the larger")
+        raise ConfigError(f"{source}: the range {text} never ends; write the smaller value first")
     values: list[float] = []
     for place in itertools.count():
         value = first * step**place if how == "*" else first + step * place
@@ -196,18 +196,18 @@ def _range(text: str, unit: Unit, source: str) -> list[Any]:
 
 
 def _no_range(text: str, source: str) -> ConfigError:
-    return ConfigError(f"{source}: {text!r} is no range such as 1..8, 1..64*2, 0..100+25 or 64KiB..16MiB*4")
+    return ConfigError(f"{source}: {text!r} is not a range such as 1..8, 1..64*2, 0..100+25 or 64KiB..16MiB*4")
 
 
 def _end(text: str, unit: Unit) -> int | float | None:
-    """A number, with its unit where the key has one."""
+    """Parse a number, with its unit if the key has one."""
     value = document.parse_yaml(text, "range")
     number = _number(value, unit)
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _spelt(value: float, unit: Unit) -> int | float | str:
-    """As a person would write it, where that says exactly the same."""
+    """Return the value with a unit as a person would write it, if that is exact."""
     text = _label(value, unit)
     if unit == "bytes" and _number(text, unit) == value:
         return text

@@ -50,9 +50,7 @@ def lacking(study: Study) -> Lacking:
     outcome = study_outcome.outcome(study, study_outcome.jobs(study))
     live = [job for job in outcome.jobs if study_outcome.is_live(job)]
     stray = [
-        job.directory
-        for job in outcome.jobs
-        if job.directory and not job.job.ended and not study_outcome.is_live(job)
+        job.directory for job in outcome.jobs if job.directory and not job.job.ended and not study_outcome.is_live(job)
     ]
     wanted = [missing.unit for missing in outcome.missing if not missing.is_live]
     again = Planned(study, ())

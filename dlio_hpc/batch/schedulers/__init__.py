@@ -1,4 +1,4 @@
-"""Batch systems, each a handful of small functions."""
+"""Batch systems. Each is a small set of functions."""
 
 from dlio_hpc.batch.schedulers.cobalt import COBALT
 from dlio_hpc.batch.schedulers.flux import FLUX

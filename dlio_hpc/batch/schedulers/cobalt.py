@@ -1,4 +1,6 @@
-"""Cobalt, Theta's batch system: qsub, qstat, qdel. What is said here is from its source (1.0.33) and ALCF's guides."""
+"""Cobalt, Theta's batch system: qsub, qstat, qdel. Statements in comments are from its source (1.0.33) and ALCF's
+guides.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,7 +20,7 @@ _STATES: dict[str, State] = {
     "queued": "queued", "user_hold": "queued", "admin_hold": "queued", "dep_hold": "queued", "maxrun_hold": "queued",
     "preempted": "queued", "done": "running",
 }  # fmt: skip
-# What is left of a job that qstat has forgotten.
+# Lines that the log of a finished job contains; qstat no longer lists it.
 _EXITED = re.compile(r"task completed normally with an exit code of (-?\d+)")
 _ENDS: tuple[tuple[str, State], ...] = (
     ("maximum execution time exceeded", "timeout"),
@@ -27,17 +29,17 @@ _ENDS: tuple[tuple[str, State], ...] = (
 
 
 def _request(plan: Plan) -> dict[str, Any]:
-    """Whole minutes: Cobalt drops seconds, and takes 30:00 for thirty hours."""
+    """Return the walltime in whole minutes: Cobalt drops seconds, and reads 30:00 as thirty hours."""
     given = common.options(plan, "-q ", "-A ")
     return {"walltime": str(-(-plan.walltime // 60)), "options": list(_with_one_attrs(given))}
 
 
 def _with_one_attrs(options: list[str]) -> Iterator[str]:
-    """--attrs may be given once only; its values are joined with colons."""
+    """Yield the options with all --attrs joined by colons: Cobalt accepts it only once."""
     attrs = []
     for option in options:
         if any(letter in option for letter in "\"'#\\"):
-            raise ConfigError(f"{option!r}: Cobalt splits at blanks and knows no quotes, escapes or comments")
+            raise ConfigError(f"{option!r}: Cobalt splits at blanks and supports no quotes, escapes or comments")
         if match := re.fullmatch(r"--attrs[ =]+(\S+)", option):
             attrs.append(match[1])
         else:
@@ -46,31 +48,31 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
         yield f"--attrs {':'.join(attrs)}"
 
 
-def _words(after: After) -> list[str]:
-    """Cobalt knows no dependency on a job that ended badly: the script of a study's job ends well to Cobalt
-    in any case, and tells the truth in exit_status.
+def _arguments(after: After) -> list[str]:
+    """Return the submit command. Cobalt cannot depend on a job's failure: to Cobalt a study's job always ends well; its
+    script writes the true status to exit_status.
     """
     return ["qsub", *(["--dependencies", ":".join(after.all)] if after.all else []), rundir.SCRIPT]
 
 
-_command = partial(common.typed, _words)
-_submit = partial(common.submit, _words, re.compile("([0-9]+)"))
+_command = partial(common.typed, _arguments)
+_submit = partial(common.submit, _arguments, re.compile("([0-9]+)"))
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
-    """Qstat forgets a job as it ends, whatever came of it; then the log beside the job is asked. A job whose parent
-    failed is held for ever: it is deleted here.
+    """Query states. qstat forgets a job as it ends, whatever the outcome; then its log is read. A job whose parent
+    failed would be held for ever, so it is deleted.
     """
     queued = _table(["JobID", "State"], [job.batch_id for job in jobs])
-    seen = {batch_id: Sight(_STATES.get(state, "running"), state) for batch_id, state in queued}
+    sights = {batch_id: Sight(_STATES.get(state, "running"), state) for batch_id, state in queued}
     for job in jobs:
-        sight = seen.get(job.batch_id) or _logged(job.directory)
+        sight = sights.get(job.batch_id) or _logged(job.directory)
         if sight is not None:
-            seen[job.batch_id] = sight
+            sights[job.batch_id] = sight
         if sight is not None and sight.words == "dep_fail":
             _cancel(job.batch_id)
-            seen[job.batch_id] = Sight("cancelled", "dep_fail")
-    return seen
+            sights[job.batch_id] = Sight("cancelled", "dep_fail")
+    return sights
 
 
 def _logged(directory: Path) -> Sight | None:
@@ -78,17 +80,17 @@ def _logged(directory: Path) -> Sight | None:
         log = (directory / rundir.COBALT_LOG).read_text(errors="replace")
     except OSError:
         return None
-    for words, state in _ENDS:
-        if words in log:
-            return Sight(state, words)
+    for mark, state in _ENDS:
+        if mark in log:
+            return Sight(state, mark)
     if match := _EXITED.search(log):
         return Sight("failed" if int(match[1]) else "completed", match[0])
     return None
 
 
 def queue_rows() -> list[list[str]]:
-    """Name, Users, Groups, MinTime, MaxTime, MaxRunning, MaxQueued, MaxUserNodes, MaxNodeHours, TotalNodes, State of
-    every queue; with -Q qstat takes no other header.
+    """Return Name, Users, Groups, MinTime, MaxTime, MaxRunning, MaxQueued, MaxUserNodes, MaxNodeHours, TotalNodes and
+    State of every queue; with -Q, qstat supports no other header.
     """
     answer = common.ask("qstat", "-Q")
     if answer.code:
@@ -102,7 +104,7 @@ def _below_rule(answer: Answer) -> list[list[str]]:
 
 
 def _table(columns: list[str], arguments: list[str]) -> list[list[str]]:
-    """Qstat's rows below its rule; it says nothing at all, with code 1, when it knows none of the jobs."""
+    """Return qstat's rows below its rule. If it knows none of the jobs, it prints nothing and exits with 1."""
     answer = common.ask("qstat", "--header", ":".join(columns), *arguments)
     if answer.code and (answer.out or answer.err):
         raise unexplained("qstat", answer)
@@ -124,11 +126,11 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(plan: Plan, _script: Path) -> str:
-    """The queue as Cobalt has it; accounts are looked at when a job is submitted."""
+    """Check the queue. Cobalt checks accounts only at submission."""
     states = {row[0]: row[-1] for row in queue_rows()}
     if plan.queue is not None and states.get(plan.queue) != "running":
         raise ConfigError(
-            f"queue {plan.queue} is {states.get(plan.queue, 'not there')}; there are: {', '.join(states)}"
+            f"queue {plan.queue} is {states.get(plan.queue, 'not defined')}; defined queues: {', '.join(states)}"
         )
     return f"queue {plan.queue or 'default'} is running; accounts are checked at submission only"
 

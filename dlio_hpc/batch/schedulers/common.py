@@ -1,4 +1,4 @@
-"""What batch systems have in common: commands that ask a server, lines of options at the head of a script."""
+"""Functions common to batch systems: commands that query a server, and option lines at the head of a script."""
 
 import re
 import shlex
@@ -18,50 +18,50 @@ _UNREACHABLE = re.compile(
 )
 
 
-def ask(*words: str, cwd: str | None = None, patience_s: float | None = None) -> Answer:
-    """The answer of a batch system's command; Unanswered when it finds no server."""
+def ask(*arguments: str, cwd: str | None = None, patience_s: float | None = None) -> Answer:
+    """Run a command of the batch system and return its answer; Unanswered if it cannot reach its server."""
     patience = {} if patience_s is None else {"patience_s": patience_s}
-    answer = command.ask(*words, cwd=cwd, **patience)
+    answer = command.ask(*arguments, cwd=cwd, **patience)
     if answer.code and _UNREACHABLE.search(answer.err):
-        raise command.unexplained(words[0], answer)
+        raise command.unexplained(arguments[0], answer)
     return answer
 
 
-Words = Callable[[After], list[str]]
+Arguments = Callable[[After], list[str]]
 
 
-def submit(words: Words, batch_id: re.Pattern[str], plan: Plan, after: After) -> str:
-    """The id of the job that the command takes in: the first group of the last line that is `batch_id`, sites say other
-    things before it. ConfigError in the batch system's words when it is refused.
+def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> str:
+    """Run the submit command and return the job's batch id: the first group of the last line that matches `batch_id`,
+    since sites print other lines before it. ConfigError with the batch system's message if the job is rejected.
     """
-    command_words = words(after)
-    answer = ask(*command_words, cwd=plan.directory, patience_s=_SUBMIT_S)
+    submit_command = arguments(after)
+    answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
     if answer.code:
-        raise ConfigError(f"{command_words[0]} refuses the job: {answer.words}")
+        raise ConfigError(f"{submit_command[0]} rejected the job: {answer.words}")
     for line in reversed(answer.lines):
         if match := batch_id.fullmatch(line.strip()):
             return match[1]
-    raise Unanswered(f"{command_words[0]} took the job but gave no id that we know: {answer.out[:200]!r}")
+    raise Unanswered(f"{submit_command[0]} accepted the job but printed no known id: {answer.out[:200]!r}")
 
 
 def dependencies(after: After) -> str:
-    """As Slurm and PBS have them: afterok:1:2,afterany:3."""
+    """Return dependencies in the syntax of Slurm and PBS: afterok:1:2,afterany:3."""
     kinds = {"afterok": after.well, "afterany": after.over}
     return ",".join(":".join([kind, *ids]) for kind, ids in kinds.items() if ids)
 
 
-def typed(words: Words, plan: Plan, after: After) -> str:
-    """A submission as a person would type it."""
-    return f"cd {shlex.quote(plan.directory)} && {shlex.join(words(after))}"
+def typed(arguments: Arguments, plan: Plan, after: After) -> str:
+    """Return the submission as a shell command line."""
+    return f"cd {shlex.quote(plan.directory)} && {shlex.join(arguments(after))}"
 
 
 def directive(text: str) -> Shell:
-    """A word on a line of options that knows no quotes."""
+    """Return `text` for an option line that has no quoting; ConfigError if it has unsafe characters."""
     return Shell(plain(text))
 
 
 def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
-    """The lines of options beyond what the template says: queue, account, the site's, the user's."""
+    """Return the option lines that the template does not print itself: queue, account, the site's and the user's."""
     site, queue = plan.site, plan.queue
     lines: list[str] = []
     if queue is not None:
@@ -73,17 +73,17 @@ def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
 
 
 def check_directory(plan: Plan, letters: str) -> None:
-    """ConfigError when the job's directory has one of `letters`, of which the batch system makes something else."""
-    if found := [letter for letter in letters if letter in plan.directory]:
+    """Raise ConfigError if the job's directory contains one of `letters`, which the batch system would interpret."""
+    if special := [letter for letter in letters if letter in plan.directory]:
         raise ConfigError(
-            f"--runs: {plan.site.scheduler} cannot work in {plan.directory}: {found[0]!r}; choose another folder"
+            f"--runs: {plan.site.scheduler} cannot use {plan.directory}: {special[0]!r}; choose another folder"
         )
 
 
 def plain(word: str) -> str:
-    """A word that means itself on every batch system's lines of options; ConfigError for any other."""
+    """Return `word` if no batch system interprets its characters on an option line; ConfigError otherwise."""
     if not re.fullmatch(r"[\w./+=:,@%-]+", word):
-        raise ConfigError(f"{word!r} cannot be told to a batch system; letters, digits and ./+=:,@%-_ can")
+        raise ConfigError(f"{word!r} cannot be passed to a batch system; use letters, digits and ./+=:,@%-_")
     return word
 
 

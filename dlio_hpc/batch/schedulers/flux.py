@@ -1,4 +1,6 @@
-"""Flux: flux-batch(1), flux-jobs(1), flux-cancel(1), flux-queue(1). What is said here was seen on flux-core 0.88."""
+"""Flux: flux-batch(1), flux-jobs(1), flux-cancel(1), flux-queue(1). Statements in comments were observed with flux-core
+0.88.
+"""
 
 import re
 from collections.abc import Sequence
@@ -18,11 +20,11 @@ _STATES: dict[str, State] = {
     "NEW": "queued", "DEPEND": "queued", "PRIORITY": "queued", "SCHED": "queued", "RUN": "running",
     "CLEANUP": "running", "COMPLETED": "completed", "FAILED": "failed", "CANCELED": "cancelled", "TIMEOUT": "timeout",
 }  # fmt: skip
-# The note of an exception may hold anything, so it comes last.
+# The note of an exception may contain any character, so it comes last.
 _FIELDS = ("{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{exception.note}")
-# With a lost first node the type of the exception is exec, and only its note names the node.
+# If the first node is lost, the exception has type exec, and only its note names the node.
 _NODE_LOST = "node failure"
-# What flux queue list prints for yes, with and without UTF-8.
+# Output of flux queue list for yes, with and without UTF-8.
 YES = {"✔", "y"}
 
 
@@ -33,24 +35,24 @@ def _request(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _words(after: After) -> list[str]:
-    """Flux ends a job by itself when the job that it follows can no longer end well."""
+def _arguments(after: After) -> list[str]:
+    """Return the submit command. Flux cancels a job whose dependency can no longer be satisfied."""
     kinds = {"afterok": after.well, "afterany": after.over}
     depends = [f"--dependency={kind}:{batch_id}" for kind, ids in kinds.items() for batch_id in ids]
     return ["flux", "batch", *depends, rundir.SCRIPT]
 
 
-_command = partial(common.typed, _words)
+_command = partial(common.typed, _arguments)
 
 
 def _submit(plan: Plan, after: After) -> str:
-    """The id begins with f, as Flux writes it where the locale knows no ƒ; Flux takes both."""
-    return "f" + common.submit(_words, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
+    """Submit the job. The id begins with f, which Flux prints in locales without ƒ; Flux accepts both."""
+    return "f" + common.submit(_arguments, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
-    """Flux complains by line of jobs that it does not know; the code is 1 when it knows none. They are known until
-    they are purged, which sites do after days.
+    """Query states. Flux prints a line per unknown job, and exits with 1 if it knows none of them. It knows jobs until
+    they are purged, at most sites after days.
     """
     answer = common.ask("flux", "jobs", "-n", "-o", "|".join(_FIELDS), *(job.batch_id for job in jobs))
     if answer.code and not re.search(r"JobID \S+ unknown", answer.err):
@@ -66,7 +68,9 @@ def _sight(line: str) -> tuple[str, Sight]:
 
 
 def _state(status: str, kind: str, note: str) -> State:
-    """A job may end well though it lost a node. One whose parent failed never runs, and counts as cancelled."""
+    """Return the state. A job may end well although it lost a node. A job whose parent failed never runs, and counts as
+    cancelled.
+    """
     if status == "FAILED" and _NODE_LOST in note:
         return "node_fail"
     if status == "FAILED" and kind == "dependency":
@@ -86,20 +90,20 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """The queue of each job, or nothing where Flux has no queues."""
+    """Return the queue of each job; empty tuples if Flux has no queues."""
     return [tuple(line.split()[1:]) for line in _listed("jobs", "-n", "-c", "0", "-o", "{id.f58plain} {queue}")]
 
 
-def _listed(*words: str) -> list[str]:
-    answer = common.ask("flux", *words)
+def _listed(*arguments: str) -> list[str]:
+    answer = common.ask("flux", *arguments)
     if answer.code:
-        raise unexplained(f"flux {words[0]}", answer)
+        raise unexplained(f"flux {arguments[0]}", answer)
     return answer.out.split("\n") if answer.out else []
 
 
 def queue_rows() -> list[list[str]]:
-    """Name, name with * where it is the default, enabled, started, seconds and nodes of a job at most. One row without
-    a name where Flux has no queues.
+    """Return the name, the name with * if it is the default queue, enabled, started, and the limits of seconds and
+    nodes per job. If Flux has no queues, return a single row without a name.
     """
     fields = ("{queue}", "{queuem}", "{enabled}", "{started}", "{limits.timelimit}", "{limits.max.nnodes}")
     rows = [line.split("|") for line in _listed("queue", "list", "-n", "-o", "|".join(fields))]
@@ -107,7 +111,7 @@ def queue_rows() -> list[list[str]]:
 
 
 def node_rows() -> list[tuple[str, int, int]]:
-    """Queues, or nothing where there are none, with nodes and cores of the same state."""
+    """Return queue (empty if there are none), nodes and cores, per group of nodes in the same state."""
     fields = ("{queue}", "{nnodes}", "{ncores}")
     rows = [line.split("|") for line in _listed("resource", "list", "-n", "-o", "|".join(("{state}", *fields)))]
     counted = [row for row in rows if len(row) == len(fields) + 1 and row[2].isdecimal() and row[3].isdecimal()]
@@ -115,23 +119,21 @@ def node_rows() -> list[tuple[str, int, int]]:
 
 
 def _probe(plan: Plan, script: Path) -> str:
-    """The options as flux batch takes them, the queue as Flux has it; limits and banks are looked at when a job is
-    submitted.
-    """
+    """Check the options with flux batch --dry-run, and the queue. Flux checks limits and banks only at submission."""
     answer = common.ask("flux", "batch", "--dry-run", str(script))
     if answer.code:
         raise ConfigError(f"flux batch --dry-run: {answer.words}")
     queues = {row[0]: row for row in queue_rows()}
     named = [name for name in queues if name]
     if not named:
-        return "flux batch takes the options; there are no queues"
+        return "flux batch accepts the options; there are no queues"
     if plan.queue is None:
-        return f"flux batch takes the options; queues: {', '.join(named)}; limits are checked at submission only"
+        return f"flux batch accepts the options; queues: {', '.join(named)}; limits are checked at submission only"
     if plan.queue not in queues:
-        raise ConfigError(f"there is no queue {plan.queue}; there are: {', '.join(named)}")
-    for what, flag in (("enabled", queues[plan.queue][2]), ("started", queues[plan.queue][3])):
+        raise ConfigError(f"queue {plan.queue} is not defined; defined queues: {', '.join(named)}")
+    for state, flag in (("enabled", queues[plan.queue][2]), ("started", queues[plan.queue][3])):
         if flag not in YES:
-            raise ConfigError(f"queue {plan.queue} is not {what}: jobs would wait, or be refused")
+            raise ConfigError(f"queue {plan.queue} is not {state}: jobs would wait or be rejected")
     return f"queue {plan.queue} is enabled and started; limits are checked at submission only"
 
 

@@ -1,4 +1,4 @@
-"""This computer's own background, as a batch system with one node and no queue."""
+"""Background jobs on this computer, as a batch system with one node and no queue."""
 
 import os
 import shlex
@@ -15,16 +15,16 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
-# From TERM to KILL, for ranks that do not listen.
+# Seconds between TERM and KILL, for ranks that ignore TERM.
 _GRACE_S = 30
-# The program that waits for other jobs and becomes the next one. Started by its path: python -m would look for modules
-# in the folder of whoever submits first.
+# The program that waits for other jobs and then executes the next job. It is started by its path: python -m would
+# search the submitter's current folder for modules first.
 _SUCCESSOR = str(Path(__file__).parents[1] / "local_successor.py")
 
 
 def _arguments(plan: Plan, after: After) -> list[str]:
-    """The inner timeout(1) tells the script that its end is near, the outer one ends it with all that it started. One
-    that follows others waits for their end first, and has its time from then on.
+    """Return the job's command. The inner timeout(1) signals the script shortly before the limit; the outer one ends it
+    with all its processes. A job with dependencies waits for them first; its time limit starts after that.
     """
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.warning_time)]
@@ -39,15 +39,15 @@ def _command(plan: Plan, after: After) -> str:
 
 
 def _submit(plan: Plan, after: After) -> str:
-    """Start the script in a session of its own, so that it outlives this process and its terminal.
+    """Start the script in a session of its own, so that it survives this process and its terminal.
 
-    The batch id is PID.START, with the start time in clock ticks since boot (proc(5), stat, field 22): a number used
-    again by another process is not taken for the job.
+    The batch id is PID.START, with the start time in clock ticks since boot (proc(5), stat, field 22), so that a reused
+    PID is not taken for the job.
     """
     if after.well:
         raise ConfigError(
-            f"--after: site {plan.site.name} has no queue that could hold a job until another has ended; submit that "
-            "one with --wait"
+            f"--after: site {plan.site.name} has no queue to hold a job until another one ends; submit the other "
+            "job with --wait"
         )
     folder, arguments = Path(plan.directory), _arguments(plan, after)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
@@ -71,12 +71,12 @@ def _submit(plan: Plan, after: After) -> str:
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
-    """Those that live; the others have left nothing but their files."""
+    """Return the states of live jobs. Jobs that have ended leave only their files."""
     return {job.batch_id: Sight("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)}
 
 
 def _waits(batch_id: str) -> bool:
-    """Is it still to start, after others?"""
+    """Return whether the job still waits for other jobs."""
     try:
         return os.fsencode(_SUCCESSOR) in Path(f"/proc/{_parse(batch_id)[0]}/cmdline").read_bytes()
     except OSError:
@@ -84,7 +84,7 @@ def _waits(batch_id: str) -> bool:
 
 
 def lives(batch_id: str) -> bool:
-    """Running while any process of the job's session lives; afterwards nothing is left but its exit_status."""
+    """Return whether any process of the job's session lives."""
     leader, start = _parse(batch_id)
     process = _process(leader)
     alive = process.start == start and process.state not in "ZX"
@@ -92,18 +92,20 @@ def lives(batch_id: str) -> bool:
 
 
 def _cancel(batch_id: str) -> None:
-    """TERM to every process of the session: the script's trap writes exit_status, ranks without a script end too."""
+    """Send TERM to every process of the session: the script's trap writes exit_status, and ranks without a script end
+    too.
+    """
     for pid in _session(batch_id):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
 
 
 def _session(batch_id: str) -> list[int]:
-    """The living processes of the job, which all have the leader's PID as their session (proc(5), stat, field 6)."""
+    """Return the PIDs of the job's live processes. Their session is the leader's PID (proc(5), stat, field 6)."""
     leader, start = _parse(batch_id)
     since = _process(leader).start
     if since not in {0, start}:
-        return []  # the number belongs to another process now, and Linux gives no PID that a session still has
+        return []  # the PID was reused, so the session is gone: Linux does not reuse the PID of a live session
     pids = (int(entry) for entry in os.listdir("/proc") if entry.isdigit())
     return [pid for pid in pids if (process := _process(pid)).session == leader and process.state not in "ZX"]
 
@@ -111,12 +113,12 @@ def _session(batch_id: str) -> list[int]:
 def _parse(batch_id: str) -> tuple[int, int]:
     pid, _, start = batch_id.partition(".")
     if not (pid.isdigit() and start.isdigit()):
-        raise ConfigError(f"batch id {batch_id!r} is none of site local's; was {rundir.JOB} edited?")
+        raise ConfigError(f"batch id {batch_id!r} is not valid for site local; {rundir.JOB} may have been edited")
     return int(pid), int(start)
 
 
 def _find(name: str) -> str | None:
-    """The batch id of the session whose leader runs the script of the job `name`, as _submit() starts it."""
+    """Return the batch id of the session whose leader runs the script of the job `name`, as started by _submit()."""
     script = os.fsencode(f"/{name}/{rundir.SCRIPT}")
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         process = _process(pid)
@@ -126,7 +128,7 @@ def _find(name: str) -> str | None:
 
 
 def _is_of(pid: int, script: bytes) -> bool:
-    """Does a process of this user have the script as its last argument?"""
+    """Return whether a process of this user has the script as one of its last two arguments."""
     try:
         folder = Path(f"/proc/{pid}")
         arguments = (folder / "cmdline").read_bytes().split(b"\0")
@@ -143,7 +145,9 @@ class _Process(NamedTuple):
 
 
 def _process(pid: int) -> _Process:
-    """State letter, session and start time; X and zeros when there is none. The name before may hold anything."""
+    """Return state letter, session and start time; ("X", 0, 0) if the process does not exist. The preceding command
+    name may contain any character.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:

@@ -1,4 +1,6 @@
-"""PBS Pro and OpenPBS: qsub(1B), qstat(1B), qselect(1B), qdel(1B). What is said here was seen on OpenPBS 23.06."""
+"""PBS Pro and OpenPBS: qsub(1B), qstat(1B), qselect(1B), qdel(1B). Statements in comments were observed with OpenPBS
+23.06.
+"""
 
 import json
 import re
@@ -19,15 +21,15 @@ _LIVE: dict[str, State] = {
     "Q": "queued", "H": "queued", "W": "queued", "T": "queued", "M": "queued", "R": "running", "E": "running",
     "S": "running", "U": "running", "B": "running",
 }  # fmt: skip
-# Why PBS itself ended a job, in Exit_status (job.h): limits; a bad user, password or Kerberos ticket (-10, -13, -23),
-# hooks (-16 to -19, -22), security (-21). Every other negative one is a fault of its own or of a node.
+# Values of Exit_status for jobs that PBS itself ended (job.h): limits; a bad user, password or Kerberos ticket (-10,
+# -13, -23); hooks (-16 to -19, -22); security (-21). All other negative values are faults of PBS or of a node.
 _KILLED: dict[int, State] = {
     -26: "out_of_memory", -27: "out_of_memory", -28: "timeout", -29: "timeout",
     **dict.fromkeys((-10, -13, -16, -17, -18, -19, -21, -22, -23, -24, -25), "failed"),
 }  # fmt: skip
 _DELETED, _FAILED = 91, 93
 _NO_HISTORY = "maintain job history"
-# Held by PBS after several attempts to start it: it will never run.
+# Exit_status of a job that PBS holds after several failed starts: it will never run.
 _HOPELESS = -3
 
 
@@ -40,14 +42,15 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _options(plan: Plan) -> list[str]:
-    """The lines of options; each chunk gets a node of its own unless the site or the user places them otherwise."""
+    """Return the option lines. Each chunk gets its own node unless the site or the user sets another placement."""
     lines = common.options(plan, "-q ", "-A ")
     return lines if any("place=" in line for line in lines) else ["-l place=scatter", *lines]
 
 
 def _select(plan: Plan) -> str:
-    """Whole nodes, or chunks of them as the site says; mpiprocs lists a node in PBS_NODEFILE once a rank. A chunk has
-    the site's cpus, or one a rank, where the site does not say otherwise; PALS counts both by itself.
+    """Return the select statement: whole nodes, or chunks as the site defines them. mpiprocs lists a node in
+    PBS_NODEFILE once per rank. A chunk has the site's cpus, or one CPU per rank, unless the site sets ncpus. PALS
+    counts both itself.
     """
     site, ranks = plan.site, plan.ranks_per_node
     chunk: dict[str, str | int] = dict(site.pbs_select)
@@ -56,32 +59,32 @@ def _select(plan: Plan) -> str:
     return ":".join([str(plan.nodes), *(f"{name}={value}" for name, value in chunk.items())])
 
 
-def _words(after: After) -> list[str]:
+def _arguments(after: After) -> list[str]:
     depends = ["-W", f"depend={common.dependencies(after)}"] if after.all else []
     return ["qsub", *depends, rundir.SCRIPT]
 
 
-_command = partial(common.typed, _words)
-_submit = partial(common.submit, _words, re.compile(r"([0-9]+\.[\w.-]+)"))
+_command = partial(common.typed, _arguments)
+_submit = partial(common.submit, _arguments, re.compile(r"([0-9]+\.[\w.-]+)"))
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
-    """All in one call; some versions print the first job only and say nothing of the others, which are asked for
-    again one by one.
+    """Query the states of all jobs in one call. Some versions print only the first job and omit the others without a
+    message; those are queried again one by one.
     """
-    found = _all("-x", [job.batch_id for job in jobs])
-    for batch_id, job in found.items():
+    attributes = _all("-x", [job.batch_id for job in jobs])
+    for batch_id, job in attributes.items():
         if _is_hopeless(job):
-            _cancel(batch_id)  # or it would be held for ever
-    return {batch_id: sight(job) for batch_id, job in found.items()}
+            _cancel(batch_id)  # otherwise PBS would hold it for ever
+    return {batch_id: sight(job) for batch_id, job in attributes.items()}
 
 
 def _all(history: str, ids: Sequence[str]) -> dict[str, Any]:
-    found = _jobs(history, ids)
-    if found and len(ids) > 1:
-        for batch_id in set(ids) - set(found):
-            found |= _jobs(history, [batch_id])
-    return found
+    jobs = _jobs(history, ids)
+    if jobs and len(ids) > 1:
+        for batch_id in set(ids) - set(jobs):
+            jobs |= _jobs(history, [batch_id])
+    return jobs
 
 
 def _is_hopeless(job: dict[str, Any]) -> bool:
@@ -89,8 +92,8 @@ def _is_hopeless(job: dict[str, Any]) -> bool:
 
 
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
-    """Jobs as qstat has them in full; what it does not know it leaves out, with a complaint and code 153. Servers that
-    keep no history, OpenPBS's default, answer -x with a complaint, no job, and code 0.
+    """Return qstat's full attributes by job. Unknown jobs are omitted, with a message and exit code 153. Servers
+    without job history, OpenPBS's default, answer -x with a message, no job, and exit code 0.
     """
     answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
     if history and _NO_HISTORY in answer.err:
@@ -101,12 +104,12 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def section(answer: Answer, key: str) -> dict[str, dict[str, Any]]:
-    """The attributes of each job or queue in qstat's JSON."""
+    """Return the attributes of each job or queue in qstat's JSON; Unanswered if it cannot be parsed."""
     try:
         document = json.loads(answer.out, strict=False)
         return {name: dict(attributes) for name, attributes in document.get(key, {}).items()}
     except (ValueError, TypeError, AttributeError, RecursionError):
-        raise unexplained("qstat", answer._replace(err=f"not the JSON we know: {answer.out[:80]}")) from None
+        raise unexplained("qstat", answer._replace(err=f"unexpected JSON: {answer.out[:80]}")) from None
 
 
 def _number(value: object) -> int | None:
@@ -114,7 +117,9 @@ def _number(value: object) -> int | None:
 
 
 def sight(job: dict[str, Any]) -> Sight:
-    """Exit_status can stand beside a job that waits or runs again; it counts when the job is finished."""
+    """Return the state of a job. Exit_status may be set for a job that waits or runs again; it counts only if the job
+    is finished.
+    """
     letter = str(job.get("job_state", ""))
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
     if _is_hopeless(job):
@@ -122,13 +127,13 @@ def sight(job: dict[str, Any]) -> Sight:
     if letter not in {"F", "X"}:
         comment = str(job.get("comment", ""))
         return Sight(_LIVE.get(letter, "running"), comment, comment.startswith("Can Never Run"))
-    words = f"Exit_status {'absent' if status is None else status}, substate {substate}"
-    return Sight(_over(status, substate), words)
+    status_text = f"Exit_status {'absent' if status is None else status}, substate {substate}"
+    return Sight(_over(status, substate), status_text)
 
 
 def _over(status: int | None, substate: int | None) -> State:
-    """The state of a finished job. One that was deleted while it ran has substate 91, whatever its Exit_status; one
-    deleted before it ran has no Exit_status. A job that PBS discarded because a node died has substate 93, failed, and
+    """Return the state of a finished job. A job deleted while it ran has substate 91, whatever its Exit_status; a job
+    deleted before it ran has no Exit_status. A job that PBS discarded because a node died has substate 93 (failed), and
     Exit_status 0 or none.
     """
     if not status and substate == _FAILED:
@@ -163,10 +168,10 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(plan: Plan, _script: Path) -> str:
-    """The queue as PBS has it; accounts are looked at when a job is submitted."""
+    """Check the queue. PBS checks accounts only at submission."""
     answer = common.ask("qstat", "-Q", "-f", "-F", "json", *filter(None, [plan.queue]))
     if answer.code and "Unknown" in answer.err:
-        raise ConfigError(f"there is no queue {plan.queue}: {answer.words}")
+        raise ConfigError(f"queue {plan.queue} is not defined: {answer.words}")
     if answer.code:
         raise unexplained("qstat", answer)
     queues = section(answer, "Queue")
@@ -174,7 +179,7 @@ def _probe(plan: Plan, _script: Path) -> str:
         return f"queues: {', '.join(queues)}; accounts are checked at submission only"
     for key in ("enabled", "started"):
         if str(queues.get(plan.queue, {}).get(key)) != "True":
-            raise ConfigError(f"queue {plan.queue} is not {key}: jobs would wait, or be refused")
+            raise ConfigError(f"queue {plan.queue} is not {key}: jobs would wait or be rejected")
     return f"queue {plan.queue} is enabled and started; accounts are checked at submission only"
 
 

@@ -1,4 +1,4 @@
-"""What a batch system is to us: a handful of functions, and the words for a job's states."""
+"""The interface to a batch system, and the names of job states."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -17,14 +17,16 @@ ENDED: frozenset[State] = frozenset(
 
 
 class Known(NamedTuple):
-    """A job that was handed to a batch system, and where its files lie."""
+    """A job that was submitted to a batch system, and its directory."""
 
     batch_id: str
     directory: Path
 
 
 class After(NamedTuple):
-    """Batch ids of the jobs that one waits for: that they end well, or that they end, whatever comes of them."""
+    """Dependencies of a job, as batch ids. well: jobs that must succeed. over: jobs that must end, whatever their
+    outcome.
+    """
 
     well: tuple[str, ...] = ()
     over: tuple[str, ...] = ()
@@ -35,8 +37,8 @@ class After(NamedTuple):
 
 
 class Sight(NamedTuple):
-    """A job's state as the batch system tells it, and its own words for it: TIMEOUT, Exit_status -29. never: it waits
-    for what it will not get.
+    """A job's state as the batch system reports it. words: its own term, such as TIMEOUT or Exit_status -29. never: the
+    job waits for a condition that cannot be met.
     """
 
     state: State
@@ -45,20 +47,21 @@ class Sight(NamedTuple):
 
 
 class Scheduler(NamedTuple):
-    """One batch system. All but the first four talk to it; they raise InfrastructureError when it does not answer.
+    """A batch system. The functions from `submit` on contact it; they raise InfrastructureError if it does not answer.
 
     program: the command that submits.
-    directive: a value as it is written on a line of options at the head of a script.
-    request: what its template prints beyond the plan.
-    command: what submit() runs, as a person would type it.
-    submit: the batch id of a job just handed over; ConfigError when it is refused.
-    states: of the jobs that it knows, by batch id; one that is not there has been forgotten, or was never known.
-    cancel: asks it to end a job. find: the batch id of a job of that name. queues: names of the queues
-    that each of the user's jobs is in.
-    probe: whether it would take this plan with this script, without submitting: words for a person, ConfigError if not.
+    directive: formats a value for an option line at the head of a script.
+    request: returns the values that its template prints in addition to the plan.
+    command: returns the command line of submit(), for a person.
+    submit: submits a job and returns its batch id; ConfigError if the job is rejected.
+    states: returns the states of the jobs that it knows, by batch id. A missing job was forgotten or never known.
+    cancel: asks it to end a job.
+    find: returns the batch id of the job with that name, or None.
+    queues: returns the names of the queues of each of the user's jobs.
+    probe: checks, without submitting, that it would accept this plan with this script, and returns a text for the user;
+    ConfigError if not.
     is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
-    job_variable: the environment variable that it sets in its jobs alone; "": none. A script that is run by hand has no
-    time limit to heed.
+    job_variable: the environment variable that it sets only in its jobs, or "". A script run by hand has no time limit.
     """
 
     program: str

@@ -1,4 +1,4 @@
-"""Slurm: sbatch(1), squeue(1), sacct(1), scancel(1). What is said here was seen on 22.05."""
+"""Slurm: sbatch(1), squeue(1), sacct(1), scancel(1). Statements in comments were observed with Slurm 22.05."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
-# Slurm's words for what is neither waiting nor over are many; these are the others.
+# States of waiting and of ended jobs. All other Slurm states count as running.
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
 _OVER: dict[str, State] = {
     "COMPLETED": "completed",
@@ -29,12 +29,14 @@ _OVER: dict[str, State] = {
     "BOOT_FAIL": "node_fail",
     "OUT_OF_MEMORY": "out_of_memory",
 }
-# Reasons for which a job waits that no end of another job removes (slurm.h, job_state_reason).
+# Reasons for waiting that no end of another job removes (slurm.h, job_state_reason).
 _NEVER = {"DependencyNeverSatisfied", "BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"}
 
 
 def _request(plan: Plan) -> dict[str, Any]:
-    """Slurm takes % and backslashes in the path of the output, which begins with the job's directory, for patterns."""
+    """Return the template's values. Slurm interprets % and backslashes in the output path, which begins with the job's
+    directory.
+    """
     common.check_directory(plan, "%\\")
     return {
         "walltime": units.format_walltime(plan.walltime),
@@ -42,24 +44,24 @@ def _request(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _words(after: After) -> list[str]:
-    """A job whose parent failed would wait for ever unless told not to."""
+def _arguments(after: After) -> list[str]:
+    """Return the submit command. Without --kill-on-invalid-dep a job whose parent failed would wait for ever."""
     depends = [f"--dependency={common.dependencies(after)}", "--kill-on-invalid-dep=yes"] if after.all else []
     return ["sbatch", "--parsable", *depends, rundir.SCRIPT]
 
 
-_command = partial(common.typed, _words)
-_submit = partial(common.submit, _words, re.compile(r"([0-9]+)(?:;.*)?"))
+_command = partial(common.typed, _arguments)
+_submit = partial(common.submit, _arguments, re.compile(r"([0-9]+)(?:;.*)?"))
 
 
 def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
-    """The controller knows a job for some minutes after its end, accounting for good, where there is any. The exit code
-    tells nothing: a job over its limit that ended by itself has 0:0 beside TIMEOUT.
+    """Query states. The controller knows a job for some minutes after its end; accounting, if enabled, keeps it. The
+    exit code is ignored: a job over its limit that ended by itself has TIMEOUT with 0:0.
     """
     ids = [job.batch_id for job in jobs]
-    seen = _queued(ids)
-    forgotten = [batch_id for batch_id in ids if batch_id not in seen]
-    return seen | _accounted(forgotten) if forgotten else seen
+    queued = _queued(ids)
+    forgotten = [batch_id for batch_id in ids if batch_id not in queued]
+    return queued | _accounted(forgotten) if forgotten else queued
 
 
 def _queued(ids: Sequence[str]) -> dict[str, Sight]:
@@ -70,7 +72,9 @@ def _queued(ids: Sequence[str]) -> dict[str, Sight]:
 
 
 def _accounted(ids: Sequence[str]) -> dict[str, Sight]:
-    """Nothing where there is no accounting; right after submission its rows may not be there yet either."""
+    """Return states from accounting: empty if there is no accounting, or if its rows do not exist yet right after
+    submission.
+    """
     try:
         answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
     except Missing:
@@ -81,12 +85,12 @@ def _accounted(ids: Sequence[str]) -> dict[str, Sight]:
 
 
 def _sight(line: str) -> tuple[str, Sight]:
-    """From ID|STATE|REASON; accounting writes CANCELLED by 1000."""
+    """Parse ID|STATE|REASON; accounting writes CANCELLED by 1000."""
     batch_id, word, reason = line.split("|")
-    words = word if reason in {"", "None"} else f"{word} {reason}"
+    state_text = word if reason in {"", "None"} else f"{word} {reason}"
     name = (word.split() or [""])[0].rstrip("+")
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
-    return batch_id, Sight(state, words, state == "queued" and reason in _NEVER)
+    return batch_id, Sight(state, state_text, state == "queued" and reason in _NEVER)
 
 
 def _cancel(batch_id: str) -> None:
@@ -103,7 +107,7 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """Partition and QOS: a profile's queue may be either."""
+    """Return partition and QOS of each job: a profile's queue may be either."""
     answer = common.ask("squeue", "-h", "-r", "-o", "%P %q", "-u", common.user())
     if answer.code:
         raise unexplained("squeue", answer)
@@ -111,7 +115,7 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(_plan: Plan, script: Path) -> str:
-    """Partition, account, limits and every option, as the controller sees them; its answer comes on stderr."""
+    """Check partition, account, limits and all options with the controller, which answers on stderr."""
     answer = common.ask("sbatch", "--test-only", str(script))
     if answer.code:
         raise ConfigError(f"sbatch --test-only: {answer.words}")
