@@ -107,7 +107,7 @@ def test_the_longest_events_are_kept_and_the_clock_is_the_marks() -> None:
 
 
 def test_a_file_without_our_marks_tells_no_times() -> None:
-    with pytest.raises(ValueError, match="none of the events that tell"):
+    with pytest.raises(ValueError, match="the profile has no marker events"):
         xplane.read(_space(3).SerializeToString(), {}, 0.0)
 
 
