@@ -1,3 +1,43 @@
-"""dlio-hpc: a benchmark of storage I/O for deep learning on supercomputers."""
+"""dlio-hpc: a benchmark of storage I/O for deep learning on supercomputers.
+
+The package offers the functions of dlio_hpc.api, and Options. They are imported when they are first used.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dlio_hpc.api import (
+        accept,
+        accept_baseline,
+        cancel,
+        check,
+        collect,
+        compare,
+        estimate,
+        history,
+        judge_suite,
+        plan_jobs,
+        report,
+        report_study,
+        resume,
+        start,
+        status,
+        submit,
+        wait,
+    )  # fmt: skip
+    from dlio_hpc.plan.options import Options
 
 __version__ = "0.1.0"
+__all__ = [
+    "Options", "__version__", "accept", "accept_baseline", "cancel", "check", "collect", "compare", "estimate",
+    "history", "judge_suite", "plan_jobs", "report", "report_study", "resume", "start", "status", "submit", "wait",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """Import a function of the API."""
+    if name in __all__:
+        from dlio_hpc import api
+
+        return getattr(api, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

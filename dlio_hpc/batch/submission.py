@@ -47,8 +47,8 @@ def _unknown(jobs: Sequence[Plan]) -> list[str]:
 
 
 def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (), live: Sequence[str] = ()) -> After:
-    """Return what the last of `jobs` waits for; `ids` are those of the jobs before it. It waits for all of them, because
-    one in the middle may be cancelled while it waits itself. A job that generates data must end well. parents: ids of
+    """Return what the last of `jobs` waits for; `ids` are those of the jobs before it. It waits for all of them: one in
+    the middle may be cancelled while it waits itself. A job that generates data must end well. parents: ids of
     jobs that must end well before the first job; live: ids of jobs that must end before it.
     """
     if not ids:
@@ -109,8 +109,8 @@ def summary(planned: Planned) -> str:
 
 
 def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> None:
-    """Handle a job that the batch system refused. Jobs of a study that are submitted already measure their points; other
-    jobs are cancelled.
+    """Handle a refusal by the batch system. Jobs of a study that are submitted already measure their points; other jobs
+    are cancelled.
     """
     if not planned.study.is_plain:
         later = resume_command(planned.study.folder)

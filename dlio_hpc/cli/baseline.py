@@ -6,9 +6,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from dlio_hpc.cli import console, selection
+from dlio_hpc.cli import console
+from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.verbs import SETTINGS, Group, option
-from dlio_hpc.verdict import baselines
+from dlio_hpc.verdict import baselines, selection
 from dlio_hpc.verdict.history_entry import together
 
 
@@ -22,14 +23,14 @@ def baseline() -> None:
 
 @baseline.command()
 @click.argument("job", metavar="JOB")
-@selection.of_archives
+@archive_options
 @option("--message", required=True, metavar="TEXT", help="Why this job is a good reference; kept with the decision.")
 @click.option("--force", is_flag=True, help="Accept what is cached or went wrong in part; that is recorded.")
 def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
     one before it, which is kept.
     """
-    jobs = selection.jobs([job], archive, runs)
+    jobs = selection.select([job], archive, runs, console.say).jobs
     (entry, *_), folder = together([each.entry for each in jobs]), jobs[0].folder
     before = {each.group.key: each for each in baselines.active(baselines.read(folder))}
     for made in baselines.accept(folder, entry, message, force):
@@ -39,11 +40,11 @@ def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool
             console.say(f"note: accepted although {words}")
     for words in baselines.left_out(entry):
         console.say(f"note: {words}")
-    selection.refresh(folder)
+    selection.refresh(folder, console.say)
 
 
 @baseline.command("list")
-@selection.of_archives
+@archive_options
 @click.option("--all", "everything", is_flag=True, help="Those that were replaced or retired, too.")
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool) -> None:
@@ -62,7 +63,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 
 @baseline.command()
 @click.argument("name", metavar="BASELINE")
-@selection.of_archives
+@archive_options
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     """Show a BASELINE, by its id or its job: key, figures, who accepted it, when, why, and whether it still holds."""
@@ -79,11 +80,11 @@ def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
 
 @baseline.command()
 @click.argument("name", metavar="BASELINE")
-@selection.of_archives
+@archive_options
 @option("--message", required=True, metavar="TEXT", help="Why it holds no longer; kept with the decision.")
 def retire(name: str, archive: Path | None, runs: Path, message: str) -> None:
     """End a BASELINE: its key has none until another job is accepted. It stays in the list of --all."""
     folder = selection.folder(archive, runs)
     made = baselines.retire(folder, name, message)
     click.echo(f"{made.id}: retired")
-    selection.refresh(folder)
+    selection.refresh(folder, console.say)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlio_hpc.cli import console
 from dlio_hpc.errors import InfrastructureError, about
+from dlio_hpc.plan.options import Options
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.characterize.characterize import Character
@@ -27,41 +28,41 @@ def run(
         workload = folder / "workload.yaml"
         with about(workload):
             workload.write_text(content, encoding="utf-8")
-        job = _submit(workload, [*_shrunk(found, site, dataset_size), *(f"-S{each}" for each in settings)], runs)
+        job = _submit(_options(found, workload, site, dataset_size, settings, runs))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return _compared(found, job, as_json)
 
 
-def _shrunk(found: "Character", site: str, dataset_size: int) -> list[str]:
-    """What makes it small enough for here."""
+def _options(
+    found: "Character", workload: Path, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path
+) -> Options:
+    """Options that make the workload small enough for this machine."""
     keys = found.derived.keys
-    ranks = max(1, min(_MOST_RANKS, found.log.job.ranks))
-    arguments = ["-s", site, "--ppn", str(ranks)]
-    if sum(role.file.size for role in found.derived.roles if role.role == "dataset") > dataset_size:
-        arguments += ["--dataset-size", str(dataset_size)]
-    arguments.append(f"-Scompute.time={min(keys['compute.time'].value, _MOST_STEP_S)}")
-    arguments.append(f"-Strain.epochs={min(keys['train.epochs'].value, _MOST_EPOCHS)}")
-    return arguments
+    size = sum(role.file.size for role in found.derived.roles if role.role == "dataset")
+    compute, epochs = min(keys["compute.time"].value, _MOST_STEP_S), min(keys["train.epochs"].value, _MOST_EPOCHS)
+    return Options(
+        workload=str(workload),
+        site=site,
+        ranks_per_node=(max(1, min(_MOST_RANKS, found.log.job.ranks)),),
+        dataset_size=dataset_size if size > dataset_size else None,
+        overrides=(f"compute.time={compute}", f"train.epochs={epochs}", *settings),
+        runs=runs,
+    )
 
 
-def _submit(workload: Path, arguments: list[str], runs: Path) -> Path:
-    """The job's folder, when it has ended well."""
+def _submit(options: Options) -> Path:
+    """Run the job and return its directory. InfrastructureError where it does not end well."""
+    from dlio_hpc import api
     from dlio_hpc.cli.report import collect_all
-    from dlio_hpc.cli.study_options import planned
-    from dlio_hpc.cli.submission import Manner
-    from dlio_hpc.cli.submit import submit, submitted
 
-    context = submit.make_context("submit", [str(workload), *arguments, "-o", str(runs)])
-    named = {"parents", "resume", "dry_run", "wait", "as_json", "quiet", "verbose", "workload_name"}
-    asked = planned(str(workload), {key: value for key, value in context.params.items() if key not in named})
-    directories = submitted(asked, (), runs, Manner(False, True, False, False, False))
-    watched, code = console.wait(directories, quiet=False)
+    (directory,) = api.submit(options, report=console.say).directories
+    ended, code = console.wait([directory], quiet=False)
     with contextlib.redirect_stdout(sys.stderr):
-        code = collect_all(watched, True) or code
-    if code and not watched:
-        raise InfrastructureError(f"the derived workload did not run here; see {directories[0]}")
-    return directories[0]
+        code = collect_all(ended, True) or code
+    if code and not ended:
+        raise InfrastructureError(f"the derived workload did not run here; see {directory}")
+    return directory
 
 
 def _compared(found: "Character", job: Path, as_json: bool) -> dict[str, Any] | None:

@@ -1,29 +1,27 @@
 """dlio-hpc check: what would go wrong, before a job waits for it."""
 
-from typing import Any
-
 import click
+from msgspec import structs
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.study_options import asks, drafted
+from dlio_hpc.cli.plan_options import plan_options
 from dlio_hpc.cli.verbs import SETTINGS, option, parsed
+from dlio_hpc.plan import planned
+from dlio_hpc.plan.options import Options
 
 _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("workload_name", metavar="[WORKLOAD]", required=False)
-@asks
+@plan_options
 @option("--launch/--no-launch", default=True, help="Start two ranks, in a job of their own (default).")
 @option(
     "--patience", "patience_s", callback=parsed(units.seconds), metavar="TIME", default="2m", show_default=True,
     help="How long that job may wait in its queue.",
 )  # fmt: skip
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def check(
-    workload_name: str | None, launch: bool, patience_s: float, as_json: bool, **options: Any,
-) -> int:  # fmt: skip
+def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> int:
     """Look for what would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
 
     WORKLOAD is demo unless named, or --study.
@@ -32,8 +30,9 @@ def check(
     """
     from dlio_hpc.batch import preflight
 
-    usual = "demo" if options["study_name"] is None else None
-    plans = drafted(workload_name or usual, options).jobs
+    if options.workload is None and options.study is None and options.suite is None:
+        options = structs.replace(options, workload="demo")
+    plans = planned.draft(options).jobs
     findings = []
     for finding in preflight.look(plans, patience_s if launch else None):
         findings.append(finding)

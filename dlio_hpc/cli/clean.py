@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from dlio_hpc.batch import debris
-from dlio_hpc.cli import console, selection
+from dlio_hpc.cli import console
+from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.errors import ConfigError
 
 
 @click.command(context_settings=SETTINGS)
-@selection.of_archives
+@archive_options
 @option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
 def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
     """Remove what killed commands left below RUNS and beside the archives: half-written files, and directories of jobs

@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 import click
 
 from dlio_hpc import document, units
-from dlio_hpc.cli import console, selection
+from dlio_hpc.cli import console
+from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
 from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
-    from dlio_hpc.cli.selection import Found
     from dlio_hpc.report.document import Document
-    from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Verdict
+    from dlio_hpc.verdict.baseline_comparison import Judgement
     from dlio_hpc.verdict.junit import Case
+    from dlio_hpc.verdict.selection import Selected
 
 
 def _tolerance(text: str) -> float:
@@ -29,7 +30,7 @@ def _tolerance(text: str) -> float:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
-@selection.of_archives
+@archive_options
 @option("--baseline", "against", metavar="JOB|ID", help="Compare with this job, or baseline, instead of the key's own.")
 @option(
     "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, default=("samples_per_s",),
@@ -52,16 +53,17 @@ def compare(
     Exit code: of the worst verdict, in this order: 3 invalid, 6 infrastructure, 7 incomplete, 4 cached, 1 regression,
     5 inconclusive, 2 not_comparable, 0 pass or improved.
     """
+    from dlio_hpc.verdict import comparison, selection
     from dlio_hpc.verdict.baseline_comparison import Terms
 
     started = units.utc_now(fraction=True)
-    jobs, missing = selection.look(names, archive, runs)
+    jobs, missing = selection.select(names, archive, runs, console.say)
     if not jobs:
         raise ConfigError(f"{' '.join(names)}: none of its jobs measured anything")
     terms = Terms(tuple(dict.fromkeys(metrics)), tolerance, force)
     if against is not None:
-        terms = terms._replace(against=_references(against, archive or jobs[0].folder, runs))
-    judged = _judge(jobs, terms)
+        terms = terms._replace(against=comparison.references(against, archive or jobs[0].folder, runs, console.say))
+    judged = comparison.compare(jobs, terms, console.say)
     if outputs.as_json:
         console.print_json(document.plain(judged))
     outputs.present(lambda: _document(judged))
@@ -74,36 +76,7 @@ def compare(
     return Incomplete.exit_code if missing and judged.exit_code not in graver else judged.exit_code
 
 
-def _judge(jobs: "Sequence[Found]", terms: "Terms") -> "Judgement":
-    """Each job by the history and the baselines of its own folder."""
-    from dlio_hpc.verdict import baseline_comparison, baselines
-
-    verdicts: list[Verdict] = []
-    for folder in dict.fromkeys(job.folder for job in jobs):
-        mine = [job.entry for job in jobs if job.folder == folder]
-        active = baselines.active(baselines.read(folder))
-        verdicts += baseline_comparison.judge(mine, selection.entries(folder), active, terms).verdicts
-    return baseline_comparison.summed(verdicts)
-
-
-def _references(name: str, folder: Path, runs: Path) -> "tuple[Reference, ...]":
-    """A baseline by its id, whatever became of it, or any job."""
-    from dlio_hpc.verdict import baseline_comparison, baselines
-
-    for one in baselines.read(folder).accepted:
-        if one.id == name:
-            return (baseline_comparison.Reference(one.id, one.group, one.warnings),)
-    told = tuple(
-        reference
-        for job in selection.jobs([name], folder, runs)
-        for reference in baseline_comparison.references(job.entry)
-    )
-    if not told:
-        raise ConfigError(f"--baseline {name}: it has no good measured run")
-    return told
-
-
-def _cases(judged: "Judgement", jobs: "Sequence[Found]", seconds: float) -> "list[Case]":
+def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "list[Case]":
     """A case's time is what its job's runs took."""
     from dlio_hpc.report import regression_rows
 

@@ -21,6 +21,11 @@ def say(message: str) -> None:
     print(shortened(message), file=sys.stderr, flush=True)
 
 
+def reporter(is_quiet: bool) -> Callable[[str], None]:
+    """Return say(), or a function that drops its line."""
+    return (lambda message: None) if is_quiet else say
+
+
 def print_json(document: Any) -> None:
     """Exactly one JSON document, on stdout."""
     print(json.dumps(document, indent=2))

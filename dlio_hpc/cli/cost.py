@@ -1,33 +1,32 @@
 """dlio-hpc estimate: what a submission would cost, before anything is submitted."""
 
-from typing import Any
-
 import click
 from msgspec import structs
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.study_options import Planned, asks, drafted, given_options, study_folder
+from dlio_hpc.cli.plan_options import given_options, plan_options
 from dlio_hpc.cli.verbs import SETTINGS, option
 from dlio_hpc.config import shipped
-from dlio_hpc.plan import cost, packing, site_limits
+from dlio_hpc.plan import cost, packing, planned, site_limits
 from dlio_hpc.plan.cost import JobCost
+from dlio_hpc.plan.options import Options
+from dlio_hpc.plan.planned import Planned
 
 _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "writes", "new data")
 
 
 @click.command(name="estimate", context_settings=SETTINGS)
-@click.argument("name", metavar="[WORKLOAD|STUDY]", required=False)
-@asks
+@plan_options
 @option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 @click.pass_context
-def estimate(context: click.Context, /, name: str | None, as_json: bool, **options: Any) -> None:
+def estimate(context: click.Context, /, options: Options, as_json: bool) -> None:
     """Show what WORKLOAD with these options (as dlio-submit has them), or all of a STUDY (a study file's name, or one
     below RUNS) costs: node-hours, bytes written and read, the space it needs. Nothing is submitted.
 
     Times are guesses from the site's rates (dlio-hpc sites NAME), bytes are those planned.
     """
-    found = _planned(context, name, options)
+    found = _planned(context, options)
     costs = cost.of_jobs(found.jobs)
     faults = [
         *site_limits.of_cost(found.study.site, costs),
@@ -51,18 +50,20 @@ def estimate(context: click.Context, /, name: str | None, as_json: bool, **optio
     _show(found, costs)
 
 
-def _planned(context: click.Context, name: str | None, options: dict[str, Any]) -> Planned:
-    from dlio_hpc.records import study_outcome
+def _planned(context: click.Context, options: Options) -> Planned:
+    """Plan the jobs of a workload or of a study file; load those of a study below RUNS."""
+    from dlio_hpc.records import names, study_outcome
 
-    folder = None if name is None else study_folder(name, options["runs"])
+    name = options.workload
+    folder = None if name is None else names.study_folder(name, options.runs)
     if folder is not None and study_outcome.is_study(folder):
         if given := given_options(context, {"runs", "as_json"}):
             raise click.UsageError(f"{given[0]}: {folder} is a study, whose options are settled")
-        found = study_outcome.load(folder)
-        return Planned(found, packing.plans(found))
-    if name in shipped.names(shipped.STUDIES) and options["study_name"] is None:
-        return drafted(None, options | {"study_name": name})
-    return drafted(name, options)
+        study = study_outcome.load(folder)
+        return Planned(study, packing.plans(study))
+    if name in shipped.names(shipped.STUDIES) and options.study is None:
+        options = structs.replace(options, workload=None, study=name)
+    return planned.draft(options)
 
 
 def _total(costs: list[JobCost]) -> JobCost:
@@ -71,13 +72,13 @@ def _total(costs: list[JobCost]) -> JobCost:
     return JobCost(**(sums | {"job": "in all", "nodes": max(one.nodes for one in costs)}))
 
 
-def _show(planned: Planned, costs: list[JobCost]) -> None:
+def _show(made: Planned, costs: list[JobCost]) -> None:
     import sys
 
     from dlio_hpc.report import terminal
     from dlio_hpc.report.document import Lines, Section, Table
 
-    study, site = planned.study, planned.study.site
+    study, site = made.study, made.study.site
     rows = [[cost.job.removeprefix(f"{study.study}-") if len(costs) > 1 else "1", *_row(cost)] for cost in costs]
     if len(costs) > 1:
         rows.append(["in all", *_row(_total(costs))])
@@ -92,7 +93,7 @@ def _show(planned: Planned, costs: list[JobCost]) -> None:
         f"datasets below {' and '.join(study.folders)}"
     )
     table = Table("", _HEADER, rows, legend=legend, has_total=len(costs) > 1)
-    notes = Lines([f"Note: {note}" for note in planned.notes], "yellow")
+    notes = Lines([f"Note: {note}" for note in made.notes], "yellow")
     terminal.show_sections([Section(heading, [table, notes])], terminal.console(sys.stdout))
 
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dlio_hpc.batch.schedulers import ENDED
-from dlio_hpc.cli import console, selection
+from dlio_hpc.cli import console
+from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options
 from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.metrics import METRICS, MetricName
@@ -31,7 +32,7 @@ def _day(text: str) -> str:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("pattern", required=False, metavar="[JOB-PATTERN]")
-@selection.of_archives
+@archive_options
 @option("--site", is_common=False, metavar="NAME", help="Jobs of this site alone.")
 @option("--workload", metavar="NAME", help="Jobs of this workload alone.")
 @option("--nodes", type=int, metavar="N", help="Jobs on so many nodes alone.")
@@ -62,6 +63,7 @@ def history(
     JOB-PATTERN is a job's name, with * and ? as in a shell.
     """
     from dlio_hpc.verdict import history as histories
+    from dlio_hpc.verdict import selection
     from dlio_hpc.verdict.history import Where
 
     if sum((outputs.as_json, outputs.as_csv, is_export)) > 1:
@@ -70,7 +72,7 @@ def history(
     if is_rebuild:
         _rebuild(folder)
     else:
-        selection.refresh(folder)
+        selection.refresh(folder, console.say)
     if is_export:
         sys.stdout.buffer.write(histories.export(folder))
         return 0

@@ -1,6 +1,5 @@
 """A job's life after submission: status, wait, cancel, collect."""
 
-import glob
 import shlex
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,9 @@ from dlio_hpc.batch import debris, job_record, job_state
 from dlio_hpc.batch.cancel import cancel as cancel_one
 from dlio_hpc.cli import console
 from dlio_hpc.cli.report import collect_all, collect_one, finish, show_study
-from dlio_hpc.cli.study_options import study_folder
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
-from dlio_hpc.errors import ConfigError, Incomplete
-from dlio_hpc.files import rundir
-from dlio_hpc.records import study_outcome
+from dlio_hpc.errors import Incomplete
+from dlio_hpc.records import names, study_outcome
 
 
 def _on_jobs(function: Any) -> Any:
@@ -66,7 +63,7 @@ def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
     """Watch each JOB, or a study, to its end, collect it and show what it measured."""
     directories, code = _sound(jobs, runs)
     watched, stray = console.wait(directories, quiet)
-    folders = _studies(jobs, runs) if len(jobs) == 1 else []
+    folders = names.studies(jobs, runs) if len(jobs) == 1 else []
     if folders:
         collected = collect_all(watched, quiet)
         return show_study(folders[0], as_json) or collected or code or stray
@@ -105,18 +102,10 @@ def collect(jobs: tuple[str, ...], runs: Path) -> int:
             code = code or failed
         else:
             console.say(f"{look.job.job}: {look.job.state}, not collected yet")
-    for folder in _studies(jobs, runs):
+    for folder in names.studies(jobs, runs):
         missing = _missing(folder)
         code = code or missing
     return code
-
-
-def _studies(jobs: tuple[str, ...], runs: Path) -> list[Path]:
-    """Folders of the studies among `jobs`; of all below `runs` when none is named."""
-    named = [study_folder(name, runs) for name in jobs] or sorted(
-        path.parent for path in runs.glob(f"*/{rundir.STUDY}")
-    )
-    return [folder for folder in named if study_outcome.is_study(folder)]
 
 
 def _missing(folder: Path) -> int:
@@ -150,33 +139,7 @@ def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
 
 
 def _directories(jobs: tuple[str, ...], runs: Path) -> list[Path]:
-    """The directories of `jobs`: paths, names below `runs`, or studies there; all below `runs` when none is named."""
-    if not jobs:
-        return _every(runs)
-    directories = list(dict.fromkeys(directory for name in jobs for directory in named(name, runs)))
+    directories = names.directories(jobs, runs)
     if not directories:
         console.say(f"{' '.join(jobs)}: the study has no job's directory here")
     return directories
-
-
-def _every(runs: Path) -> list[Path]:
-    """The directories of all jobs below `runs`, but for those that may not be looked at; ConfigError where there are
-    none, OSError where none may be looked at.
-    """
-    files = sorted(runs.glob(rundir.JOBS)) or list(rundir.matching(runs, rundir.JOBS))
-    if not files:
-        left = ", only what killed submissions left (dlio-hpc clean)" if any(debris.rests(runs)) else ""
-        raise ConfigError(f"no jobs in {runs}{left}; say with --runs where they lie")
-    return [file.parent for file in files]
-
-
-def named(name: str, runs: Path) -> list[Path]:
-    """The directory of a job, by its path or its name below `runs`, or those of a study there."""
-    if study_outcome.is_study(folder := study_folder(name, runs)):
-        return [path for path in study_outcome.jobs(study_outcome.load(folder)) if path.is_dir()]
-    if folder.is_dir() or "/" in name:
-        return [folder]
-    # A study's jobs are named after it.
-    likely = [path.parent for path in sorted(runs.glob(f"{glob.escape(name)}-*/{rundir.JOB}"))]
-    of_study = [directory for directory in likely if job_record.load(directory).study == name]
-    return of_study or [runs / name]

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, get_args
 
 import click
 
-from dlio_hpc.cli import console, job_names
+from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
-from dlio_hpc.errors import ConfigError, DlioError
+from dlio_hpc.errors import ConfigError
 from dlio_hpc.metrics import MetricName
 from dlio_hpc.records import job_outcome, study_outcome
+from dlio_hpc.records import names as jobs_by_name
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
-    from dlio_hpc.batch.collect import Collected
     from dlio_hpc.records.study_outcome import StudyOutcome
     from dlio_hpc.report.document import Document
 
@@ -37,11 +37,11 @@ def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, output
 
     Name a study by its folder, by its name, or by all of its jobs.
     """
-    jobs = [job_names.place(name, runs) for name in names]
+    jobs = [jobs_by_name.place(name, runs) for name in names]
     if (folder := next((path for path in jobs if study_outcome.is_study(path)), None)) is not None:
         if len(jobs) > 1:
             raise ConfigError(f"{folder} is a study: report on it by itself, or give all of its jobs")
-        return _report_study(job_names.study_in(folder), outputs, metric)
+        return _report_study(jobs_by_name.study_in(folder), outputs, metric)
     outcomes = job_outcome.load_all(jobs)
     if len(jobs) > 1 and (study := study_outcome.held(outcomes)) is not None:
         of_jobs = study_outcome.of_jobs(study, outcomes, absent="none of these jobs was to make it")
@@ -130,29 +130,11 @@ def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
 
 def collect_one(directory: Path, quiet: bool) -> None:
     """Archive one job; notes go to stderr."""
-    from dlio_hpc.batch.collect import collect
+    from dlio_hpc.verdict import collection
 
     with console.busy(f"archiving {directory.name}", quiet):
-        collected = collect(directory)
-        unrecorded = _record(directory, collected)
+        archived = collection.archive(directory)
     if not quiet:
-        for note in [*collected.notes, *unrecorded]:
+        for note in archived.notes:
             console.say(f"note: {note}")
-        console.say(f"{'archived' if collected.fresh else 'already archived'}: {collected.archive}")
-
-
-def _record(directory: Path, collected: "Collected") -> list[str]:
-    """Enter the job into the history beside its archive; why it could not be, which loses nothing: the history takes
-    in by itself what it finds later.
-    """
-    from dlio_hpc.verdict import history, history_entry
-
-    folder = collected.archive.parent
-    try:
-        if collected.fresh:
-            history.enter(folder, history_entry.of(job_outcome.load(directory)))
-        elif not history.knows(collected.archive):
-            history.enter(folder, history_entry.of(job_outcome.load(collected.archive)))
-    except (DlioError, OSError) as fault:
-        return [f"the job is not in the history yet: {fault}"]
-    return []
+        console.say(f"{'archived' if archived.is_new else 'already archived'}: {archived.archive}")

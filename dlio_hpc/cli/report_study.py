@@ -3,14 +3,16 @@
 import sys
 from pathlib import Path
 
-from dlio_hpc.cli import console, job_names, suites
+from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.metrics import MetricName
+from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.report import regression_document, study_document, study_report, verdict_banners
 from dlio_hpc.report.document import Document
 from dlio_hpc.report.study_report import StudyReport
+from dlio_hpc.verdict import suite
 from dlio_hpc.verdict.suite import SuiteVerdict
 
 
@@ -18,7 +20,7 @@ def show_study(folder: Path, as_json: bool, is_judged: bool = True) -> int:
     """Print the report of the study in a folder. Return the exit code of a suite's verdict, or of the reason why
     measurements are missing, or 0. is_judged: whether a suite is judged and missing measurements count.
     """
-    outcome, outputs = job_names.study_in(folder), Outputs(as_json=as_json)
+    outcome, outputs = jobs_by_name.study_in(folder), Outputs(as_json=as_json)
     if is_judged and (verdict := _verdict(made := study_report.make(outcome))) is not None:
         _present_study(made, verdict, outputs)
         console.exit_code([study_report.fault(made)])
@@ -38,7 +40,7 @@ def present(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName | None
 
 def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Outputs) -> None:
     if outputs.as_json:
-        judged = {} if verdict is None else {"verdict": suites.as_document(verdict)}
+        judged = {} if verdict is None else {"verdict": suite.as_document(verdict)}
         console.print_json({**study_report.as_document(made), **judged})
     elif outputs.as_csv:
         study_report.write_csv(made, sys.stdout)
@@ -48,7 +50,9 @@ def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Out
 def _verdict(made: StudyReport) -> SuiteVerdict | None:
     """The verdict of a suite; None of any other study."""
     study = made.outcome.study
-    return None if study.verdict is None or study.generate == "only" else suites.judge(made)
+    if study.verdict is None or study.generate == "only":
+        return None
+    return suite.judge_study(made.outcome, made.effects, console.say)
 
 
 def _study_document(made: StudyReport, verdict: SuiteVerdict | None) -> Document:

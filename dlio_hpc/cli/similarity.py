@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dlio_hpc.cli import console, job_names
+from dlio_hpc.cli import console
 from dlio_hpc.cli.darshan import expression
 from dlio_hpc.cli.outputs import Outputs, page_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
+from dlio_hpc.records import names as jobs_by_name
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.similarity.io_profile import Profile
@@ -52,7 +53,7 @@ def similarity(
 def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Profile]":
     from dlio_hpc.report import program_profiles
 
-    return program_profiles.load_all(name, job_names.place(name, runs), run, only)
+    return program_profiles.load_all(name, jobs_by_name.place(name, runs), run, only)
 
 
 def _once(found: "Iterable[Profile]") -> "list[Profile]":
@@ -63,7 +64,7 @@ def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None
     from dlio_hpc.analysis.similarity import similarity
     from dlio_hpc.report import program_profiles, similarity_document, similarity_rows
 
-    a, b = (program_profiles.load(name, job_names.place(name, runs), run, only) for name in (first, second))
+    a, b = (program_profiles.load(name, jobs_by_name.place(name, runs), run, only) for name in (first, second))
     found = similarity.compare(a, b)
     known = similarity.yardsticks(found.left_out)
     if outputs.as_json:

@@ -1,40 +1,51 @@
 """dlio-submit: from a workload, or a study, and a site to running jobs."""
 
+import shlex
+import sys
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import click
+from msgspec import structs
 
 from dlio_hpc import __version__
-from dlio_hpc.cli.study_options import RESUMABLE, Planned, asks, check, given_options, planned, resumed, study_folder
-from dlio_hpc.cli.submission import Manner, afterwards, hand_over, show
+from dlio_hpc.cli.plan_options import given_options, plan_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
-from dlio_hpc.errors import ConfigError
-from dlio_hpc.files import rundir
-from dlio_hpc.plan import packing
-from dlio_hpc.plan.study import Study
+from dlio_hpc.plan.options import Options
+from dlio_hpc.plan.planned import RESUMABLE, Planned
 
-if TYPE_CHECKING:
-    from dlio_hpc.records.job_outcome import JobOutcome
+
+class Manner(NamedTuple):
+    """Flags that say how the command goes about it."""
+
+    dry_run: bool = False
+    wait: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    verbose: bool = False
 
 
 @click.command(context_settings=SETTINGS)
-@click.argument("workload_name", metavar="[WORKLOAD]", required=False)
-@asks
+@plan_options
 @option(
-    "--after", "parents", multiple=True, type=PATH, metavar="JOB", help="Run when that job, or study, has ended well."
+    "--after",
+    "parents",
+    multiple=True,
+    type=PATH,
+    metavar="JOB",
+    help="Start when that job, or study, has ended well; repeatable.",
 )
-@option("--resume", metavar="STUDY", help="Measure what is missing of a study, and nothing else.")
+@option("--resume", metavar="STUDY", help="Measure what a study lacks, and nothing else.")
 @option("--dry-run", is_flag=True, help="Print the job script and the submit command; write nothing, run nothing.")
-@option("--wait", is_flag=True, help="Watch the job to its end, collect it and show what it measured.")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@option("--quiet", is_flag=True, help="No progress and no notes on stderr.")
-@option("-v", "--verbose", is_flag=True, help="Say what is submitted and how.")
+@option("--wait", is_flag=True, help="Watch the job to its end, collect it and report what it measured.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
+@option("-v", "--verbose", is_flag=True, help="Print the submit command on stderr.")
 @click.version_option(__version__)
 @click.pass_context
 def submit(
-    context: click.Context, /, workload_name: str | None, parents: tuple[Path, ...], resume: str | None, dry_run: bool,
-    wait: bool, as_json: bool, quiet: bool, verbose: bool, **options: Any,
+    context: click.Context, /, options: Options, parents: tuple[Path, ...], resume: str | None, **flags: bool
 ) -> int:  # fmt: skip
     """Submit WORKLOAD, a shipped name (dlio-hpc workloads) or a YAML file, as a batch job; with -P, several -N or
     --ppn, or --study, as a study of many points.
@@ -42,93 +53,117 @@ def submit(
     Returns once the batch system has taken the job; with --wait when it has ended and is archived. Every option is
     also an environment variable: --dataset-size is DLIO_HPC_DATASET_SIZE.
     """
-    manner = Manner(dry_run, wait, as_json, quiet, verbose)
+    from dlio_hpc import api
+
+    manner = Manner(**flags)
     if resume is not None:
-        _check_resume(context, workload_name)
-        options |= {key: None for key in RESUMABLE if _is_default(context, key)}
-        return _resume(study_folder(resume, options["runs"]), options, manner)
-    found = planned(workload_name, options)
-    if dry_run:
-        show(found, manner)
+        _check_resume(context, options)
+        defaults = {key: None for key in RESUMABLE if _is_default(context, key)}
+        return _resume(resume, structs.replace(options, **defaults), manner)
+    planned = api.plan_jobs(options)
+    if manner.dry_run:
+        _show(planned, manner)
         return 0
-    return afterwards(found, submitted(found, parents, options["runs"], manner), manner)
-
-
-def submitted(found: Planned, parents: tuple[Path, ...], runs: Path, manner: Manner) -> list[Path]:
-    """Directories of the jobs, which wait for these parents."""
-    from dlio_hpc.batch import submit as batch
-    from dlio_hpc.cli.jobs import named
-
-    before = [directory for parent in parents for directory in named(str(parent), runs)]
-    batch.check(found.jobs)
-    after = batch.parents(before, found.jobs[0])
-    if found.study.is_plain:
-        return hand_over(found, after, [], manner)
-    with rundir.locked_file(batch.keep(found.study) / rundir.STUDY):  # not to be resumed before it is submitted
-        return hand_over(found, after, [], manner)
+    report, verbose = _reporters(manner)
+    submission = api.start(planned, parents, report, verbose)
+    return _afterwards(submission.study, list(submission.directories), manner)
 
 
 def _is_default(context: click.Context, name: str) -> bool:
-    """Was the option left out? What a defaults.yaml says is for new studies."""
+    """Whether the option was left out. Values of defaults.yaml are for new studies."""
     return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
 
 
-def _check_resume(context: click.Context, workload_name: str | None) -> None:
+def _check_resume(context: click.Context, options: Options) -> None:
     allowed = {"resume", "runs", "dry_run", "wait", "as_json", "quiet", "verbose", *RESUMABLE}
-    given = given_options(context, allowed)
-    if workload_name is not None or given:
-        what = "WORKLOAD" if workload_name is not None else given[0]
+    given = ["WORKLOAD"] * (options.workload is not None) + given_options(context, allowed)
+    if given:
         raise click.UsageError(
-            f"{what}: --resume goes on with the study as it was; for another one, leave --resume out"
+            f"{given[0]}: --resume continues the study with its own options; for another study, leave --resume out"
         )
 
 
-def _resume(folder: Path, options: dict[str, Any], manner: Manner) -> int:
-    """What is missing of the study in a folder, planned and submitted; two at a time would both measure it."""
-    from dlio_hpc.batch import submit as batch
-    from dlio_hpc.batch.cancel import cancel
+def _reporters(manner: Manner) -> "tuple[Any, Any]":
+    """Functions that print a line on stderr: for notes and jobs, and for submit commands."""
     from dlio_hpc.cli import console
-    from dlio_hpc.records import study_outcome
 
-    known = study_outcome.load(folder)
-    if known.generate == "only":
-        raise ConfigError(f"{known.study} was to generate data, not to measure; submit it anew")
-    found = resumed(known, options)
-    folder = known.folder  # also where one of its jobs was named
+    return console.reporter(manner.quiet), console.reporter(not manner.verbose)
+
+
+def _resume(name: str, options: Options, manner: Manner) -> int:
+    """Plan and submit jobs for the measurements that a study lacks."""
+    from dlio_hpc.cli import console
+    from dlio_hpc.records import names, resumption
+
+    known = resumption.load(names.study_folder(name, options.runs), options)
     if manner.dry_run:
-        show(_missing(found)[0], manner)
+        lacking = resumption.lacking(known)
+        _say_if_whole(lacking)
+        _show(lacking.planned, manner)
         return 0
-    batch.keep(known, is_new=False)
-    with rundir.locked_file(folder / rundir.STUDY, lambda: console.say(f"{folder}: another one submits it; waiting")):
-        again, live, stray = _missing(found)
-        if again.jobs:
-            batch.check(again.jobs)
-            for directory in stray:
-                cancel(directory)  # it was never handed over
-            ids = [batch_id for job in live if (batch_id := job.job.batch_id) is not None]
-            directories = hand_over(again, [], ids, manner)
-    going = [job.directory for job in live if job.directory is not None]
-    if again.jobs:
-        return afterwards(again, [*going, *directories], manner)
-    return afterwards(again, going, manner) if manner.wait or manner.as_json else 0
+    waiting = f"{known.folder}: another process submits it; waiting"
+    lacking, submission = resumption.start(known, *_reporters(manner), partial(console.say, waiting))
+    _say_if_whole(lacking)
+    if submission is not None:
+        return _afterwards(known.folder, [*lacking.directories, *submission.directories], manner)
+    return _afterwards(known.folder, lacking.directories, manner) if manner.wait or manner.as_json else 0
 
 
-def _missing(found: Study) -> "tuple[Planned, list[JobOutcome], list[Path]]":
-    """Jobs that measure what the study has not; jobs of it that go on; folders of those that were never handed over."""
+def _say_if_whole(lacking: Any) -> None:
     from dlio_hpc.cli import console
-    from dlio_hpc.records import study_outcome
 
-    seen = study_outcome.outcome(found, study_outcome.jobs(found))
-    live = [job for job in seen.jobs if study_outcome.is_live(job)]
-    stray = [
-        job.directory for job in seen.jobs if job.directory and not job.job.ended and not study_outcome.is_live(job)
-    ]
-    wanted = [missing.unit for missing in seen.missing if not missing.is_live]
-    if not wanted:
-        waiting = f"; {len(seen.missing)} are still to come" if seen.missing else ""
-        console.say(f"nothing to resume: {len(seen.measured)} measurements are there{waiting}")
-        return Planned(found, ()), live, stray
-    taken = {packing.Unit(one.point, one.repeat): one.seconds for one in seen.measured}
-    again = Planned(found, packing.plans(found, wanted, study_outcome.next_number(found), taken))
-    check(again)
-    return again, live, stray
+    if not lacking.planned.jobs:
+        waiting = f"; {lacking.waiting} are still to come" if lacking.waiting else ""
+        console.say(f"nothing to resume: {lacking.measured} measurements are there{waiting}")
+
+
+def _show(planned: Planned, manner: Manner) -> None:
+    """Print the job scripts and the submit commands."""
+    from dlio_hpc.batch import jobscript, submission
+    from dlio_hpc.batch.shell_quoting import comment
+
+    jobs: list[dict[str, Any]] = []
+    for job, command in submission.commands(planned):
+        script = jobscript.render(job)
+        jobs.append({
+            "job": job.job, "batch_id": None, "state": "planned", "directory": job.directory, "archive": None,
+            "notes": job.notes, "runs": [], "script": script, "submit_command": command,
+        })  # fmt: skip
+        if not manner.as_json:
+            sys.stdout.write(f"{script}\n# Submit command:\n# {comment(command)}\n")
+    if manner.as_json:
+        from dlio_hpc.cli.console import print_json
+
+        print_json({"study": planned.study.study, "jobs": jobs})
+    elif not manner.quiet:
+        # On stderr, so that stdout holds the script alone.
+        if not planned.study.is_plain:
+            print(submission.summary(planned), file=sys.stderr)
+        for note in planned.notes:
+            print(f"note: {note}", file=sys.stderr)
+
+
+def _afterwards(study: Path | None, directories: list[Path], manner: Manner) -> int:
+    """With --wait, report what the jobs measured when they have ended. Return the exit code."""
+    from dlio_hpc.cli import console
+    from dlio_hpc.cli.report import collect_all, finish, show_study
+    from dlio_hpc.cli.report import show as show_jobs
+
+    if manner.wait:
+        ended, code = console.wait(directories, manner.quiet) if directories else ([], 0)
+        if study is not None:
+            collected = collect_all(ended, manner.quiet)
+            return show_study(study, manner.as_json) or collected or code
+        return (finish(ended, manner.as_json, manner.quiet) if ended else 0) or code
+    if manner.as_json:
+        if study is not None:
+            show_study(study, as_json=True, is_judged=False)
+        else:
+            show_jobs(directories, as_json=True)
+        return 0
+    if not manner.quiet:
+        jobs = " ".join(shlex.quote(str(path)) for path in ([study] if study is not None else directories))
+        console.say(f"when it has ended: dlio-hpc collect {jobs}")
+        if study is not None:
+            console.say(f"then: dlio-hpc report {jobs}")
+    return 0

@@ -33,8 +33,8 @@ class Facts(NamedTuple):
 
 class Table(NamedTuple):
     """A table. rows: as many cells each as header has. styles: one for each row, or none. legend: how to read it.
-    has_total: the last row sums up the others. most: rows that a terminal shows; None: all. is_whole: a terminal folds no
-    cell.
+    has_total: the last row sums up the others. most: rows that a terminal shows; None: all. is_whole: a terminal
+    folds no cell.
     """
 
     title: str

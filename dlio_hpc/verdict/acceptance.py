@@ -7,8 +7,9 @@ from typing import Any
 from msgspec import Struct, structs
 
 from dlio_hpc import document
+from dlio_hpc.errors import ConfigError
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label, worst
-from dlio_hpc.verdict import performance_criteria, procedure_criteria, validity_criteria
+from dlio_hpc.verdict import criteria_file, history_entry, performance_criteria, procedure_criteria, validity_criteria
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion, is_named
 from dlio_hpc.verdict.criterion_result import (
     Check,
@@ -20,6 +21,7 @@ from dlio_hpc.verdict.criterion_result import (
 )
 from dlio_hpc.verdict.history_entry import Entry, Key
 from dlio_hpc.verdict.junit import Case
+from dlio_hpc.verdict.selection import Judged
 from dlio_hpc.verdict.validity_criteria import Absent
 
 
@@ -49,6 +51,20 @@ class Acceptance(Struct, frozen=True):
 
     def of(self, group: str) -> list[Check]:
         return [each for each in self.checks if each.group == group]
+
+
+def of(judged: Judged, criteria: str | None) -> Acceptance:
+    """Judge jobs and studies by a criteria file; None: by the criteria of the suite among them."""
+    entries = [history_entry.of(job) for job in judged.all_jobs]
+    return judge(criteria_file.load(criteria or _own(judged)), entries, judged.absent)
+
+
+def _own(judged: Judged) -> str:
+    """The criteria of the suite that is judged."""
+    own = {study.study.verdict.criteria for study in judged.studies if study.study.verdict is not None}
+    if len(own) != 1 or None in own:
+        raise ConfigError("say with --criteria what to judge by; only a suite has criteria of its own")
+    return str(own.pop())
 
 
 def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = ()) -> Acceptance:

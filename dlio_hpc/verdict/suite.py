@@ -1,16 +1,29 @@
 """A suite at its end: what baselines, criteria and its two file systems come to, in one verdict and one line."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
+from dlio_hpc import document
 from dlio_hpc.analysis.study.file_system_pairs import Effect
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.outcomes import OUTCOMES, label, of_exit_code, worst
-from dlio_hpc.verdict import acceptance, regression
+from dlio_hpc.records.study_outcome import StudyOutcome
+from dlio_hpc.verdict import (
+    acceptance,
+    baseline_comparison,
+    baselines,
+    criteria_file,
+    history_entry,
+    regression,
+    selection,
+)
 from dlio_hpc.verdict.acceptance import Acceptance
-from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
+from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
+from dlio_hpc.verdict.criteria_file import Criteria
 from dlio_hpc.verdict.history_entry import Key
 
 
@@ -27,6 +40,38 @@ class SuiteVerdict(Struct, frozen=True):
     def is_first(self) -> bool:
         """Was there nothing yet to compare with?"""
         return all(verdict.outcome == "not_comparable" and not verdict.reference for verdict in self.judgement.verdicts)
+
+
+# A suite without a criteria file still requires that runs are valid and that storage was measured.
+_NO_CRITERIA = Criteria(name="none")
+
+
+def judge_study(outcome: StudyOutcome, effects: tuple[Effect, ...], report: selection.Report) -> SuiteVerdict:
+    """Judge a suite by the history and the baselines beside its archives, and by its criteria. effects: of two file
+    systems that are compared.
+    """
+    study, judging = outcome.study, outcome.study.verdict
+    assert judging is not None
+    folder = Path(study.archive)
+    entries = [history_entry.of(job) for job in outcome.jobs]
+    terms = Terms(metrics=judging.metrics, tolerance=judging.tolerance)
+    active = baselines.active(baselines.read(folder)) if folder.is_dir() else ()
+    judgement = baseline_comparison.judge(
+        [entry for entry in entries if entry.measurements], selection.entries(folder, report), active, terms
+    )
+    criteria = criteria_file.load(judging.criteria) if judging.criteria else _NO_CRITERIA
+    accepted = acceptance.judge(criteria, entries, selection.absent(outcome))
+    return judge(study, judgement, accepted, effects, [baseline.group.key for baseline in active])
+
+
+def as_document(verdict: SuiteVerdict) -> dict[str, Any]:
+    """Return the verdict as a part of a JSON document."""
+    return {
+        "summary": verdict.summary,
+        "exit_code": verdict.exit_code,
+        "comparisons": document.plain(verdict.judgement.verdicts),
+        "acceptance": acceptance.as_document(verdict.acceptance),
+    }
 
 
 def judge(

@@ -1,0 +1,17 @@
+"""The options of commands that read a history."""
+
+from typing import Any
+
+from dlio_hpc.cli.verbs import PATH, option
+
+
+def archive_options(function: Any) -> Any:
+    """Add the options --archive and --runs."""
+    function = option(
+        "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
+        help="Folder for the directories of jobs.",
+    )(function)  # fmt: skip
+    return option(
+        "--archive", type=PATH, metavar="DIR",
+        help="Folder of archives, history and baselines. Default: RUNS/archive.",
+    )(function)  # fmt: skip

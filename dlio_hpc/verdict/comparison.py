@@ -1,0 +1,34 @@
+"""Comparison of selected jobs: each with the history and the baselines of its own folder of archives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.verdict import baseline_comparison, baselines, selection
+from dlio_hpc.verdict.baseline_comparison import Judgement, Reference, Terms, Verdict
+from dlio_hpc.verdict.selection import Report, Selected
+
+
+def compare(jobs: Sequence[Selected], terms: Terms, report: Report) -> Judgement:
+    """Compare jobs with the baselines of their keys, or with the references that `terms` name."""
+    verdicts: list[Verdict] = []
+    for folder in dict.fromkeys(job.folder for job in jobs):
+        mine = [job.entry for job in jobs if job.folder == folder]
+        active = baselines.active(baselines.read(folder))
+        verdicts += baseline_comparison.judge(mine, selection.entries(folder, report), active, terms).verdicts
+    return baseline_comparison.summed(verdicts)
+
+
+def references(name: str, folder: Path, runs: Path, report: Report) -> tuple[Reference, ...]:
+    """Return the measurements of a baseline, by its id, also of a retired one; or of any job, by its name."""
+    for accepted in baselines.read(folder).accepted:
+        if accepted.id == name:
+            return (Reference(accepted.id, accepted.group, accepted.warnings),)
+    of_jobs = tuple(
+        reference
+        for job in selection.select([name], folder, runs, report).jobs
+        for reference in baseline_comparison.references(job.entry)
+    )
+    if not of_jobs:
+        raise ConfigError(f"--baseline {name}: it has no valid measured run")
+    return of_jobs
