@@ -41,14 +41,14 @@ def test_each_thread_has_its_own_reads_counted(tmp_path: Path) -> None:
 
 FORKED = """
 import os
-from dlio_hpc.core import kernel
+from dlio_hpc.core import procfs
 
 def calls():
-    before = kernel.thread_io()
+    before = procfs.thread_io()
     with open("/proc/self/comm", "rb", buffering=0) as file:
         file.read(3)
         file.read(4)
-    return kernel.thread_io().since(before).calls
+    return procfs.thread_io().since(before).calls
 
 assert calls() == 2
 child = os.fork()

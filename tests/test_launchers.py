@@ -147,7 +147,7 @@ def test_a_queue_that_the_profile_does_not_list_is_passed_on_with_a_note() -> No
         ("rank_environment={LD_PRELOAD: x}", "LD_PRELOAD: use preload instead"),
         ("job_options=['exclusive']", "is not an option on one line"),
         ('job_options=["--a\\nrm"]', "is not an option on one line"),
-        ("chunk={ncpus: 4}", "pbs_select is for PBS's select"),
+        ("pbs_select={ncpus: 4}", "pbs_select is for PBS's select"),
         ("launcher={kind: pals, command: mpiexec, mpi: pmi2}", "mpi is an option of srun, not of pals"),
         ("launcher={kind: mpiexec, command: mpiexec, bind: core}", "bind has no common syntax"),
         ("queues={a: {walltime: {0: 1h}}}", "by minimum number of nodes"),

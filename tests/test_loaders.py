@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings(
 _SHUFFLES = [Shuffle(files, samples, 3) for files in (False, True) for samples in (False, True)]
 _LAYOUTS: list[dict[str, Any]] = [
     {"files": 5, "samples_per_file": 7},
-    {"files": 1, "samples_per_file": 35, "layout": "shared"},
+    {"files": 1, "samples_per_file": 35, "file_access": "shared"},
 ]
 _MODES = ("posix", "framework")
 _FORMATS: list[tuple[str, str]] = [
@@ -131,7 +131,7 @@ def _expected(made: Workload, epoch: int = 0) -> list[list[list[int]]]:
 
 
 @pytest.mark.parametrize("shuffle", _SHUFFLES, ids=lambda s: f"files={s.files},samples={s.samples}")
-@pytest.mark.parametrize("layout", _LAYOUTS, ids=lambda layout: layout.get("layout", "multi"))
+@pytest.mark.parametrize("layout", _LAYOUTS, ids=lambda layout: layout.get("file_access", "multi"))
 @pytest.mark.parametrize("way", _FORMATS, ids="-".join)
 @pytest.mark.parametrize("loader", ["native", "tensorflow", "pytorch"])
 def test_each_sample_once_in_the_same_order(

@@ -259,7 +259,7 @@ def test_file_systems_are_told_by_their_magic(tmp_path: Path) -> None:
 # Jobs. What lies below `lustre` counts as Lustre there: statfs(2) is told so in every Python that starts.
 _SITECUSTOMIZE = """\
 from pathlib import Path
-from dlio_hpc import filesystem
+from dlio_hpc.files import filesystem
 
 real_magic, real_mount = filesystem.magic, filesystem._mount
 below = Path({mount!r})

@@ -84,7 +84,9 @@ def test_a_billion_samples_take_no_memory_and_no_time_of_set_up() -> None:
     program = """
 import resource, time
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle
+from dlio_hpc.config.dataset_keys import Sample
+from dlio_hpc.config.reader_keys import Reader, Shuffle
+from dlio_hpc.config.workload import Dataset
 keys = Reader(shuffle=Shuffle(True, True, 1))
 Order(Dataset("npz", 1, 1000, Sample(shape=(1,))), keys, 0).samples(0, 64)
 before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

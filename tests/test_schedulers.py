@@ -341,7 +341,7 @@ def test_pbs_jobs_that_are_gone_need_no_deleting(said: Said, code: int, err: str
 
 def test_pbs_selects_nodes_in_chunks() -> None:
     assert pbs.PBS.request(_plan("pbs"))["select"] == "2:ncpus=4:mpiprocs=4"
-    assert pbs.PBS.request(_plan("pbs", chunk="{ncpus: 8, mem: 4gb}"))["select"] == "2:ncpus=8:mem=4gb:mpiprocs=4"
+    assert pbs.PBS.request(_plan("pbs", pbs_select="{ncpus: 8, mem: 4gb}"))["select"] == "2:ncpus=8:mem=4gb:mpiprocs=4"
     assert pbs.PBS.request(_plan("pbs", 3 * 3600 + 61))["walltime"] == "3:01:01"
 
 

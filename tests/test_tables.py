@@ -29,7 +29,6 @@ _PARTIAL = {
     ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
     ("records/job_outcome.py", "error"): "a key of the JSON document, no table",
     ("report/figures/sweep_plots.py", "best|same as best"): "verdicts that are framed",
-    ("report/tables.py", "completed queued running submitted"): "states that are not red",
     (
         "report/verdict_banners.py",
         "cached fail incomplete inconclusive infrastructure invalid pass skipped",

@@ -50,7 +50,9 @@ def _first_samples(files: int) -> tuple[float, float]:
     program = f"""
 import statistics, time
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.config.workload import Dataset, Reader, Sample, Shuffle
+from dlio_hpc.config.dataset_keys import Sample
+from dlio_hpc.config.reader_keys import Reader, Shuffle
+from dlio_hpc.config.workload import Dataset
 took = []
 for _ in range(50):
     started = time.perf_counter()
