@@ -1,4 +1,4 @@
-# make demo | test | lint | bench | faults: each sets up .venv by itself.
+# make demo | test | lint | docs | bench | faults: each sets up .venv by itself.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -17,6 +17,10 @@ lint: $(VENV)/test.stamp
 
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m tests.bench
+
+# The site goes to site/; open site/index.html.
+docs: $(VENV)/docs.stamp
+	$(BIN)/mkdocs build --strict --quiet
 
 # Options in FAULTS: make faults FAULTS='--count 500 --seed 3'.
 faults: $(VENV)/test.stamp
@@ -44,10 +48,14 @@ $(VENV)/test.stamp: $(VENV)/venv.stamp setup.cfg
 	@$(COMPILE)
 	@touch $@
 
+$(VENV)/docs.stamp: $(VENV)/venv.stamp setup.cfg
+	$(INSTALL) '.[docs]'
+	@touch $@
+
 $(VENV)/venv.stamp:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "Python 3.10 or newer is needed; name it: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.PHONY: demo test lint bench faults regold clean
+.PHONY: demo test lint docs bench faults regold clean
