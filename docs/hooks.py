@@ -12,10 +12,12 @@ import textwrap
 import types
 import typing
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+import dlio_hpc
 from dlio_hpc import document, units
 from dlio_hpc.metrics import METRICS
 from dlio_hpc.results import Summary
@@ -43,7 +45,10 @@ class Key(NamedTuple):
 
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Replace each mark by the tables of its struct."""
-    markdown = markdown.replace("<!-- metrics -->", metrics_table())
+    if "<!-- metrics -->" in markdown:
+        markdown = markdown.replace("<!-- metrics -->", metrics_table())
+    if "<!-- api -->" in markdown:
+        markdown = markdown.replace("<!-- api -->", api())
     return _MARK.sub(
         lambda match: _tables(getattr(importlib.import_module(match[2]), match[3]), "", _HEADERS[match[1]]), markdown
     )
@@ -56,6 +61,22 @@ def metrics_table() -> str:
         better = "higher" if metric.is_higher_better else "lower"
         rows.append(f"| `{name}` | {metric.unit} | {better} | {metric.formula} | {metric.source} | {metric.absent} |")
     return "\n".join(rows)
+
+
+def api() -> str:
+    """The functions of the Python API: signature and docstring of each."""
+    sections = []
+    for name in dlio_hpc.__all__:
+        function = getattr(dlio_hpc, name)
+        if inspect.isfunction(function):
+            source = textwrap.dedent(inspect.getsource(function))
+            (definition,) = ast.parse(source).body
+            assert isinstance(definition, ast.FunctionDef)
+            arguments, result = ast.unparse(definition.args), ast.unparse(definition.returns or ast.Constant(None))
+            signature = f"{name}({arguments}) -> {result}".replace("'", "").replace('"', "")
+            text = " ".join((inspect.getdoc(function) or "").split())
+            sections.append(f"### {name}\n\n```python\n{signature}\n```\n\n{text}")
+    return "\n\n".join(sections)
 
 
 def keys(struct: Any, prefix: str = "") -> Iterator[Key]:
@@ -93,6 +114,8 @@ def _default(field: Any) -> str:
     value = field.default if field.default is not msgspec.NODEFAULT else field.default_factory()
     if isinstance(value, msgspec.Struct):
         return "see below"
+    if isinstance(value, Path):
+        return str(value)
     text = msgspec.json.encode(document.plain(value)).decode()
     return text.strip('"') or "empty"
 
