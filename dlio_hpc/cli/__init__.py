@@ -1,4 +1,4 @@
-"""The commands: the only place that prints and exits."""
+"""The command line. Only this folder prints and exits."""
 
 import gc
 import io
@@ -9,12 +9,12 @@ from dlio_hpc import __version__
 
 
 def main() -> None:
-    """dlio-hpc."""
+    """Run dlio-hpc."""
     _run("dlio-hpc", sys.argv[1:])
 
 
 def submit_main() -> None:
-    """dlio-submit, which is dlio-hpc submit."""
+    """Run dlio-submit, which is dlio-hpc submit."""
     _run("dlio-submit", ["submit", *sys.argv[1:]])
 
 
@@ -100,7 +100,7 @@ def _open_outputs() -> None:
 
 
 def _outlasting(stream: io.TextIOWrapper) -> io.TextIOWrapper:
-    """The stream as an _Output; unchanged where it has no file descriptor of its own."""
+    """Return the stream as an _Output, or the stream itself where it has no file descriptor."""
     if not isinstance(getattr(stream.buffer, "raw", stream.buffer), io.FileIO):
         return stream
     raw = _Output(stream.fileno(), "wb", closefd=False)

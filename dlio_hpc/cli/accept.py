@@ -1,4 +1,4 @@
-"""dlio-hpc accept."""
+"""dlio-hpc accept: judge measurements by criteria."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="STUDY|JOB|ARCHIVE...")
-@option("--criteria", metavar="NAME|FILE", help="Shipped criteria, or a YAML file of yours. Default: the suite's.")
-@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
-@option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
+@option("--criteria", metavar="NAME|FILE", help="Criteria that ship, or a YAML file. Default: the suite's.")
+@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of STUDY.")
+@option("--junit", type=PATH, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")
 @page_options
 def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path | None, outputs: Outputs) -> int:
-    """Judge what was measured by a file of criteria: each with its evidence and a verdict.
+    """Judge measurements by a file of criteria. Each criterion has its evidence and an outcome.
 
-    Exit codes, the first that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are missing, 4
-    cached (not the storage was measured), 1 a criterion fails, 5 inconclusive, 0 all pass.
+    Exit code, the first that applies: 3 a run is invalid, 6 the infrastructure failed, 7 measurements are missing,
+    4 cached (the storage was not measured), 1 a criterion fails, 5 inconclusive, 0 all pass.
     """
     from dlio_hpc.records import names as jobs_by_name
     from dlio_hpc.verdict import acceptance, selection
@@ -32,13 +32,13 @@ def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path
     judged = selection.judged([jobs_by_name.place(name, runs) for name in names])
     for fault in (fault for study in judged.studies for fault in study.broken):
         console.say(f"dlio-hpc: left out, cannot be read: {fault}")
-    found = acceptance.of(judged, criteria)
+    accepted = acceptance.of(judged, criteria)
     if outputs.as_json:
-        console.print_json(acceptance.as_document(found))
-    outputs.present(lambda: _document(found))
+        console.print_json(acceptance.as_document(accepted))
+    outputs.present(lambda: _document(accepted))
     if junit is not None:
-        write_junit(junit, f"acceptance by {found.criteria.name}", acceptance.cases(found))
-    return found.exit_code
+        write_junit(junit, f"acceptance by {accepted.criteria.name}", acceptance.cases(accepted))
+    return accepted.exit_code
 
 
 def _document(accepted: "Acceptance") -> "Document":

@@ -13,22 +13,22 @@ _ARCHIVES = click.argument("archives", nargs=-1, required=True, type=PATH, metav
 
 @click.group(cls=Group, context_settings=SETTINGS)
 def archive() -> None:
-    """Verify, list and extract jobs' archives (NAME.tar.zst)."""
+    """Verify, list and extract the archives of jobs (NAME.tar.zst)."""
 
 
 @archive.command()
 @_ARCHIVES
 def verify(archives: tuple[Path, ...]) -> int:
-    """Check every byte of each ARCHIVE against its checksum and manifest; exit code 3 when one is broken."""
+    """Check every byte of each ARCHIVE against its checksum and manifest. Exit code 3: an archive is corrupted."""
     from dlio_hpc.files.archive import faults
 
     checked, code = console.each(archives, lambda path: (path, faults(path)))
-    for path, found in checked:
-        for fault in found:
+    for path, problems in checked:
+        for fault in problems:
             console.say(f"{path}: {fault}")
-        if not found:
+        if not problems:
             click.echo(f"{path}: sound")
-    return InvalidRun.exit_code if any(found for _, found in checked) else code
+    return InvalidRun.exit_code if any(problems for _, problems in checked) else code
 
 
 @archive.command("list")
@@ -44,7 +44,7 @@ def list_members(archives: tuple[Path, ...]) -> None:
 
 @archive.command()
 @_ARCHIVES
-@option("--to", type=PATH, metavar="DIR", default=".", show_default=True, help="Below which folder.")
+@option("--to", type=PATH, metavar="DIR", default=".", show_default=True, help="Folder to extract into.")
 def extract(archives: tuple[Path, ...], to: Path) -> None:
     """Verify each ARCHIVE, then extract the job's folder."""
     from dlio_hpc.files.archive import extract as unpack

@@ -15,7 +15,7 @@ from dlio_hpc.verdict.history_entry import together
 
 @click.group(cls=Group, context_settings=SETTINGS)
 def baseline() -> None:
-    """What jobs are compared with: a job's good runs, accepted as the reference of their key.
+    """Accept, list, show and retire baselines: valid runs of a job that later jobs of the same key are compared with.
 
     A key is site, file system, layout, nodes, ranks per node, workload with all its settings, and version of dlio-hpc.
     """
@@ -24,37 +24,37 @@ def baseline() -> None:
 @baseline.command()
 @click.argument("job", metavar="JOB")
 @archive_options
-@option("--message", required=True, metavar="TEXT", help="Why this job is a good reference; kept with the decision.")
-@click.option("--force", is_flag=True, help="Accept what is cached or went wrong in part; that is recorded.")
+@option("--message", required=True, metavar="TEXT", help="Reason for the decision; it is kept.")
+@click.option("--force", is_flag=True, help="Accept cached or partly failed runs; the baseline records that.")
 def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool) -> None:
     """Make JOB (a directory, an archive, a name, or a study) the baseline of each key that it measured. It replaces the
-    one before it, which is kept.
+    baseline before it, which is kept.
     """
     jobs = selection.select([job], archive, runs, console.say).jobs
-    (entry, *_), folder = together([each.entry for each in jobs]), jobs[0].folder
-    before = {each.group.key: each for each in baselines.active(baselines.read(folder))}
+    (entry, *_), folder = together([selected.entry for selected in jobs]), jobs[0].folder
+    before = {accepted.group.key: accepted for accepted in baselines.active(baselines.read(folder))}
     for made in baselines.accept(folder, entry, message, force):
         replaced = before.get(made.group.key)
         click.echo(f"{made.id}: {made.group.key.title}" + (f", replaces {replaced.id}" if replaced else ""))
-        for words in made.warnings:
-            console.say(f"note: accepted although {words}")
-    for words in baselines.left_out(entry):
-        console.say(f"note: {words}")
+        for warning in made.warnings:
+            console.say(f"note: accepted although {warning}")
+    for warning in baselines.left_out(entry):
+        console.say(f"note: {warning}")
     selection.refresh(folder, console.say)
 
 
 @baseline.command("list")
 @archive_options
-@click.option("--all", "everything", is_flag=True, help="Those that were replaced or retired, too.")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@click.option("--all", "everything", is_flag=True, help="List replaced and retired baselines, too.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool) -> None:
-    """List the baselines that hold, a line each."""
+    """List the active baselines."""
     from dlio_hpc.report import baseline_rows
 
     folder = selection.folder(archive, runs)
-    kept = [one for one in baselines.baselines(baselines.read(folder)) if everything or one.state == "active"]
+    kept = [chosen for chosen in baselines.baselines(baselines.read(folder)) if everything or chosen.state == "active"]
     if as_json:
-        console.print_json({"baselines": [baseline_rows.as_document(one) for one in kept]})
+        console.print_json({"baselines": [baseline_rows.as_document(chosen) for chosen in kept]})
     elif kept:
         baseline_rows.show(kept, sys.stdout)
     else:
@@ -64,26 +64,26 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @baseline.command()
 @click.argument("name", metavar="BASELINE")
 @archive_options
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
-    """Show a BASELINE, by its id or its job: key, figures, who accepted it, when, why, and whether it still holds."""
+    """Show a BASELINE, by its id or its job: key, metrics, who accepted it, when, why, and its state."""
     from dlio_hpc.report import baseline_rows
 
     folder = selection.folder(archive, runs)
-    one = baselines.named(baselines.baselines(baselines.read(folder)), name, folder)
+    chosen = baselines.named(baselines.baselines(baselines.read(folder)), name, folder)
     if as_json:
-        console.print_json(baseline_rows.as_document(one) | {"group": msgspec.to_builtins(one.accepted.group)})
+        console.print_json(baseline_rows.as_document(chosen) | {"group": msgspec.to_builtins(chosen.accepted.group)})
     else:
-        for label, text in baseline_rows.facts(one):
+        for label, text in baseline_rows.facts(chosen):
             click.echo(f"{label:16}{text}")
 
 
 @baseline.command()
 @click.argument("name", metavar="BASELINE")
 @archive_options
-@option("--message", required=True, metavar="TEXT", help="Why it holds no longer; kept with the decision.")
+@option("--message", required=True, metavar="TEXT", help="Reason for the decision; it is kept.")
 def retire(name: str, archive: Path | None, runs: Path, message: str) -> None:
-    """End a BASELINE: its key has none until another job is accepted. It stays in the list of --all."""
+    """Retire a BASELINE: its key has none until another job is accepted. `list --all` still shows it."""
     folder = selection.folder(archive, runs)
     made = baselines.retire(folder, name, message)
     click.echo(f"{made.id}: retired")

@@ -1,4 +1,4 @@
-"""dlio-hpc sites and dlio-hpc workloads: what is shipped, and what a file says."""
+"""dlio-hpc sites and dlio-hpc workloads: the files that ship, and the contents of a file."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from dlio_hpc.errors import ConfigError, about
 
 
 class _Sites(click.Group):
-    """sites NAME shows a profile, whatever its name or path."""
+    """The group `sites`, in which `sites NAME` shows a profile by its name or path."""
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         known = super().get_command(ctx, cmd_name)
@@ -21,14 +21,14 @@ class _Sites(click.Group):
         )
 
 
-_JSON = click.Option(["--json", "as_json"], is_flag=True, help="One JSON document on stdout.")
+_JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print one JSON document.")
 
 
 @click.group(cls=_Sites, invoke_without_command=True, context_settings=SETTINGS, subcommand_metavar="[NAME|FILE|new]")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def sites(context: click.Context, as_json: bool) -> None:
-    """List the site profiles, show one as it is written (NAME or FILE), or write one for this machine (new)."""
+    """List the site profiles, print one (NAME or FILE), or write one for this machine (new)."""
     if context.invoked_subcommand is not None:
         return
     profiles = [(name, site.load(name), path) for name, path in sorted(shipped.files(shipped.SITES).items())]
@@ -59,12 +59,14 @@ def _origin(path: Path) -> str:
 @click.option("--to", type=PATH, metavar="FILE", help="Default: NAME.yaml here. -: stdout.")
 @click.option(
     "--launch", is_flag=True,
-    help="Find out by small jobs on two nodes how the launcher reaches a job's other nodes (hydra).",
+    help="Run small jobs on two nodes to find how hydra starts ranks on the other nodes of a job.",
 )  # fmt: skip
-@click.option("--account", metavar="NAME", envvar="DLIO_HPC_ACCOUNT", help="Who pays for the jobs of --launch.")
-@click.option("--queue", metavar="NAME", help="Where the jobs of --launch wait. Default: the batch system's.")
+@click.option(
+    "--account", metavar="NAME", envvar="DLIO_HPC_ACCOUNT", help="Account to charge for the jobs of --launch."
+)
+@click.option("--queue", metavar="NAME", help="Queue of the jobs of --launch. Default: the batch system's.")
 def new(name: str, to: Path | None, launch: bool, account: str | None, queue: str | None) -> None:
-    """Write a commented profile NAME from what this machine tells: scheduler, queues, launcher, MPI, file systems."""
+    """Write a commented profile NAME for this machine: scheduler, queues, launcher, MPI, file systems."""
     from dlio_hpc.batch import site_detection
 
     text = site_detection.profile(name)
@@ -91,9 +93,9 @@ def _show_site(name: str, as_json: bool) -> None:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("name", required=False, metavar="[NAME|FILE]")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def workloads(name: str | None, as_json: bool) -> None:
-    """List the workloads, or show one as it is written."""
+    """List the workloads, or print one."""
     if name is not None:
         _show(workload.load(name), shipped.find(shipped.WORKLOADS, name), as_json)
         return
@@ -114,5 +116,5 @@ def workloads(name: str | None, as_json: bool) -> None:
 
 
 def _show(value: object, path: Path, as_json: bool) -> None:
-    """A profile or workload as its file has it, comments and all; as JSON with the defaults filled in."""
+    """Print the file of a profile or workload; as JSON with the defaults filled in."""
     click.echo(document.encode(value).decode() if as_json else path.read_text(encoding="utf-8"), nl=False)

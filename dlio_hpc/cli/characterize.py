@@ -1,4 +1,4 @@
-"""dlio-hpc characterize: anybody's Darshan log to a workload."""
+"""dlio-hpc characterize: from the Darshan log of any program to a workload."""
 
 import sys
 from pathlib import Path
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
-@option("-o", "--output", type=PATH, metavar="FILE", help="The workload's YAML file. Default: stdout.")
-@option("--name", metavar="NAME", help="Of the workload. Default: the program's.")
-@option("--only", metavar="REGEX", callback=expression, help="Files whose path it is found in: --only '^/data/'.")
-@option("--force", is_flag=True, help="Derive a workload from a program that does not read as training does, too.")
-@option("--check", is_flag=True, help="Run the workload here, shrunk, and compare its I/O with the log's.")
+@option("-o", "--output", type=PATH, metavar="FILE", help="YAML file of the workload. Default: stdout.")
+@option("--name", metavar="NAME", help="Name of the workload. Default: the program's.")
+@option("--only", metavar="REGEX", callback=expression, help="Take only files whose path matches: --only '^/data/'.")
+@option("--force", is_flag=True, help="Derive a workload even if the program does not read as training does.")
+@option("--check", is_flag=True, help="Run the workload here with less data, and compare its I/O with the log's.")
 @option(
     "-s",
     "--site",
@@ -30,20 +30,29 @@ if TYPE_CHECKING:
     metavar="NAME|FILE",
     default="local",
     show_default=True,
-    help="With --check: where.",
+    help="Site of --check.",
 )
 @option(
     "--dataset-size", callback=parsed(units.size), metavar="SIZE", default="64MiB", show_default=True,
-    help="With --check: how much to read.",
+    help="Size of the dataset of --check.",
 )  # fmt: skip
-@option("-S", "--set", "settings", multiple=True, metavar="KEY=VALUE", help="With --check: as of dlio-submit.")
-@option("--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="With --check: its job.")
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@option(
+    "-S",
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Key of the workload of --check, as in dlio-submit.",
+)
+@option(
+    "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder for the job of --check."
+)
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def characterize(
     logs: tuple[Path, ...], output: Path | None, name: str | None, only: str | None, force: bool, check: bool,
     as_json: bool, **of_check: Any,
 ) -> int:  # fmt: skip
-    """Derive a workload from Darshan logs of any program: its data, how they were read, when it computed and saved.
+    """Derive a workload from Darshan logs of any program: dataset, reader, computation, checkpoints.
 
     Each value has its evidence and how sure it is beside it; what a log cannot tell is left at a default, and said.
     Several logs are taken for the processes of one program. Exit code 2: the program does not read as training does,
@@ -52,11 +61,11 @@ def characterize(
     from dlio_hpc.analysis.characterize import characterize as analysis
     from dlio_hpc.report import workload_yaml
 
-    found = analysis.load(logs, only, force)
-    if not found.derived.keys:
-        return _described(found, as_json)
-    name = (name or "").strip() or workload_yaml.default_name(found)
-    content = workload_yaml.write(found, name)
+    character = analysis.load(logs, only, force)
+    if not character.derived.keys:
+        return _described(character, as_json)
+    name = (name or "").strip() or workload_yaml.default_name(character)
+    content = workload_yaml.write(character, name)
     compared = None
     if output is not None:
         _keep(output, content)
@@ -66,9 +75,9 @@ def characterize(
     if check:
         from dlio_hpc.cli import characterize_check
 
-        compared = characterize_check.run(found, content, as_json, **of_check)
+        compared = characterize_check.run(character, content, as_json, **of_check)
     if as_json:
-        console.print_json(_document(found, content, compared))
+        console.print_json(_document(character, content, compared))
     return 0
 
 
@@ -79,30 +88,30 @@ def _keep(path: Path, content: str) -> None:
         raise ConfigError(f"cannot write {path}: {fault.strerror}") from fault
 
 
-def _described(found: "Character", as_json: bool) -> int:
+def _described(character: "Character", as_json: bool) -> int:
     from dlio_hpc.report import characterization_document, terminal
 
     if as_json:
-        console.print_json(_document(found, None, None))
+        console.print_json(_document(character, None, None))
     else:
-        terminal.show(characterization_document.of_character(found), sys.stdout)
-    forced = any(role.role == "dataset" for role in found.derived.roles)
+        terminal.show(characterization_document.of_character(character), sys.stdout)
+    forced = any(role.role == "dataset" for role in character.derived.roles)
     hint = "; --force derives a workload all the same" if forced else "; say with --only which files are its data"
-    raise ConfigError(f"this program does not read as training does: {found.derived.against[0]}{hint}")
+    raise ConfigError(f"this program does not read as training does: {character.derived.against[0]}{hint}")
 
 
-def _document(found: "Character", content: str | None, compared: Any) -> dict[str, Any]:
+def _document(character: "Character", content: str | None, compared: Any) -> dict[str, Any]:
     from dlio_hpc.report import characterization_document
 
     return {
-        "logs": [str(path) for path in found.paths],
-        "job": found.log.job._asdict(),
-        "traced": found.derived.traced,
-        "notes": found.notes,
-        "against": found.derived.against,
-        "roles": characterization_document.roles(found.derived.roles),
-        "estimates": {key: each._asdict() for key, each in found.derived.keys.items()},
-        "auxiliary_files": [{**side.keys, "evidence": side.note} for side in found.derived.sides],
+        "logs": [str(path) for path in character.paths],
+        "job": character.log.job._asdict(),
+        "traced": character.derived.traced,
+        "notes": character.notes,
+        "against": character.derived.against,
+        "roles": characterization_document.roles(character.derived.roles),
+        "estimates": {key: value._asdict() for key, value in character.derived.keys.items()},
+        "auxiliary_files": [{**side.keys, "evidence": side.note} for side in character.derived.sides],
         "yaml": content,
         "check": compared,
     }

@@ -1,4 +1,4 @@
-"""characterize --check: the derived workload run here, shrunk, and its I/O held against the log's."""
+"""characterize --check: run the derived workload with less data, and compare its I/O with the log's."""
 
 import contextlib
 import shutil
@@ -19,32 +19,32 @@ _MOST_STEP_S, _MOST_EPOCHS, _MOST_RANKS = 0.02, 2, 4
 
 
 def run(
-    found: "Character", content: str, as_json: bool, *, site: str, dataset_size: int,
+    character: "Character", content: str, as_json: bool, *, site: str, dataset_size: int,
     settings: tuple[str, ...], runs: Path,
 ) -> dict[str, Any] | None:  # fmt: skip
-    """Print the similarity; as a document with as_json. content: the workload's YAML."""
+    """Run the workload and print its similarity to the log; with as_json return it. content: YAML of the workload."""
     folder = Path(tempfile.mkdtemp(prefix="dlio-hpc-characterize-"))
     try:
         workload = folder / "workload.yaml"
         with about(workload):
             workload.write_text(content, encoding="utf-8")
-        job = _submit(_options(found, workload, site, dataset_size, settings, runs))
+        job = _submit(_options(character, workload, site, dataset_size, settings, runs))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    return _compared(found, job, as_json)
+    return _compared(character, job, as_json)
 
 
 def _options(
-    found: "Character", workload: Path, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path
+    character: "Character", workload: Path, site: str, dataset_size: int, settings: tuple[str, ...], runs: Path
 ) -> Options:
     """Options that make the workload small enough for this machine."""
-    keys = found.derived.keys
-    size = sum(role.file.size for role in found.derived.roles if role.role == "dataset")
+    keys = character.derived.keys
+    size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
     compute, epochs = min(keys["compute.time"].value, _MOST_STEP_S), min(keys["train.epochs"].value, _MOST_EPOCHS)
     return Options(
         workload=str(workload),
         site=site,
-        ranks_per_node=(max(1, min(_MOST_RANKS, found.log.job.ranks)),),
+        ranks_per_node=(max(1, min(_MOST_RANKS, character.log.job.ranks)),),
         dataset_size=dataset_size if size > dataset_size else None,
         overrides=(f"compute.time={compute}", f"train.epochs={epochs}", *settings),
         runs=runs,
@@ -65,11 +65,11 @@ def _submit(options: Options) -> Path:
     return directory
 
 
-def _compared(found: "Character", job: Path, as_json: bool) -> dict[str, Any] | None:
+def _compared(character: "Character", job: Path, as_json: bool) -> dict[str, Any] | None:
     from dlio_hpc.analysis.similarity import similarity
     from dlio_hpc.report import program_profiles, similarity_rows
 
-    log = program_profiles.of_character(found, ", ".join(path.name for path in found.paths))
+    log = program_profiles.of_character(character, ", ".join(path.name for path in character.paths))
     mine = program_profiles.load(str(job), job, None, None)
     made = similarity.compare(log, mine)
     known = similarity.yardsticks(made.left_out)

@@ -1,4 +1,4 @@
-"""dlio-hpc check: what would go wrong, before a job waits for it."""
+"""dlio-hpc check: find what would make a job fail, before it is submitted."""
 
 import click
 from msgspec import structs
@@ -15,12 +15,12 @@ _COLOURS = {"ok": "green", "note": "yellow", "fault": "red"}
 
 @click.command(context_settings=SETTINGS)
 @plan_options
-@option("--launch/--no-launch", default=True, help="Start two ranks, in a job of their own (default).")
+@option("--launch/--no-launch", default=True, help="Start two ranks in a job of their own (default).")
 @option(
     "--patience", "patience_s", callback=parsed(units.seconds), metavar="TIME", default="2m", show_default=True,
     help="How long that job may wait in its queue.",
 )  # fmt: skip
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def check(options: Options, launch: bool, patience_s: float, as_json: bool) -> int:
     """Look for what would make a job fail: file system, layout, space, queue, preloaded libraries, launcher.
 

@@ -1,4 +1,4 @@
-"""dlio-hpc clean: debris of killed commands."""
+"""dlio-hpc clean: remove the remains of killed commands."""
 
 import os
 from pathlib import Path
@@ -14,10 +14,10 @@ from dlio_hpc.errors import ConfigError
 
 @click.command(context_settings=SETTINGS)
 @archive_options
-@option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
+@option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 def clean(archive: Path | None, runs: Path, dry_run: bool) -> int:
-    """Remove what killed commands left below RUNS and beside the archives: half-written files, and directories of jobs
-    that never started. What a job has written is never removed.
+    """Remove the remains of killed commands below RUNS and beside the archives: partial files, and directories of jobs
+    that never started. Files that a job wrote are never removed.
     """
     if not os.access(runs, os.R_OK | os.X_OK):
         raise ConfigError(f"cannot look into {runs}; say with --runs where jobs are")

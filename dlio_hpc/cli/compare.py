@@ -1,4 +1,4 @@
-"""dlio-hpc compare: is a job as good as it was?"""
+"""dlio-hpc compare: compare jobs with their baselines and with earlier nights."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,17 +31,17 @@ def _tolerance(text: str) -> float:
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="JOB|STUDY|ARCHIVE...")
 @archive_options
-@option("--baseline", "against", metavar="JOB|ID", help="Compare with this job, or baseline, instead of the key's own.")
+@option("--baseline", "against", metavar="JOB|ID", help="Compare with this job or baseline instead of the key's own.")
 @option(
     "--metric", "metrics", type=click.Choice(list(METRICS)), multiple=True, default=("samples_per_s",),
-    show_default=True, metavar="NAME", help=f"What is compared; may be given again: {', '.join(METRICS)}.",
+    show_default=True, metavar="NAME", help=f"Metric to compare; repeatable: {', '.join(METRICS)}.",
 )  # fmt: skip
 @option(
     "--tolerance", callback=parsed(_tolerance), default="2%", show_default=True, metavar="SHARE",
     help="Smallest relative drop that is reported as a regression.",
 )  # fmt: skip
 @click.option("--force", is_flag=True, help="Compare despite different settings or cached runs; the output flags it.")
-@option("--junit", type=PATH, metavar="FILE", help="The verdicts as JUnit's XML, for CI systems.")
+@option("--junit", type=PATH, metavar="FILE", help="Write the verdicts as JUnit XML, for CI systems.")
 @page_options
 def compare(
     names: tuple[str, ...], archive: Path | None, runs: Path, against: str | None, metrics: tuple[MetricName, ...],
@@ -70,14 +70,14 @@ def compare(
     if junit is not None:
         seconds = units.seconds_between(started, units.utc_now(fraction=True))
         write_junit(junit, "dlio-hpc compare", _cases(judged, jobs, seconds))
-    for words in missing:
-        console.say(f"dlio-hpc: {words}")
+    for line in missing:
+        console.say(f"dlio-hpc: {line}")
     graver = (InvalidRun.exit_code, InfrastructureError.exit_code)
     return Incomplete.exit_code if missing and judged.exit_code not in graver else judged.exit_code
 
 
 def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "list[Case]":
-    """A case's time is what its job's runs took."""
+    """Return a case for each verdict. Its time is the wall time of the job's runs."""
     from dlio_hpc.report import regression_rows
 
     took = {job.entry.job: sum(run.metrics.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}

@@ -1,4 +1,4 @@
-"""Words to the person at the terminal: results on stdout, everything else on stderr."""
+"""Output to the user: results on stdout, everything else on stderr."""
 
 import gc
 import json
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def say(message: str) -> None:
-    """A line for people, on stderr."""
+    """Print a line on stderr."""
     print(shortened(message), file=sys.stderr, flush=True)
 
 
@@ -27,14 +27,12 @@ def reporter(is_quiet: bool) -> Callable[[str], None]:
 
 
 def print_json(document: Any) -> None:
-    """Exactly one JSON document, on stdout."""
+    """Print one JSON document on stdout."""
     print(json.dumps(document, indent=2))
 
 
 def each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
-    """Results of `action` for all items, and the exit code of the first failure. Failures are printed, and all items
-    are tried.
-    """
+    """Return the results of `action` for all items, and the exit code of the first failure. Failures are printed."""
     done: list[T] = []
     code = 0
     for item in items:
@@ -48,7 +46,7 @@ def each(items: Iterable[S], action: Callable[[S], T]) -> tuple[list[T], int]:
 
 @contextmanager
 def busy(what: str, quiet: bool) -> Iterator[None]:
-    """A spinner while the block runs, where stderr is a terminal."""
+    """Show a spinner while the block runs, if stderr is a terminal."""
     if quiet or not sys.stderr.isatty():
         yield
         return
@@ -59,8 +57,8 @@ def busy(what: str, quiet: bool) -> Iterator[None]:
 
 
 def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
-    """Watch the jobs until they have ended: live bars where stderr is a terminal, a line a state elsewhere. Those that
-    have, and the code of the first that cannot be watched any more.
+    """Watch the jobs until they have ended: progress bars if stderr is a terminal, else a line for each state. Return
+    the directories of ended jobs, and the exit code of the first job that cannot be watched any more.
 
     An interrupt ends the watching, never a job.
     """
@@ -73,33 +71,33 @@ def wait(directories: list[Path], quiet: bool) -> tuple[list[Path], int]:
         raise Incomplete(
             f"no longer watching; the job goes on. Later: dlio-hpc wait {names}, or dlio-hpc cancel {names}"
         ) from None
-    stray = [seen for seen in last.values() if not seen.job.ended]
-    for seen in stray:
-        say(f"dlio-hpc: {seen.fault}")
+    stray = [watched for watched in last.values() if not watched.job.ended]
+    for watched in stray:
+        say(f"dlio-hpc: {watched.fault}")
     codes = [watched.fault.exit_code for watched in stray if watched.fault is not None]
     return [directory for directory, watched in last.items() if watched.job.ended], next(iter(codes), 0)
 
 
 def _lines(directories: list[Path], quiet: bool) -> dict[Path, Watched]:
     last: dict[Path, Watched] = {}
-    for seen in watch(directories):
-        before = last.get(seen.directory)
-        last[seen.directory] = seen
+    for watched in watch(directories):
+        before = last.get(watched.directory)
+        last[watched.directory] = watched
         if quiet:
             continue
-        name = seen.job.job
-        if before is None or seen.job.state != before.job.state:
-            say(f"{name}: {_state(seen.job)}")
-        if seen.progress and (before is None or not before.progress or seen.progress.run != before.progress.run):
-            say(f"{name}: {seen.progress.run}, {seen.progress.total} {seen.progress.unit}")
-        if seen.fault and not seen.is_final and (before is None or str(seen.fault) != str(before.fault)):
-            say(f"{name}: {seen.fault}; asking again")
+        name = watched.job.job
+        if before is None or watched.job.state != before.job.state:
+            say(f"{name}: {_state(watched.job)}")
+        if watched.progress and (before is None or not before.progress or watched.progress.run != before.progress.run):
+            say(f"{name}: {watched.progress.run}, {watched.progress.total} {watched.progress.unit}")
+        if watched.fault and not watched.is_final and (before is None or str(watched.fault) != str(before.fault)):
+            say(f"{name}: {watched.fault}; asking again")
     return last
 
 
 def _state(record: job_record.Job) -> str:
-    words = record.states[-1].words
-    return f"{record.state} ({words})" if words else record.state
+    reason = record.states[-1].words
+    return f"{record.state} ({reason})" if reason else record.state
 
 
 def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
@@ -114,18 +112,18 @@ def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
     last: dict[Path, Watched] = {}
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         tasks = {directory: bar.add_task("waiting", total=None, rest="") for directory in directories}
-        for seen in watch(directories):
-            before, last[seen.directory] = last.get(seen.directory), seen
-            task = tasks[seen.directory]
-            if seen.progress is None or seen.job.ended:
-                rest = "the batch system does not answer" if seen.fault else ""
-                bar.update(task, description=f"{seen.job.job} {_state(seen.job)}", rest=rest)
-                if seen.job.ended:
+        for watched in watch(directories):
+            before, last[watched.directory] = last.get(watched.directory), watched
+            task = tasks[watched.directory]
+            if watched.progress is None or watched.job.ended:
+                rest = "the batch system does not answer" if watched.fault else ""
+                bar.update(task, description=f"{watched.job.job} {_state(watched.job)}", rest=rest)
+                if watched.job.ended:
                     bar.update(task, total=1, completed=1)
                 continue
-            if before is None or before.progress is None or seen.progress.run != before.progress.run:
+            if before is None or before.progress is None or watched.progress.run != before.progress.run:
                 bar.reset(task)
-            _advance(bar, task, seen.progress)
+            _advance(bar, task, watched.progress)
     return last
 
 
@@ -140,8 +138,8 @@ def _advance(bar: Any, task: Any, progress: Progress) -> None:
 
 
 def exit_code(faults: Iterable[DlioError | None]) -> int:
-    """0, or the code of the first fault; each fault is said."""
-    found = [fault for fault in faults if fault is not None]
-    for fault in found:
+    """Print each fault. Return the exit code of the first fault, or 0."""
+    given = [fault for fault in faults if fault is not None]
+    for fault in given:
         say(f"dlio-hpc: {fault}")
-    return found[0].exit_code if found else 0
+    return given[0].exit_code if given else 0

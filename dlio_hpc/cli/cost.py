@@ -1,4 +1,4 @@
-"""dlio-hpc estimate: what a submission would cost, before anything is submitted."""
+"""dlio-hpc estimate: node-hours, bytes and space of a submission."""
 
 import click
 from msgspec import structs
@@ -18,40 +18,40 @@ _HEADER = ("job", "nodes", "runs", "expected", "node h", "at most", "reads", "wr
 
 @click.command(name="estimate", context_settings=SETTINGS)
 @plan_options
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.pass_context
 def estimate(context: click.Context, /, options: Options, as_json: bool) -> None:
-    """Show what WORKLOAD with these options (as dlio-submit has them), or all of a STUDY (a study file's name, or one
-    below RUNS) costs: node-hours, bytes written and read, the space it needs. Nothing is submitted.
+    """Estimate node-hours, bytes read and written, and space of WORKLOAD with the options of dlio-submit, or of a STUDY
+    (a study file's name, or one below RUNS). Nothing is submitted.
 
-    Times are guesses from the site's rates (dlio-hpc sites NAME), bytes are those planned.
+    Times follow from the site's expected_rates (dlio-hpc sites NAME); bytes are those of the plan.
     """
-    found = _planned(context, options)
-    costs = cost.of_jobs(found.jobs)
+    made = _planned(context, options)
+    costs = cost.of_jobs(made.jobs)
     faults = [
-        *site_limits.of_cost(found.study.site, costs),
-        *(each for job in found.jobs for each in site_limits.faults(job)),
+        *site_limits.of_cost(made.study.site, costs),
+        *(fault for job in made.jobs for fault in site_limits.faults(job)),
     ]
-    for words in dict.fromkeys(map(str, faults)):
-        console.say(f"note: dlio-submit would refuse: {words}")
+    for message in dict.fromkeys(map(str, faults)):
+        console.say(f"note: dlio-submit would refuse: {message}")
     if as_json:
         total = {key: value for key, value in structs.asdict(_total(costs)).items() if key not in {"job", "walltime_s"}}
         jobs = [structs.asdict(one) for one in costs]
         console.print_json(
             {
-                "study": found.study.study,
-                "points": len(found.study.points),
-                "notes": found.notes,
+                "study": made.study.study,
+                "points": len(made.study.points),
+                "notes": made.notes,
                 "jobs": jobs,
                 "total": total,
             }
         )
         return
-    _show(found, costs)
+    _show(made, costs)
 
 
 def _planned(context: click.Context, options: Options) -> Planned:
-    """Plan the jobs of a workload or of a study file; load those of a study below RUNS."""
+    """Plan the jobs of a workload or of a study file, or load those of a study below RUNS."""
     from dlio_hpc.records import names, study_outcome
 
     name = options.workload
@@ -67,7 +67,7 @@ def _planned(context: click.Context, options: Options) -> Planned:
 
 
 def _total(costs: list[JobCost]) -> JobCost:
-    """Of all jobs together, on the most nodes that any of them has."""
+    """Return the sums over all jobs, with the largest number of nodes."""
     sums = {key: sum(getattr(one, key) for one in costs) for key in JobCost.__struct_fields__ if key != "job"}
     return JobCost(**(sums | {"job": "in all", "nodes": max(one.nodes for one in costs)}))
 

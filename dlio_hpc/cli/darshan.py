@@ -1,4 +1,4 @@
-"""dlio-hpc darshan: anybody's Darshan logs, judged and read."""
+"""dlio-hpc darshan: check and analyse Darshan logs of any program."""
 
 import re
 import sys
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A regular expression, as it was given."""
+    """Return the regular expression as text; a usage error where it is none."""
     try:
         re.compile(value or "")
     except re.error as fault:
@@ -29,19 +29,19 @@ def expression(ctx: click.Context, param: click.Parameter, value: str | None) ->
 
 @click.command(context_settings=SETTINGS)
 @click.argument("logs", nargs=-1, required=True, type=PATH, metavar="LOG...")
-@option("--only", metavar="REGEX", callback=expression, help="Files whose path it is found in: --only '[.]h5$'.")
+@option("--only", metavar="REGEX", callback=expression, help="Take only files whose path matches: --only '[.]h5$'.")
 @trace_options
 def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
-    """Read Darshan logs of any program: is the log whole, and what was the I/O like?
+    """Check and analyse Darshan logs of any program: completeness, requests, rates, ranks, files.
 
-    Logs of Darshan 3.4 and 3.5 with their extended traces (DXT); those of other versions are read by pydarshan, if it
-    is installed. Exit code 3: a log is not whole.
+    Logs of Darshan 3.4 and 3.5 with their extended traces (DXT); logs of other versions need pydarshan. Exit code 3:
+    a log is not whole.
     """
     from dlio_hpc.analysis.log import analyze
 
     examined, code = console.each(logs, lambda path: analyze.log_file(path, only, outputs.step_s))
     if outputs.as_json:
-        console.print_json({"logs": [_document(each) for each in examined]})
+        console.print_json({"logs": [_document(log) for log in examined]})
     elif outputs.as_csv:
         from dlio_hpc.report import log_rows
 
@@ -50,7 +50,7 @@ def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
         outputs.present(lambda: _report(examined))
         outputs.write_trace(examined)
     faults: list[DlioError | None] = [
-        None if each.is_sound else InvalidRun(f"{each.title} is not whole: {each.faults[0]}") for each in examined
+        None if log.is_sound else InvalidRun(f"{log.title} is not whole: {log.faults[0]}") for log in examined
     ]
     return code or console.exit_code(faults)
 

@@ -19,11 +19,11 @@ from dlio_hpc.plan.dataset import FINGERPRINT_FILE, Fingerprint
 
 State = Literal["complete", "unfinished", "generating"]
 
-_DATA = option("-d", "--data", type=PATH, metavar="DIR", help="Where datasets are. Default: the site's.")
+_DATA = option("-d", "--data", type=PATH, metavar="DIR", help="Folder of datasets. Default: the site's.")
 _SITE = option(
-    "-s", "--site", "site_name", metavar="NAME|FILE", help="Site profile. Default: the one for this host's name."
+    "-s", "--site", "site_name", metavar="NAME|FILE", help="Site profile. Default: the profile for this host's name."
 )
-_AS_JSON = option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+_AS_JSON = option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 # Letters of a line of the table, of which the name takes what is left.
 _WIDTH = 100
 
@@ -41,7 +41,7 @@ class _Found(NamedTuple):
 
 @click.group(cls=Group, context_settings=SETTINGS)
 def datasets() -> None:
-    """List, verify and remove the datasets that lie below the data directory."""
+    """List, verify and remove the datasets below the data directory."""
 
 
 @datasets.command("list")
@@ -49,13 +49,13 @@ def datasets() -> None:
 @_SITE
 @_AS_JSON
 def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> int:
-    """List the datasets with what they hold and whether they are whole."""
+    """List the datasets with format, size and state."""
     where = _directory(data, site_name)
-    found, code = console.each(_folders(where), _look)
+    stored, code = console.each(_folders(where), _look)
     if as_json:
-        console.print_json({"data": str(where), "datasets": [_as_document(each) for each in found]})
-    elif found:
-        click.echo(_table(where, found))
+        console.print_json({"data": str(where), "datasets": [_as_document(entry) for entry in stored]})
+    elif stored:
+        click.echo(_table(where, stored))
     elif not code:
         click.echo(f"no datasets in {where}" + ("" if where.exists() else ", which is not there"))
     return code
@@ -65,7 +65,7 @@ def list_datasets(data: Path | None, site_name: str | None, as_json: bool) -> in
 @click.argument("names", nargs=-1, metavar="[NAME|DIR]...")
 @_DATA
 @_SITE
-@option("--quick", is_flag=True, help="Names, number and sizes of files only; contents are not read.")
+@option("--quick", is_flag=True, help="Check names, number and sizes of files; do not read contents.")
 @_AS_JSON
 def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, quick: bool, as_json: bool) -> int:
     """Compare each dataset (default: all) with what is generated, file by file; exit code 3 when one is broken, or
@@ -76,26 +76,28 @@ def verify(names: tuple[str, ...], data: Path | None, site_name: str | None, qui
     if as_json:
         console.print_json({"datasets": checked})
     else:
-        for each in checked:
-            for fault in each["faults"]:
-                click.echo(f"{each['name']}: {fault['fault']}" if fault["file"] == each["name"] else _line(each, fault))
-            if not each["faults"]:
-                size = units.format_size(each["bytes"])
-                click.echo(f"{each['name']}: sound ({each['files']} files, {size}{', names and sizes' * quick})")
+        for entry in checked:
+            for fault in entry["faults"]:
+                click.echo(
+                    f"{entry['name']}: {fault['fault']}" if fault["file"] == entry["name"] else _line(entry, fault)
+                )
+            if not entry["faults"]:
+                size = units.format_size(entry["bytes"])
+                click.echo(f"{entry['name']}: sound ({entry['files']} files, {size}{', names and sizes' * quick})")
         if not checked and not code:
             click.echo("no datasets to verify")
-    return InvalidRun.exit_code if any(each["faults"] for each in checked) else code
+    return InvalidRun.exit_code if any(entry["faults"] for entry in checked) else code
 
 
-def _line(each: dict[str, Any], fault: dict[str, str]) -> str:
-    return f"{each['name']}/{fault['file']}: {fault['fault']}"
+def _line(entry: dict[str, Any], fault: dict[str, str]) -> str:
+    return f"{entry['name']}/{fault['file']}: {fault['fault']}"
 
 
 def _verified(folder: Path, quick: bool) -> dict[str, Any]:
-    """What the core finds in a process of its own."""
-    found = _look(folder)
+    """Verify a dataset in a process of its own, and return the findings."""
+    stored = _look(folder)
     base = {"name": folder.name, "path": str(folder)}
-    if found.state == "generating":
+    if stored.state == "generating":
         fault = {"file": folder.name, "fault": "a job generates it just now; verify it when that has ended"}
         return {**base, "files": 0, "bytes": 0, "faults": [fault]}
     command = [sys.executable, "-m", "dlio_hpc.core.verify_dataset", str(folder), "--json", *["--quick"] * quick]
@@ -111,8 +113,8 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
 @click.argument("names", nargs=-1, metavar="[NAME|DIR]...")
 @_DATA
 @_SITE
-@option("--unfinished", is_flag=True, help="All whose generation began and did not end.")
-@option("--dry-run", is_flag=True, help="Say what would be removed; remove nothing.")
+@option("--unfinished", is_flag=True, help="All datasets whose generation did not complete.")
+@option("--dry-run", is_flag=True, help="List what would be removed; remove nothing.")
 def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unfinished: bool, dry_run: bool) -> int:
     """Remove datasets: exactly the files that were generated, then the folder.
 
@@ -123,7 +125,7 @@ def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unf
     code = 0
     if unfinished:
         looked, code = console.each(_folders(_directory(data, site_name)), _look)
-        folders = [each.folder for each in looked if each.state == "unfinished" and not each.folder.is_symlink()]
+        folders = [entry.folder for entry in looked if entry.state == "unfinished" and not entry.folder.is_symlink()]
         if not folders and not code:
             click.echo("no unfinished datasets")
     else:
@@ -137,12 +139,12 @@ def remove(names: tuple[str, ...], data: Path | None, site_name: str | None, unf
 
 
 def _directory(data: Path | None, site_name: str | None) -> Path:
-    """As dlio-submit finds it."""
+    """Return the data directory that dlio-submit would use."""
     return Path(plan.data_directory(site.load(site_name or site.here()), data))
 
 
 def _folders(where: Path) -> list[Path]:
-    """Those that hold a fingerprint file, or an attempt to write one."""
+    """Return the folders with a fingerprint file, or with a partial one."""
     try:
         return sorted(path for path in where.iterdir() if _is_marked(path) or dataset.is_debris(path))
     except FileNotFoundError:
@@ -152,7 +154,7 @@ def _folders(where: Path) -> list[Path]:
 
 
 def _is_marked(folder: Path) -> bool:
-    """Does the folder hold a fingerprint file? One that may not be looked into may: who reads it will say so."""
+    """Return whether the folder has a fingerprint file, or may have one because it cannot be looked into."""
     try:
         os.lstat(folder / FINGERPRINT_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -163,14 +165,14 @@ def _is_marked(folder: Path) -> bool:
 
 
 def _named(names: tuple[str, ...], data: Path | None, site_name: str | None) -> list[Path]:
-    """Names below the data directory; what has a slash is a path."""
+    """Return the paths of datasets. A name with a slash is a path, others are below the data directory."""
     below = [name for name in names if "/" not in name]
     where = _directory(data, site_name) if below else Path()
     return [Path(os.path.abspath(name)) if "/" in name else where / name for name in names]
 
 
 def _look(folder: Path) -> _Found:
-    """ConfigError where no dataset lies, or one that is not ours to read."""
+    """Raise ConfigError where a path is no dataset, or one that this user may not read."""
     known = dataset.begun(folder)
     state: State = "complete" if known is not None and known.complete else "unfinished"
     if state == "unfinished" and dataset.is_owned(folder):
@@ -183,49 +185,55 @@ def _look(folder: Path) -> _Found:
     return _Found(folder, known, state, made)
 
 
-def _as_document(found: _Found) -> dict[str, Any]:
-    place = {"name": found.folder.name, "path": str(found.folder)}
-    if found.known is None:
-        return {**place, "state": found.state, "made": found.made}
-    layout = found.known.dataset
+def _as_document(stored: _Found) -> dict[str, Any]:
+    place = {"name": stored.folder.name, "path": str(stored.folder)}
+    if stored.known is None:
+        return {**place, "state": stored.state, "made": stored.made}
+    layout = stored.known.dataset
     return {
         **place,
         "format": layout.format,
         "compression": layout.compression,
         "files": dataset.file_count(layout),
         "samples_per_file": layout.samples_per_file,
-        "bytes": dataset.payload(found.known.dataset),
-        "state": found.state,
-        "made": found.made,
-        "fingerprint": found.known.fingerprint,
+        "bytes": dataset.payload(stored.known.dataset),
+        "state": stored.state,
+        "made": stored.made,
+        "fingerprint": stored.known.fingerprint,
     }
 
 
-def _table(where: Path, found: list[_Found]) -> str:
-    rows = [("format", "files x samples", "size", "state", "made (UTC)"), *map(_cells, found)]
+def _table(where: Path, stored: list[_Found]) -> str:
+    rows = [("format", "files x samples", "size", "state", "made (UTC)"), *map(_cells, stored)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     room = _WIDTH - sum(widths) - len(widths)
-    name_width = min(room, max(len(each.folder.name) for each in found))
+    name_width = min(room, max(len(entry.folder.name) for entry in stored))
     lines = [f"datasets in {where}:", ""]
-    for name, row in zip(["name", *(each.folder.name for each in found)], rows, strict=True):
+    for name, row in zip(["name", *(entry.folder.name for entry in stored)], rows, strict=True):
         if len(name) > name_width:
             lines.append(name)
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         cells[2] = cells[2].strip().rjust(widths[2])
         lines.append(f"{'' if len(name) > name_width else name:{name_width}} {' '.join(cells)}".rstrip())
     lines += ["", "size: of samples and auxiliary files before compression; files x samples: in each file"]
-    if any(each.state == "unfinished" for each in found):
+    if any(entry.state == "unfinished" for entry in stored):
         lines.append("unfinished: the next job that wants it makes it anew; dlio-hpc datasets remove --unfinished")
-    if any(each.state == "generating" for each in found):
+    if any(entry.state == "generating" for entry in stored):
         lines.append("generating: a job writes it just now")
     return "\n".join(lines)
 
 
-def _cells(found: _Found) -> tuple[str, ...]:
-    made = found.made[:16].replace("T", " ")
-    if found.known is None:
-        return "-", "-", "-", found.state, made
-    layout = found.known.dataset
+def _cells(stored: _Found) -> tuple[str, ...]:
+    made = stored.made[:16].replace("T", " ")
+    if stored.known is None:
+        return "-", "-", "-", stored.state, made
+    layout = stored.known.dataset
     files = f"{layout.files} x {layout.samples_per_file}" if layout.format != "null" else "-"
     packed = "" if layout.compression == "none" else f" {layout.compression}"
-    return layout.format + packed, files, units.format_size(dataset.payload(found.known.dataset)), found.state, made
+    return (
+        layout.format + packed,
+        files,
+        units.format_size(dataset.payload(stored.known.dataset)),
+        stored.state,
+        made,
+    )

@@ -1,4 +1,4 @@
-"""dlio-hpc history: what was measured before."""
+"""dlio-hpc history: list earlier jobs."""
 
 import sys
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _day(text: str) -> str:
-    """As records have it: a date, or a moment in UTC."""
+    """Return a date or a time (UTC) as records have it."""
     from datetime import datetime
 
     try:
@@ -33,13 +33,18 @@ def _day(text: str) -> str:
 @click.command(context_settings=SETTINGS)
 @click.argument("pattern", required=False, metavar="[JOB-PATTERN]")
 @archive_options
-@option("--site", is_common=False, metavar="NAME", help="Jobs of this site alone.")
-@option("--workload", metavar="NAME", help="Jobs of this workload alone.")
-@option("--nodes", type=int, metavar="N", help="Jobs on so many nodes alone.")
-@option("--study", metavar="NAME", help="Jobs of this study alone.")
-@option("--state", type=click.Choice(sorted(ENDED)), metavar="STATE", help="Jobs that ended so: completed, failed.")
-@option("--since", callback=parsed(_day), metavar="DAY", help="Jobs that ended on this day (UTC) or later.")
-@option("--until", callback=parsed(_day), metavar="DAY", help="Jobs that ended on this day (UTC) or before.")
+@option("--site", is_common=False, metavar="NAME", help="Only jobs of this site.")
+@option("--workload", metavar="NAME", help="Only jobs of this workload.")
+@option("--nodes", type=int, metavar="N", help="Only jobs on this number of nodes.")
+@option("--study", metavar="NAME", help="Only jobs of this study.")
+@option(
+    "--state",
+    type=click.Choice(sorted(ENDED)),
+    metavar="STATE",
+    help="Only jobs that ended in this state: completed, failed.",
+)
+@option("--since", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or later.")
+@option("--until", callback=parsed(_day), metavar="DAY", help="Only jobs that ended on this day (UTC) or before.")
 @option(
     "--metric", type=click.Choice(list(METRICS)), default="samples_per_s", show_default=True, metavar="NAME",
     help=f"Metric to list: {', '.join(METRICS)}.",
@@ -57,7 +62,7 @@ def history(
     pattern: str | None, archive: Path | None, runs: Path, metric: MetricName, outputs: Outputs,
     is_export: bool, is_rebuild: bool, **wanted: Any,
 ) -> int:  # fmt: skip
-    """List what was measured before, a block for each key, the newest last: jobs with the median of a metric, how far
+    """List earlier jobs, a block for each key, the newest last: the median of a metric for each job, how far
     it is from the key's baseline (or from the job before), and what has changed.
 
     JOB-PATTERN is a job's name, with * and ? as in a shell.

@@ -1,4 +1,4 @@
-"""A job's life after submission: status, wait, cancel, collect."""
+"""dlio-hpc status, wait, cancel and collect."""
 
 import shlex
 from pathlib import Path
@@ -16,19 +16,19 @@ from dlio_hpc.records import names, study_outcome
 
 
 def _on_jobs(function: Any) -> Any:
-    """JOB arguments and --runs, as every verb on jobs has them."""
+    """Add the arguments JOB and the option --runs."""
     function = option(
         "-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True,
-        help="Where jobs' directories lie.",
+        help="Folder of the directories of jobs.",
     )(function)  # fmt: skip
     return click.argument("jobs", nargs=-1, metavar="[JOB]...")(function)
 
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
-    """Show the state of each JOB (a directory, a job or a study below RUNS); of all below RUNS when none is named."""
+    """Show the state of each JOB (a directory, a job or a study below RUNS), or of all jobs below RUNS."""
     looks, code = _refreshed(jobs, runs)
     if as_json:
         listed = [{"job": look.job.job, "batch_id": look.job.batch_id, "state": look.job.state} for look in looks]
@@ -45,22 +45,22 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
 
 
 def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.Look], int]:
-    """The jobs as of now, their batch systems asked once; a batch system that does not answer is said once."""
+    """Return the current states of the jobs. Ask each batch system once; report one that does not answer."""
     directories, code = _sound(jobs, runs)
     looks = job_state.refresh_all(directories)
     faults = {str(look.fault): look.fault for look in looks if look.fault is not None}
-    for words, fault in faults.items():
-        console.say(f"dlio-hpc: {words}; states may be old")
+    for message, fault in faults.items():
+        console.say(f"dlio-hpc: {message}; states may be old")
         code = code or fault.exit_code
     return looks, code
 
 
 @click.command(context_settings=SETTINGS)
 @_on_jobs
-@option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@option("--quiet", is_flag=True, help="No progress and no notes on stderr.")
+@option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
-    """Watch each JOB, or a study, to its end, collect it and show what it measured."""
+    """Watch each JOB or study to its end, collect it and report what it measured."""
     directories, code = _sound(jobs, runs)
     watched, stray = console.wait(directories, quiet)
     folders = names.studies(jobs, runs) if len(jobs) == 1 else []
@@ -74,7 +74,7 @@ def wait(jobs: tuple[str, ...], runs: Path, as_json: bool, quiet: bool) -> int:
 @_on_jobs
 @click.option("--all", "everything", is_flag=True, help="All jobs below RUNS that have not ended.")
 def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
-    """Ask the batch system to end each JOB; what it has done so far can be collected."""
+    """Ask the batch system to end each JOB. Its completed runs can be collected."""
     if not jobs and not everything:
         raise click.UsageError("name the jobs to cancel, or say --all")
     if jobs:
@@ -91,9 +91,9 @@ def cancel(jobs: tuple[str, ...], runs: Path, everything: bool) -> int:
 @click.command(context_settings=SETTINGS)
 @_on_jobs
 def collect(jobs: tuple[str, ...], runs: Path) -> int:
-    """Archive each JOB that has ended; all below RUNS when none is named. What is archived already stays as it is.
+    """Archive each JOB that has ended, or all jobs below RUNS. Existing archives stay as they are.
 
-    Of a study it says which points are missing, and how to have them measured.
+    For a study, list the missing measurements and the command that makes them.
     """
     looks, code = _refreshed(jobs, runs)
     for look in looks:
@@ -109,19 +109,19 @@ def collect(jobs: tuple[str, ...], runs: Path) -> int:
 
 
 def _missing(folder: Path) -> int:
-    """Say which points of a study were not measured, and how they can be; Incomplete's code when some are."""
+    """Print the missing measurements of a study and the command that makes them. Return the exit code."""
     study = study_outcome.load(folder)
-    found = study_outcome.outcome(study, study_outcome.jobs(study))
-    for words in found.broken:
-        console.say(f"{study.study}: left out, it cannot be read: {words}")
-    if not found.missing:
-        console.say(f"{study.study}: all {found.wanted} measurements of {len(study.points)} points are there")
+    outcome = study_outcome.outcome(study, study_outcome.jobs(study))
+    for message in outcome.broken:
+        console.say(f"{study.study}: left out, it cannot be read: {message}")
+    if not outcome.missing:
+        console.say(f"{study.study}: all {outcome.wanted} measurements of {len(study.points)} points are there")
         return 0
-    console.say(f"{study.study}: {len(found.missing)} of {found.wanted} measurements are missing")
-    for missing in found.missing:
+    console.say(f"{study.study}: {len(outcome.missing)} of {outcome.wanted} measurements are missing")
+    for missing in outcome.missing:
         point = study.points[missing.unit.point]
         console.say(f"  p{point.number} {study.title(point)}, repeat {missing.unit.repeat + 1}: {missing.why}")
-    if not all(missing.is_live for missing in found.missing):
+    if not all(missing.is_live for missing in outcome.missing):
         console.say(f"  to measure those alone: dlio-submit --resume {shlex.quote(str(folder))}")
     return Incomplete.exit_code
 
@@ -134,7 +134,7 @@ def _cancelled(record: job_record.Job) -> str:
 
 
 def _sound(jobs: tuple[str, ...], runs: Path) -> tuple[list[Path], int]:
-    """The directories whose job can be read; the others are told, and the code of the first of them."""
+    """Return the directories whose job can be read, and the exit code of the first other, which is reported."""
     return console.each(_directories(jobs, runs), lambda directory: (job_record.load(directory), directory)[1])
 
 

@@ -1,4 +1,4 @@
-"""What commands that report write: the terminal or JSON or CSV, a page, pictures, a trace, JUnit's XML."""
+"""Outputs of commands that report: terminal, JSON or CSV, HTML page, pictures, trace, JUnit XML."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +31,7 @@ class Outputs(NamedTuple):
 
     @property
     def has_files(self) -> bool:
-        """Whether a page, pictures or a trace are written."""
+        """Return whether a page, pictures or a trace are written."""
         return self.html is not None or self.figures is not None or self.perfetto is not None
 
     def present(self, make: "Callable[[], Document]") -> None:

@@ -13,7 +13,7 @@ from dlio_hpc.plan.options import Options
 
 
 class _Lines(click.types.StringParamType):
-    """Text that may hold blanks; in the environment variable, one value a line."""
+    """Text that may contain blanks; an environment variable has one value a line."""
 
     envvar_list_splitter = "\n"
 

@@ -1,4 +1,4 @@
-"""dlio-hpc report, and the end of every command that has a job to show."""
+"""dlio-hpc report; and collecting and reporting at the end of other commands."""
 
 import sys
 from collections.abc import Sequence
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="STUDY|DIR|ARCHIVE...")
-@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where STUDY is.")
+@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of STUDY.")
 @option(
     "--metric",
     type=click.Choice(get_args(MetricName)),
-    help="What a study's points are judged by. Default: what the study says.",
+    help="Metric by which the points of a study are compared. Default: the study's.",
 )
 @trace_options
 def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, outputs: Outputs) -> int:
@@ -118,18 +118,18 @@ def _print_csv(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str,
 
 
 def collect_all(directories: list[Path], quiet: bool) -> int:
-    """Collect jobs that have ended; the code of the first that could not be."""
+    """Collect jobs that have ended. Return the exit code of the first that cannot be collected, or 0."""
     return console.each(directories, lambda directory: collect_one(directory, quiet))[1]
 
 
 def finish(directories: list[Path], as_json: bool, quiet: bool) -> int:
-    """Collect jobs that have ended, then show them, those that could not be collected too."""
+    """Collect jobs that have ended, then report on all of them. Return the exit code."""
     code = collect_all(directories, quiet)
     return show(directories, as_json) or code
 
 
 def collect_one(directory: Path, quiet: bool) -> None:
-    """Archive one job; notes go to stderr."""
+    """Archive a job, and print notes on stderr."""
     from dlio_hpc.verdict import collection
 
     with console.busy(f"archiving {directory.name}", quiet):

@@ -48,7 +48,7 @@ def _present_study(made: StudyReport, verdict: SuiteVerdict | None, outputs: Out
 
 
 def _verdict(made: StudyReport) -> SuiteVerdict | None:
-    """The verdict of a suite; None of any other study."""
+    """Return the verdict of a suite; None for any other study."""
     study = made.outcome.study
     if study.verdict is None or study.generate == "only":
         return None

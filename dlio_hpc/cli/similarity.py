@@ -1,4 +1,4 @@
-"""dlio-hpc similarity."""
+"""dlio-hpc similarity: compare the I/O of programs."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 
 @click.command(context_settings=SETTINGS)
 @click.argument("names", nargs=-1, required=True, metavar="JOB|ARCHIVE|LOG|PROFILE...")
-@option("--matrix", is_flag=True, help="Any number of them: who is nearest to whom?")
-@option("--against", multiple=True, metavar="NAME", help="With --matrix: the columns. Default: the rows again.")
-@option("--run", "run_name", metavar="NAME", help="Of jobs. Default: the last run that measured.")
+@option("--matrix", is_flag=True, help="Compare any number of programs, each with each.")
+@option("--against", multiple=True, metavar="NAME", help="Columns of --matrix. Default: the rows.")
+@option("--run", "run_name", metavar="NAME", help="Run of a job. Default: the last measured run.")
 @option(
     "--only",
     metavar="REGEX",
     callback=expression,
-    help="Of logs: files whose path it is found in. Default: all but programs and libraries.",
+    help="Take only files of logs whose path matches. Default: all but programs and libraries.",
 )
-@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Where jobs are.")
+@option("-o", "--runs", type=PATH, metavar="DIR", default="dlio-runs", show_default=True, help="Folder of jobs.")
 @page_options
 def similarity(
     names: tuple[str, ...], matrix: bool, against: tuple[str, ...], run_name: str | None, only: str | None, runs: Path,
     outputs: Outputs,
 ) -> int:  # fmt: skip
-    """Is the I/O of two programs alike? By the DLIO paper's measure, by their patterns, by whole distributions.
+    """Compare the I/O of two programs: by the DLIO paper's measure, by their patterns, by whole distributions.
 
     PROFILE: published figures that ship, such as theta_128_nodes:candle, or FILE.yaml[:NAME]. A Darshan log, by the
     default of --only, counts all files but programs and libraries; a job, those of its dataset and its checkpoints.
     """
     if matrix:
-        rows = _once(each for name in names for each in _all(name, runs, run_name, only))
-        columns = _once(each for name in against or names for each in _all(name, runs, run_name, only))
+        rows = _once(profile for name in names for profile in _all(name, runs, run_name, only))
+        columns = _once(profile for name in against or names for profile in _all(name, runs, run_name, only))
         return _matrix(rows, columns, outputs)
     if against:
         raise click.UsageError("--against goes with --matrix")
@@ -56,8 +56,8 @@ def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Prof
     return program_profiles.load_all(name, jobs_by_name.place(name, runs), run, only)
 
 
-def _once(found: "Iterable[Profile]") -> "list[Profile]":
-    return list({each.title: each for each in found}.values())
+def _once(compared: "Iterable[Profile]") -> "list[Profile]":
+    return list({profile.title: profile for profile in compared}.values())
 
 
 def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None, outputs: Outputs) -> int:
@@ -65,11 +65,11 @@ def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None
     from dlio_hpc.report import program_profiles, similarity_document, similarity_rows
 
     a, b = (program_profiles.load(name, jobs_by_name.place(name, runs), run, only) for name in (first, second))
-    found = similarity.compare(a, b)
-    known = similarity.yardsticks(found.left_out)
+    compared = similarity.compare(a, b)
+    known = similarity.yardsticks(compared.left_out)
     if outputs.as_json:
-        console.print_json(similarity_rows.as_document(a, b, found, known))
-    outputs.present(lambda: similarity_document.of_pair(a, b, found, known))
+        console.print_json(similarity_rows.as_document(a, b, compared, known))
+    outputs.present(lambda: similarity_document.of_pair(a, b, compared, known))
     return 0
 
 
@@ -77,7 +77,7 @@ def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -
     from dlio_hpc.analysis.similarity import similarity
     from dlio_hpc.report import similarity_document, similarity_rows
 
-    if len({each.title for each in (*rows, *columns)}) < 2:
+    if len({profile.title for profile in (*rows, *columns)}) < 2:
         raise ConfigError("a matrix needs two programs at least; name more, or --against theta_128_nodes")
     if outputs.figures is not None:
         raise click.UsageError("--figures: pictures are of two programs; name them without --matrix")

@@ -17,7 +17,7 @@ from dlio_hpc.plan.planned import RESUMABLE, Planned
 
 
 class Manner(NamedTuple):
-    """Flags that say how the command goes about it."""
+    """Flags of dlio-submit."""
 
     dry_run: bool = False
     wait: bool = False
@@ -70,7 +70,7 @@ def submit(
 
 
 def _is_default(context: click.Context, name: str) -> bool:
-    """Whether the option was left out. Values of defaults.yaml are for new studies."""
+    """Return whether the option was left out. Values of defaults.yaml are for new studies."""
     return context.get_parameter_source(name) is click.core.ParameterSource.DEFAULT
 
 
@@ -84,7 +84,7 @@ def _check_resume(context: click.Context, options: Options) -> None:
 
 
 def _reporters(manner: Manner) -> "tuple[Any, Any]":
-    """Functions that print a line on stderr: for notes and jobs, and for submit commands."""
+    """Return functions that print a line on stderr: for notes and jobs, and for submit commands."""
     from dlio_hpc.cli import console
 
     return console.reporter(manner.quiet), console.reporter(not manner.verbose)

@@ -1,4 +1,4 @@
-"""The verbs of dlio-hpc; a verb's module is imported when it is called."""
+"""The commands of dlio-hpc. The module of a command is imported when the command is called."""
 
 import importlib
 from collections.abc import Callable
@@ -66,7 +66,7 @@ class _Verbs(Group):
 @click.group(cls=_Verbs, context_settings=SETTINGS)
 @click.version_option(__version__)
 def cli() -> None:
-    """How does this storage serve deep learning? Runs, collects and reads benchmark jobs on batch systems.
+    """Measure how a storage system serves deep learning: submit, collect and report benchmark jobs.
 
     Exit codes: 0 success, 1 regression or failed criterion, 2 usage or configuration, 3 invalid run or archive,
     4 cached, 5 inconclusive, 6 infrastructure, 7 incomplete, 70 a bug of dlio-hpc.
