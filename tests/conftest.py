@@ -1,16 +1,21 @@
 """Shared helpers: the commands as a user runs them, in a folder of their own."""
 
+import io
 import json
 import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+
+from dlio_hpc import cli
+from dlio_hpc.config import defaults
 
 if TYPE_CHECKING:
     from tests import brokers
@@ -45,6 +50,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regold", action="store_true", help="record the rendered job scripts anew")
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print one line on the tests that did not run, and on what they need."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped)
+    if reasons:
+        listed = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"{len(skipped)} tests did not run: {listed}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _shared_memory() -> Iterator[None]:
     """MPICH leaves some MiB in /dev/shm for each job whose ranks are killed, as many are here."""
@@ -58,25 +72,56 @@ def _shared_memory() -> Iterator[None]:
 
 
 def runner(folder: Path) -> Run:
-    """A command of ours by name, with arguments, in `folder`; no traceback is ever fine."""
+    """Run a command of dlio-hpc in `folder`. A traceback fails the test.
+
+    The command runs in this process, unless its environment changes what Python imports or what programs are found.
+    """
 
     def call(*arguments: object, cwd: Path = folder, **environment: str) -> Outcome:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("DLIO_HPC_")}
-        done = subprocess.run(
-            [BIN / str(arguments[0]), *map(str, arguments[1:])],
-            cwd=cwd,
-            env=kept | environment,
-            capture_output=True,
-            text=True,
-            stdin=subprocess.DEVNULL,
-            timeout=120,
-            check=False,
-        )
-        assert "Traceback" not in done.stderr, done.stderr
-        assert "a bug of dlio-hpc" not in done.stderr, done.stderr
-        return Outcome(done.returncode, done.stdout, done.stderr)
+        program, *rest = map(str, arguments)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("DLIO_HPC_")} | environment
+        start = _in_a_process if _OF_A_PROCESS & environment.keys() else _in_this_process
+        done = start(program, rest, cwd, kept)
+        assert "Traceback" not in done.err, done.err
+        assert "a bug of dlio-hpc" not in done.err, done.err
+        return done
 
     return call
+
+
+# Variables that take effect when a process starts.
+_OF_A_PROCESS = {"PYTHONPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "LD_PRELOAD", "LD_LIBRARY_PATH"}
+
+
+def _in_a_process(program: str, arguments: list[str], cwd: Path, environment: dict[str, str]) -> Outcome:
+    done = subprocess.run(
+        [BIN / program, *arguments], cwd=cwd, env=environment, capture_output=True, text=True,
+        stdin=subprocess.DEVNULL, timeout=120, check=False,
+    )  # fmt: skip
+    return Outcome(done.returncode, done.stdout, done.stderr)
+
+
+def _in_this_process(program: str, arguments: list[str], cwd: Path, environment: dict[str, str]) -> Outcome:
+    """Start-up of Python and imports take most of the time of a short command."""
+    given = ["submit", *arguments] if program == "dlio-submit" else arguments
+    before, folder = dict(os.environ), Path.cwd()
+    streams = sys.stdout, sys.stderr, sys.stdin
+    captured = [io.TextIOWrapper(io.BytesIO(), "utf-8", "backslashreplace", write_through=True) for _ in range(2)]
+    defaults.load.cache_clear()
+    try:
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(cwd)
+        sys.stdout, sys.stderr = captured
+        with open(os.devnull, encoding="utf-8") as sys.stdin:
+            code = cli.exit_code(program, given)
+    finally:
+        sys.stdout, sys.stderr, sys.stdin = streams
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(before)
+    out, err = (stream.buffer.getvalue().decode() for stream in captured)
+    return Outcome(code, out, err)
 
 
 @pytest.fixture(scope="session")

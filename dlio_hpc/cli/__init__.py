@@ -25,12 +25,12 @@ def _run(program: str, arguments: list[str]) -> None:
         return
 
     gc.disable()  # what start-up allocates stays to the end; looking through it costs a tenth of a short command
-    code = _exit_code(program, arguments)
+    code = exit_code(program, arguments)
     gc.freeze()
     sys.exit(code)
 
 
-def _exit_code(program: str, arguments: list[str]) -> int:
+def exit_code(program: str, arguments: list[str]) -> int:
     """Run the command and return its exit code. A failure is reported in one line on stderr."""
     import click
 
