@@ -389,7 +389,7 @@ def test_a_log_that_is_not_whole_is_not_compared(log: str, words: str) -> None:
 
 def test_a_trace_that_is_cut_leaves_the_counters() -> None:
     found = _loaded(LOGS / "mpi4_dxtpartial.darshan")
-    assert found.source == "Darshan's counters (no whole trace)"
+    assert found.source == "Darshan's counters (no complete trace)"
     assert any(note.startswith("DXT cut") for note in found.notes)
     assert (found.request_median, found.jumps) == (None, None)
 

@@ -48,7 +48,9 @@ class Storage(Struct, frozen=True):
     advice: tuple[str, ...] = ()
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
-        """Return whether storage was measured. limit: largest share from memory of a run that measured storage."""
+        """Return the outcome. limit: largest share from memory of a run that measured storage. If no epoch exceeds it
+        but the share of any epoch is unknown, the outcome is unknown.
+        """
         if not self.epochs:
             return "nothing read"
         if self.cached is not None and self.cached > limit:

@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Recorded(NamedTuple):
-    """Open timeline.h5."""
+    """Open file timeline.h5. file: the h5py.File."""
 
     file: Any
 

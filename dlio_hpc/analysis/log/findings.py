@@ -109,7 +109,9 @@ class Interface(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """step_s wide bins from start_s on (seconds since the job started, or since the run's first step)."""
+    """Bytes and requests per bin of step_s seconds. start_s: begin of the first bin in seconds since the job started,
+    or since the run's first step.
+    """
 
     start_s: float
     step_s: float

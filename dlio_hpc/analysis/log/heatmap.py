@@ -10,7 +10,7 @@ from dlio_hpc.analysis.log.view import Floats, HeatMap
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Heat
 
-# Largest numbers of rows and columns of a picture; with more ranks, several share a row.
+# Largest numbers of rows and columns of a heat map; with more ranks, several share a row.
 MOST_ROWS, BINS = 64, 200
 
 

@@ -93,7 +93,7 @@ def of_log(
     """Return the profile of a log. requests: all traced requests; None to use counters, which lack single requests."""
     operations = [operation for operation in (analysis.read, analysis.write) if operation is not None]
     known = _of_counters(operations) if requests is None else _of_requests(requests)
-    source = "Darshan's counters (no whole trace)" if requests is None else "Darshan's trace (DXT)"
+    source = "Darshan's counters (no complete trace)" if requests is None else "Darshan's trace (DXT)"
     return Profile(
         title,
         kind,

@@ -40,7 +40,7 @@ class _Kind(NamedTuple):
 
 _KINDS = (
     _Kind("others", "other processes", "other processes used", "cores", 0.25, of_cores=0.02, is_foreign=True),
-    _Kind("steal", "steal", "the hypervisor kept CPU time,", "share", 0.02, is_foreign=True),
+    _Kind("steal", "steal", "CPU steal", "share", 0.02, is_foreign=True),
     _Kind("load", "load", "load average", "tasks", 1.0, of_cores=0.25),
     _Kind("cpu_pressure", "cpu", "cpu pressure", "share", 0.1),
     _Kind("io_pressure", "io", "io pressure", "share", 0.1),

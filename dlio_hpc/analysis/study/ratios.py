@@ -108,4 +108,4 @@ def _level(sure: float, families: int) -> float:
 
 
 def _exp(logarithm: float) -> float:
-    return float(np.exp(min(logarithm, 700.0)))  # JSON knows no infinity
+    return float(np.exp(min(logarithm, 700.0)))  # JSON has no infinity
