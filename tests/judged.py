@@ -14,7 +14,7 @@ _BEGIN = units.timestamp("2026-11-21T10:00:00Z")
 
 
 def storage(cached: float | None = 0.0, dataset: int = 10**12, memory: int | None = 10**11) -> Storage:
-    """Of a run of one epoch; cached None: nobody counted."""
+    """Of a run of one epoch; cached None: not counted."""
     arrived = None if cached is None else int((1 - cached) * dataset)
     epoch = EpochStorage(1, dataset, arrived, cached, "made up")
     advice = () if cached is not None and cached <= 0.1 else ("-S reader.drop_cache=true",)

@@ -26,7 +26,7 @@ _STORAGE = {
         10,
         advice=("-S reader.direct=true",),
     ),
-    "unknown": Storage((EpochStorage(1, 100, None, None, "nobody counted"),), None, "", 100, 10),
+    "unknown": Storage((EpochStorage(1, 100, None, None, "not counted"),), None, "", 100, 10),
 }
 
 

@@ -365,7 +365,7 @@ def test_a_log_that_pydarshan_read_has_its_files_names() -> None:
 
 def test_too_fine_a_step_is_refused(run: Run) -> None:
     done = run("dlio-hpc", "darshan", LOGS / "mpi4_tfrecord.darshan", "--step", "1e-9", "--json")
-    assert (done.code, "has too many; make it longer" in done.err) == (2, True)
+    assert (done.code, "has too many steps of 1e-09 s; choose a longer step" in done.err) == (2, True)
 
 
 def test_names_that_are_no_text_are_shown_all_the_same(run: Run, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _read(run: RunOutcome, origin: Origin, phases: dict[str, float]) -> RunOutco
         ([100.0], "storage", "good", "Measured once: the noise is unknown."),
         ([100.0, 140.0, 99.0], "storage", "inconclusive", "samples/s spread over 3 repeats: 41.0 % of the median"),
         ([100.0, 101.0, 99.0], "cached", "not measured", "3 of 3 measured runs: cached: 0.0 % from storage"),
-        ([100.0, 101.0, 99.0], "unknown", "not measured", "UNKNOWN: nothing tells on gpfs"),
+        ([100.0, 101.0, 99.0], "unknown", "not measured", "UNKNOWN: no counter shows on gpfs"),
         ([100.0, 101.0, 99.0], "nothing read", "not measured", "No run read anything from storage"),
     ],
 )

@@ -157,7 +157,7 @@ def test_what_differs_between_repeats_is_named() -> None:
     none = [repeat._replace(disturbance=None) for repeat in _repeats(100, 60, 102)]
     assert disturbances.explained(none) == [disturbances.UNRECORDED]
     always = [repeat._replace(disturbance=studies.disturbance(others=0.9)) for repeat in _repeats(100, 60, 102)]
-    assert disturbances.explained(always) == ["in all of them: other processes used 0.9 of 2 cores on n1"]
+    assert disturbances.explained(always) == ["in all repeats: other processes used 0.9 of 2 cores on n1"]
 
 
 def _loud(point: int, repeat: int) -> Disturbance:
@@ -230,7 +230,7 @@ def test_a_noisy_night_and_a_regression_say_why(recorded: bool) -> None:
             "inconclusive",
             "01-measure (-40 %): other processes used 1.3 of 2 cores on n1",
         ),
-        (night(1, [60.0, 61.0, 59.0], 0, 1, 2), "regression", "in all of them: other processes used 1.3 of 2 cores"),
+        (night(1, [60.0, 61.0, 59.0], 0, 1, 2), "regression", "in all repeats: other processes used 1.3 of 2 cores"),
         (night(1, [60.0, 61.0, 59.0]), "regression", disturbances.UNEXPLAINED),
     ):
         (verdict,) = baseline_comparison.judge([other], [quiet], [], terms).verdicts

@@ -389,7 +389,7 @@ def test_a_log_that_is_not_whole_is_not_compared(log: str, words: str) -> None:
 
 def test_a_trace_that_is_cut_leaves_the_counters() -> None:
     found = _loaded(LOGS / "mpi4_dxtpartial.darshan")
-    assert found.source == "Darshan's counters (no whole trace)"
+    assert found.source == "Darshan's counters (no complete trace)"
     assert any(note.startswith("DXT cut") for note in found.notes)
     assert (found.request_median, found.jumps) == (None, None)
 
@@ -426,8 +426,8 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
             GOOD.replace("pct: 80", "pct: 95"),
             "consecutive_pct 95 is more than sequential_pct 90, which",
         ),
-        ("profiles: {mine: {ranks: 4}}", "profiles.mine: it has no figures; give some of: io_time_s"),
-        ("profiles: {}", "there is none"),
+        ("profiles: {mine: {ranks: 4}}", "profiles.mine: no metrics; give some of: io_time_s"),
+        ("profiles: {}", "profiles: empty"),
         ("nothing: 1", "unknown key 'nothing'; known keys: profiles, description, source"),
         ("- 1", "a mapping of keys is needed"),
         ("a: [", "line 2 not valid YAML"),
@@ -446,7 +446,7 @@ def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, te
     ("name", "words"),
     [
         ("nowhere", "no job or study 'nowhere' in .; give a name in that folder, or"),
-        ("theta_128_nodes", "has several profiles; say which: theta_128_nodes:candle (of candle, climate"),
+        ("theta_128_nodes", "has several profiles, name one: theta_128_nodes:candle (of candle, climate"),
         ("theta_128_nodes:alexnet", "has no profile 'alexnet'; it has: candle, climate"),
         ("nowhere.yaml:x", "cannot read nowhere.yaml"),
         (".", "is not a job directory"),

@@ -1,1 +1,1 @@
-"""From recorded requests and steps to figures: what pictures, tables and verdicts are made of."""
+"""Analysis of recorded requests and steps: the metrics behind figures, tables and verdicts."""

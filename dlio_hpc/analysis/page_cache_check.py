@@ -1,4 +1,4 @@
-"""Was it the storage? Of each epoch, what the benchmark asked for against what reached this side of the file system."""
+"""Check whether a run measured storage or the page cache: bytes requested per epoch against bytes from storage."""
 
 from collections.abc import Iterator
 from typing import Literal
@@ -13,15 +13,15 @@ from dlio_hpc.units import format_size
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]
 # Share of an epoch's bytes that may come from memory before a run is called cached.
 LIMIT = 0.10
-# So many times the memory a dataset has to be, by MLPerf Storage's rules, before nobody need ask.
+# Smallest size of a dataset in multiples of the nodes' memory, by the rules of MLPerf Storage.
 ENOUGH = 5
-# Has a cache of its own that O_DIRECT does not pass, before OpenZFS 2.3.
+# File systems with a cache of their own that O_DIRECT does not bypass (OpenZFS before 2.3).
 _OWN_CACHE = frozenset({"zfs"})
 
 
 class EpochStorage(Struct, frozen=True):
-    """asked: bytes of samples. arrived: of these, from the file system; None: nobody counted. cached: the share that
-    came from memory, None where that is not known. source: how that is known.
+    """Source of the bytes of an epoch. asked: bytes of samples requested. arrived: bytes received from the file system;
+    None: not counted. cached: share of `asked` that came from memory; None if unknown. source: how `cached` is known.
     """
 
     epoch: int
@@ -32,10 +32,10 @@ class EpochStorage(Struct, frozen=True):
 
 
 class Storage(Struct, frozen=True):
-    """Of one run. cached: the worst epoch's share from memory, None where no epoch's is known, or none read anything.
-    idle: epochs that read nothing, since all was in the ranks' memory by then (reader.load: memory). darshan_bytes:
-    what Darshan saw the ranks ask for in all epochs, beside the core's own count; None without it. advice: what would
-    defeat the cache, as options of dlio-submit.
+    """Source of the bytes of a run. cached: largest share from memory of any epoch; None if unknown for all epochs, or
+    if nothing was read. idle: epochs that read nothing, because all data were in the ranks' memory (reader.load:
+    memory). darshan_bytes: bytes that the ranks requested in all epochs by Darshan; None without Darshan. advice:
+    options of dlio-submit that avoid the cache.
     """
 
     epochs: tuple[EpochStorage, ...]
@@ -48,7 +48,9 @@ class Storage(Struct, frozen=True):
     advice: tuple[str, ...] = ()
 
     def outcome(self, limit: float = LIMIT) -> Outcome:
-        """Unknown counts as little as cached: it proves nothing of the storage."""
+        """Return the outcome. limit: largest share from memory of a run that measured storage. If no epoch exceeds it
+        but the share of any epoch is unknown, the outcome is unknown.
+        """
         if not self.epochs:
             return "nothing read"
         if self.cached is not None and self.cached > limit:
@@ -56,26 +58,26 @@ class Storage(Struct, frozen=True):
         return "unknown" if any(epoch.cached is None for epoch in self.epochs) else "storage"
 
     def words(self, limit: float = LIMIT) -> str:
-        """One line for people."""
-        found = self.outcome(limit)
-        if found == "nothing read":
+        """Return the outcome in one line of text."""
+        outcome = self.outcome(limit)
+        if outcome == "nothing read":
             return "nothing was read from storage"
-        if found == "unknown":
-            return f"UNKNOWN: nothing tells on {self.file_system or 'this file system'} whether storage was read"
+        if outcome == "unknown":
+            return f"UNKNOWN: no counter shows on {self.file_system or 'this file system'} whether storage was read"
         worst = max(self.epochs, key=lambda epoch: epoch.cached or 0.0)
         share, which = f"{100 * (1 - (worst.cached or 0)):.1f} % from storage", f"epoch {worst.epoch}"
         source = worst.source
         if self.idle:
-            source += f"; {self.idle} epoch(s) read nothing, all was in memory"
+            source += f"; {self.idle} epoch(s) read nothing, all data were in memory"
         if self.darshan_bytes is not None:
-            source += f"; Darshan saw {format_size(self.darshan_bytes)} asked for"
-        if found == "cached":
+            source += f"; Darshan recorded requests of {format_size(self.darshan_bytes)}"
+        if outcome == "cached":
             return f"cached: {share} in {which} ({source})"
         return f"{share}{f' (lowest: {which})' if len(self.epochs) > 1 else ''} ({source})"
 
 
 def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage:
-    """Of a run that has a result."""
+    """Determine the source of the bytes of a run that has a result."""
     epochs = tuple(_epoch(run, result, epoch) for epoch in result.epochs if epoch.bytes_read)
     shares = [epoch.cached for epoch in epochs if epoch.cached is not None]
     worst = max(shares, default=None)
@@ -87,43 +89,49 @@ def judge(run: Run, result: Result, darshan_bytes: int | None = None) -> Storage
 
 
 def _epoch(run: Run, result: Result, epoch: Epoch) -> EpochStorage:
-    """By the first source that can tell; by pages in memory besides, where a count may hide them."""
+    """Determine the source of the bytes of an epoch from the first available counter, and from pages in memory if the
+    counter may include other reads.
+    """
     arrived, cached, source = _counted(run, result, epoch)
-    seen = _resident(run, result, epoch)
-    if cached is None and seen is not None:
-        cached, source = seen, "pages in memory before the epoch"
-    elif cached is not None and seen is not None and seen > cached and _is_doubtful(run, result):
-        cached, source = seen, f"pages in memory before the epoch; {source} has what was read besides, too"
+    resident = _resident(run, result, epoch)
+    if cached is None and resident is not None:
+        cached, source = resident, "pages in memory before the epoch"
+    elif cached is not None and resident is not None and resident > cached and _is_doubtful(run, result):
+        cached, source = resident, f"pages in memory before the epoch; {source} includes other reads"
     if cached is None:
         cached, source = _outgrown(run, result, epoch)
     return EpochStorage(epoch.epoch, epoch.bytes_read, arrived, cached, source)
 
 
 def _counted(run: Run, result: Result, epoch: Epoch) -> tuple[int | None, float | None, str]:
-    """What arrived, what of it did not come from storage, and who counted; None where nobody did."""
+    """Return the bytes received, the share of the requested bytes that came from memory, and the counter's name. The
+    numbers are None if nothing was counted.
+    """
     kind, asked = result.file_system, epoch.bytes_read
     if kind in MEMORY:
         return 0, 1.0, f"{kind} is memory"
     if epoch.client_bytes_read is not None:
-        # Others on the nodes may have read as well: what came from memory may all have been ours.
+        # Other processes on the nodes may have read too. All bytes from memory are attributed to the run.
         missing = max(asked, epoch.client_bytes_asked or 0) - epoch.client_bytes_read
         return epoch.client_bytes_read, min(1.0, max(0.0, missing / asked)), f"{kind} clients' count"
     if epoch.storage_bytes_read is not None and kind in COUNTED:
         return epoch.storage_bytes_read, max(0.0, 1 - epoch.storage_bytes_read / asked), f"kernel's count on {kind}"
     if run.workload.reader.direct and kind not in _OWN_CACHE:
-        return asked, 0.0, "O_DIRECT goes past the page cache"
-    return None, None, "nobody counted"
+        return asked, 0.0, "O_DIRECT bypasses the page cache"
+    return None, None, "not counted"
 
 
 def _is_doubtful(run: Run, result: Result) -> bool:
-    """Can a count of what arrived hide what was in memory: behind neighbours of what was asked for, or, of a dataset
-    that fits into memory, behind programs? Of a larger one, what lies there before the epoch is gone before it is read.
+    """Return whether a count of received bytes can include enough other bytes to hide cache hits: read-ahead, or, for
+    datasets that fit into memory, program files. Pages of a larger dataset are evicted before they are read.
     """
     return run.workload.brings_neighbours or result.dataset.bytes < (result.memory_bytes or 0)
 
 
 def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
-    """What O_DIRECT passes does not matter. Where all ranks read everything, those of a node share what one fetched."""
+    """Return the share of the dataset in the page cache before the epoch; None if unknown or bypassed by O_DIRECT. If
+    every rank reads all samples, the ranks of a node share the pages that one of them fetched.
+    """
     if epoch.page_cache_fraction is None or run.workload.reader.direct:
         return None
     if run.workload.reader.shard:
@@ -132,15 +140,17 @@ def _resident(run: Run, result: Result, epoch: Epoch) -> float | None:
 
 
 def _outgrown(run: Run, result: Result, epoch: Epoch) -> tuple[float | None, str]:
-    """More than all nodes' memory must have come from somewhere else, unless it was the same again and again."""
+    """Return an upper limit of the share from memory for epochs that read far more distinct bytes than all nodes have
+    memory, and how it is known; None for other epochs.
+    """
     memory, different = result.memory_bytes, min(epoch.bytes_read, result.dataset.bytes)
     if memory and run.workload.reader.shard and different >= memory / LIMIT:
-        return memory / different, "more than is in all nodes' memory"
-    return None, "nobody counted"
+        return memory / different, "larger than the memory of all nodes"
+    return None, "not counted"
 
 
 def _advice(run: Run, result: Result) -> Iterator[str]:
-    """What would defeat the cache, the surest first."""
+    """Yield options of dlio-submit that avoid the cache, the most effective first."""
     reader, dataset = run.workload.reader, run.workload.dataset
     if result.file_system in MEMORY:
         yield f"--data on a file system other than {result.file_system}"
@@ -151,7 +161,7 @@ def _advice(run: Run, result: Result) -> Iterator[str]:
     if not reader.drop_cache:
         yield "-S reader.drop_cache=true"
     if not reader.reorder_tasks and result.nodes > 1:
-        yield "-S reader.reorder_tasks=true (each node reads what another one wrote)"
+        yield "-S reader.reorder_tasks=true (each node reads what another node wrote)"
     memory = result.memory_bytes
     if memory and result.dataset.bytes < ENOUGH * memory:
         unit = dataset.sample_bytes * (1 if dataset.file_access == "shared" else dataset.samples_per_file)

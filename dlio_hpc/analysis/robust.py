@@ -1,9 +1,9 @@
-"""Medians of repeats, and how many times as good one set of them is as another, with intervals that few can bear.
+"""Medians of repeats, and ratios of two medians, with intervals that are valid for few values.
 
-Of differences values are logarithms, so that they are ratios. An interval is a bootstrap of medians (B. Efron), its
-percentiles moved out as far as few values need it (T. Hesterberg, The American Statistician 69, 2015, section 4.3).
-What repeats of one job share, such as the night's other users, they cannot show: where it is known from other jobs,
-the interval is as much wider. Draws have a fixed seed: the same values, the same interval.
+Differences are taken of logarithms, so that they are ratios. An interval is a bootstrap of medians (B. Efron); its
+percentiles are moved outwards for few values (T. Hesterberg, The American Statistician 69, 2015, section 4.3). Repeats
+of one job do not show the noise that they share, such as other users of the same night. If that noise is known from
+other jobs, the interval is widened by it. Draws have a fixed seed: the same values give the same interval.
 """
 
 import functools
@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-# Each end of an interval leaves out one in twenty, so both together one in ten.
+# Confidence of each end of an interval: 5 % lie beyond each end, 10 % beyond both.
 SURE = 0.95
-# Resamples of fewer repeats do not show their noise.
+# Smallest number of repeats whose resamples show their noise.
 FEWEST = 3
 _MANY = 5
 _DRAWS = 4000
@@ -27,14 +27,14 @@ _SEED = 20_261_121
 
 
 class Noise(NamedTuple):
-    """Between medians of jobs that are alike: its standard deviation (a logarithm), and its degrees of freedom."""
+    """Noise between the medians of equal jobs. sd: standard deviation of the logarithms. df: its degrees of freedom."""
 
     sd: float
     df: int
 
 
 class Estimate(NamedTuple):
-    """low, high: both ends of its interval; None where a single value tells no noise."""
+    """Median with its interval. low, high: both ends; None for a single value, which shows no noise."""
 
     value: float
     low: float | None
@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """Of two medians of logarithms, with both ends of its interval; these are None where nothing tells the noise."""
+    """Difference of two medians of logarithms. low, high: both ends of its interval; None if the noise is unknown."""
 
     value: float
     low: float | None
@@ -50,36 +50,34 @@ class Difference(NamedTuple):
 
     @property
     def half(self) -> float | None:
-        """Half the interval's width."""
+        """Half of the interval's width; None if the noise is unknown."""
         return None if self.low is None or self.high is None else (self.high - self.low) / 2
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """The median of at least one value; the same in any order. Of fewer than five, whose range holds the truth less
-    often than promised, as if they were normally distributed.
+    """Return the median of at least one value with its interval, independent of their order. For fewer than five values
+    the interval assumes a normal distribution, because their range contains the true median too rarely.
     """
-    found = np.sort(np.asarray(values, np.float64))
-    if len(found) == 1:
-        return Estimate(float(found[0]), None, None)
-    if len(found) < _MANY:
-        half = t_quantile(len(found) - 1) * float(found.std(ddof=1)) * math.sqrt(math.pi / 2 / len(found))
-        return Estimate(median(found), median(found) - half, median(found) + half)
-    drawn, tail = _medians(found, 0), _tail(len(found))
-    return Estimate(median(found), float(np.quantile(drawn, tail)), float(np.quantile(drawn, 1 - tail)))
+    ordered = np.sort(np.asarray(values, np.float64))
+    if len(ordered) == 1:
+        return Estimate(float(ordered[0]), None, None)
+    if len(ordered) < _MANY:
+        half = t_quantile(len(ordered) - 1) * float(ordered.std(ddof=1)) * math.sqrt(math.pi / 2 / len(ordered))
+        return Estimate(median(ordered), median(ordered) - half, median(ordered) + half)
+    drawn, tail = _medians(ordered, 0), _tail(len(ordered))
+    return Estimate(median(ordered), float(np.quantile(drawn, tail)), float(np.quantile(drawn, 1 - tail)))
 
 
 def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
-    """Of the median of values to that of base, all of them positive."""
-    found = difference(np.log(values), np.log(base))
-    low, high = (None if end is None else math.exp(end) for end in (found.low, found.high))
-    return Estimate(math.exp(found.value), low, high)
+    """Return the ratio of the median of `values` to the median of `base`. All values are positive."""
+    logs = difference(np.log(values), np.log(base))
+    low, high = (None if end is None else math.exp(end) for end in (logs.low, logs.high))
+    return Estimate(math.exp(logs.value), low, high)
 
 
-def difference(
-    one: Sequence[float] | Floats, other: Sequence[float] | Floats, noise: Noise | None = None
-) -> Difference:
-    """Median of `one` less that of `other`. noise: between jobs, where it is known."""
-    mine, theirs = np.sort(np.asarray(one, np.float64)), np.sort(np.asarray(other, np.float64))
+def difference(a: Sequence[float] | Floats, b: Sequence[float] | Floats, noise: Noise | None = None) -> Difference:
+    """Return the median of `a` minus the median of `b`, both logarithms. noise: noise between jobs, None if unknown."""
+    mine, theirs = np.sort(np.asarray(a, np.float64)), np.sort(np.asarray(b, np.float64))
     value = median(mine) - median(theirs)
     if min(len(mine), len(theirs)) < FEWEST and noise is None:
         return Difference(value, None, None)
@@ -89,13 +87,15 @@ def difference(
     low, high = float(np.quantile(drawn, tail)), float(np.quantile(drawn, 1 - tail))
     if noise is None:
         return Difference(value, min(low, value), max(high, value))
-    missing = sum(max(0.0, noise.sd**2 - float(each.var())) for each in medians)
+    missing = sum(max(0.0, noise.sd**2 - float(resampled.var())) for resampled in medians)
     room = t_quantile(noise.df) * math.sqrt(missing)
     return Difference(value, value - math.hypot(value - low, room), value + math.hypot(high - value, room))
 
 
 def t_quantile(df: int, sure: float = SURE) -> float:
-    """Of Student's distribution; Cornish and Fisher's expansion, within 1 % from three degrees on, exact below."""
+    """Return a quantile of Student's t distribution: exact for one and two degrees of freedom, else by Cornish and
+    Fisher's expansion, which is within 1 %.
+    """
     if df == 1:
         return math.tan(math.pi * (sure - 0.5))
     if df == 2:
@@ -111,18 +111,20 @@ def t_quantile(df: int, sure: float = SURE) -> float:
 
 
 def median(values: Floats) -> float:
-    """Of one value or more; a tenth of the time that NumPy's takes for few."""
+    """Return the median of at least one value. For few values it takes a tenth of the time of numpy.median."""
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def mad(values: Floats) -> float:
-    """Median distance from the median, as large as a normal distribution's standard deviation."""
+    """Return the median absolute deviation, scaled to the standard deviation of a normal distribution; 0 without
+    values.
+    """
     return 1.4826 * median(np.abs(values - median(values))) if len(values) else 0.0
 
 
 def _medians(values: Floats, side: int) -> Floats:
-    """Medians of resamples of sorted values: (draws)."""
+    """Return the medians of resamples of sorted values, shape (draws,)."""
     count = len(values)
     places = _places(count, side)
     return (values[places[:, (count - 1) // 2]] + values[places[:, count // 2]]) / 2
@@ -130,12 +132,12 @@ def _medians(values: Floats, side: int) -> Floats:
 
 @functools.cache
 def _places(count: int, side: int) -> npt.NDArray[np.int64]:
-    """Places of resampled values, in order: (draws, count). Another draw for each side."""
+    """Return the sorted indices of resampled values, shape (draws, count). Each side has draws of its own."""
     random = np.random.default_rng([_SEED, side, count])
     return np.sort(random.integers(0, count, (_DRAWS, count)), axis=1)
 
 
 @functools.cache
 def _tail(count: int) -> float:
-    """The share of draws beyond one end."""
+    """Return the share of draws beyond one end of an interval."""
     return NormalDist().cdf(-math.sqrt(count / (count - 1)) * t_quantile(count - 1))

@@ -1,4 +1,4 @@
-"""timeline.h5 of a run: what the core itself recorded, as pictures and figures need it."""
+"""Reader of a run's timeline.h5, the core's own record, for figures and metrics."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ Floats = npt.NDArray[np.float64]
 
 
 class Recorded(NamedTuple):
-    """The open file."""
+    """Open file timeline.h5. file: the h5py.File."""
 
     file: Any
 
@@ -28,13 +28,13 @@ class Recorded(NamedTuple):
 
     @property
     def is_timed(self) -> bool:
-        """Were single reads timed? Not where TensorFlow reads by itself."""
+        """Whether single reads were timed. They are not if TensorFlow reads by itself."""
         return bool(self.file["activity"].attrs.get("timed", True)) if "activity" in self.file else False
 
 
 @contextmanager
 def opened(content: bytes) -> Iterator[Recorded]:
-    """timeline.h5 from its bytes. As an image: h5py crashes over damaged bytes in a file object of Python's."""
+    """Open timeline.h5 from its bytes, as an HDF5 image: h5py crashes on corrupted bytes in a Python file object."""
     import h5py
 
     with h5py.File(h5py.h5f.open_file_image(content), "r") as file:
@@ -42,7 +42,7 @@ def opened(content: bytes) -> Iterator[Recorded]:
 
 
 def steps(recorded: Recorded) -> Steps:
-    """Means over ranks; steps that there was no time for are left out."""
+    """Return the steps as means over ranks, without steps that were not reached."""
     group = recorded.file["steps"]
     start, wait, compute, sync = (group[name][:].mean(axis=0) for name in ("start", "wait", "compute", "sync"))
     per_epoch = start.shape[1]
@@ -52,13 +52,13 @@ def steps(recorded: Recorded) -> Steps:
 
 
 def computing(recorded: Recorded, rank: int) -> Floats:
-    """(n, 2): when the rank computed, seconds since the run's first step."""
+    """Return the intervals in which the rank computed, shape (n, 2), in seconds since the run's first step."""
     group = recorded.file["steps"]
     return _computing(*(group[name][rank].reshape(-1) for name in ("start", "wait", "compute")))
 
 
 def computing_of_all(recorded: Recorded) -> dict[int, Floats]:
-    """The same by rank: each column is unpacked once, not once a rank."""
+    """Return the computing intervals of all ranks. Each column is decompressed only once."""
     group = recorded.file["steps"]
     columns = [group[name][:] for name in ("start", "wait", "compute")]
     return {rank: _computing(*(column[rank].reshape(-1) for column in columns)) for rank in range(len(columns[0]))}
@@ -71,20 +71,20 @@ def _computing(start: Floats, wait: Floats, compute: Floats) -> Floats:
 
 
 def ends(recorded: Recorded) -> float:
-    """When the last step ended, seconds since the first began."""
+    """Return the end of the last step in seconds since the first step began."""
     group = recorded.file["steps"]
     return float(np.nanmax(sum(group[name][:, -1] for name in ("start", "wait", "compute", "sync"))))
 
 
 def phases(recorded: Recorded) -> tuple[Floats, Floats, Floats]:
-    """Seconds of wait, compute and sync of each rank."""
+    """Return the seconds of wait, compute and sync of each rank."""
     group = recorded.file["steps"]
     wait, compute, sync = (np.nansum(group[name][:], axis=(1, 2)) for name in ("wait", "compute", "sync"))
     return wait, compute, sync
 
 
 def ranks(recorded: Recorded) -> Ranks:
-    """What the core counted; auxiliary files and checkpoints are in the bytes and not in io_s."""
+    """Return the core's metrics per rank. Bytes include auxiliary files and checkpoints, io_s does not."""
     group = recorded.file["ranks"]
 
     def column(name: str) -> Counts:
@@ -102,8 +102,8 @@ def ranks(recorded: Recorded) -> Ranks:
 
 
 def series(recorded: Recorded) -> Series:
-    """All ranks together, to the end of the last step: from the record of reads over time, or, where single reads were
-    not timed, by the steps whose samples came.
+    """Return bytes and reads over time, summed over ranks, until the end of the last step. They come from the record of
+    reads, or, if single reads were not timed, from the steps that received the samples.
     """
     file = recorded.file
     if recorded.is_timed:
@@ -127,7 +127,7 @@ def _of_steps(group: Any, end: float) -> tuple[Floats, Floats, Floats]:
 
 
 def busy(recorded: Recorded, rank: int) -> Floats:
-    """(n, 3): when the rank had a read in flight, and for which share of that time."""
+    """Return begin, end and busy share of the intervals in which the rank had a read in flight, shape (n, 3)."""
     if not recorded.is_timed:
         return np.empty((0, 3))
     group = recorded.file["activity"]
@@ -138,6 +138,7 @@ def busy(recorded: Recorded, rank: int) -> Floats:
 
 
 def sizes(recorded: Recorded) -> Histogram:
+    """Return the histogram of request sizes; empty if they were not recorded."""
     file = recorded.file
     if "request_sizes" not in file:
         return Histogram(np.array([1.0, 2.0]), np.zeros(1, np.int64), np.zeros(1, np.int64))
@@ -145,9 +146,9 @@ def sizes(recorded: Recorded) -> Histogram:
 
 
 def latency(recorded: Recorded) -> Histogram | None:
-    """None where single reads were not timed."""
-    found = _histogram(recorded.file["read_latency"])
-    return found if found.reads.any() else None
+    """Return the histogram of read durations; None if single reads were not timed."""
+    histogram = _histogram(recorded.file["read_latency"])
+    return histogram if histogram.reads.any() else None
 
 
 def _histogram(group: Any) -> Histogram:

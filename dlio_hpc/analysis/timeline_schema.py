@@ -1,4 +1,4 @@
-"""Is a timeline.h5 what the core writes? Checked as a whole before anything is made of it: shapes, types and values."""
+"""Check of a timeline.h5 before it is used: shapes, types and values of all datasets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,21 +16,21 @@ _TIMES, _COUNTS = ("start", "wait", "compute", "sync", "asked"), ("samples", "by
 _RANKS = ("clock_offset", "io_time", "bytes_read", "overhead_bytes", "requests")
 _MORE = ("opens", "side_reads", "side_bytes_read", "side_bytes_written", "checkpoint_bytes", "checkpoint_time")
 _EVENTS = ("rank", "thread", "name", "start", "duration")
-# Seconds that no run takes, and bins of time that no record has.
+# Limits of plausible times in seconds and of the number of bins.
 _LONGEST_S, _MOST_BINS = 1e9, 1e8
-# What h5py raises over bytes that make no sense, and we over values.
+# Exceptions that h5py raises for corrupted files, and _need() for values.
 _DAMAGE = (
     OSError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError,
 )  # fmt: skip
 
 
 def check(content: bytes, source: str) -> None:
-    """InvalidRun, which names `source`, where the bytes are no timeline of ours, or a damaged one."""
+    """Raise InvalidRun, naming `source`, if the bytes are not a timeline.h5 of dlio-hpc, or a corrupted one."""
     try:
         with timeline_reader.opened(content) as record:
             _check(record.file)
     except _DAMAGE as fault:
-        raise InvalidRun(f"{source} is damaged: {' '.join(str(fault).split())}") from fault
+        raise InvalidRun(f"{source} is corrupted: {' '.join(str(fault).split())}") from fault
 
 
 def _check(file: Any) -> None:
@@ -55,16 +55,16 @@ def _check(file: Any) -> None:
 
 
 def _check_steps(group: Any, ranks: int) -> float:
-    """When the last step ended."""
+    """Check the steps and return the end of the last step in seconds."""
     shape = group["start"].shape
     _need(len(shape) == 3 and shape[0] == ranks and 0 not in shape, _shape("steps/start"))
     times = [_column(group, name, shape, "f", allow_nan=True) for name in _TIMES]
     done = ~np.isnan(times[0])
-    _need(bool(done.any()), "steps/start: no step was done")
+    _need(bool(done.any()), "steps/start: no step was completed")
     for name, time in zip(_TIMES, times, strict=True):
         _need(bool((np.isnan(time) == ~done).all()), f"steps/{name} lacks steps that steps/start has")
-        _need(bool((np.abs(time[done]) < _LONGEST_S).all()), f"steps/{name} has times that cannot be")
-    _need(bool((done == done[:1]).all()), "steps/start: ranks did not do the same steps")
+        _need(bool((np.abs(time[done]) < _LONGEST_S).all()), f"steps/{name} has implausible times")
+    _need(bool((done == done[:1]).all()), "steps/start: ranks have different steps")
     for name in _COUNTS:
         _column(group, name, shape, "ui")
     return float(np.nanmax(times[0] + times[1] + times[2] + times[3]))
@@ -73,19 +73,19 @@ def _check_steps(group: Any, ranks: int) -> float:
 def _check_histogram(group: Any, ranks: int) -> None:
     edges = _column(group, "edges", None, "f")
     _need(edges.ndim == 1 and len(edges) > 1, _shape(f"{group.name}/edges"))
-    _need(bool((np.diff(edges) > 0).all()), f"{group.name}/edges do not ascend")
+    _need(bool((np.diff(edges) > 0).all()), f"{group.name}/edges are not ascending")
     _column(group, "counts", (ranks, len(edges) - 1), "ui")
 
 
 def _check_activity(group: Any, ranks: int, last: float) -> None:
     width, start = (float(group.attrs[name]) for name in ("width", "start"))
     bool(group.attrs.get("timed", True))
-    _need(0 < width < _LONGEST_S and abs(start) < _LONGEST_S, "activity: its bins have no width or no start")
+    _need(0 < width < _LONGEST_S and abs(start) < _LONGEST_S, "activity: invalid width or start of bins")
     shape = group["bytes"].shape
     _need(len(shape) == 2 and shape[0] == ranks and shape[1] > 0, _shape("activity/bytes"))
-    _need(max(last - start, 0) / width < _MOST_BINS, "activity: its bins are too narrow for its steps")
+    _need(max(last - start, 0) / width < _MOST_BINS, "activity: bins are too narrow for its steps")
     for name in ("bytes", "requests", "busy"):
-        _need(bool((_column(group, name, shape, "f") >= 0).all()), f"activity/{name} has numbers below 0")
+        _need(bool((_column(group, name, shape, "f") >= 0).all()), f"activity/{name} has negative values")
 
 
 def _check_profile(group: Any, ranks: int) -> None:
@@ -95,7 +95,7 @@ def _check_profile(group: Any, ranks: int) -> None:
     columns = {name: _column(group, name, shape) for name in _EVENTS}
     _column(group, "thread_ranks", (len(threads),), "ui")
     for name, most in (("rank", ranks), ("thread", len(threads)), ("name", len(names))):
-        _need(not len(columns[name]) or int(columns[name].max()) < most, f"tf_profile/{name} names none that is there")
+        _need(not len(columns[name]) or int(columns[name].max()) < most, f"tf_profile/{name} is out of range")
     profiled = np.asarray(group.attrs["ranks"])
     for name in ("left_out", "clock_error", "until"):
         _need(np.asarray(group.attrs[name]).shape == profiled.shape, _shape(f"tf_profile@{name}"))
@@ -104,29 +104,31 @@ def _check_profile(group: Any, ranks: int) -> None:
 def _column(
     group: Any, name: str, shape: Sequence[int] | None, kinds: str = "fui", allow_nan: bool = False
 ) -> Column:  # fmt: skip
-    """All values of a dataset; ValueError where they are not of the shape (None: any) and of kinds of numbers."""
+    """Return all values of a dataset. shape: None accepts any. kinds: NumPy kinds of numbers that are accepted.
+    ValueError if shape, type or values are invalid.
+    """
     where = f"{group.name.strip('/')}/{name}"
     column: Column = group[name][...]
     _need(shape is None or column.shape == tuple(shape), _shape(where))
-    _need(column.dtype.kind in kinds, f"{where} holds {column.dtype}")
+    _need(column.dtype.kind in kinds, f"{where} has the type {column.dtype}")
     if column.dtype.kind == "f":
         values = column[~np.isnan(column)] if allow_nan else column
-        _need(bool(np.isfinite(values).all()), f"{where} has values that are no numbers")
-        _need(bool((np.abs(values) < 1e18).all()), f"{where} has values that cannot be")
+        _need(bool(np.isfinite(values).all()), f"{where} has values that are not finite")
+        _need(bool((np.abs(values) < 1e18).all()), f"{where} has implausible values")
     return column
 
 
 def _texts(group: Any, name: str) -> list[str]:
-    """The values of a dataset of text."""
+    """Return the values of a text dataset."""
     where = f"{group.name.strip('/')}/{name}"
     texts = group[name][...]
     _need(texts.ndim == 1, _shape(where))
-    _need(all(isinstance(text, (bytes, str)) for text in texts.tolist()), f"{where} holds no text")
+    _need(all(isinstance(text, (bytes, str)) for text in texts.tolist()), f"{where} is not text")
     return [text if isinstance(text, str) else text.decode() for text in texts.tolist()]
 
 
 def _shape(where: str) -> str:
-    return f"{where} has another shape"
+    return f"{where} has an unexpected shape"
 
 
 def _need(is_so: bool, otherwise: str) -> None:

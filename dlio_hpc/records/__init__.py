@@ -1,1 +1,1 @@
-"""What jobs and studies left on disk, read from a directory or an archive alike, and how they ended."""
+"""Records of jobs and studies, read from a directory or an archive, and their outcomes."""

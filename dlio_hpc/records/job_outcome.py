@@ -1,4 +1,4 @@
-"""What a job left behind, read from its directory or from its archive alike."""
+"""Outcome of a job, read from its directory or from its archive."""
 
 import os
 import re
@@ -32,8 +32,8 @@ from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
 
-# Files of a job that are read besides those of its runs. Limits of the tail of job.err: lines, bytes, letters of a
-# line.
+# Files of a job that are read in addition to those of its runs. Limits of the tail of job.err: lines, bytes, characters
+# of a line.
 _PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR, rundir.STDOUT)
 _TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
 _WANTED = re.compile(
@@ -45,15 +45,15 @@ _LONG = re.compile(f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.D
 
 
 class Tail(NamedTuple):
-    """The last lines of what a job printed. file: job.err, or job.out where that is empty."""
+    """Last lines of a job's output. file: job.err, or job.out if job.err is empty."""
 
     file: str
     lines: tuple[str, ...]
 
 
 class RunOutcome(NamedTuple):
-    """A planned run and what came of it; neither result nor error: it was not reached. `verdict`: on its Darshan log,
-    None where it had no Darshan, or the job ended before.
+    """Outcome of a planned run. It has neither result nor error if it was not reached. verdict: verdict on its Darshan
+    log; None if it ran without Darshan, or if the job ended before the log was checked.
     """
 
     run: Run
@@ -67,17 +67,16 @@ class RunOutcome(NamedTuple):
 
     @property
     def storage(self) -> Storage | None:
-        """Was it the storage? With Darshan's count beside the core's; None where the run has no result."""
-        seen = None if self.verdict is None else self.verdict.bytes
-        return None if self.result is None else judge(self.run, self.result, None if seen is None else seen.darshan)
+        """Source of the bytes that the run read, with Darshan's count if known; None if the run has no result."""
+        counts = None if self.verdict is None else self.verdict.bytes
+        return None if self.result is None else judge(self.run, self.result, None if counts is None else counts.darshan)
 
 
 class JobOutcome(NamedTuple):
-    """A job and its runs. `archive` None: it has not been collected. `directory` None: read from the archive alone.
-    `layouts`: how its datasets lie, as far as that was looked at. `environment`: what the ranks ran on, empty before
-    they did. `study`: its copy of the study that it is a part of, as it was written; None where it has none.
-    `exit_status`: of the job script; None where it did not reach its end. `tail`: the last lines that it printed; None
-    where it printed nothing.
+    """Outcome of a job and its runs. archive: None if the job is not collected. directory: None if read from the
+    archive. layouts: layouts of its datasets that were read back. environment: environment of the ranks; empty before
+    they ran. study: bytes of the job's copy of its study; None if it belongs to none. exit_status: exit status of the
+    job script; None if the script did not reach its end. tail: last lines of its output; None without output.
     """
 
     plan: Plan
@@ -93,13 +92,15 @@ class JobOutcome(NamedTuple):
 
 
 def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
-    """As load() of each, their batch systems asked once for all of them."""
+    """Load several jobs. The state of all jobs is queried in one request to each batch system."""
     looks = {look.directory: look for look in job_state.refresh_all([path for path in paths if path.is_dir()])}
     return [load(path, looks.get(path)) for path in paths]
 
 
 def load(path: Path, look: job_state.Look | None = None) -> JobOutcome:
-    """The job in a directory, whose state is asked for anew unless it is given, or in an archive."""
+    """Load a job from its directory or its archive. look: state of the job; None queries the batch system. Archives
+    have the state as recorded.
+    """
     if path.is_dir():
         if look is None:
             (look,) = job_state.refresh_all([path])
@@ -121,10 +122,10 @@ def load(path: Path, look: job_state.Look | None = None) -> JobOutcome:
 
 
 def load_archive(path: Path) -> JobOutcome:
-    """The job in an archive, every byte of which is verified; InvalidRun where it is none."""
+    """Load a job from its archive and verify every byte. InvalidRun if it is not a job's archive, or corrupted."""
     content = archive.sound(path, lambda name: bool(_WANTED.fullmatch(name)))
     if rundir.PLAN not in content or rundir.JOB not in content:
-        raise InvalidRun(f"{path} holds no {rundir.PLAN} and {rundir.JOB}; it is no job's archive")
+        raise InvalidRun(f"{path} contains no {rundir.PLAN} and {rundir.JOB}: not a job's archive")
     return _outcome(content, str(path))._replace(archive=path.resolve())
 
 
@@ -156,7 +157,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
 
 
 def _end_of(path: Path) -> bytes | None:
-    """The last bytes of a file, which may be large; None where the file cannot be read."""
+    """Return the last bytes of a file, which may be large; None if it does not exist."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -175,7 +176,7 @@ def _exit_status(content: bytes | None) -> int | None:
 
 
 def _tail(content: dict[str, bytes]) -> Tail | None:
-    """The last lines of job.err or, where it is empty, of job.out; None where both are."""
+    """Return the last lines of job.err, or of job.out if job.err is empty; None if both are empty."""
     for name in (rundir.STDERR, rundir.STDOUT):
         if lines := _last_lines(content.get(name, b"")):
             return Tail(name, lines)
@@ -183,14 +184,14 @@ def _tail(content: dict[str, bytes]) -> Tail | None:
 
 
 def _last_lines(content: bytes) -> tuple[str, ...]:
-    """The last lines that are not blank, cut to a readable length, without control characters."""
+    """Return the last lines that are not blank, shortened and without control characters."""
     lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
     printable = ("".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in lines)
     return tuple(line[:_TAIL_LETTERS] for line in [line for line in printable if line][-_TAIL_LINES:])
 
 
 class Evidence(NamedTuple):
-    """What a run recorded at length. timeline: the bytes of its timeline.h5. log: where its Darshan log lies."""
+    """Detailed records of a run. timeline: bytes of its timeline.h5. log: path of its Darshan log. None: not there."""
 
     run: RunOutcome
     timeline: bytes | None
@@ -199,7 +200,7 @@ class Evidence(NamedTuple):
 
 @contextmanager
 def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
-    """Of each run that has a result. Logs in an archive lie unpacked while the block lasts."""
+    """Provide the detailed records of each run that has a result. Logs from an archive exist only within the block."""
     runs = [run for run in outcome.runs if run.result is not None]
     if path.is_dir():
         folders = [(run, path / rundir.RUNS / run.name) for run in runs]
@@ -207,21 +208,21 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
         return
     with tempfile.TemporaryDirectory(prefix="dlio-hpc-") as folder:
         content = archive.read(path, lambda name: bool(_LONG.fullmatch(name)), archive.LARGEST_RECORDING)
-        found = []
+        records = []
         for run in runs:
             mine = f"{rundir.RUNS}/{run.name}"
             logs = sorted(name for name in content if name.startswith(f"{mine}/{rundir.DARSHAN}/"))
             log = next((name for name in reversed(logs) if _is_of(run, name)), None)
-            where = None
+            target = None
             if log is not None:
-                where = Path(folder, f"{run.name}-{Path(log).name}")
-                with about(where):
-                    where.write_bytes(content[log])
+                target = Path(folder, f"{run.name}-{Path(log).name}")
+                with about(target):
+                    target.write_bytes(content[log])
             timeline = content.get(f"{mine}/{rundir.TIMELINE}")
             if timeline is not None:
                 _check(timeline, f"{path}/{mine}/{rundir.TIMELINE}")
-            found.append(Evidence(run, timeline, where))
-        yield found
+            records.append(Evidence(run, timeline, target))
+        yield records
 
 
 def _log(run: RunOutcome, folder: Path) -> Path | None:
@@ -230,12 +231,12 @@ def _log(run: RunOutcome, folder: Path) -> Path | None:
 
 
 def _is_of(run: RunOutcome, name: str) -> bool:
-    """The log that was judged; any where the job had no time for that."""
+    """Return whether the name is that of the run's checked log. Any log matches if none was checked."""
     return run.verdict is None or Path(name).name == run.verdict.log
 
 
 def _timeline(path: Path) -> bytes | None:
-    """The bytes of a timeline.h5, which are sound; None where there is none."""
+    """Read and check a timeline.h5; None if it does not exist."""
     if not path.exists():
         return None
     with about(path):
@@ -245,7 +246,7 @@ def _timeline(path: Path) -> bytes | None:
 
 
 def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
-    """Why a run has no Darshan log; None where it has one."""
+    """Return the reason why a run has no Darshan log; None if it has one."""
     if run.verdict is not None:
         return run.verdict.why_not
     if not run.run.darshan:
@@ -255,7 +256,7 @@ def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
 
 
 def as_document(outcome: JobOutcome) -> dict[str, Any]:
-    """The job as the --json of dlio-submit and dlio-hpc report shows it."""
+    """Return the job as it appears in the JSON output of dlio-submit and dlio-hpc report."""
     return {
         "job": outcome.job.job,
         "batch_id": outcome.job.batch_id,
@@ -291,12 +292,14 @@ _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
 
 def fault(outcome: JobOutcome) -> DlioError | None:
-    """Why the job's figures must not be used, of the class whose exit code says so; None for a good or a live job."""
-    return _found_fault(outcome) or _ended_fault(outcome)
+    """Return the reason why the job's numbers must not be used, as an error whose exit code applies; None for a valid
+    or a live job.
+    """
+    return _recorded_fault(outcome) or _ended_fault(outcome)
 
 
-def _found_fault(outcome: JobOutcome) -> DlioError | None:
-    """What the job's own files tell."""
+def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
+    """Return the fault that the job's own files record."""
     for layout in outcome.layouts:
         if layout.faults:
             return InvalidRun(f"the layout is not as asked: {'; '.join(layout.faults)}")
@@ -304,7 +307,7 @@ def _found_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _own_fault(run: RunOutcome) -> DlioError | None:
-    """What the run's own files tell."""
+    """Return the fault that the run's own files record."""
     if run.error is not None:
         kind = kind_of(run.error.exit_code)
         return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
@@ -316,10 +319,10 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
-    """Why a run of the job is no measurement, whatever became of the others; None for a good one. must_be_laid_out: it
-    is none either where the file system knows no layouts.
+    """Return the reason why a run is not a valid measurement, regardless of the job's other runs; None if it is valid.
+    must_be_laid_out: the run is also invalid if the file system has no layouts.
     """
-    layout = next((each for each in outcome.layouts if each.path == run.run.dataset), None)
+    layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
         return InvalidRun(why)
     if (fault := _own_fault(run)) is not None:
@@ -327,12 +330,12 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
     if run.result is None or run.result.summary is None:
         return _bug(outcome) or _not_reached(outcome.job)
     if run.result.summary.steps < run.result.summary.steps_planned:
-        return Incomplete(f"job {outcome.job.job} came near its time limit in the middle of it")
+        return Incomplete(f"job {outcome.job.job} came near its time limit during this run")
     return None
 
 
 def _bug(outcome: JobOutcome) -> DlioError | None:
-    """The fault of a job that ended with a bug of dlio-hpc; None for any other job."""
+    """Return the fault of a job that ended with a bug of dlio-hpc; None for any other job."""
     if outcome.exit_status != Unexpected.exit_code:
         return None
     return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; {_where(outcome)}")
@@ -340,21 +343,21 @@ def _bug(outcome: JobOutcome) -> DlioError | None:
 
 def _not_reached(record: job_record.Job) -> DlioError:
     if record.ended:
-        kind, words = _ENDED[record.state]
-        return kind(f"job {record.job} {words}")
+        kind, message = _ENDED[record.state]
+        return kind(f"job {record.job} {message}")
     if record.batch_id is None:
         return Incomplete(f"job {record.job} was never handed to the batch system")
     return Incomplete(f"job {record.job} is {record.state}")
 
 
 _ENDED: dict[State, tuple[type[DlioError], str]] = {
-    "completed": (InvalidRun, "ended well without a result of it"),
-    "failed": (InfrastructureError, "failed before it"),
-    "timeout": (Incomplete, "came near its time limit before it"),
-    "cancelled": (Incomplete, "was cancelled before it"),
-    "node_fail": (InfrastructureError, "lost a node before it"),
-    "out_of_memory": (InfrastructureError, "ran out of memory before it"),
-    "lost": (Incomplete, "was lost before it"),
+    "completed": (InvalidRun, "completed without a result of this run"),
+    "failed": (InfrastructureError, "failed before this run"),
+    "timeout": (Incomplete, "came near its time limit before this run"),
+    "cancelled": (Incomplete, "was cancelled before this run"),
+    "node_fail": (InfrastructureError, "lost a node before this run"),
+    "out_of_memory": (InfrastructureError, "ran out of memory before this run"),
+    "lost": (Incomplete, "was lost before this run"),
 }
 
 
@@ -367,17 +370,17 @@ def _layout_fault(layout: Record, must_be_laid_out: bool) -> str | None:
 
 
 def _ended_fault(outcome: JobOutcome) -> DlioError | None:
-    """What its state tells."""
+    """Return the fault that follows from the job's final state."""
     state = outcome.job.state
     if state == "completed" and (silent := [run.name for run in outcome.runs if run.result is None]):
         return InvalidRun(
-            f"job {outcome.job.job} ended well but {', '.join(silent)} left no result: did the launcher start "
-            f"the ranks? {_where(outcome)}"
+            f"job {outcome.job.job} completed, but {', '.join(silent)} left no result; the launcher may not have "
+            f"started the ranks; {_where(outcome)}"
         )
     if state in _INCOMPLETE:
-        return Incomplete(f"job {outcome.job.job} ended as {state}; what it had done so far is kept{_reason(outcome)}")
+        return Incomplete(f"job {outcome.job.job} ended as {state}; its results so far are kept{_reason(outcome)}")
     if state == "failed" and outcome.job.batch_id is None:
-        return ConfigError(f"job {outcome.job.job} was not taken: {outcome.job.states[-1].words}")
+        return ConfigError(f"job {outcome.job.job} was not accepted: {outcome.job.states[-1].words}")
     if (bug := _bug(outcome)) is not None:
         return bug
     if state == "failed" or state in _INFRASTRUCTURE:
@@ -386,19 +389,19 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """The end of a sentence that names the file of a lost job that may say why; empty for other jobs."""
+    """Return the end of a sentence that names the output file of a lost job; empty for other jobs."""
     return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
 
 
 def _where(outcome: JobOutcome) -> str:
-    """The file of a job that may say more, in words."""
+    """Return a phrase that names the output file of a job."""
     if outcome.tail is None:
         return f"its {rundir.STDERR} and {rundir.STDOUT} are empty or missing"
     return f"see {outcome.tail.file} in {outcome.directory or 'its archive'}"
 
 
 def _check(timeline: bytes, source: str) -> None:
-    """InvalidRun where the bytes are no timeline; needs NumPy and h5py, which take long to import."""
+    """Raise InvalidRun if the bytes are not a valid timeline. NumPy and h5py, which load slowly, are imported here."""
     from dlio_hpc.analysis import timeline_schema
 
     timeline_schema.check(timeline, source)

@@ -12,7 +12,7 @@ Colour = Literal["red", "yellow", "green", "dim"]
 
 
 class Meaning(NamedTuple):
-    """What an outcome is elsewhere."""
+    """Representation of an outcome: exit code, kind in JUnit's XML, colour on a terminal."""
 
     exit_code: int
     junit: JUnitKind
@@ -36,16 +36,16 @@ OUTCOMES: dict[Outcome, Meaning] = {
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """The most severe of the outcomes; None where there is none."""
+    """Return the most severe of the outcomes; None if there are none."""
     there = set(outcomes)
     return next((outcome for outcome in OUTCOMES if outcome in there), None)
 
 
 def of_exit_code(code: int) -> Outcome:
-    """The most severe outcome with this exit code; infrastructure for codes that no outcome has."""
+    """Return the most severe outcome with this exit code; infrastructure for codes that no outcome has."""
     return next((outcome for outcome, meaning in OUTCOMES.items() if meaning.exit_code == code), "infrastructure")
 
 
 def label(outcome: Outcome) -> str:
-    """The outcome in a sentence or a table."""
+    """Return the name of the outcome for sentences and tables."""
     return outcome.replace("_", " ")

@@ -1,4 +1,4 @@
-"""What a study left behind: what its jobs measured of its points, and what is still missing."""
+"""Outcome of a study: the measurements of its jobs, and those that are still missing."""
 
 import glob
 import os
@@ -21,8 +21,8 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 
 
 class Missing(NamedTuple):
-    """A measurement that nobody has. job, why: of the newest job that was to make it; None where none was planned.
-    is_live: that job goes on.
+    """Missing measurement. job: newest job that was to make it; None if no job was submitted for it. why: reason.
+    is_live: that job is still queued or running.
     """
 
     unit: Unit
@@ -32,8 +32,8 @@ class Missing(NamedTuple):
 
 
 class StudyOutcome(NamedTuple):
-    """jobs: in the order of their names. measured: one for each measurement that is good, in the study's order.
-    others: measurements made once more, which are left out. broken: jobs that cannot be read, and why.
+    """Outcome of a study. jobs: in the order of their names. measured: valid measurements, in the study's order.
+    others: number of surplus valid measurements, which are left out. broken: jobs that cannot be read, with the reason.
     """
 
     study: Study
@@ -50,17 +50,17 @@ class StudyOutcome(NamedTuple):
 
     @property
     def wanted(self) -> int:
-        """Measurements in all."""
+        """Number of measurements of the study."""
         return len(self.measured) + len(self.missing)
 
 
 def is_study(path: Path) -> bool:
-    """Is it the folder of a study, rather than of a job; or was it, and its jobs still know?"""
+    """Return whether the path is a study's folder and not a job's. Copies of its record in the study's jobs suffice."""
     return not (path / rundir.JOB).exists() and _record(path) is not None
 
 
 def _record(path: Path) -> Path | None:
-    """The study's record: in its folder, or where that is lost in that of one of its jobs."""
+    """Return the path of the study's record: in its folder, or if that is lost, in the folder of a job of the study."""
     own = path / rundir.STUDY
     if own.is_file():
         return own
@@ -69,12 +69,12 @@ def _record(path: Path) -> Path | None:
 
 
 def load(path: Path) -> Study:
-    """The study in a folder; ConfigError when there is none, InvalidRun when its record is damaged."""
+    """Load the study in a folder; ConfigError if there is none, InvalidRun if its record is corrupted."""
     record = _record(path)
     if record is None and not path.exists():
         raise unknown(path)
     if record is None:
-        raise ConfigError(f"{path} is no study's folder: there is no {rundir.STUDY}")
+        raise ConfigError(f"{path} is not a study's folder: it has no {rundir.STUDY}")
     try:
         content = safe_folders.content(record, rundir.LARGEST_DOCUMENT)
     except OSError as fault:
@@ -85,7 +85,7 @@ def load(path: Path) -> Study:
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
-    """The study that all these jobs are of; None: there is none."""
+    """Return the study that all these jobs belong to; None if there is none."""
     copies = {outcome.study: outcome.job.job for outcome in outcomes}
     studies = [
         document.decode(content, Study, f"{job}/{rundir.STUDY}", InvalidRun)
@@ -98,36 +98,40 @@ def held(outcomes: Sequence[JobOutcome]) -> Study | None:
 
 
 def jobs(study: Study) -> list[Path]:
-    """Directories of the study's jobs; archives of those that have no directory any more."""
-    found = {path.parent.name: path.parent for path in _named(study, study.runs, f"/{rundir.JOB}")}
+    """Return the directories of the study's jobs, or their archives if the directories are removed, in order of their
+    numbers.
+    """
+    paths = {path.parent.name: path.parent for path in _named(study, study.runs, f"/{rundir.JOB}")}
     for path in _named(study, study.archive, archive.SUFFIX):
-        found.setdefault(path.name.removesuffix(archive.SUFFIX), path)
-    numbers = {name: _number(study.study, name) for name in found}
-    return [found[name] for name in sorted(found, key=lambda name: numbers[name] or 0) if numbers[name] is not None]
+        paths.setdefault(path.name.removesuffix(archive.SUFFIX), path)
+    numbers = {name: _number(study.study, name) for name in paths}
+    return [paths[name] for name in sorted(paths, key=lambda name: numbers[name] or 0) if numbers[name] is not None]
 
 
 def next_number(study: Study) -> int:
-    """Of the study's next job; whatever lies in a folder of such a name, it is taken."""
+    """Return the number of the study's next job. A number is in use if any file or folder has the job's name."""
     names = [path.name for path in _named(study, study.runs, "")]
     names += [path.name.removesuffix(archive.SUFFIX) for path in _named(study, study.archive, archive.SUFFIX)]
     return 1 + max((_number(study.study, name) or 0 for name in names), default=0)
 
 
 def _named(study: Study, folder: str, suffix: str) -> list[Path]:
-    """What is called as the study's jobs are."""
+    """Return the paths in a folder that are named like jobs of the study."""
     return list(Path(folder).glob(f"{glob.escape(study.study)}-*{suffix}"))
 
 
 def _number(study: str, name: str) -> int | None:
-    """Of a job; 0: the one that generates. None: the name is no job's of this study. (A study's own name has more
-    behind a workload's than a number.)
+    """Return the number of a job; 0 for the job that generates datasets; None if the name is not of a job of this
+    study. (The name of a study has more than a number after the workload's name.)
     """
     number = name.removeprefix(f"{study}-")
     return int(number) if number.isdigit() else 0 if number == "generate" else None
 
 
 def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
-    """Of the jobs in these directories and archives. One that cannot be read spoils none of the others."""
+    """Return the outcome of a study from jobs in these directories and archives. Jobs that cannot be read are listed as
+    broken.
+    """
     try:
         return of_jobs(study, job_outcome.load_all(paths))
     except (DlioError, OSError):
@@ -141,7 +145,7 @@ def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
 
 
 def _either(study: Study, path: Path) -> JobOutcome:
-    """From the directory, or where that cannot be read from the archive."""
+    """Load a job from its directory, or from its archive if the directory cannot be read."""
     try:
         return job_outcome.load(path)
     except DlioError:
@@ -152,12 +156,12 @@ def _either(study: Study, path: Path) -> JobOutcome:
 
 
 def is_live(job: JobOutcome) -> bool:
-    """Does it go on? What was never handed to its batch system, because its submission was killed, does not."""
+    """Return whether the job is queued or running. A job without a batch id, whose submission was killed, is not."""
     return job.directory is not None and not job.job.ended and job.job.batch_id is not None
 
 
 def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
-    """Of these jobs; absent: why a measurement is missing that none of them was to make."""
+    """Return the outcome of a study from these jobs. absent: reason for missing measurements that no job planned."""
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
     good: dict[Unit, Measured] = {}
     bad: dict[Unit, Missing] = {}

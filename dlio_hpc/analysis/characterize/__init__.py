@@ -1,1 +1,1 @@
-"""From a Darshan log to the workload of its program, each key with its evidence."""
+"""Derivation of a workload from a program's Darshan logs, with the evidence for each key."""

@@ -1,4 +1,4 @@
-"""Anybody's Darshan logs, to the workload that their program was."""
+"""Characterisation of a program: read its Darshan logs and derive a workload."""
 
 import re
 from collections import Counter
@@ -17,7 +17,9 @@ _NOT_WHOLE = ("DXT cut", "counters disagree")
 
 
 class Character(NamedTuple):
-    """What was found of one program. notes: what is to be known before believing it."""
+    """Characterisation of one program. nodes: None if hosts are unknown. notes: limits of the data that a reader must
+    know. wanted: selects the paths that were analysed.
+    """
 
     log: Log
     paths: list[Path]
@@ -28,11 +30,12 @@ class Character(NamedTuple):
 
 
 def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
-    """only: a regular expression; files whose path it is not found in are left out. is_forced: a workload whatever
-    speaks against it. InvalidRun when a log is not whole, ConfigError when one is given twice.
+    """Characterise the program that wrote these logs. only: a regular expression; files whose path it does not match
+    are left out. is_forced: derive a workload even if the program does not read as training does. InvalidRun if a log
+    is incomplete or corrupted, ConfigError if a log is given twice.
     """
     if len({path.resolve() for path in paths}) < len(paths):
-        raise ConfigError("a log is given twice; each of them is taken for another process of the program")
+        raise ConfigError("a log is given twice; each log must be of another process of the program")
     logs = [log_reader.load(path) for path in paths]
     faults = [fault for log in logs for fault in _judged(log)]
     log = merged_logs.merge(logs)
@@ -42,16 +45,16 @@ def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
 
     trace = log.traced.get("DXT_POSIX")
     is_usable = trace is not None and len(trace.segments) > 0 and _is_whole(faults)
-    found = requests.of_log(log, "DXT_POSIX", wanted, None) if is_usable else None
-    hosts = Counter(host for host in found.hosts if host) if found is not None else Counter[str]()
-    made = derive.derive(log, found, wanted, is_forced)
+    traced = requests.of_log(log, "DXT_POSIX", wanted, None) if is_usable else None
+    hosts = Counter(host for host in traced.hosts if host) if traced is not None else Counter[str]()
+    made = derive.derive(log, traced, wanted, is_forced)
     return Character(log, list(paths), len(hosts) or None, made, _notes(faults, made), wanted)
 
 
 def _judged(log: Log) -> list[Fault]:
     faults = log_trust.judge(log)
     if not log_trust.has_whole_counters(faults):
-        raise InvalidRun(f"{log.path} is not whole, and no workload is derived from it: {faults[0]}")
+        raise InvalidRun(f"{log.path} is incomplete or corrupted, no workload is derived from it: {faults[0]}")
     return faults
 
 
@@ -62,5 +65,5 @@ def _is_whole(faults: Sequence[Fault]) -> bool:
 def _notes(faults: Sequence[Fault], made: Derived) -> list[str]:
     notes = [str(fault) for fault in faults]
     if not made.traced:
-        notes.append("by counters alone, without a trace (DXT): less is known, and less surely")
+        notes.append("by counters alone, without a trace (DXT): fewer values are known, with less confidence")
     return notes

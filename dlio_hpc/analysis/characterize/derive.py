@@ -1,4 +1,4 @@
-"""From a log to the workload that its program was: each key with its value, the evidence, and how sure that is."""
+"""Derivation of workload keys from a log, each with its value, evidence and confidence."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -18,19 +18,19 @@ from dlio_hpc.analysis.log.step_detection import Pace
 from dlio_hpc.darshan.log import NO_RECORDS, Log
 from dlio_hpc.units import format_size
 
-# What a sample is taken for where none shows: no more than that, unless it is read in larger requests.
+# Assumed size of a sample if none shows in the log, unless requests are larger.
 _GUESS = 1 << 20
-# Of what lies in the files, below which the program is taken to have read a part on purpose.
+# Below this share of the files' bytes, the program is assumed to read a part on purpose.
 _ALL = 0.9
-# Bytes that HDF5 reads at once of contiguous data where less is wanted (H5Pset_sieve_buf_size).
+# Smallest read of HDF5 from contiguous data (H5Pset_sieve_buf_size).
 _SIEVE = 64 << 10
-# A program that goes on for longer than that without reading computes on what it has.
+# A program that continues for longer than this after its last read computes on data in memory.
 _LONG_S = 5.0
 
 
 class Derived(NamedTuple):
-    """keys: of a workload, with dots. against: why it is none; keys are empty then, unless they were asked for all the
-    same. traced: the trace was used.
+    """Workload derived from a log. keys: its keys, dotted. sides: its auxiliary files. roles: role of each file.
+    against: reasons why the program is not a training; keys are empty then, unless forced. traced: the trace was used.
     """
 
     keys: dict[str, Estimate]
@@ -42,7 +42,7 @@ class Derived(NamedTuple):
 
 class _Subject(NamedTuple):
     log: Log
-    found: list[Role]
+    roles: list[Role]
     data: list[Seen]
     reads: Reads | None
     requests: Requests | None
@@ -50,23 +50,25 @@ class _Subject(NamedTuple):
 
 
 def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
-    """requests: of the whole trace of wanted files; None: counters alone."""
-    found = file_roles.tell(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
-    reasons = training_check.against(found)
-    data = file_roles.of(found, "dataset")
+    """Derive the workload of a program. requests: all traced requests to wanted files; None to use counters alone."""
+    roles = file_roles.tell(_sized([file for file in files_of.take(log) if wanted(file.path)], requests))
+    reasons = training_check.against(roles)
+    data = file_roles.of(roles, "dataset")
     if not data or (reasons and not is_forced):
-        return Derived({}, [], found, reasons, requests is not None)
+        return Derived({}, [], roles, reasons, requests is not None)
     reads = _reads(data, requests)
-    subject = _Subject(log, found, data, reads, requests, file_formats.tell(data, None if reads is None else requests))
+    subject = _Subject(log, roles, data, reads, requests, file_formats.tell(data, None if reads is None else requests))
     keys, pace = (_by_counters if reads is None else _by_trace)(subject)
     made = _saved(subject, keys, pace)
     made = {**keys, **made}
     fitting.fit(made)
-    return Derived(made, _sides(subject, made), found, reasons, reads is not None)
+    return Derived(made, _sides(subject, made), roles, reasons, reads is not None)
 
 
 def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
-    """A trace knows where requests ended, whatever the counters of this version of Darshan do."""
+    """Return the files with sizes corrected by the trace. The counters of some Darshan versions lack the last byte
+    accessed.
+    """
     if requests is None or not len(requests.file):
         return files
     reach = np.zeros(len(requests.paths), np.int64)
@@ -76,7 +78,7 @@ def _sized(files: list[Seen], requests: Requests | None) -> list[Seen]:
 
 
 def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
-    """None where most of the dataset went through STDIO, which is not traced."""
+    """Return the reads of the dataset; None without a trace, or if most bytes went through STDIO (not traced)."""
     if requests is None:
         return None
     if sum(file.buffered for file in data) > 0.5 * sum(file.moved for file in data):
@@ -86,15 +88,15 @@ def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
 
 
 def _common(subject: _Subject) -> dict[str, Estimate]:
-    """What counters and traces tell alike."""
+    """Return the keys that follow from counters and traces alike."""
     data, ranks, kind = subject.data, subject.log.job.ranks, subject.kind
     shared = len(data) == 1 and data[0].ranks > 1
-    words = f"{len(data):,} files, each opened by {np.median([file.ranks for file in data]):.0f} of {ranks} ranks"
-    words = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else words
+    evidence = f"{len(data):,} files, each opened by {np.median([file.ranks for file in data]):.0f} of {ranks} ranks"
+    evidence = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else evidence
     return {
         "dataset.format": kind.name,
         "dataset.file_access": Estimate(
-            "shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", words
+            "shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", evidence
         ),
         "dataset.files": _count(data),
         "reader.mode": kind.mode,
@@ -105,8 +107,8 @@ def _count(data: Sequence[Seen]) -> Estimate:
     sizes = [file.size for file in data]
     low, high = min(sizes), max(sizes)
     spread = format_size(high) if low == high else f"{format_size(low)} to {format_size(high)}"
-    words = f"one file of {spread}" if len(data) == 1 else f"{len(data):,} files that were read, {spread} each"
-    return Estimate(len(data), "high", words)
+    evidence = f"one file of {spread}" if len(data) == 1 else f"{len(data):,} files were read, {spread} each"
+    return Estimate(len(data), "high", evidence)
 
 
 def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
@@ -115,18 +117,18 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     core = extents.payload(reads)
     parts = extents.stretches(core)
     sample = access_pattern.sample(core, parts, kind.streams, kind.loads_files)
-    pace = step_detection.pace(found := step_detection.find(core), sample.bytes)
+    pace = step_detection.pace(steps := step_detection.find(core), sample.bytes)
     per_rank = access_pattern.passes(core, parts, log.job.ranks)
     keys = _common(subject)
     size = sample.bytes
     if sample.hidden:
         size = _hidden(
-            subject, core.usual, found.bytes if found is not None and found.number >= step_detection.ENOUGH else None
+            subject, core.usual, steps.bytes if steps is not None and steps.number >= step_detection.ENOUGH else None
         )
     keys |= _geometry(subject, size, sample.stdev, access_pattern.places(core, size, per_rank.share))
     request = access_pattern.buffer(reads) if kind.is_numpy else access_pattern.transfer(core.length)
     keys |= _chunk(keys, sample, request, _is_mpiio(subject))
-    keys["reader.load"] = Estimate("on_demand", "medium", "reading went on to the end of the program")
+    keys["reader.load"] = Estimate("on_demand", "medium", "the program read until its end")
     keys["reader.batch_size"] = pace.batch
     keys["reader.interleave"] = turns = access_pattern.interleave(core if kind.streams else parts)
     keys["reader.transfer_size"] = request
@@ -144,50 +146,56 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     return keys, pace
 
 
-def _threads(found: Estimate, turns: Estimate, streams: bool) -> Estimate:
-    """A stream is read by one at a time, so no more of them than files in turn; what begins new ones comes beside."""
+def _threads(threads: Estimate, turns: Estimate, streams: bool) -> Estimate:
+    """Return reader.read_threads. A stream is read by one thread at a time, so there are no more threads than files
+    that are read in turn; a further thread only opens new files.
+    """
     files = turns.value or 1
-    if not streams or turns.confidence == "unknown" or found.value <= files:
-        return found
-    return Estimate(files, "medium", f"{found.evidence}; but only {files} file(s) are read in turn")
+    if not streams or turns.confidence == "unknown" or threads.value <= files:
+        return threads
+    return Estimate(files, "medium", f"{threads.evidence}; but only {files} file(s) are read in turn")
 
 
 def _hidden(subject: _Subject, request: int, burst: float | None) -> Estimate:
-    """What stands for a sample: the bytes of a step, or so many that the requests can be the same."""
+    """Return an assumed sample size: the bytes of a step if known, else a size that allows the same requests."""
     size = int(np.median([file.size for file in subject.data]))
-    hidden = "records do not show in reads through a buffer"
+    hidden = "reads through a buffer do not show records"
     if burst is not None and 0 < burst <= size:
-        return Estimate(size // round(size / burst), "low", f"taken as the bytes of a step, about; {hidden}")
+        return Estimate(size // round(size / burst), "low", f"assumed to be about the bytes of a step; {hidden}")
     guess = min(size, max(_GUESS, request))
-    return Estimate(guess, "unknown", f"{hidden}; a MiB, or a file, is a guess")
+    return Estimate(guess, "unknown", f"{hidden}; assumed to be 1 MiB, a request or a file")
 
 
-def _geometry(subject: _Subject, sample: Estimate, stdev: int, seen: int | None = None) -> dict[str, Estimate]:
-    """Files of so many samples that they come to the size seen. seen: how many of a file were read, if all were."""
+def _geometry(subject: _Subject, sample: Estimate, stdev: int, places: int | None = None) -> dict[str, Estimate]:
+    """Return samples per file and sample size, such that files have their recorded size. places: number of samples
+    that were read of a file, if all were read.
+    """
     size = int(np.median([file.size for file in subject.data]))
-    count = seen or max(1, round(size / max(sample.value, 1)))
-    words = f"files of {format_size(size)} (median) by samples of {format_size(sample.value)}"
-    words = f"{seen:,} places of a file were read in requests of {sample.value:,} B" if seen else words
-    each = sample if count > 1 or sample.value <= size else sample._replace(value=max(size, 1))
+    count = places or max(1, round(size / max(sample.value, 1)))
+    evidence = f"files of {format_size(size)} (median), samples of {format_size(sample.value)}"
+    evidence = f"{places:,} places in a file were read, in requests of {sample.value:,} B" if places else evidence
+    bytes_of_sample = sample if count > 1 or sample.value <= size else sample._replace(value=max(size, 1))
     if sample.confidence == "unknown":
-        each = sample._replace(value=max(1, size // count))
-    found = {
+        bytes_of_sample = sample._replace(value=max(1, size // count))
+    keys = {
         "dataset.samples_per_file": Estimate(
-            count, weaker(sample.confidence, "medium") if count > 1 else sample.confidence, words
+            count, weaker(sample.confidence, "medium") if count > 1 else sample.confidence, evidence
         )
     }
     if subject.kind.name.value == "csv":
-        found["dataset.sample.shape"] = each._replace(value=[max(1, each.value // 10)])
-        found["dataset.sample.dtype"] = Estimate("float32", "unknown", "the only one of CSV: ten characters a value")
-        return found
-    found["dataset.sample.bytes"] = each
+        keys["dataset.sample.shape"] = bytes_of_sample._replace(value=[max(1, bytes_of_sample.value // 10)])
+        keys["dataset.sample.dtype"] = Estimate("float32", "unknown", "the only type of CSV: ten characters a value")
+        return keys
+    keys["dataset.sample.bytes"] = bytes_of_sample
     if 1 <= stdev <= 2**40:
-        found["dataset.sample.stdev"] = Estimate(stdev, weaker(sample.confidence, "medium"), "spread of the same")
-    return found
+        keys["dataset.sample.stdev"] = Estimate(
+            stdev, weaker(sample.confidence, "medium"), "standard deviation of sizes"
+        )
+    return keys
 
 
 def _is_mpiio(subject: _Subject) -> bool:
-    """Was the dataset opened through MPI-IO, where HDF5 has no such buffer?"""
+    """Return whether the dataset was opened through MPI-IO, where HDF5 has no sieve buffer."""
     paths = {file.path for file in subject.data}
     records = subject.log.counted.get("MPI-IO", NO_RECORDS)
     return any(subject.log.names.get(number) in paths for number in records["id"].tolist())
@@ -196,8 +204,8 @@ def _is_mpiio(subject: _Subject) -> bool:
 def _chunk(
     keys: dict[str, Estimate], sample: access_pattern.Sample, request: Estimate, is_mpiio: bool
 ) -> dict[str, Estimate]:
-    """HDF5 asks for a chunk at once; a sample that is read in equal pieces lies in chunks, and so do samples that are
-    smaller than the buffer through which contiguous ones would come.
+    """Return dataset.chunk if the dataset is chunked. HDF5 reads a chunk in one request. Data are chunked if samples
+    are read in equal pieces, or if requests are smaller than HDF5's sieve buffer, which contiguous data would fill.
     """
     if keys["dataset.format"].value != "hdf5" or keys["reader.mode"].value != "framework":
         return {}
@@ -205,25 +213,25 @@ def _chunk(
     if request.confidence == "low" or sample.whole:
         return {}
     if pieces == 1 and request.value < _SIEVE and not is_mpiio:
-        words = f"requests of {request.value:,} B; contiguous data would come in such of {_SIEVE:,} B (HDF5's sieve)"
-        return {"dataset.chunk": Estimate(request.value, "medium", words)}
+        evidence = f"requests of {request.value:,} B; those to contiguous data have {_SIEVE:,} B (HDF5's sieve buffer)"
+        return {"dataset.chunk": Estimate(request.value, "medium", evidence)}
     if pieces < 2:
         return {}
-    words = f"{pieces:.3g} requests of {request.value:,} B a sample, where contiguous data would take one"
-    return {"dataset.chunk": Estimate(request.value, "medium", words)}
+    evidence = f"{pieces:.3g} requests of {request.value:,} B a sample; contiguous data would take one"
+    return {"dataset.chunk": Estimate(request.value, "medium", evidence)}
 
 
-def _part(keys: dict[str, Estimate], found: access_pattern.Passes, reads: Reads) -> Estimate:
-    """Steps an epoch, where the program read only a part of what lies there."""
-    if found.share >= _ALL and not found.drawn:
-        return Estimate(None, "medium", f"{found.share:.0%} of the files' bytes were read: the whole dataset")
+def _part(keys: dict[str, Estimate], passes: access_pattern.Passes, reads: Reads) -> Estimate:
+    """Return train.steps, the steps of an epoch, if the program read only a part of the dataset."""
+    if passes.share >= _ALL and not passes.drawn:
+        return Estimate(None, "medium", f"{passes.share:.0%} of the files' bytes were read: the whole dataset")
     ranks = max(1, len(np.unique(reads.rank)))
     size = _sample_bytes(keys)
     samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
     count = max(1, round(samples / keys["reader.batch_size"].value))
-    words = f"{samples:,.0f} samples a rank in batches of {keys['reader.batch_size'].value:,}"
+    evidence = f"{samples:,.0f} samples a rank in batches of {keys['reader.batch_size'].value:,}"
     return Estimate(
-        count, "low", words if found.drawn else f"only {found.share:.0%} of the files' bytes were read: {words}"
+        count, "low", evidence if passes.drawn else f"only {passes.share:.0%} of the files' bytes were read: {evidence}"
     )
 
 
@@ -241,10 +249,10 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     size = from_counters.sample(data, request, kind.streams)
     if not size.value:
         size = _hidden(subject, request.value, None)._replace(
-            evidence="counters know no samples; a MiB, or a file, is a guess"
+            evidence="counters do not show samples; assumed to be 1 MiB, a request or a file"
         )
     keys |= _geometry(subject, size, 0)
-    none = "only a trace (DXT) would tell"
+    none = "not recorded without a trace (DXT)"
     shuffled = Estimate(False, "unknown", none)
     whole = from_counters.compute(records, data, log.job.ranks)
     epochs, shard = from_counters.epochs(data), from_counters.shard(data, log.job.ranks)
@@ -268,18 +276,22 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
 
 
 def _saved(subject: _Subject, keys: dict[str, Estimate], pace: Pace) -> dict[str, Estimate]:
-    """Checkpoints; and what they tell of a program that has all data in memory."""
-    files = file_roles.of(subject.found, "checkpoint")
-    found = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
-    made = {} if found is None else {f"checkpoint.{name}": value for name, value in found.keys.items()}
-    made |= _in_memory(subject, keys, 0 if found is None else found.number)
-    if found is not None and "train.epochs" in made:
-        made["checkpoint.every_steps"] = Estimate(None, "low", f"{found.number} checkpoint(s), taken as one an epoch")
+    """Return the checkpoint keys, and the keys of a program that keeps all data in memory."""
+    files = file_roles.of(subject.roles, "checkpoint")
+    checkpoints = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
+    made = {} if checkpoints is None else {f"checkpoint.{name}": value for name, value in checkpoints.keys.items()}
+    made |= _in_memory(subject, keys, 0 if checkpoints is None else checkpoints.number)
+    if checkpoints is not None and "train.epochs" in made:
+        made["checkpoint.every_steps"] = Estimate(
+            None, "low", f"{checkpoints.number} checkpoint(s), assumed to be one per epoch"
+        )
     return made
 
 
 def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict[str, Estimate]:
-    """All data read once, without pauses, long before the end of a program that went on: it kept them."""
+    """Return the keys of a program that keeps all data in memory: it reads them once, without pauses, and continues for
+    long after the last read. Empty for other programs.
+    """
     spans = [file.read_s for file in subject.data if file.read_s is not None]
     if subject.reads is not None:
         spans = [(float(subject.reads.start.min()), float(subject.reads.end.max()))]
@@ -290,33 +302,33 @@ def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict
     if after < 2 * (last - first) or (saved < 2 and after < _LONG_S):
         return {}
     level: Confidence = "medium" if saved > 1 else "low"
-    words = f"everything was read once, in the {last - first:.3g} s from second {first:.3g} on"
-    words += f"; the program went on for {after:.3g} s"
+    evidence = f"all data were read once, within {last - first:.3g} s from second {first:.3g} on"
+    evidence += f"; the program continued for {after:.3g} s"
     epochs = max(saved, 1)
-    made = {"reader.load": Estimate("memory", level, words)}
+    made = {"reader.load": Estimate("memory", level, evidence)}
     made["train.epochs"] = Estimate(
-        epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) behind the reading"
+        epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) after the last read"
     )
     count = max(1.0, _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
-    words = f"{after:.3g} s behind the reading, over {epochs} x {count:,.0f} steps"
-    made["compute.time"] = Estimate(round(after / epochs / count, 6), "low", words)
+    evidence = f"{after:.3g} s after the last read, over {epochs} x {count:,.0f} steps"
+    made["compute.time"] = Estimate(round(after / epochs / count, 6), "low", evidence)
     return made
 
 
 def _sides(subject: _Subject, keys: dict[str, Estimate]) -> list[Side]:
-    files = [*file_roles.of(subject.found, "auxiliary file"), *file_roles.of(subject.found, "output")]
+    files = [*file_roles.of(subject.roles, "auxiliary file"), *file_roles.of(subject.roles, "output")]
     return auxiliary_files.sides(files, subject.requests, subject.log.job.ranks, _steps(subject, keys))
 
 
 def _steps(subject: _Subject, keys: dict[str, Estimate]) -> int | None:
-    """Of a rank, in the whole run."""
+    """Return the steps of a rank in the whole run; None if the batch size is unknown."""
     if keys["reader.batch_size"].confidence == "unknown":
         return None
-    each = float(keys["train.steps"].value or _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
-    return max(1, round(each * int(keys["train.epochs"].value)))
+    per_epoch = float(keys["train.steps"].value or _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
+    return max(1, round(per_epoch * int(keys["train.epochs"].value)))
 
 
 def _samples_a_rank(subject: _Subject, keys: dict[str, Estimate]) -> float:
-    """In an epoch that is read whole."""
+    """Return the samples that a rank reads in a complete epoch."""
     samples = float(keys["dataset.files"].value * keys["dataset.samples_per_file"].value)
     return samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)

@@ -1,4 +1,4 @@
-"""What a log lets one say of a program, and how far it is to be believed."""
+"""Values derived from a log, with their evidence and confidence."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -6,7 +6,9 @@ Confidence = Literal["high", "medium", "low", "unknown"]
 
 
 class Estimate(NamedTuple):
-    """value: as a workload has it. evidence: in words, with the numbers. unknown: a default, as no log can tell."""
+    """Value of a workload key. evidence: a phrase with the numbers that support it. A confidence of unknown means that
+    the value is a default, because the log does not show it.
+    """
 
     value: Any
     confidence: Confidence
@@ -16,7 +18,7 @@ class Estimate(NamedTuple):
         return f"{self.confidence}: {self.evidence}"
 
 
-def weaker(one: Confidence, other: Confidence) -> Confidence:
-    """Of what follows from both."""
+def weaker(a: Confidence, b: Confidence) -> Confidence:
+    """Return the lower of two confidences."""
     order: tuple[Confidence, ...] = ("unknown", "low", "medium", "high")
-    return min(one, other, key=order.index)
+    return min(a, b, key=order.index)

@@ -1,4 +1,4 @@
-"""What a workload does not allow beside the rest (config/workload_rules.py) is taken back, with a word about it."""
+"""Withdraw derived values that a workload does not allow together (config/workload_rules.py), and say so."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ _ROOM = 2**31
 
 
 def fit(keys: dict[str, Estimate]) -> None:
-    """`keys` in place."""
+    """Change `keys` in place so that they form a valid workload."""
 
     def value(key: str) -> Any:
         return keys[key].value if key in keys else None
 
     def give_up(key: str, instead: Any, why: str) -> None:
-        keys[key] = Estimate(instead, "unknown", f"{why}; seen: {keys[key].evidence}")
+        keys[key] = Estimate(instead, "unknown", f"{why}; observed: {keys[key].evidence}")
 
     _transfer(keys, value, give_up)
     _memory(keys, value, give_up)
@@ -24,15 +24,15 @@ def fit(keys: dict[str, Estimate]) -> None:
     if value("reader.interleave") and (why := _against_turns(value)):
         give_up("reader.interleave", None, why)
     if (chunk := value("dataset.chunk")) and chunk > _file_bytes(value):
-        give_up("dataset.chunk", None, "a chunk larger than a file's data")
+        give_up("dataset.chunk", None, "the chunk is larger than a file's data")
     if value("reader.shuffle.files") and value("dataset.files") == 1:
-        give_up("reader.shuffle.files", False, "one file has no order")
+        give_up("reader.shuffle.files", False, "a single file has no order")
 
 
 def _against_turns(value: Any) -> str | None:
-    """Why files cannot be read in turn."""
+    """Return the reason why files cannot be read in turn; None if they can."""
     if value("reader.shuffle.files") and value("reader.shuffle.samples"):
-        return "any sample may come next"
+        return "shuffled samples come from all files"
     is_whole = value("reader.mode") == "framework" and value("dataset.format") in workload_rules.LIBRARIES
     return "files are loaded whole" if is_whole else None
 
@@ -41,7 +41,7 @@ def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
     name, request = value("dataset.format"), value("reader.transfer_size")
     library = workload_rules.LIBRARIES.get(name) if value("reader.mode") == "framework" else None
     if library is not None and name == "npz":
-        return  # of the buffer, however small samples are
+        return  # the size of the buffer, independent of the sample size
     if library is not None:
         give_up("reader.transfer_size", None, f"in mode: framework {library} chooses its requests")
     elif value("dataset.chunk"):
@@ -49,17 +49,17 @@ def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
     elif (
         name != "tfrecord" and request >= (value("dataset.sample.bytes") or 0) and value("dataset.sample.shape") is None
     ):
-        words = keys["reader.transfer_size"]
-        keys["reader.transfer_size"] = words._replace(value=None, evidence=f"a request a sample: {words.evidence}")
+        size = keys["reader.transfer_size"]
+        keys["reader.transfer_size"] = size._replace(value=None, evidence=f"one request per sample: {size.evidence}")
     elif request > reader_keys.LARGEST_REQUEST:
-        give_up("reader.transfer_size", reader_keys.LARGEST_REQUEST, "no request may be larger")
+        give_up("reader.transfer_size", reader_keys.LARGEST_REQUEST, "limited to the largest request allowed")
 
 
 def _memory(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
     ahead = value("reader.prefetch")
     batches = 1 + (2 * value("reader.read_threads") if ahead is None else ahead)
     if value("reader.batch_size") * batches > _ROOM:
-        give_up("reader.batch_size", 1, "so many samples fit into no memory")
+        give_up("reader.batch_size", 1, "the batches would not fit into memory")
 
 
 def _file_bytes(value: Any) -> int:

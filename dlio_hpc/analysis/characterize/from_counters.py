@@ -1,4 +1,4 @@
-"""How a dataset was read, out of counters alone: no single request is known, so less is, and less surely."""
+"""Access pattern of a dataset from counters alone. Single requests are unknown, so confidence is lower."""
 
 import numpy as np
 
@@ -7,21 +7,23 @@ from dlio_hpc.analysis.log.file_stats import Seen
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.units import format_seconds, format_size
 
-# Share of reads that begin behind the one before, from which on they are in order.
+# Smallest share of reads that begin after the previous one for reads to count as sequential.
 _IN_ORDER = 0.8
-# Of bytes that came by one of the sizes that Darshan keeps, for it to be the usual one.
+# Smallest share of bytes for one of the sizes that Darshan records to count as the usual size.
 _SEEN = 0.3
 
 
 def records_of(log: Log, files: list[Seen]) -> Records:
-    """POSIX's, of these files; empty where all went through STDIO."""
+    """Return the POSIX records of these files; empty if all bytes went through STDIO."""
     wanted = {file.path for file in files}
     posix = log.counted.get("POSIX", NO_RECORDS)
     return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]
 
 
 def transfer(records: Records, files: list[Seen]) -> Estimate:
-    """Of the four most frequent sizes that Darshan keeps of each file, the one by which most bytes came."""
+    """Estimate reader.transfer_size: of the four most frequent sizes that Darshan records per file, the one that read
+    most bytes.
+    """
     counts = common_sizes(records)
     total = sum(file.bytes_read for file in files)
     best = max(counts, key=lambda size: size * counts[size], default=0)
@@ -31,77 +33,82 @@ def transfer(records: Records, files: list[Seen]) -> Estimate:
         return Estimate(best, level, f"counters: {counts[best]:,} requests of {best:,} B, {share:.0%} of bytes")
     reads = sum(file.reads for file in files)
     mean = max(1, round(total / reads)) if reads else 1
-    words = f"counters: {reads:,} reads of {format_size(mean)} in the mean"
+    evidence = f"counters: {reads:,} reads with a mean of {format_size(mean)}"
     if sum(file.buffered for file in files) > 0.5 * total:
-        return Estimate(mean, "low", f"{words}, through STDIO, whose requests of the storage nobody counts")
-    return Estimate(mean, "low", words)
+        return Estimate(mean, "low", f"{evidence}, through STDIO; its requests to storage are not counted")
+    return Estimate(mean, "low", evidence)
 
 
 def epochs(files: list[Seen]) -> Estimate:
+    """Estimate train.epochs: bytes read over the size of the files."""
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
     near = abs(times - round(times)) < 0.1
-    words = f"counters: {format_size(total)} read of files of {format_size(sizes)}, {times:.3g} times"
-    return Estimate(max(1, round(times)), "medium" if near and times > 0.5 else "low", words)
+    evidence = f"counters: {format_size(total)} read, of {format_size(sizes)} in files: {times:.3g} times"
+    return Estimate(max(1, round(times)), "medium" if near and times > 0.5 else "low", evidence)
 
 
 def shard(files: list[Seen], ranks: int) -> Estimate:
-    """Did each rank read a part alone? Not where every rank opens every file, and each is read as often as that."""
+    """Estimate reader.shard. Ranks read the same data if all of them open nearly all files, and the files are read that
+    many times.
+    """
     if ranks <= 1:
-        return Estimate(True, "unknown", "one rank")
+        return Estimate(True, "unknown", "a single rank")
     by_all = sum(file.ranks >= ranks for file in files) / len(files)
     times = sum(file.bytes_read for file in files) / max(sum(file.size for file in files), 1)
-    words = f"{by_all:.0%} of files were opened by all ranks, and read {times:.3g} times"
-    return Estimate(not (by_all > 0.9 and times > 0.9 * ranks), "low", words)
+    evidence = f"{by_all:.0%} of files were opened by all ranks, and read {times:.3g} times"
+    return Estimate(not (by_all > 0.9 and times > 0.9 * ranks), "low", evidence)
 
 
 def samples_shuffled(records: Records) -> Estimate:
-    """By the share of requests that began behind the one before."""
+    """Estimate reader.shuffle.samples by the share of requests that began after the previous one."""
     reads, ahead = int(counter(records, "READS").sum()), int(counter(records, "SEQ_READS").sum())
     passes = len(records)
     if reads < 4 * passes or not reads:
         return Estimate(False, "unknown", "files have too few reads to show an order")
     share = ahead / reads
-    words = f"counters: {share:.0%} of reads began behind the one before"
-    return Estimate(share < _IN_ORDER, "medium" if abs(share - _IN_ORDER) > 0.15 else "low", words)
+    evidence = f"counters: {share:.0%} of reads began after the previous one"
+    return Estimate(share < _IN_ORDER, "medium" if abs(share - _IN_ORDER) > 0.15 else "low", evidence)
 
 
 def files_shuffled(log: Log, records: Records) -> Estimate:
-    """By the instants at which a rank first read each of them."""
+    """Estimate reader.shuffle.files by the times at which a rank first read each file."""
     from dlio_hpc.analysis.log.access_pattern import correlation, natural
 
     first = counter(records, "F_READ_START_TIMESTAMP")
-    found = []
+    correlations = []
     for rank in np.unique(records["rank"]).tolist():
         mine = (records["rank"] == rank) & (first > 0)
         names = [log.names.get(number, "") for number in records["id"][mine].tolist()]
         if rank >= 0 and names:
             value = correlation(natural(names)[np.argsort(first[mine], kind="stable")])
-            found += [] if value is None else [value]
-    if not found:
-        return Estimate(False, "unknown", "no order of files shows in the counters")
-    middle = float(np.median(found))
-    words = f"counters: files by name and by their first read correlate by {middle:.2f}"
-    return Estimate(middle < 0.9, "medium" if not 0.6 < middle < 0.9 else "low", words)
+            correlations += [] if value is None else [value]
+    if not correlations:
+        return Estimate(False, "unknown", "the counters show no order of files")
+    middle = float(np.median(correlations))
+    evidence = f"counters: the correlation of file names and first reads is {middle:.2f}"
+    return Estimate(middle < 0.9, "medium" if not 0.6 < middle < 0.9 else "low", evidence)
 
 
 def sample(files: list[Seen], request: Estimate, streams: bool) -> Estimate:
-    """A request, where it is no buffer's; a file, where that is small."""
+    """Estimate the sample size: the usual request, unless it may be a buffer or is a whole file. 0: unknown."""
     size = int(np.median([file.size for file in files]))
     is_buffer = request.value & (request.value - 1) == 0 and request.value <= 1 << 24
     if not streams and not is_buffer and request.value < size and request.confidence != "low":
-        return Estimate(request.value, "low", f"taken as a request, {request.value:,} B")
-    return Estimate(0, "unknown", "counters know no samples")
+        return Estimate(request.value, "low", f"assumed to be a request, {request.value:,} B")
+    return Estimate(0, "unknown", "counters do not show samples")
 
 
 def compute(records: Records, files: list[Seen], ranks: int) -> Estimate:
-    """All time between the first and the last read that was not spent in reads, of a rank; seconds, not of a step."""
+    """Estimate the seconds between the first and the last read that a rank did not spend in I/O calls. The value is for
+    the whole run, not for a step.
+    """
     spans = [file.read_s for file in files if file.read_s is not None]
     if not spans:
-        return Estimate(0.0, "unknown", "no instants of reads")
+        return Estimate(0.0, "unknown", "the times of reads were not recorded")
     whole = max(last for _, last in spans) - min(first for first, _ in spans)
     spent = float(counter(records, "F_READ_TIME").sum() + counter(records, "F_META_TIME").sum()) / max(ranks, 1)
-    words = (
-        f"counters: {format_seconds(whole)} from the first read to the last, {format_seconds(spent)} of them in calls"
+    evidence = (
+        f"counters: {format_seconds(whole)} from the first read to the last, {format_seconds(spent)} in I/O calls"
     )
-    return Estimate(max(whole - spent, 0.0), "low", words)
+    return Estimate(max(whole - spent, 0.0), "low", evidence)

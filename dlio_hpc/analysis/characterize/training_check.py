@@ -1,6 +1,4 @@
-"""Does a program read as one that learns from data does? A log that holds something else is not forced into a
-workload.
-"""
+"""Check whether a program reads as a training does. By default, no workload is derived from other programs."""
 
 from collections.abc import Sequence
 
@@ -8,18 +6,18 @@ from dlio_hpc.analysis.log import file_roles
 from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.units import format_size
 
-# As many files of data, or read so often, that it is no program's input.
+# Smallest number of data files, and of passes over them, that tell training data from a program's input.
 _MANY_FILES, _AGAIN = 8, 1.5
 
 
-def against(found: Sequence[Role]) -> list[str]:
-    """What speaks against it, in words; empty where nothing does."""
-    data = file_roles.of(found, "dataset")
-    written = [*file_roles.of(found, "output"), *file_roles.of(found, "checkpoint")]
+def against(roles: Sequence[Role]) -> list[str]:
+    """Return the reasons why the program is not a training; empty if there are none."""
+    data = file_roles.of(roles, "dataset")
+    written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
     size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)
     if not size:
         return [f"it read no data: {format_size(out)} were written, the rest are programs and libraries"]
-    times = size / max(sum(file.size * max(file.ranks, 1) for file in data), 1)  # by each of the ranks that opened it
+    times = size / max(sum(file.size * max(file.ranks, 1) for file in data), 1)  # per rank that opened a file
     if times > _AGAIN:
         return []
     once = f"its {len(data):,} data file(s) were read once ({times:.2g} times by a rank)"

@@ -1,1 +1,1 @@
-"""Requests and counters of a log: which files a program used, how it read them, and in which steps."""
+"""Analysis of a log's requests and counters: the files that a program used, its access pattern, and its steps."""

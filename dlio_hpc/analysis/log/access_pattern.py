@@ -1,4 +1,4 @@
-"""How a dataset was read, out of a trace: in which pieces and order, by how many at once, how often."""
+"""Access pattern of a dataset from a trace: sizes and order of reads, concurrency, and number of passes."""
 
 from typing import NamedTuple
 
@@ -11,22 +11,22 @@ from dlio_hpc.units import format_size
 
 Integers = npt.NDArray[np.int64]
 
-# Shares of bytes from which on a rule is one.
+# Smallest shares of bytes for which a rule holds for most or for nearly all data.
 _MOST, _NEARLY_ALL = 0.6, 0.9
-# Correlation of order and place from which on it is sequential; and below which it is random.
+# Correlation of order and position: sequential from the first limit upwards, random below the second.
 _IN_ORDER, _MIXED = 0.9, 0.6
-# What libraries read ahead with: a request of that size says nothing about samples.
+# Buffer sizes of libraries. A request of such a size says nothing about samples.
 _BUFFERS = {1 << shift for shift in range(12, 25)}
 _PAGE, _LUSTRE = 4096, 4 << 20
 _FEW_FILES, _FEW_SAMPLES = 4, 6
 _LOOKED_AT = 4000
-# Who comes to read something again after so small a part of his share does not read in passes.
+# A rank that reads data again after less than this part of its share does not read in passes.
 _DRAWN = 0.4
 
 
 class Sample(NamedTuple):
-    """bytes, stdev: of one; whole: a file is one sample, as far as can be seen. hidden: read through a buffer that does
-    not end where samples do.
+    """Size of a sample. bytes: mean; stdev: its standard deviation in bytes. whole: a file appears as one sample.
+    hidden: read through a buffer whose requests do not end where samples end.
     """
 
     bytes: Estimate
@@ -36,31 +36,33 @@ class Sample(NamedTuple):
 
 
 def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> Sample:
-    """streams: the format is one that is read front to back through a buffer. loads_files: one that a library loads
-    whole, in pieces of its own.
+    """Estimate the sample size. streams: the format is read front to back through a buffer. loads_files: a library
+    loads files whole, in requests of its own size.
     """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
     if streams and _is_buffered(reads):
-        return Sample(Estimate(0, "unknown", "samples do not show in reads through a buffer"), 0, False, True)
-    if not loads_files and (found := _one_size(reads, parts)) is not None:
-        return Sample(found, 0, False, False)
+        return Sample(Estimate(0, "unknown", "reads through a buffer do not show samples"), 0, False, True)
+    if not loads_files and (size := _one_size(reads, parts)) is not None:
+        return Sample(size, 0, False, False)
     whole = _covers(reads, parts)
     mean, spread = int(parts.bytes.mean()), int(parts.bytes.std())
     if whole >= _NEARLY_ALL or loads_files:
         mean, spread = int(sizes.mean()), int(sizes.std())
-        words = f"{whole:.0%} of bytes come by whole files; nothing in them is told apart"
-        words = "a file is loaded whole, whatever it holds" if loads_files else words
-        return Sample(Estimate(mean, "medium", words), _stdev(mean, spread), True, False)
+        evidence = f"{whole:.0%} of bytes were read as whole files; samples within files do not show"
+        evidence = "files are loaded whole, whatever their content" if loads_files else evidence
+        return Sample(Estimate(mean, "medium", evidence), _stdev(mean, spread), True, False)
     if through > _MOST or spread > 0.02 * mean:
-        words = f"{len(parts.bytes):,} stretches of {format_size(mean)} +- {format_size(spread)}"
-        return Sample(Estimate(mean, "low", words), _stdev(mean, spread), False, False)
-    words = f"most bytes came in requests of {reads.usual:,} B"
-    return Sample(Estimate(reads.usual, "low", words), 0, False, False)
+        evidence = f"{len(parts.bytes):,} stretches of {format_size(mean)} +- {format_size(spread)}"
+        return Sample(Estimate(mean, "low", evidence), _stdev(mean, spread), False, False)
+    evidence = f"most bytes were read in requests of {reads.usual:,} B"
+    return Sample(Estimate(reads.usual, "low", evidence), 0, False, False)
 
 
 def places(reads: Reads, size: Estimate, share: float) -> int | None:
-    """Samples of a file, where each is a request and all of them were read; share: of the files' bytes."""
+    """Return the number of samples in a file if each sample is one request and all were read, else None. share: share
+    of the files' bytes that was read.
+    """
     alike = reads.length == size.value
     if share < _NEARLY_ALL or reads.length[alike].sum() < _NEARLY_ALL * reads.length.sum():
         return None
@@ -74,69 +76,74 @@ def _stdev(mean: int, spread: int) -> int:
 
 
 def _is_buffered(reads: Reads) -> bool:
-    """All requests but the last of a file are of one size."""
+    """Return whether nearly all requests have the usual size, except the last one of a file."""
     last = reads.offset + reads.length >= reads.sizes[reads.file]
     return bool(((reads.length == reads.usual) | last).mean() >= _NEARLY_ALL)
 
 
 def _one_size(reads: Reads, parts: Stretches) -> Estimate | None:
-    """Stretches alike: samples, each in one or more requests. None where there is no such size, or it is a file's."""
+    """Return the sample size if most stretches have the same size, each in one or more requests. Return None if no size
+    prevails, or if it is the size of a file.
+    """
     size = usual(parts.bytes)
     pieces = parts.requests[parts.bytes == size]
     share, in_one = float(size * len(pieces) / parts.bytes.sum()), float((pieces == 1).mean())
     if share >= _MOST and size < _MOST * int(np.median(reads.sizes)) and len(pieces) > 1:
-        words = f"{len(pieces):,} of {len(parts.bytes):,} stretches have {size:,} B"
+        evidence = f"{len(pieces):,} of {len(parts.bytes):,} stretches have {size:,} B"
         if in_one < 1:
-            words += f", in {np.median(pieces):.0f} requests each"
+            evidence += f", in {np.median(pieces):.0f} requests each"
         if in_one < 1 and _within(parts)[0] >= _IN_ORDER:
-            return Estimate(size, "low", f"{words}, one behind the other")
-        return Estimate(size, "high" if share >= _NEARLY_ALL else "medium", words)
+            return Estimate(size, "low", f"{evidence}, one after the other")
+        return Estimate(size, "high" if share >= _NEARLY_ALL else "medium", evidence)
     return _one_request(reads)
 
 
 def _one_request(reads: Reads) -> Estimate | None:
-    """Read front to back, a request may be a sample: when it is no buffer's size and there are several in a file."""
+    """Return the usual request size as the sample size; None if it reads too few bytes, or if files hold only one. The
+    confidence is low if it is a common buffer size.
+    """
     share = float(reads.length[reads.length == reads.usual].sum() / reads.length.sum())
     count = float(np.median(reads.sizes)) / reads.usual
     if share < _MOST or count < 1.5:
         return None
-    words = f"{share:.1%} of bytes came in requests of {reads.usual:,} B, one after the other"
+    evidence = f"{share:.1%} of bytes were read in requests of {reads.usual:,} B, one after the other"
     strength: Confidence = "low" if reads.usual in _BUFFERS else "medium"
-    return Estimate(reads.usual, strength, words + (", which may be a buffer's size" if strength == "low" else ""))
+    return Estimate(reads.usual, strength, evidence + (", possibly a buffer size" if strength == "low" else ""))
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
-    """Share of stretches, by bytes, that are most of their file."""
+    """Return the share of bytes in stretches that span most of their file."""
     size = reads.sizes[parts.file]
     return float(parts.bytes[parts.bytes >= 0.8 * size].sum() / max(parts.bytes.sum(), 1))
 
 
 def transfer(lengths: Integers) -> Estimate:
-    """The usual request."""
+    """Estimate reader.transfer_size: the request size that read most bytes."""
     size = usual(lengths)
     count = int(np.count_nonzero(lengths == size))
     by_bytes = float(size * count / lengths.sum())
-    words = f"{count:,} of {len(lengths):,} reads, {by_bytes:.1%} of bytes, are {size:,} B"
+    evidence = f"{count:,} of {len(lengths):,} reads, {by_bytes:.1%} of bytes, are {size:,} B"
     level: Confidence = "high" if by_bytes >= _NEARLY_ALL else "medium" if by_bytes >= _MOST else "low"
-    return Estimate(size, level, words)
+    return Estimate(size, level, evidence)
 
 
 def interleave(read: Reads | Stretches) -> Estimate:
-    """Files that a rank reads in turn: how many on is what goes on where another ended. Pieces of one sample, which
-    threads read at once, are no turns: stretches are asked of, unless a stream hides them.
+    """Estimate reader.interleave, the number of files that a rank reads in turn: the distance, in reads of the rank,
+    between a read and its continuation in the file. Pass stretches, because threads may read pieces of one sample at
+    once; pass reads for formats that are streamed.
     """
     length = read.length if isinstance(read, Reads) else read.bytes
     order = np.lexsort((read.start, read.file, read.rank))
     rank, file, begin = read.rank[order], read.file[order], read.offset[order]
     goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (begin[1:] == begin[:-1] + length[order][:-1])
-    apart = np.diff(order)[goes_on]  # they lie by rank and time
+    apart = np.diff(order)[goes_on]  # input is sorted by rank, then by time
     if len(apart) < _FEW_FILES or len(np.unique(file)) < _FEW_FILES:
-        return Estimate(None, "unknown", "too little goes on in a file where something ended")
+        return Estimate(None, "unknown", "too few reads continue a previous read of the file")
     count = int(np.median(apart))
     share = float((apart == count).mean())
-    words = f"{share:.0%} of what goes on in a file is the {_nth(count)} after what was read of it before"
+    evidence = f"{share:.0%} of reads that continue a file are the {_nth(count)} read after the one that they continue"
     level: Confidence = "high" if share > _MOST else "medium" if share > 0.3 else "low"
-    return Estimate(count if count > 1 else None, level, words)
+    return Estimate(count if count > 1 else None, level, evidence)
 
 
 def _nth(count: int) -> str:
@@ -144,43 +151,37 @@ def _nth(count: int) -> str:
 
 
 def buffer(reads: Reads) -> Estimate:
-    """Of a file that Python opened: what its first request brings, unless that is all there is."""
+    """Estimate the buffer of files that Python opened: the size of the first request, unless that is the whole file."""
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
     size = int(values[np.argmax(counts)]) if len(values) else _PAGE
     if size <= _PAGE:
-        return Estimate(
-            None, "high", f"files are begun with {size:,} B, the buffer that Python gives them on most systems"
-        )
+        return Estimate(None, "high", f"first reads have {size:,} B, Python's buffer on most file systems")
     if size >= int(np.median(reads.sizes)):
-        return Estimate(
-            _LUSTRE, "low", f"files are begun with all they have, {size:,} B: a buffer as Lustre recommends"
-        )
-    return Estimate(size, "high", f"files are begun with {size:,} B, the buffer that Python gave them")
+        return Estimate(_LUSTRE, "low", f"first reads have the whole file, {size:,} B: a buffer as Lustre recommends")
+    return Estimate(size, "high", f"first reads have {size:,} B, Python's buffer on this file system")
 
 
 def threads(reads: Reads) -> Estimate:
-    """Of a rank: processes, Darshan's thread numbers, or requests in flight at the same time."""
+    """Estimate reader.read_threads, by a rank's processes, Darshan's thread numbers, or requests in flight at once."""
     ranks = np.unique(reads.rank)
     if (workers := reads.workers) > 1:
-        return Estimate(
-            workers, "high", f"{workers} processes of a rank made reads at a time, by the logs that they left"
-        )
+        return Estimate(workers, "high", f"{workers} processes of a rank read at the same time, by their logs")
     if reads.thread.any():
-        found = int(np.median([len(np.unique(reads.thread[reads.rank == rank])) for rank in ranks]))
-        return Estimate(found, "high", f"{found} thread(s) of a rank made reads, by Darshan's thread numbers")
+        count = int(np.median([len(np.unique(reads.thread[reads.rank == rank])) for rank in ranks]))
+        return Estimate(count, "high", f"{count} thread(s) of a rank read, by Darshan's thread numbers")
     peaks, shares = zip(*(_in_flight(reads, int(rank)) for rank in ranks), strict=True)
     peak, share = int(np.median(peaks)), float(np.mean(shares))
     if peak > 1:
-        words = f"up to {peak} reads of a rank in flight at once, more than one during {share:.0%} of its reading"
-        return Estimate(peak, "high" if share > 0.2 else "medium", words)
-    return Estimate(
-        1, "medium", "no two reads of a rank in flight at once; threads that wait for each other look alike"
-    )
+        evidence = f"up to {peak} reads of a rank in flight at once, several during {share:.0%} of its read time"
+        return Estimate(peak, "high" if share > 0.2 else "medium", evidence)
+    return Estimate(1, "medium", "no two reads of a rank in flight at once; threads that take turns look the same")
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
-    """Most at once, but for what is seen once in fifty requests; share of the busy time with more than one."""
+    """Return the largest number of reads in flight that at least one request in fifty meets, and the share of the busy
+    time with several reads in flight.
+    """
     low, high = np.searchsorted(reads.rank, [rank, rank + 1])
     begin, end = reads.start[low:high], np.maximum(reads.end[low:high], reads.start[low:high])
     at = np.concatenate((begin, end))
@@ -188,15 +189,15 @@ def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
     order = np.lexsort((step, at))
     depth = np.cumsum(step[order])[:-1]
     width = np.diff(at[order])
-    seen = depth[step[order][:-1] > 0]
-    enough = [level for level in range(1, int(depth.max(initial=1)) + 1) if (seen >= level).sum() > len(begin) / 50]
+    reached = depth[step[order][:-1] > 0]
+    enough = [level for level in range(1, int(depth.max(initial=1)) + 1) if (reached >= level).sum() > len(begin) / 50]
     busy = float(width[depth > 0].sum())
     return max(enough, default=1), float(width[depth > 1].sum() / busy) if busy else 0.0
 
 
 class Passes(NamedTuple):
-    """shard: does a rank read a part alone? share: of what is there, that anybody read at all. drawn: places are drawn
-    at random, again and again, with no end of an epoch.
+    """Passes over a dataset. shard: whether ranks read disjoint parts. share: share of the files' bytes that was read.
+    drawn: samples are drawn at random with replacement, without epochs.
     """
 
     epochs: Estimate
@@ -206,7 +207,7 @@ class Passes(NamedTuple):
 
 
 def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
-    """How often everything was read, and by whom."""
+    """Estimate epochs and sharding."""
     once = distinct(reads)
     touched = np.unique(reads.file)
     total, unique = int(reads.length.sum()), max(int(once.sum()), 1)
@@ -216,16 +217,16 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     if ranks * own < _DRAWN and times > 1 and _within(parts)[0] < _MIXED:
         return _drawn(total, unique, times, own, share)
     is_own = own < 0.75 or ranks == 1
-    each = times if is_own else times / ranks
-    epochs = max(1, round(each))
-    words = f"{format_size(total)} read of {format_size(unique)} that are there, {times:.3g} times"
-    words += "" if is_own else f" by {ranks} ranks"
+    passes_made = times if is_own else times / ranks
+    epochs = max(1, round(passes_made))
+    evidence = f"{format_size(total)} read, of {format_size(unique)} distinct: {times:.3g} times"
+    evidence += "" if is_own else f" by {ranks} ranks"
     level: Confidence = (
-        "high" if abs(each - epochs) < 0.05 * epochs else "medium" if abs(each - epochs) < 0.2 else "low"
+        "high" if abs(passes_made - epochs) < 0.05 * epochs else "medium" if abs(passes_made - epochs) < 0.2 else "low"
     )
-    about = f"a rank reads {own:.0%} of the data before it reads any again" if ranks > 1 else "one rank"
+    about = f"a rank reads {own:.0%} of the data before it reads any again" if ranks > 1 else "a single rank"
     return Passes(
-        Estimate(epochs, level, words),
+        Estimate(epochs, level, evidence),
         Estimate(is_own, "medium" if ranks > 1 else "unknown", about),
         min(share, 1.0),
         False,
@@ -233,22 +234,22 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
 
 
 def _drawn(total: int, unique: int, times: float, own: float, share: float) -> Passes:
-    words = (
-        f"{format_size(total)} read of {format_size(unique)}, {times:.3g} times, and some again after {own:.0%} of it"
+    evidence = (
+        f"{format_size(total)} read, of {format_size(unique)} distinct: {times:.3g} times, some again after {own:.0%}"
     )
     return Passes(
-        Estimate(1, "low", f"{words}: drawn at random, not in passes"),
-        Estimate(False, "low", f"a rank reads some again after {own:.0%} of the data: it draws from all of them"),
+        Estimate(1, "low", f"{evidence}: drawn at random, not in passes"),
+        Estimate(False, "low", f"a rank reads some again after {own:.0%} of the data: it draws from all data"),
         min(share, 1.0),
         True,
     )
 
 
 def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
-    """Of the data that anybody reads, what a rank reads until it reads something for the second time; the median. Pages
-    at the rim of two samples do not count as read again.
+    """Return the share of the distinct data that a rank reads before it reads any stretch again, median over ranks.
+    Stretches are compared by their offsets: pages at the border of two samples do not count as read again.
     """
-    found = []
+    bytes_read = []
     for rank in np.unique(parts.rank).tolist():
         mine = parts.rank == rank
         place = parts.file[mine] * (int(parts.offset.max()) + 1) + parts.offset[mine]
@@ -256,27 +257,29 @@ def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
         fresh = np.zeros(len(place), bool)
         fresh[first] = True
         until = int(np.argmin(fresh)) if not fresh.all() else len(place)
-        found.append(int(parts.bytes[mine][:until].sum()))
-    return float(np.median(found)) / unique
+        bytes_read.append(int(parts.bytes[mine][:until].sum()))
+    return float(np.median(bytes_read)) / unique
 
 
 class Order(NamedTuple):
+    """Whether files, and samples within files, are shuffled."""
+
     files: Estimate
     samples: Estimate
 
 
 def order(reads: Reads, parts: Stretches, names: list[str]) -> Order:
-    """names: of the files, whose order is the sequential one."""
+    """Estimate the shuffling of files and samples. names: paths of the files; sequential order is by name."""
     place = natural(names)[parts.file] if len(names) else parts.file
     if len(np.unique(parts.file)) >= _FEW_FILES and _jumps(parts) and _within(parts)[0] < _MIXED:
-        words = f"after a sample the next one lies in another file {_changes(parts):.0%} of times, anywhere"
-        both = Estimate(True, "high", words)
+        evidence = f"{_changes(parts):.0%} of samples are followed by one from another file, in any order"
+        both = Estimate(True, "high", evidence)
         return Order(both, both)
     return Order(_of_files(parts, place), _of_samples(parts))
 
 
 def natural(names: list[str]) -> Integers:
-    """Places of names in the order in which a person counts them: 2 before 10."""
+    """Return the rank of each name in natural order: 2 before 10."""
     import re
 
     keys = [[(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)] for name in names]
@@ -291,22 +294,22 @@ def _changes(parts: Stretches) -> float:
 
 
 def _jumps(parts: Stretches) -> bool:
-    """Is the next sample mostly one of another file, though files have several?"""
+    """Return whether most samples are followed by one from another file, although files have several."""
     visits = np.unique(np.stack([parts.rank, parts.file], axis=1), axis=0)
     return len(parts.rank) > 2 * len(visits) and _changes(parts) > _MIXED
 
 
 def _of_files(parts: Stretches, place: Integers) -> Estimate:
-    """By the order in which a rank comes to files for the first time."""
-    found = [correlation(_firsts(place[parts.rank == rank])) for rank in np.unique(parts.rank).tolist()]
-    known = [value for value in found if value is not None]
+    """Estimate the shuffling of files by the order in which a rank first reads them."""
+    correlations = [correlation(_firsts(place[parts.rank == rank])) for rank in np.unique(parts.rank).tolist()]
+    known = [value for value in correlations if value is not None]
     if not known:
         return Estimate(False, "unknown", "each rank reads too few files to show an order")
     middle = float(np.median(known))
-    words = f"files by name and in time correlate by {middle:.2f}"
+    evidence = f"the correlation of file names and time is {middle:.2f}"
     if middle >= _IN_ORDER:
-        return Estimate(False, "high", words)
-    return Estimate(True, "high" if middle < _MIXED else "low", words)
+        return Estimate(False, "high", evidence)
+    return Estimate(True, "high" if middle < _MIXED else "low", evidence)
 
 
 def _firsts(values: Integers) -> Integers:
@@ -315,7 +318,7 @@ def _firsts(values: Integers) -> Integers:
 
 
 def correlation(values: Integers) -> float | None:
-    """Of values with their order; None where there are too few."""
+    """Return the rank correlation of values with their order; None for too few or equal values."""
     if len(values) < _FEW_FILES or np.ptp(values) == 0:
         return None
     ranks = np.argsort(np.argsort(values))
@@ -326,22 +329,23 @@ def _of_samples(parts: Stretches) -> Estimate:
     middle, count = _within(parts)
     if not count:
         return Estimate(False, "unknown", "files have too few samples to show an order")
-    words = f"offsets and time within a file correlate by {middle:.2f}"
+    evidence = f"the correlation of offsets and time within a file is {middle:.2f}"
     if middle >= _IN_ORDER:
-        return Estimate(False, "high", words)
-    return Estimate(True, "high" if middle < _MIXED else "low", words)
+        return Estimate(False, "high", evidence)
+    return Estimate(True, "high" if middle < _MIXED else "low", evidence)
 
 
 def _within(parts: Stretches) -> tuple[float, int]:
-    """Correlation of offset and time, median over ranks and files (the first thousands of them), and of how many. Where
-    no file has samples enough, all are taken together: how much oftener the next one lies behind than before.
+    """Return the correlation of offset and time, median over pairs of rank and file, and their number; at most
+    _LOOKED_AT pairs are used. If no file has enough samples, use the mean direction of all steps between samples
+    instead (1: all forward, -1: all backward).
     """
     key = parts.rank * (int(parts.file.max(initial=0)) + 1) + parts.file
     at = np.argsort(key, kind="stable")
     edges = np.flatnonzero(np.concatenate(([True], np.diff(key[at]) != 0)))
     pieces = [_firsts(piece) for piece in np.split(parts.offset[at], edges[1:])[:_LOOKED_AT]]
-    found = [correlation(piece) or 0.0 for piece in pieces if len(piece) >= _FEW_SAMPLES]
-    if found:
-        return float(np.median(found)), len(found)
+    correlations = [correlation(piece) or 0.0 for piece in pieces if len(piece) >= _FEW_SAMPLES]
+    if correlations:
+        return float(np.median(correlations)), len(correlations)
     steps = np.concatenate([np.sign(np.diff(piece)) for piece in pieces]) if pieces else np.empty(0)
     return (float(steps.mean()), len(pieces)) if len(steps) >= 2 * _FEW_SAMPLES else (1.0, 0)

@@ -1,4 +1,4 @@
-"""One run, or anybody's Darshan log, looked at as a whole: judged, summed up, and made ready for pictures."""
+"""Analysis of one run, or of any Darshan log: check it, summarise it, and prepare the data for its figures."""
 
 import os
 import re
@@ -20,8 +20,9 @@ from dlio_hpc.units import format_size
 
 
 class Examined(NamedTuple):
-    """log, analysis: None where there is no log that could be read. requests: of its trace, on the clock of timeline,
-    the bytes of the run's timeline.h5; that is None for logs of others. view None: nothing was recorded.
+    """Analysis of a run or a log. log, analysis: None without a readable log. requests: the requests of its trace, on
+    the clock of the timeline. timeline: the bytes of the run's timeline.h5; None for logs of other programs. view:
+    None if nothing was recorded.
     """
 
     title: str
@@ -34,12 +35,12 @@ class Examined(NamedTuple):
 
     @property
     def is_sound(self) -> bool:
-        """May the figures be used? What a trace lacks is told, and only leaves gaps."""
+        """Whether the metrics can be used. Faults of the trace alone are reported and leave only gaps."""
         return self.log is None or log_trust.has_whole_counters(self.faults)
 
 
 class _Subject(NamedTuple):
-    """A log that was judged. wanted: the paths that count. notes: what is to be said beside its faults."""
+    """A checked log. wanted: selects the paths to analyse. notes: reported in addition to its faults."""
 
     title: str
     log: Log
@@ -50,30 +51,30 @@ class _Subject(NamedTuple):
 
 
 def log_file(path: Path, only: str | None = None, step_s: float | None = None) -> Examined:
-    """Anybody's log. only: a regular expression; files whose path it is not found in are left out."""
-    found = log_reader.load(path)
-    examined = files_of(found, path.name, _matching(only), step_s)
+    """Analyse any Darshan log. only: a regular expression; files whose path it does not match are left out."""
+    log = log_reader.load(path)
+    examined = files_of(log, path.name, _matching(only), step_s)
     if examined.view is not None or examined.analysis is None:
         return examined
-    heat = [] if only else [found.heat[name] for name in ("POSIX", "STDIO") if name in found.heat]
+    heat = [] if only else [log.heat[name] for name in ("POSIX", "STDIO") if name in log.heat]
     notes = [str(fault) for fault in examined.faults]
     return examined._replace(view=picture_data.of_counters(path.name, notes, examined.analysis, heat))
 
 
-def files_of(found: Log, title: str, wanted: Callable[[str], bool], step_s: float | None = None) -> Examined:
-    """A log's `wanted` paths alone."""
-    return _examined(_Subject(title, found, log_trust.judge(found), wanted, [], None), None, step_s)
+def files_of(log: Log, title: str, wanted: Callable[[str], bool], step_s: float | None = None) -> Examined:
+    """Analyse the `wanted` paths of a log."""
+    return _examined(_Subject(title, log, log_trust.judge(log), wanted, [], None), None, step_s)
 
 
 def run(
     made: Run, title: str, path: Path | None, expected: log_trust.Expected, timeline: bytes | None,
     step_s: float | None = None, notes: tuple[str, ...] = (),
 ) -> Examined:  # fmt: skip
-    """A run of ours, from its log and its timeline.h5, each of which may be missing."""
+    """Analyse a run of dlio-hpc from its Darshan log and its timeline.h5. Either may be missing."""
     subject = None
     if path is not None:
-        found = log_reader.load(path)
-        subject = _Subject(title, found, log_trust.judge(found, expected), _data_of(made), list(notes), timeline)
+        log = log_reader.load(path)
+        subject = _Subject(title, log, log_trust.judge(log, expected), _data_of(made), list(notes), timeline)
     if timeline is None:
         return _examined(subject, None, step_s) if subject else Examined(title, None, [], None, None, None, None)
     with timeline_reader.opened(timeline) as record:
@@ -88,41 +89,45 @@ def run(
 
 
 def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s: float | None) -> Examined:
-    """Without a view where there is no trace to draw from, or none that could be laid on the record's clock."""
-    title, found, faults = subject.title, subject.log, subject.faults
-    if not _is_possible(found, faults):
-        return Examined(title, found, faults, None, None, subject.timeline, None)
-    aligned = clock_alignment.align(found, record.marks) if record else None
-    requests = _requests(found, faults, subject.wanted, aligned)
+    """Analyse a checked log. The view is None without a trace, or if its clock cannot be aligned with the record's."""
+    title, log, faults = subject.title, subject.log, subject.faults
+    if not _is_possible(log, faults):
+        return Examined(title, log, faults, None, None, subject.timeline, None)
+    aligned = clock_alignment.align(log, record.marks) if record else None
+    requests = _requests(log, faults, subject.wanted, aligned)
     computing = None
     if record is not None and aligned is not None:
         computing = timeline_reader.computing_of_all(record)
-    analysis = summarise(found, _whole(requests, faults), subject.wanted, computing, step_s)
+    analysis = summarise(log, _whole(requests, faults), subject.wanted, computing, step_s)
     if requests is None or (record is not None and aligned is None):
-        return Examined(title, found, faults, analysis, None, subject.timeline, None)
-    said = [*subject.notes, *map(str, faults), *_untraced(analysis)]
+        return Examined(title, log, faults, analysis, None, subject.timeline, None)
+    notes = [*subject.notes, *map(str, faults), *_untraced(analysis)]
     is_cut = any(fault.name == "DXT cut" for fault in faults)
-    source = f"Darshan's trace (DXT{', cut: a part of the requests' if is_cut else ''})" + (
+    source = f"Darshan's trace (DXT{', truncated: part of the requests' if is_cut else ''})" + (
         " and the core's steps" if record else ""
     )
-    view = picture_data.of_trace(title, source, said, analysis, requests, record)
-    return Examined(title, found, faults, analysis, requests, subject.timeline, view)
+    view = picture_data.of_trace(title, source, notes, analysis, requests, record)
+    return Examined(title, log, faults, analysis, requests, subject.timeline, view)
 
 
 def _requests(
-    found: Log, faults: list[Fault], wanted: Callable[[str], bool], aligned: clock_alignment.Alignment | None
+    log: Log, faults: list[Fault], wanted: Callable[[str], bool], aligned: clock_alignment.Alignment | None
 ) -> Requests | None:
-    """None where there is no trace, or it says other things than the counters. One that is cut is used, and named."""
-    trace = found.traced.get("DXT_POSIX")
+    """Return the requests of the trace; None without a trace, or if it contradicts the counters. A truncated trace is
+    used, and the view says so.
+    """
+    trace = log.traced.get("DXT_POSIX")
     if trace is None or not len(trace.segments) or any(fault.name == "counters disagree" for fault in faults):
         return None
     if not log_trust.has_possible(faults, "DXT_POSIX"):
         return None
-    return of_log(found, "DXT_POSIX", wanted, None if aligned is None else aligned.offset_s)
+    return of_log(log, "DXT_POSIX", wanted, None if aligned is None else aligned.offset_s)
 
 
 def _whole(requests: Requests | None, faults: list[Fault]) -> Requests | None:
-    """Figures of a part would pass for those of all: a trace that is cut is for pictures, which say so."""
+    """Return the requests unless the trace is truncated. Metrics of a part of the requests would pass for those of all;
+    figures from such a trace are labelled as truncated.
+    """
     return None if any(fault.name == "DXT cut" for fault in faults) else requests
 
 
@@ -130,12 +135,12 @@ def _untraced(analysis: Analysis) -> list[str]:
     if not analysis.untraced_bytes:
         return []
     size = format_size(analysis.untraced_bytes)
-    return [f"{size} went through STDIO, which leaves no trace: they are in no time, rate or picture"]
+    return [f"{size} were transferred through STDIO, which is not traced: times, rates and figures do not include them"]
 
 
-def _is_possible(found: Log, faults: list[Fault]) -> bool:
-    """Can figures be made of its counters at all?"""
-    return all(log_trust.has_possible(faults, what) for what in ("a job", *found.counted))
+def _is_possible(log: Log, faults: list[Fault]) -> bool:
+    """Return whether metrics can be computed from the counters of the log."""
+    return all(log_trust.has_possible(faults, subject) for subject in ("a job", *log.counted))
 
 
 def _matching(only: str | None) -> Callable[[str], bool]:
@@ -146,7 +151,9 @@ def _matching(only: str | None) -> Callable[[str], bool]:
 
 
 def _data_of(made: Run) -> Callable[[str], bool]:
-    """Not the marker of the clocks, nor what says which dataset lies there, which is written under a temporary name."""
+    """Return a selection of the run's data files. It leaves out the marker file of the clocks, and the note that
+    describes the dataset, which is written under a temporary name.
+    """
 
     def is_data(path: str) -> bool:
         folder, name = os.path.split(path)

@@ -1,4 +1,4 @@
-"""What a program did beside its samples: checkpoints that it wrote, small files that it read or wrote."""
+"""I/O of a program other than its samples: checkpoints that it wrote, small files that it read or wrote."""
 
 import re
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
-# What ends a checkpoint: a pause in writing of this share of the longest one, and so long at least. Who writes a file's
-# front again sooner than that completes its header.
+# A checkpoint ends with a pause in writing of at least this share of the longest pause, and at least this many seconds.
+# A second write to the front of a file within _HEADER_S completes its header and begins no checkpoint.
 _PAUSES, _LEAST_PAUSE_S = 0.25, 0.01
 _HEADER_S = 1e-3
-# Auxiliary files that a workload names; programs with more keep them in order otherwise.
+# Largest number of auxiliary files that a workload names. Programs with more files organise them in another way.
 MOST = 8
 
 
 class Checkpoints(NamedTuple):
-    """The keys of a workload's checkpoint, and how many there were, every so many seconds."""
+    """Checkpoints of a program. keys: keys of the workload's checkpoint section. number: how many checkpoints."""
 
     keys: dict[str, Estimate]
     number: int
 
 
 class _Event(NamedTuple):
-    """start: seconds. files: (rank, path) -> bytes."""
+    """One checkpoint. start: seconds. files: bytes by (rank, path)."""
 
     start: float
     files: dict[tuple[int, str], int]
@@ -41,7 +41,9 @@ class _Event(NamedTuple):
 def checkpoints(
     files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int
 ) -> Checkpoints | None:
-    """None where nothing was saved. begins: seconds, of a rank's steps, where they are known."""
+    """Derive the checkpoint keys; None if nothing was saved. begins: start of each step of a rank in seconds, None if
+    steps are unknown.
+    """
     if not files:
         return None
     traced = _traced(files, requests) if requests is not None else []
@@ -50,17 +52,17 @@ def checkpoints(
         return None
     ranks = {rank for event in events for rank, _ in event.files}
     middle = sorted(events, key=lambda event: sum(event.files.values()))[len(events) // 2]
-    one = min(rank for rank, _ in middle.files)
-    sizes = sorted(size for (rank, _), size in middle.files.items() if rank == one)
+    writer = min(rank for rank, _ in middle.files)
+    sizes = sorted(size for (rank, _), size in middle.files.items() if rank == writer)
     if traced and requests is not None:
-        sizes = sorted([*sizes, *_unseen(files, requests, len(events))])
-    words = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
-    seen: Confidence = "high" if traced else "medium"
+        sizes = sorted([*sizes, *_untraced(files, requests, len(events))])
+    evidence = f"{len(events)} checkpoint(s) of {len(sizes)} file(s), {format_size(sum(sizes))}"
+    confidence: Confidence = "high" if traced else "medium"
     keys = {
         "every_steps": _every(events, begins, epochs),
-        "files": Estimate(sizes[:100], seen, words),
+        "files": Estimate(sizes[:100], confidence, evidence),
         "transfer_size": _write_size(files, requests),
-        "by": Estimate("all" if len(ranks) > 1 else "root", seen, f"{len(ranks)} rank(s) wrote them"),
+        "by": Estimate("all" if len(ranks) > 1 else "root", confidence, f"{len(ranks)} rank(s) wrote them"),
         "fsync": _fsync(files),
         "read_back": _read_back(files),
     }
@@ -68,7 +70,9 @@ def checkpoints(
 
 
 def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
-    """A new one begins where a file is written from its front again, or behind a long pause."""
+    """Return the checkpoints in a trace. A checkpoint begins where a file is written from its front again, or after a
+    long pause.
+    """
     chosen = np.flatnonzero(requests.write & requests.on({file.path for file in files}) & (requests.length > 0))
     chosen = chosen[np.argsort(requests.start[chosen], kind="stable")]
     if not len(chosen):
@@ -87,20 +91,22 @@ def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
     return events
 
 
-def _unseen(files: Sequence[Seen], requests: Requests, number: int) -> list[int]:
-    """Of one checkpoint, files that went through STDIO, which a trace has not: as many as are there for each."""
+def _untraced(files: Sequence[Seen], requests: Requests, number: int) -> list[int]:
+    """Return the sizes of one checkpoint's files that were written through STDIO, which is not traced. The untraced
+    files are divided evenly among `number` checkpoints.
+    """
     known = set(requests.paths)
     sizes = sorted((_size(file) for file in files if file.path not in known), reverse=True)
     return sizes[: max(1, round(len(sizes) / number))]
 
 
 def _size(file: Seen) -> int:
-    """Nothing can be larger than what was written to it."""
+    """Return the size of a file in bytes, limited to the bytes written to it."""
     return max(1, min(file.size, file.bytes_written))
 
 
 def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
-    """The request by which most bytes came, as far as a trace has them."""
+    """Return the request size that wrote most bytes, or the mean request size if the trace lacks most bytes."""
     lengths = np.empty(0, np.int64)
     if requests is not None:
         lengths = requests.length[requests.write & requests.on({file.path for file in files})]
@@ -108,13 +114,17 @@ def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
     size = min(usual(lengths), LARGEST_REQUEST)
     if size and lengths.sum() > 0.5 * written:
         share = float(lengths[lengths == size].sum() / lengths.sum())
-        return Estimate(size, "high" if share > 0.5 else "low", f"{share:.0%} of bytes came in writes of {size:,} B")
+        return Estimate(
+            size, "high" if share > 0.5 else "low", f"{share:.0%} of bytes were written in requests of {size:,} B"
+        )
     mean = round(written / max(1, sum(file.writes for file in files)))
-    return Estimate(max(1, min(mean, LARGEST_REQUEST)), "low", "the mean of all writes to them")
+    return Estimate(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to them")
 
 
 def _counted(files: Sequence[Seen]) -> list[_Event]:
-    """Files that were begun at about the same time; each as often as it was written over."""
+    """Return the checkpoints by counters: groups of files whose first writes are close in time. If there is one group
+    only, it repeats as often as its files were overwritten.
+    """
     known = sorted((file for file in files if file.written_s is not None), key=lambda file: file.written_s or (0, 0))
     begun = [file.written_s[0] for file in known if file.written_s is not None]
     pauses = np.diff(begun)
@@ -133,38 +143,42 @@ def _counted(files: Sequence[Seen]) -> list[_Event]:
 
 
 def _every(events: list[_Event], begins: Floats | None, epochs: int) -> Estimate:
-    """By the steps that began between one and the next."""
+    """Return checkpoint.every_steps: the median number of steps that begin between two checkpoints."""
     if len(events) == epochs:
-        return Estimate(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each")
+        return Estimate(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each epoch")
     if len(events) < 2:
-        return Estimate(None, "unknown", "one checkpoint alone shows no interval")
+        return Estimate(None, "unknown", "a single checkpoint has no interval")
     starts = np.array([event.start for event in events])
-    words = f"{len(events)} checkpoints, every {format_seconds(float(np.median(np.diff(starts))))}"
+    evidence = f"{len(events)} checkpoints, every {format_seconds(float(np.median(np.diff(starts))))}"
     if begins is None:
-        return Estimate(None, "unknown", f"{words}; steps do not show")
+        return Estimate(None, "unknown", f"{evidence}; the steps are unknown")
     between = float(np.median(np.diff(np.searchsorted(begins, starts))))
-    return Estimate(max(1, round(between)), "medium", f"{words}, {between:.3g} bursts of reads between them")
+    return Estimate(max(1, round(between)), "medium", f"{evidence}, {between:.3g} bursts of reads between them")
 
 
 def _fsync(files: Sequence[Seen]) -> Estimate:
     syncs = sum(file.syncs for file in files)
-    return Estimate(syncs > 0, "high", f"{syncs} calls of fsync on them")
+    return Estimate(syncs > 0, "high", f"{syncs} fsync call(s) on them")
 
 
 def _read_back(files: Sequence[Seen]) -> Estimate:
     read, written = sum(file.bytes_read for file in files), sum(file.bytes_written for file in files)
-    return Estimate(read >= 0.5 * written, "high", f"{format_size(read)} of {format_size(written)} written were read")
+    return Estimate(
+        read >= 0.5 * written, "high", f"{format_size(read)} of {format_size(written)} written were read back"
+    )
 
 
 class Side(NamedTuple):
-    """One of dataset.auxiliary_files. keys: as a workload has them."""
+    """An entry of dataset.auxiliary_files. keys: its keys in the workload. note: its evidence."""
 
     keys: dict[str, Any]
     note: str
 
 
 def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: int | None) -> list[Side]:
-    """The busiest. steps: of a rank in the whole run, where they are known."""
+    """Return the auxiliary files with the most bytes, at most MOST. steps: steps of a rank in the whole run; None if
+    unknown.
+    """
     made: list[Side] = []
     taken: set[str] = set()
     for file in sorted(files, key=lambda file: (-file.moved, file.path))[:MOST]:
@@ -180,9 +194,9 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
     count = max(count - ends, 1)
     size = max(1, round(moved / count))
     by_all = file.ranks > 1
-    each = max(1, round(count / (min(file.ranks, ranks) if by_all else 1)))
-    per_step = steps is not None and steps > 4 and each >= steps and _spread_out(file, requests)
-    times = max(1, round(each / (steps or 1))) if per_step else each
+    per_rank = max(1, round(count / (min(file.ranks, ranks) if by_all else 1)))
+    per_step = steps is not None and steps > 4 and per_rank >= steps and _spread_out(file, requests)
+    times = max(1, round(per_rank / (steps or 1))) if per_step else per_rank
     keys: dict[str, Any] = {"name": _name(file.path, taken), "bytes": size, "count": times}
     keys["access"] = "write" if writes else "read"
     keys["when"] = "step" if per_step else ("end" if writes else "start")
@@ -194,18 +208,18 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
     if ends and not keys.get("random") and size * times == file.size:
         keys["read_to_eof"] = True
     verb = "written" if writes else "read"
-    return Side(keys, f"{count:,} request(s) of {format_size(size)} in the mean {verb}: {file.path}")
+    return Side(keys, f"{count:,} request(s) of {format_size(size)} (mean) {verb}: {file.path}")
 
 
 def _ends(file: Seen, requests: Requests | None) -> int:
-    """Requests that found the file's end."""
+    """Return the number of reads that reached the end of the file and returned no bytes."""
     if requests is None:
         return 0
     return int(np.count_nonzero(requests.on([file.path]) & ~requests.write & (requests.length == 0)))
 
 
 def _spread_out(file: Seen, requests: Requests | None) -> bool:
-    """Over most of the time in which anything was read."""
+    """Return whether requests to the file span more than half of the traced time."""
     span = file.read_s or file.written_s
     if requests is None or span is None or not len(requests.start):
         return False
@@ -222,7 +236,7 @@ def _is_random(file: Seen, requests: Requests | None) -> bool:
 
 
 def _name(path: str, taken: set[str]) -> str:
-    """What a auxiliary file may be called; another one of that name gets a number."""
+    """Return a valid name for an auxiliary file; a number makes it unique among `taken`."""
     base = re.sub(r"[^A-Za-z0-9._-]", "_", path.rsplit("/", 1)[-1]).lstrip(".-")[:60] or "file"
     name, number = base, 2
     while name in taken:

@@ -1,4 +1,4 @@
-"""Which requests belong together: a sample that is read in pieces is a stretch of them, each where the last ended."""
+"""Extents of reads: consecutive requests that belong to one sample are joined to a stretch."""
 
 from collections import defaultdict
 from itertools import accumulate
@@ -14,13 +14,14 @@ Floats = npt.NDArray[np.float64]
 
 # Requests by other threads that may come between two pieces of a sample.
 _BETWEEN = 8
-# Below that share of the usual request it is a header, a directory, an index.
+# A request below this share of the usual size reads a header, a directory or an index.
 _SMALL = 1 / 16
 
 
 class Reads(NamedTuple):
-    """The reads of a dataset that brought something, by rank and then in time. file: index of `sizes`, bytes of each
-    file. usual: the request size by which most bytes came. process: within the rank; None: it is one.
+    """Reads of a dataset that returned bytes, sorted by rank, then by time. file: index into `sizes`, the bytes of each
+    file. usual: the request size that read most bytes. process: number of the process within the rank; None if each
+    rank is one process.
     """
 
     rank: Integers
@@ -36,14 +37,16 @@ class Reads(NamedTuple):
 
     @property
     def readers(self) -> list[Integers]:
-        """Which reads are whose: of each rank, or of each process where it has several."""
+        """Indices of the reads of each rank, or of each process if ranks have several."""
         place = self.rank if self.process is None else self.rank * (int(self.process.max(initial=0)) + 1) + self.process
         order = np.argsort(place, kind="stable")
         return np.split(order, np.flatnonzero(np.diff(place[order])) + 1) if len(order) else []
 
     @property
     def workers(self) -> int:
-        """Processes of a rank that read at the same time; others may have come after them, as in each epoch anew."""
+        """Largest number of processes of a rank that read at the same time. A rank may start more processes one after
+        the other, for example new ones in each epoch.
+        """
         if self.process is None or not len(self.rank):
             return 1
         begun: dict[int, list[tuple[float, int]]] = defaultdict(list)
@@ -54,7 +57,9 @@ class Reads(NamedTuple):
 
 
 class Stretches(NamedTuple):
-    """One a row, in time: rank, file, offset, bytes, requests; start: of its first request."""
+    """Columns with one entry per stretch, sorted by rank, then by time. requests: number of requests. start: start of
+    the first request in seconds.
+    """
 
     rank: Integers
     file: Integers
@@ -65,7 +70,7 @@ class Stretches(NamedTuple):
 
 
 def reads_of(requests: Requests, sizes: dict[str, int]) -> Reads:
-    """Of the files in `sizes`."""
+    """Return the reads of the files in `sizes` (bytes by path)."""
     number = {path: at for at, path in enumerate(sizes)}
     known = np.array([number.get(path, -1) for path in requests.paths], np.int64)
     file = known[requests.file] if len(known) else np.empty(0, np.int64)
@@ -80,7 +85,7 @@ def reads_of(requests: Requests, sizes: dict[str, int]) -> Reads:
 
 
 def usual(lengths: Integers) -> int:
-    """The size by which most bytes came; 0 where none did."""
+    """Return the request size that transferred most bytes; 0 without requests."""
     if not len(lengths):
         return 0
     values, counts = np.unique(lengths, return_counts=True)
@@ -88,7 +93,9 @@ def usual(lengths: Integers) -> int:
 
 
 def payload(reads: Reads) -> Reads:
-    """Without what is too small to be data, unless it ends a piece of data: begins where a larger request ended."""
+    """Return the reads without requests that are too small to be data. A small request that begins where a larger one
+    ended is the end of a piece of data, and is kept.
+    """
     is_large = reads.length >= _SMALL * reads.usual
     ends = set(zip(*(column[is_large].tolist() for column in _where_ended(reads)), strict=True))
     small = [
@@ -117,8 +124,8 @@ def chosen(reads: Reads, keep: npt.NDArray[np.bool_]) -> Reads:
 
 
 def stretches(reads: Reads) -> Stretches:
-    """A request goes on with the one before it in the file when it begins where that ended, soon after it, and that was
-    no shorter than usual: the last piece of a sample is.
+    """Join requests to stretches. A request continues the previous one in the file if it begins where that one ended,
+    soon after it, and that one was not shorter than usual; a shorter request is the last piece of a sample.
     """
     if not len(reads.rank):
         nothing = np.empty(0, np.int64)
@@ -146,7 +153,7 @@ def stretches(reads: Reads) -> Stretches:
 
 
 def _numbered(*keys: Integers) -> Integers:
-    """How many rows before it have the same keys."""
+    """Return for each row the number of earlier rows with the same keys."""
     order = np.lexsort(keys[::-1])
     fresh = np.ones(len(order), bool)
     for key in keys:
@@ -160,7 +167,7 @@ def _numbered(*keys: Integers) -> Integers:
 
 
 def distinct(reads: Reads) -> Integers:
-    """Bytes of each file that anybody read, each once."""
+    """Return the distinct bytes of each file that were read by any rank."""
     order = np.lexsort((reads.offset, reads.file))
     file, begin = reads.file[order], reads.offset[order]
     total = np.zeros(len(reads.sizes), np.int64)
@@ -168,7 +175,7 @@ def distinct(reads: Reads) -> Integers:
         return total
     reach = begin + reads.length[order]
     width = int(reach.max()) + 1
-    if width < 2**62 // (len(reads.sizes) + 1):  # files one behind the other, so that one pass does for all
+    if width < 2**62 // (len(reads.sizes) + 1):  # place files one after the other to handle all in one pass
         highest = np.maximum.accumulate(file * width + reach) - file * width
         before = np.concatenate(([0], highest[:-1]))
         before[np.concatenate(([True], file[1:] != file[:-1]))] = 0

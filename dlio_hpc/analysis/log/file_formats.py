@@ -1,4 +1,4 @@
-"""Which format a dataset has, and by which library it was read: by names, and by requests that only one makes."""
+"""Format of a dataset and the library that read it, by names and by requests that only one library makes."""
 
 import os
 from collections import Counter
@@ -18,14 +18,14 @@ _ENDINGS = {
 }  # fmt: skip
 _IMAGES = (".jpg", ".jpeg", ".png")
 _PLAIN = (*_IMAGES, ".npy", ".bin", ".raw", ".dat")
-# What ends an archive, and is read first of it (zipfile); HDF5's signature at the front.
+# Bytes of the end record of a ZIP archive, which zipfile reads first, and of HDF5's signature at the front.
 _ZIP_END, _SIGNATURE = 22, 8
 _PANDAS = 256 << 10
 
 
 class Format(NamedTuple):
-    """streams: it is read front to back through a buffer, so that requests do not show samples. is_image: a file is one
-    sample, whatever its requests.
+    """Format of a dataset and how it was read. streams: read front to back through a buffer, so that requests do not
+    show samples. is_image: a file is one sample, regardless of its requests.
     """
 
     name: Estimate
@@ -35,17 +35,20 @@ class Format(NamedTuple):
 
     @property
     def is_numpy(self) -> bool:
-        """Is it numpy.load that reads, through the buffer of a Python file?"""
+        """Whether numpy.load read the files, through the buffer of a Python file."""
         return (self.name.value, self.mode.value) == ("npz", "framework")
 
     @property
     def loads_files(self) -> bool:
-        """Does the library load a file whole, in pieces of its own?"""
+        """Whether the library loads files whole, in requests of its own size."""
         return self.is_image or (self.name.value in ("npz", "raw") and self.mode.value == "framework")
 
 
 class _Marks(NamedTuple):
-    """Shares of files that were read as one library reads them."""
+    """Shares of files with requests that are characteristic of a library. zip_ends: the end record of a ZIP archive was
+    read. signatures: HDF5's signature was read. from_front: a longer request began at the front. whole: the file was
+    read in one request, followed by one at its end.
+    """
 
     zip_ends: float
     signatures: float
@@ -54,6 +57,7 @@ class _Marks(NamedTuple):
 
 
 def tell(data: Sequence[Seen], requests: Requests | None) -> Format:
+    """Determine the format and the library of a dataset."""
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
     marks = None if requests is None else _marks(data, requests)
     shown = next(os.path.splitext(file.path)[1] for file in data if file_roles.kind(file.path) == ending)
@@ -69,23 +73,23 @@ def _named(ending: str, shown: str, count: int, total: int) -> Estimate | None:
 
 
 def _by_marks(ending: str, marks: _Marks | None, files: int) -> Estimate:
-    """By requests; else what can be read like plain bytes."""
+    """Return the format by requests; "raw" if no library is recognised."""
     if marks is not None and marks.zip_ends > 0.5:
         return Estimate(
             "npz",
             "medium",
-            f"the {_ZIP_END} bytes that end an archive were read first, of {marks.zip_ends:.0%} of files",
+            f"the {_ZIP_END} bytes at the end of a ZIP archive were read first in {marks.zip_ends:.0%} of files",
         )
     if marks is not None and marks.signatures > 0.5:
         return Estimate(
-            "hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first, of {marks.signatures:.0%} of files"
+            "hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first in {marks.signatures:.0%} of files"
         )
     if ending in _PLAIN:
-        return Estimate("raw", "high", f"{files:,} {ending} file(s): their bytes are one sample or more, end to end")
-    words = f"no format is known that ends in {ending!r}"
+        return Estimate("raw", "high", f"{files:,} {ending} file(s): plain bytes of one or more samples")
+    evidence = f"no known format has the extension {ending!r}"
     if marks is None:
-        return Estimate("raw", "low", words)
-    return Estimate("raw", "medium", f"{words}, and requests are no library's")
+        return Estimate("raw", "low", evidence)
+    return Estimate("raw", "medium", f"{evidence}, and requests match no library")
 
 
 def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> Estimate:
@@ -93,26 +97,26 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
         return _of_raw(marks)
     if marks is None:
         usual = "framework" if name in ("tfrecord", "csv") else "posix"
-        return Estimate(usual, "unknown", "only a trace (DXT) would tell")
+        return Estimate(usual, "unknown", "not recorded without a trace (DXT)")
     if name == "npz":
-        share, what = marks.zip_ends, "directories were read first, as numpy.load does"
+        share, evidence = marks.zip_ends, "the archive's directory was read first, as by numpy.load"
     elif name == "hdf5":
-        share, what = marks.signatures, "signatures were read first, as HDF5's library does"
+        share, evidence = marks.signatures, "the signature was read first, as by HDF5's library"
     else:
-        share, what = marks.from_front, "reading began at the front, through a buffer"
+        share, evidence = marks.from_front, "the first read was at the front, through a buffer"
     if name == "csv" and requests is not None and (size := _usual(requests, data)) != _PANDAS:
-        return Estimate("posix", "high", f"requests of {size:,} B, where pandas makes such of {_PANDAS:,} B")
+        return Estimate("posix", "high", f"requests of {size:,} B; those of pandas have {_PANDAS:,} B")
     if share > 0.5:
-        return Estimate("framework", "high", f"{what}, in {share:.0%} of files")
-    return Estimate("posix", "medium", f"{what}, in {share:.0%} of files only")
+        return Estimate("framework", "high", f"{evidence}, in {share:.0%} of files")
+    return Estimate("posix", "medium", f"{evidence}, in {share:.0%} of files only")
 
 
 def _of_raw(marks: _Marks | None) -> Estimate:
     if marks is None:
-        return Estimate("posix", "unknown", "only a trace (DXT) would tell")
-    how = "in one request, and one more that found the end, as read() does"
-    words = f"{marks.whole:.0%} of files were read {how}" if marks.whole else f"no file was read {how}"
-    return Estimate("framework" if marks.whole > 0.5 else "posix", "high" if marks.whole > 0.9 else "medium", words)
+        return Estimate("posix", "unknown", "not recorded without a trace (DXT)")
+    how = "in one request and another at its end, as by read()"
+    evidence = f"{marks.whole:.0%} of files were read {how}" if marks.whole else f"no file was read {how}"
+    return Estimate("framework" if marks.whole > 0.5 else "posix", "high" if marks.whole > 0.9 else "medium", evidence)
 
 
 def _usual(requests: Requests, data: Sequence[Seen]) -> int:

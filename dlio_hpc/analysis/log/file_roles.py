@@ -1,5 +1,5 @@
-"""What each file of a program was to it: data that it learns from, or something beside them. Judged by names and by
-what was done to it, never by content, which no log has.
+"""Roles of a program's files: training data, checkpoints, outputs and others. Roles follow from names and accesses;
+logs hold no content of files.
 """
 
 import os
@@ -27,21 +27,21 @@ _MODEL = re.compile(
     r"ckpt|checkpoint|weights|snapshot|[.](?:pt|pth|safetensors|keras|pdparams|tfckpt)$|(?:^|[/_.-])model[^/]*$",
     re.IGNORECASE,
 )
-# Endings of data that programs learn from.
+# Extensions of training data.
 _KNOWN = re.compile(
     r"[.](?:tfrecords?(?:-#-of-#)?|tfrec|h5|hdf5|nc4?|npz|npy|csv|jpe?g|png|bin|parquet|arrow|tar|lmdb|mdb|rec)$",
     re.IGNORECASE,
 )
-# Classes with more files than that are no auxiliary files, of which a workload names each.
+# Kinds with more files are not auxiliary files, because a workload names each auxiliary file.
 MOST_SIDES = 8
 _ALIKE, _UNLIKE, _MANY = 0.1, 0.1, 4
 _TEMPORARY = ("/tmp/", "/var/tmp/", "/dev/shm/")
-# Less than that is a log or a note, however often it is written.
+# A smaller file is a log or a note, not a checkpoint, however often it is written.
 _LEAST_STATE = 4096
 
 
 class Role(NamedTuple):
-    """why: in words."""
+    """Role of a file. why: the reason, a phrase."""
 
     file: Seen
     role: Name
@@ -49,15 +49,15 @@ class Role(NamedTuple):
 
 
 def tell(files: Iterable[Seen]) -> list[Role]:
-    """Of every file, in the order given."""
-    found = [_apart(file) for file in files]
-    read = [role.file for role in found if role.role == "dataset"]
-    told = {role.file.path: role for role in (*_of_data(read), *_repeated(found))}
-    return [told.get(role.file.path, role) for role in found]
+    """Return the role of each file, in the order given."""
+    roles = [_apart(file) for file in files]
+    read = [role.file for role in roles if role.role == "dataset"]
+    refined = {role.file.path: role for role in (*_of_data(read), *_repeated(roles))}
+    return [refined.get(role.file.path, role) for role in roles]
 
 
 def kind(path: str) -> str:
-    """Files that differ in numbers alone are of one kind: by their ending, or where they have none by their name."""
+    """Return the kind of a file: its extension, or its name if it has none, with # for numbers."""
     name = os.path.basename(path)
     stem, dot, ending = name.partition(".tfrecord")
     if not dot:
@@ -67,7 +67,7 @@ def kind(path: str) -> str:
 
 
 def pattern(path: str) -> str:
-    """A path with # for its numbers."""
+    """Return a path with # for its numbers."""
     return _numbered(path)
 
 
@@ -76,9 +76,11 @@ def _numbered(text: str) -> str:
 
 
 def _apart(file: Seen) -> Role:
-    """What its name or the direction of its bytes tell; all other data that are read are "dataset" for now."""
+    """Return the role of a file by its path and the direction of its transfers. Every other file that is read has the
+    preliminary role "dataset".
+    """
     if not _DATA.search(file.path) or _INSTALLED.search(file.path):
-        return Role(file, "library", "a program or library, by its path")
+        return Role(file, "library", "program or library, by its path")
     if (why := _unfit(file)) is not None:
         return Role(file, "other", why)
     if file.bytes_written and file.bytes_read < 2 * file.bytes_written:
@@ -87,7 +89,7 @@ def _apart(file: Seen) -> Role:
 
 
 def _unfit(file: Seen) -> str | None:
-    """Why it is nothing that a workload has."""
+    """Return the reason why a file has no place in a workload; None if it has one."""
     if _STREAM.search(file.path):
         return "a terminal, pipe or device"
     if dataset.is_note(os.path.basename(file.path)):
@@ -100,13 +102,13 @@ def _unfit(file: Seen) -> str | None:
 def _written(file: Seen) -> Role:
     if file.path.startswith(_TEMPORARY) and file.moved < _LEAST_STATE:
         return Role(file, "other", "a few bytes in a temporary folder")
-    if found := _MODEL.search(file.path):
-        return Role(file, "checkpoint", f"written, and its name has {found[0]!r}")
+    if match := _MODEL.search(file.path):
+        return Role(file, "checkpoint", f"written, and its name has {match[0]!r}")
     return Role(file, "output", "written")
 
 
 def _of_data(files: list[Seen]) -> list[Role]:
-    """The kind of which most bytes are read is the dataset."""
+    """Return the roles of files that are read. The kind with the most bytes read is the dataset."""
     kinds: dict[str, list[Seen]] = defaultdict(list)
     for file in files:
         kinds[kind(file.path)].append(file)
@@ -114,11 +116,11 @@ def _of_data(files: list[Seen]) -> list[Role]:
         return []
     total = sum(file.bytes_read for file in files)
     main = max(kinds, key=lambda name: (sum(file.bytes_read for file in kinds[name]), name))
-    found = []
+    roles = []
     for name, members in kinds.items():
         share = sum(file.bytes_read for file in members) / total if total else 0.0
-        found += _main(members, name, share) if name == main else _beside(members, name, share)
-    return found
+        roles += _main(members, name, share) if name == main else _auxiliary(members, name, share)
+    return roles
 
 
 def _main(files: list[Seen], name: str, share: float) -> list[Role]:
@@ -126,61 +128,67 @@ def _main(files: list[Seen], name: str, share: float) -> list[Role]:
     usual, count = patterns.most_common(1)[0]
     middle = float(np.median([file.size for file in files]))
     ending = f"{name!r} files" if name.startswith(".") else f"files called {name!r}"
-    why = f"one of {len(files):,} {ending}, of which {share:.1%} of all data read came"
-    found = []
+    why = f"one of {len(files):,} {ending}, which have {share:.1%} of bytes read"
+    roles = []
     for file in files:
         is_lone = count >= _MANY and pattern(file.path) != usual and patterns[pattern(file.path)] == 1
         if is_lone and file.size < _UNLIKE * middle:
-            found.append(
-                Role(file, "auxiliary file", f"read, alone of its name, with {file.size / middle:.1%} of a file")
+            roles.append(
+                Role(
+                    file,
+                    "auxiliary file",
+                    f"read; has a name of its own and {file.size / middle:.1%} of the median size",
+                )
             )
         else:
-            found.append(Role(file, "dataset", why))
-    return found
+            roles.append(Role(file, "dataset", why))
+    return roles
 
 
-def _beside(files: list[Seen], name: str, share: float) -> list[Role]:
+def _auxiliary(files: list[Seen], name: str, share: float) -> list[Role]:
     if len(files) > MOST_SIDES:
         return [
-            Role(file, "other", f"one of {len(files):,} {name!r} files, {share:.1%} of what was read") for file in files
+            Role(file, "other", f"one of {len(files):,} {name!r} files, {share:.1%} of all bytes read")
+            for file in files
         ]
-    return [Role(file, "auxiliary file", f"read beside the dataset, {share:.1%} of what was read") for file in files]
+    return [Role(file, "auxiliary file", f"not of the dataset's kind, {share:.1%} of all bytes read") for file in files]
 
 
-def _repeated(found: list[Role]) -> list[Role]:
-    """Outputs that are written again and again are states that are kept: over each other, or files alike in turn."""
+def _repeated(roles: list[Role]) -> list[Role]:
+    """Return the outputs that are checkpoints: written over repeatedly, or files of similar size written in turn."""
     kinds: dict[str, list[Seen]] = defaultdict(list)
-    for role in found:
+    for role in roles:
         if role.role == "output" and role.file.size >= _LEAST_STATE:
             kinds[pattern(role.file.path)].append(role.file)
-    told = []
+    checkpoints = []
     for members in kinds.values():
         times = sum(file.bytes_written for file in members) / sum(file.size for file in members)
         if times > 1.9:
             why = f"written {times:.3g} times over"
         elif len(members) > 1 and are_alike([file.size for file in members]) and _in_turn(members):
-            why = f"one of {len(members)} files of one name, alike in size, written one after the other"
+            why = f"one of {len(members)} files of similar name and size, written one after the other"
         else:
             continue
-        told += [Role(file, "checkpoint", why) for file in members]
-    return told
+        checkpoints += [Role(file, "checkpoint", why) for file in members]
+    return checkpoints
 
 
 def _in_turn(files: list[Seen]) -> bool:
     spans = sorted(file.written_s for file in files if file.written_s is not None)
-    return len(spans) > 1 and all(one[1] < other[0] for one, other in pairwise(spans))
+    return len(spans) > 1 and all(first[1] < second[0] for first, second in pairwise(spans))
 
 
-def of(found: Iterable[Role], role: Name) -> list[Seen]:
-    return [each.file for each in found if each.role == role]
+def of(roles: Iterable[Role], name: Name) -> list[Seen]:
+    """Return the files with this role."""
+    return [role.file for role in roles if role.role == name]
 
 
 def is_known(path: str) -> bool:
-    """Does it end as data do that programs learn from?"""
+    """Return whether a path has a known extension of training data."""
     return _KNOWN.search(kind(path)) is not None
 
 
 def are_alike(sizes: list[int]) -> bool:
-    """All within a tenth of their median."""
+    """Return whether sizes differ by at most a tenth of their median."""
     middle = float(np.median(sizes))
     return bool(np.ptp(sizes) <= _ALIKE * middle)

@@ -1,4 +1,4 @@
-"""Every file of a log and what was done to it, out of the counters of all modules and ranks."""
+"""Accesses to each file of a log, summed over the counters of all modules and ranks."""
 
 from typing import Any, NamedTuple
 
@@ -14,9 +14,9 @@ _COLLECTIVE = ("COLL_READS", "COLL_WRITES")
 
 
 class Seen(NamedTuple):
-    """size: the last byte that anybody touched, and one. ranks: how many opened it. read_s, written_s: seconds since
-    the job began, first and last; None: never. buffered: bytes through STDIO, which leaves no trace. collective:
-    requests by MPI-IO's collective calls.
+    """Accesses to a file. size: bytes up to the end of the last access. ranks: number of ranks that opened it. read_s,
+    written_s: first and last access in seconds since the job began; None: never. buffered: bytes through STDIO, which
+    is not traced. collective: collective requests of MPI-IO.
     """
 
     path: str
@@ -39,7 +39,7 @@ class Seen(NamedTuple):
 
 
 def take(log: Log) -> list[Seen]:
-    """In the order of their paths. POSIX below MPI-IO has the bytes of both; STDIO stands beside it."""
+    """Return the files of a log, sorted by path. POSIX records include the bytes of MPI-IO; STDIO bytes are added."""
     posix, stdio, mpiio = (log.counted.get(name, NO_RECORDS) for name in ("POSIX", "STDIO", "MPI-IO"))
     both = (posix, stdio)
     numbers = np.concatenate([records["id"] for records in both])
@@ -51,7 +51,7 @@ def take(log: Log) -> list[Seen]:
     read, written = (_span(both, kind, at, len(ids)) for kind in ("READ", "WRITE"))
     buffered = np.zeros(len(ids), np.int64)
     np.add.at(buffered, at[len(posix) :], counter(stdio, "BYTES_READ") + counter(stdio, "BYTES_WRITTEN"))
-    found = [
+    files = [
         Seen(
             log.names.get(int(number), str(number)),
             int(sums["BYTES_READ"][row]),
@@ -69,7 +69,7 @@ def take(log: Log) -> list[Seen]:
         )
         for row, number in enumerate(ids)
     ]
-    return sorted(found)
+    return sorted(files)
 
 
 def _joined(both: tuple[Records, ...], name: str) -> Any:
@@ -83,7 +83,9 @@ def _summed(both: tuple[Records, ...], name: str, at: Any, count: int) -> Any:
 
 
 def _largest(both: tuple[Records, ...], names: tuple[str, ...], at: Any, count: int) -> Any:
-    """-1 where nothing was touched. A counter of 0 may be one byte or none; the bytes moved tell."""
+    """Return the offset of the last byte accessed in each file, -1 without accesses. A counter of 0 is ambiguous; the
+    bytes transferred decide.
+    """
     most = np.full(count, -1, np.int64)
     for name, moved in zip(names, ("BYTES_READ", "BYTES_WRITTEN"), strict=True):
         values = np.where(_joined(both, moved) > 0, _joined(both, name), -1)
@@ -92,7 +94,7 @@ def _largest(both: tuple[Records, ...], names: tuple[str, ...], at: Any, count: 
 
 
 def _ranks(both: tuple[Records, ...], at: Any, count: int, ranks: int) -> Any:
-    """Records of a file that all ranks opened may be one, of rank -1."""
+    """Return the number of ranks that opened each file. A record of rank -1 stands for all ranks."""
     known = np.concatenate([records["rank"] for records in both])
     pairs = np.unique(np.stack([at, known], axis=1), axis=0) if len(at) else np.empty((0, 2), np.int64)
     number = np.bincount(pairs[:, 0].astype(np.int64), minlength=count)
@@ -102,7 +104,7 @@ def _ranks(both: tuple[Records, ...], at: Any, count: int, ranks: int) -> Any:
 
 
 def _span(both: tuple[Records, ...], kind: str, at: Any, count: int) -> Floats:
-    """(2, files): first and last instant; infinities where there is none."""
+    """Return the first and last time of access to each file, shape (2, files); infinite without accesses."""
     begins, ends = (_joined(both, f"F_{kind}_{part}_TIMESTAMP") for part in ("START", "END"))
     span = np.array([np.full(count, np.inf), np.full(count, -np.inf)])
     np.minimum.at(span[0], at[begins > 0], begins[begins > 0])
@@ -116,9 +118,9 @@ def _pair(span: Floats) -> tuple[float, float] | None:
 
 def _collective(mpiio: Records, ids: Any) -> dict[int, int]:
     known = set(ids.tolist())
-    found: dict[int, int] = {}
+    requests: dict[int, int] = {}
     calls = sum(counter(mpiio, name) for name in _COLLECTIVE)
     for number, count in zip(mpiio["id"].tolist(), np.broadcast_to(calls, len(mpiio)).tolist(), strict=True):
         if number in known and count:
-            found[number] = found.get(number, 0) + count
-    return found
+            requests[number] = requests.get(number, 0) + count
+    return requests

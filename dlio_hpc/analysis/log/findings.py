@@ -1,18 +1,19 @@
-"""What is found about a program's I/O, in figures: VaniDL's table.
+"""Metrics of a program's I/O, as in VaniDL's table.
 
-Times in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are of the POSIX module; without a trace, of STDIO
-as well, which does not pass through it. MPI-IO's requests end up as POSIX ones and are told apart under `interfaces`.
+Times are in seconds, sizes in bytes, MB = 1e6 bytes. Bytes and requests are those of the POSIX module; without a trace,
+those of STDIO are added, which do not pass through it. MPI-IO requests arrive as POSIX requests; `interfaces` has them
+separately.
 """
 
 from msgspec import Struct
 
-# Darshan's bins of request sizes, and the last size of each.
+# Darshan's bins of request sizes, and the largest size in each bin.
 SIZE_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10M", "10M_100M", "100M_1G", "1G_PLUS")
 LAST_SIZES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 62)
 
 
 class Spread(Struct, frozen=True):
-    """Of single requests. median None: only a trace tells."""
+    """Distribution of a value over single requests. median: None without a trace."""
 
     min: float
     max: float
@@ -21,10 +22,11 @@ class Spread(Struct, frozen=True):
 
 
 class Operation(Struct, frozen=True):
-    """Reads, or writes. time_s: with one in flight, mean over ranks. histogram: Darshan's bins -> requests. common: the
-    most frequent sizes. MBps: all bytes over the time in which any rank had one in flight; bandwidth_MBps: of single
-    requests. sequential, consecutive: shares of the requests that began behind, or right at, the end of the one before
-    in that file by that rank. None: not told.
+    """Metrics of all reads or of all writes. time_s: time with at least one request in flight, mean over ranks.
+    histogram: requests by Darshan's bins. common: the most frequent sizes and their counts. MBps: all bytes over the
+    time with a request of any rank in flight. bandwidth_MBps: bandwidth of single requests. sequential, consecutive:
+    shares of the requests that began after, or exactly at, the end of the previous request of the rank to the file.
+    None: not known.
     """
 
     requests: int
@@ -40,7 +42,9 @@ class Operation(Struct, frozen=True):
 
 
 class Rank(Struct, frozen=True):
-    """io_s: with any request in flight. hidden_s: the part within its computing, None where that is not known."""
+    """Metrics of a rank. io_s: time with at least one request in flight. hidden_s: the part of io_s during computation;
+    None if unknown.
+    """
 
     rank: int
     host: str
@@ -55,7 +59,7 @@ class Rank(Struct, frozen=True):
 
 
 class Node(Struct, frozen=True):
-    """All ranks of a host; io_s: the mean over them."""
+    """Metrics of a node: sums over its ranks. io_s: mean over its ranks."""
 
     host: str
     ranks: int
@@ -65,7 +69,9 @@ class Node(Struct, frozen=True):
 
 
 class File(Struct, frozen=True):
-    """size: the last byte that anybody touched; it may have more. ranks: how many opened it, all where that is -1."""
+    """Metrics of a file. size: bytes up to the end of the last access; the file may be larger. ranks: number of ranks
+    that opened it; -1 for all.
+    """
 
     path: str
     type: str
@@ -80,7 +86,7 @@ class File(Struct, frozen=True):
 
 
 class Metadata(Struct, frozen=True):
-    """time_s: of all ranks; share: of it in all time in I/O calls."""
+    """Metadata operations. time_s: sum over ranks. share: share of time_s in the time of all I/O calls."""
 
     opens: int
     seeks: int
@@ -103,7 +109,9 @@ class Interface(Struct, frozen=True):
 
 
 class Timeline(Struct, frozen=True):
-    """step_s wide bins from start_s on (seconds since the job started, or since the run's first step)."""
+    """Bytes and requests per bin of step_s seconds. start_s: begin of the first bin in seconds since the job started,
+    or since the run's first step.
+    """
 
     start_s: float
     step_s: float
@@ -114,9 +122,10 @@ class Timeline(Struct, frozen=True):
 
 
 class Analysis(Struct, frozen=True):
-    """`traced`: figures come from a trace; else from counters alone. io_s: with any request in flight, mean over ranks;
-    io_any_s: of any rank at all. hidden_share: the part of io_s within computing. timeline None: no trace.
-    untraced_bytes: through STDIO, beside a trace that does not hold them.
+    """I/O metrics of a program. traced: metrics come from a trace, else from counters alone. io_s: time with at least
+    one request in flight, mean over ranks. io_any_s: time with a request of any rank in flight. hidden_share: the part
+    of io_s during computation. timeline: None without a trace. untraced_bytes: bytes through STDIO, which the trace
+    lacks.
     """
 
     program: str

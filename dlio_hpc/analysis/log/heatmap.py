@@ -10,12 +10,12 @@ from dlio_hpc.analysis.log.view import Floats, HeatMap
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Heat
 
-# Largest numbers of rows and columns of a picture; with more ranks, several share a row.
+# Largest numbers of rows and columns of a heat map; with more ranks, several share a row.
 MOST_ROWS, BINS = 64, 200
 
 
 def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
-    """Heat map of a trace until `end` seconds; None where the trace has no request."""
+    """Return the heat map of a trace until `end` seconds; None if the trace has no requests."""
     if not len(requests.start):
         return None
     begin = min(0.0, float(requests.start.min()))
@@ -29,7 +29,7 @@ def of_requests(requests: Requests, ranks: int, end: float) -> HeatMap | None:
 
 
 def of_recorded(recorded: Recorded) -> HeatMap | None:
-    """Heat map of the core's record; None where single reads were not timed."""
+    """Return the heat map of the core's record; None if single reads were not timed."""
     if not recorded.is_timed:
         return None
     group = recorded.file["activity"]
@@ -39,19 +39,19 @@ def of_recorded(recorded: Recorded) -> HeatMap | None:
 
 
 def of_darshan(heat: list[Heat], ranks: int) -> HeatMap | None:
-    """Heat map of all interfaces of a log together; None where the log has no heat map for each rank."""
+    """Return the heat map of all interfaces of a log together; None if the log lacks heat maps per rank."""
     if not heat or not ranks:
         return None
-    moved = np.zeros((ranks, max(one.read.shape[1] for one in heat)))
-    for one in heat:
-        if len(one.ranks) and (one.ranks.min() < 0 or one.ranks.max() >= ranks):
+    moved = np.zeros((ranks, max(interface.read.shape[1] for interface in heat)))
+    for interface in heat:
+        if len(interface.ranks) and (interface.ranks.min() < 0 or interface.ranks.max() >= ranks):
             return None
-        moved[one.ranks, : one.read.shape[1]] += one.read + one.written
+        moved[interface.ranks, : interface.read.shape[1]] += interface.read + interface.written
     return _grouped(moved, heat[0].width_s * np.arange(moved.shape[1] + 1), ranks)
 
 
 def _grouped(moved: Any, edges: Floats, ranks: int) -> HeatMap:
-    """Group ranks into rows. moved: (ranks, bins), an array or an HDF5 dataset; read one group of ranks at a time."""
+    """Group ranks into rows. moved: (ranks, bins), an array or an HDF5 dataset, read one group of ranks at a time."""
     per_row = _ranks_per_row(ranks)
     starts = np.arange(0, len(edges) - 1, max(1, -(-(len(edges) - 1) // BINS)))
     rows = [

@@ -6,12 +6,14 @@ from dlio_hpc.analysis.timeline_reader import Recorded
 
 
 def of_log(analysis: Analysis) -> tuple[Cost, ...]:
-    """Costs by Darshan's counters. A call of MPI-IO contains the POSIX calls that it makes."""
+    """Return the costs by Darshan's counters. A call of MPI-IO contains the POSIX calls that it makes."""
     return tuple(Cost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items())
 
 
 def of_recorded(recorded: Recorded) -> tuple[Cost, ...]:
-    """Costs by the core's own record, which times reads of samples and writes of checkpoints but no metadata calls."""
+    """Return the costs by the core's record, which times reads of samples and writes of checkpoints, but no metadata
+    calls.
+    """
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None
     write_s = float(group["checkpoint_time"][:].mean()) if "checkpoint_time" in group else None

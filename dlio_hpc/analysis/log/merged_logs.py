@@ -1,4 +1,4 @@
-"""Several logs of one program as one: a program without MPI leaves a log for each of its processes."""
+"""Merge of several logs into one: a program without MPI leaves a log for each of its processes."""
 
 import re
 from collections.abc import Sequence
@@ -13,15 +13,16 @@ _PID = re.compile(r"_id\d+-(\d+)_")
 
 
 def merge(logs: Sequence[Log]) -> Log:
-    """Each process a rank, but what was forked off another of them, which is a process of that rank; times since the
-    first of them began. Nothing is added up: a file has a record for each process.
+    """Merge the logs of the processes of one program. Each process becomes a rank; a process forked by another one
+    becomes a process of that rank. Times count from the start of the first process. Records are not summed: a file has
+    one per process. ConfigError if one of several logs is of a program with MPI.
     """
     first = min(logs, key=lambda log: log.job.started)
     if len(logs) == 1:
         return first
     if any(log.job.ranks > 1 for log in logs):
         raise ConfigError(
-            "several logs are taken for the processes of one program without MPI; "
+            "several logs must be of the processes of one program without MPI; "
             f"{next(log.path for log in logs if log.job.ranks > 1)} is of a program with MPI: name it alone"
         )
     ranks = _ranks(logs)
@@ -39,15 +40,17 @@ def merge(logs: Sequence[Log]) -> Log:
 
 
 def _ranks(logs: Sequence[Log]) -> list[int]:
-    """Of each log. A parent without a log, or with one whose name has no pid any more, is still its forks' parent."""
-    pids = [found[1] if (found := _PID.search(log.path.name)) else "" for log in logs]
+    """Return the rank of each log. Forks have the same rank even if their parent has no log, or a log without a pid in
+    its name.
+    """
+    pids = [match[1] if (match := _PID.search(log.path.name)) else "" for log in logs]
     parents = [log.job.metadata.get("fork_parent", "") for log in logs]
     number: dict[str, int] = {}
     return [number.setdefault(_root(at, pids, parents), len(number)) for at in range(len(logs))]
 
 
 def _root(at: int, pids: list[str], parents: list[str]) -> str:
-    """What is the same for all processes that come from one."""
+    """Return an identifier that is the same for all processes with a common ancestor."""
     for _ in pids:
         if not parents[at]:
             return pids[at] or _only_parent(at, pids, parents) or f"log {at}"
@@ -58,15 +61,17 @@ def _root(at: int, pids: list[str], parents: list[str]) -> str:
 
 
 def _only_parent(at: int, pids: list[str], parents: list[str]) -> str | None:
-    """The pid of a log that does not say its own: what all forks have as parent, if no other log can be meant."""
+    """Return the pid of a log whose name has none: the common parent of all forks, if no other log can be the parent;
+    else None.
+    """
     wanted = set(parents) - {"", *pids}
     nameless = [number for number, pid in enumerate(pids) if not pid and not parents[number]]
     return wanted.pop() if len(wanted) == 1 and nameless == [at] else None
 
 
 def _everywhere(logs: Sequence[Log]) -> set[str]:
-    """Modules that trace, with records of one kind in all logs that count at all; a trace of some would pass for one
-    of all.
+    """Return the modules with a trace, of the same record type, in every log that has records. A trace of some
+    processes would pass for one of all.
     """
     moving = [log for log in logs if any(len(records) for records in log.counted.values())]
     names = set.intersection(*(set(log.traced) for log in moving)) if moving else set()
@@ -74,13 +79,13 @@ def _everywhere(logs: Sequence[Log]) -> set[str]:
 
 
 def _counted(parts: Sequence[tuple[Log, int]], name: str) -> Records:
-    found = []
+    columns = []
     for log, rank in parts:
         if name in log.counted:
             records = log.counted[name].copy()
             records["rank"] = rank
-            found.append(records)
-    return np.concatenate(found)
+            columns.append(records)
+    return np.concatenate(columns)
 
 
 def _traced(parts: Sequence[tuple[Log, int]], name: str, job: Job) -> Trace:

@@ -1,4 +1,4 @@
-"""From a trace, or from what the core recorded, to what pictures are drawn from."""
+"""Data of a run's figures, from a trace, from Darshan's counters, or from the core's own record."""
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,13 @@ _LATENCY_EDGES = 1e-7 * 2.0 ** (np.arange(8 * 34 + 1) / 8)
 def of_trace(
     title: str, source: str, notes: list[str], analysis: Analysis, requests: Requests, recorded: Recorded | None
 ) -> View:
-    """A run of ours with its steps, or anybody's log without. Both are on the clock of `requests`."""
+    """Return the view of a traced run with its steps, or of another program's log without steps. recorded: on the clock
+    of `requests`.
+    """
     end = max(float(requests.end.max(initial=0.0)), records.ends(recorded) if recorded else analysis.job_s)
     empty = int((requests.length == 0).sum())
     if empty:
-        notes = [*notes, f"{empty} requests brought nothing (end of file); they are not among the sizes drawn"]
+        notes = [*notes, f"{empty} requests returned no bytes (end of file); the request sizes do not include them"]
     return View(
         title,
         source,
@@ -46,7 +48,7 @@ def of_trace(
 
 
 def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
-    """A run without a trace."""
+    """Return the view of a run without a trace."""
     ranks, series = records.ranks(recorded), records.series(recorded)
     hosts, end = recorded.hosts, max(float(series.edges[-1]), records.ends(recorded))
     lanes = [
@@ -56,7 +58,7 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
     if not recorded.is_timed:
         notes = [
             *notes,
-            "TensorFlow reads by itself: single reads were not timed, bytes are shown where steps got them",
+            "TensorFlow reads by itself: single reads were not timed, bytes are shown at the steps that received them",
         ]
     return View(
         title,
@@ -76,8 +78,8 @@ def of_core(title: str, notes: list[str], recorded: Recorded) -> View:
 
 
 def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Heat]) -> View:
-    """A log that has no trace: sizes by Darshan's bins, what each rank did, and bytes over time as far as it has heat
-    maps.
+    """Return the view of a log without a trace: request sizes in Darshan's bins, metrics per rank, and bytes over time
+    if the log has heat maps.
     """
     reads, writes = (
         np.array([kind.histogram.get(name, 0) if kind else 0 for name in SIZE_BINS], np.int64)
@@ -101,12 +103,12 @@ def of_counters(title: str, notes: list[str], analysis: Analysis, heat: list[Hea
 
 
 def _of_heat(heat: list[Heat], job_s: float) -> Series:
-    """All ranks and interfaces; those have one width in a log."""
-    bins = max((found.read.shape[1] for found in heat), default=1)
+    """Return bytes over time, summed over all ranks and interfaces. All heat maps of a log have the same bin width."""
+    bins = max((interface.read.shape[1] for interface in heat), default=1)
     bytes_read, bytes_written = np.zeros(bins), np.zeros(bins)
-    for found in heat:
-        bytes_read[: found.read.shape[1]] += found.read.sum(axis=0)
-        bytes_written[: found.written.shape[1]] += found.written.sum(axis=0)
+    for interface in heat:
+        bytes_read[: interface.read.shape[1]] += interface.read.sum(axis=0)
+        bytes_written[: interface.written.shape[1]] += interface.written.sum(axis=0)
     width = heat[0].width_s if heat else job_s
     return Series(width * np.arange(bins + 1), bytes_read, bytes_written, None, None)
 
@@ -157,7 +159,9 @@ def _shares(knots: Floats, end: float) -> Floats:
 
 
 def _chosen(io_s: Floats) -> list[int]:
-    """All ranks where they are few; else the three slowest, the three fastest and two in the middle."""
+    """Return the ranks that get a lane: all of them if they are few, else the three with the least I/O time, the three
+    with the most, and two in the middle.
+    """
     if len(io_s) <= _LANES:
         return list(range(len(io_s)))
     order = np.argsort(io_s, kind="stable")

@@ -1,4 +1,4 @@
-"""All requests of a log as columns, with the files and ranks they belong to."""
+"""Requests of a log as columns, with their files and ranks."""
 
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
@@ -14,8 +14,9 @@ Integers = npt.NDArray[np.int64]
 
 
 class Requests(NamedTuple):
-    """One entry a request, ordered by rank. file: index of `paths`. offset, length: bytes. thread: 0 where Darshan does
-    not tell. hosts: of each rank, "" where nothing was traced. process: number within the rank; None: each is one.
+    """Columns with one entry per request, sorted by rank. file: index into `paths`. offset, length: bytes. start, end:
+    seconds. thread: 0 if not recorded. hosts: host of each rank, "" if nothing was traced. process: number of the
+    process within the rank; None if each rank is one process.
     """
 
     rank: npt.NDArray[np.int32]
@@ -35,18 +36,18 @@ class Requests(NamedTuple):
         return slice(int(first), int(last))
 
     def on(self, paths: Collection[str]) -> npt.NDArray[np.bool_]:
-        """Which of them are on files of these paths."""
+        """Return a mask of the requests to files with these paths."""
         wanted = np.array([path in paths for path in self.paths], bool)
         return wanted[self.file] if len(wanted) else np.zeros(len(self.file), bool)
 
     def times(self, chosen: Any = slice(None)) -> Floats:
-        """(2, n): begins and ends."""
+        """Return the start and end times of the chosen requests, shape (2, n)."""
         return np.stack([self.start[chosen], self.end[chosen]])
 
 
 def over_time(requests: Requests, edges: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    """In each bin between `edges`: bytes read, reads, bytes written, writes. Bytes are spread over the time that their
-    request took, itself counts where it began.
+    """Return bytes read, reads, bytes written and writes per bin between `edges`. The bytes of a request are spread
+    over its duration; the request counts in the bin where it starts.
     """
     columns = []
     for writes in (False, True):
@@ -59,7 +60,9 @@ def over_time(requests: Requests, edges: Floats) -> tuple[Floats, Floats, Floats
 
 
 def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Floats | None) -> Requests:
-    """The trace of `module`, files with `wanted` paths alone. offset_s: of each rank, added to Darshan's times."""
+    """Return the traced requests of `module` to files with `wanted` paths. offset_s: seconds per rank that are added to
+    Darshan's times.
+    """
     trace = log.traced[module]
     paths = sorted({log.names.get(int(number), str(number)) for number in trace.files["id"]})
     index = {path: number for number, path in enumerate(paths) if wanted(path)}
@@ -89,7 +92,7 @@ def of_log(log: Log, module: str, wanted: Callable[[str], bool], offset_s: Float
 
 
 def _rows(trace: Trace, first: Integers, counts: Integers) -> Records:
-    """The segments of files in another order; as they are where that is the order they have."""
+    """Return the segments of the chosen files in the order given. Avoid a copy if all files are in their order."""
     if len(first) == len(trace.files) and (np.diff(first) >= 0).all():
         return trace.segments
     total = int(counts.sum())
@@ -106,7 +109,7 @@ def _threads(segments: Records) -> npt.NDArray[np.uint64]:
 
 
 def _is_write(files: Records, counts: Integers) -> npt.NDArray[np.bool_]:
-    """Writes come before reads in each file."""
+    """Return a mask of the writes among the segments; the writes of a file precede its reads."""
     kinds = np.array([True, False] * len(files), bool)
     flags = np.repeat(kinds, np.stack([files["writes"], files["reads"]], axis=1).reshape(-1))
     assert len(flags) == counts.sum()

@@ -1,4 +1,4 @@
-"""When a program read: bursts of requests and the pauses between them, which are its steps and their computing."""
+"""Detection of training steps from the times of reads: a burst of requests per step, and pauses while it computes."""
 
 from typing import NamedTuple
 
@@ -12,18 +12,19 @@ from dlio_hpc.units import format_seconds, format_size
 
 Floats = npt.NDArray[np.float64]
 
-# Pauses that are no steps': between two calls of a loop, waiting for a page.
+# Shorter pauses are not between steps, but between two calls of a loop or while waiting for a page.
 _LEAST_S = 0.5e-3
 _FEW, _SHARE, _APART = 5, 0.3, 4.0
-# Bursts of a rank that make a habit.
+# Smallest number of bursts of a rank for a reliable pace.
 ENOUGH = 8
 
 
 class Steps(NamedTuple):
-    """pause_s, period_s: median, from a burst's end and begin to the next one's begin; spread: of the period, half the
-    width of its middle half over the median. bytes: of a burst, the median; first: of a rank's first burst over that.
-    number: of a rank, the median. begins: seconds, of all bursts of one rank. workers: processes of a rank that read at
-    a time; all other figures are of one of them then, which has every workers-th step.
+    """Bursts of reads. pause_s, period_s: median seconds from the end and from the begin of a burst to the begin of the
+    next. spread: half the interquartile range of the period over its median. bytes: median bytes of a burst. first:
+    bytes of a rank's first burst over `bytes`. number: median number of bursts of a rank. begins: begins of all bursts
+    of one rank in seconds. workers: processes of a rank that read at the same time; if more than one, the other values
+    are those of one process, which reads for every workers-th step.
     """
 
     pause_s: float
@@ -37,30 +38,30 @@ class Steps(NamedTuple):
 
 
 def find(reads: Reads) -> Steps | None:
-    """None where reading has no pauses that stand out."""
+    """Detect the bursts of reads; None if no pauses stand out."""
     readers = reads.readers
     spans = [_span(reads, mine) for mine in readers]
     limit = _limit(spans)
     if limit is None:
         return None
     made = [_bursts(reads, mine, span, limit) for mine, span in zip(readers, spans, strict=True)]
-    found = [bursts for bursts in made if len(bursts.begin) > 2]
-    if not found:
+    several = [bursts for bursts in made if len(bursts.begin) > 2]
+    if not several:
         return None
     of_first = [
         bursts.begin for bursts, mine in zip(made, readers, strict=True) if reads.rank[mine[0]] == reads.rank[0]
     ]
-    periods = np.concatenate([np.diff(bursts.begin) for bursts in found])
-    pauses = np.concatenate([bursts.begin[1:] - bursts.end[:-1] for bursts in found])
+    periods = np.concatenate([np.diff(bursts.begin) for bursts in several])
+    pauses = np.concatenate([bursts.begin[1:] - bursts.end[:-1] for bursts in several])
     low, middle, high = np.percentile(periods, [25, 50, 75])
-    usual = float(np.median(np.concatenate([bursts.bytes[1:] for bursts in found])))
+    usual = float(np.median(np.concatenate([bursts.bytes[1:] for bursts in several])))
     return Steps(
         float(np.median(pauses)),
         float(middle),
         float((high - low) / 2 / middle) if middle else 1.0,
         usual,
-        float(np.median([bursts.bytes[0] for bursts in found])) / max(usual, 1),
-        int(np.median([len(bursts.begin) for bursts in found])),
+        float(np.median([bursts.bytes[0] for bursts in several])) / max(usual, 1),
+        int(np.median([len(bursts.begin) for bursts in several])),
         np.sort(np.concatenate(of_first)),
         reads.workers,
     )
@@ -73,21 +74,21 @@ class _Bursts(NamedTuple):
 
 
 def _span(reads: Reads, mine: Integers) -> Floats:
-    """(2, n): when one of `mine` was under way."""
+    """Return the intervals with at least one of the reads `mine` in flight, shape (2, n)."""
     return intervals.union(np.stack([reads.start, np.maximum(reads.start, reads.end)])[:, mine])
 
 
 def _limit(spans: list[Floats]) -> float | None:
-    """Seconds that tell pauses between steps from those within: where those above are most alike, and furthest from
-    those below; a tenth as many as those above do not count, at every rim. With no two kinds all of them are steps',
-    when they are long and alike.
+    """Return the limit in seconds that separates pauses between steps from pauses within a step; None if there is none.
+    At the limit, pauses above it are most alike and furthest from those below; a tenth of the number above it is
+    trimmed at each end. If pauses are of one kind only, all are between steps, provided that their median is long.
     """
     pauses = np.sort(np.concatenate([span[0, 1:] - span[1, :-1] for span in spans]))
     whole = sum(float(span[1, -1] - span[0, 0]) for span in spans if span.size)
     tall = pauses[pauses > _LEAST_S]
     if len(tall) < _FEW or tall.sum() < _SHARE * whole:
         return None
-    # What is split off at the top must still be most of the time: a pause between epochs is not a step.
+    # The pauses above the limit must make up most of the time: a pause between epochs is not a step.
     rest = np.cumsum(tall[::-1])[::-1]
     at = np.arange(1, len(tall) - _FEW + 1)
     at = at[rest[at] > 0.5 * tall.sum()]
@@ -109,7 +110,9 @@ def _bursts(reads: Reads, mine: Integers, span: Floats, limit: float) -> _Bursts
 
 
 class Pace(NamedTuple):
-    """batch: in samples; ahead: batches, 0 where nobody reads ahead of the computing. begins: as of Steps."""
+    """Pace of a training. batch: samples per step. ahead: batches read ahead; 0 without prefetching. begins: as in
+    Steps.
+    """
 
     batch: Estimate
     compute_s: Estimate
@@ -117,41 +120,45 @@ class Pace(NamedTuple):
     begins: Floats | None
 
 
-def pace(found: Steps | None, sample: Estimate) -> Pace:
-    if found is None:
-        nothing = "reading has no regular pauses"
+def pace(steps: Steps | None, sample: Estimate) -> Pace:
+    if steps is None:
+        nothing = "reads have no regular pauses"
         return Pace(
             Estimate(1, "unknown", nothing),
-            Estimate(0.0, "unknown", f"{nothing}: storage is the bottleneck, or steps cannot be seen"),
+            Estimate(0.0, "unknown", f"{nothing}: storage is the bottleneck, or steps cannot be detected"),
             Estimate(None, "unknown", nothing),
             None,
         )
-    level: Confidence = "high" if found.spread < 0.15 else "medium" if found.spread < 0.4 else "low"
-    level = weaker(level, "high" if found.number >= ENOUGH else "low")
-    whose = "rank" if found.workers == 1 else f"worker process, of {found.workers}"
-    bursts = f"{found.number:,} bursts of {format_size(found.bytes)} a {whose}"
-    is_ahead = found.first > 1.7 or found.workers > 1
-    seconds, what = (found.period_s, "begin to begin") if is_ahead else (found.pause_s, "end to begin")
-    words = f"{bursts}, {format_seconds(seconds)} from {what} (median, middle half within {found.spread:.0%})"
-    batch = _batch(found, sample, bursts, level)
-    return Pace(batch, Estimate(seconds / found.workers, level, words), _ahead(found, is_ahead), found.begins)
+    level: Confidence = "high" if steps.spread < 0.15 else "medium" if steps.spread < 0.4 else "low"
+    level = weaker(level, "high" if steps.number >= ENOUGH else "low")
+    reader = "rank" if steps.workers == 1 else f"worker process ({steps.workers} a rank)"
+    bursts = f"{steps.number:,} bursts of {format_size(steps.bytes)} per {reader}"
+    is_ahead = steps.first > 1.7 or steps.workers > 1
+    seconds, ends = (steps.period_s, "begin to begin") if is_ahead else (steps.pause_s, "end to begin")
+    evidence = f"{bursts}, {format_seconds(seconds)} from {ends} (median, middle half within {steps.spread:.0%})"
+    batch = _batch(steps, sample, bursts, level)
+    return Pace(batch, Estimate(seconds / steps.workers, level, evidence), _ahead(steps, is_ahead), steps.begins)
 
 
-def _ahead(found: Steps, is_ahead: bool) -> Estimate:
-    """The first burst is what is read ahead, and the batch that is taken at once; of workers, what is asked of them."""
-    times = f"{found.first:.1f} times"
+def _ahead(steps: Steps, is_ahead: bool) -> Estimate:
+    """Return reader.prefetch. The first burst holds the batches read ahead, plus the batch that is consumed at once if
+    the rank reads by itself.
+    """
+    times = f"{steps.first:.1f} times"
     if not is_ahead:
         return Estimate(0, "medium", f"the first burst is no larger than the others ({times})")
-    if found.workers > 1 and found.first <= 1.7:
-        return Estimate(found.workers, "low", f"each of {found.workers} worker processes reads a batch ahead, at least")
-    batches = max(found.workers * round(found.first) - (found.workers == 1), found.workers)
-    return Estimate(batches, "medium", f"the first burst is {times} the others")
+    if steps.workers > 1 and steps.first <= 1.7:
+        return Estimate(
+            steps.workers, "low", f"each of {steps.workers} worker processes reads at least one batch ahead"
+        )
+    batches = max(steps.workers * round(steps.first) - (steps.workers == 1), steps.workers)
+    return Estimate(batches, "medium", f"the first burst is {times} as large as the others")
 
 
-def _batch(found: Steps, sample: Estimate, bursts: str, level: Confidence) -> Estimate:
+def _batch(steps: Steps, sample: Estimate, bursts: str, level: Confidence) -> Estimate:
     if not sample.value:
-        return Estimate(1, "unknown", f"{bursts}; how many samples that is does not show")
-    count = found.bytes / sample.value
+        return Estimate(1, "unknown", f"{bursts}; the number of samples in a burst is unknown")
+    count = steps.bytes / sample.value
     near = abs(count - round(count)) < 0.1 * max(count, 1)
     strength: Confidence = (
         "low" if sample.confidence in ("low", "unknown") or not near else "medium" if level == "high" else "low"

@@ -1,4 +1,4 @@
-"""From a Darshan log, with its trace or without, to what is found about a program's I/O."""
+"""Summary of a program's I/O from a Darshan log, with or without a trace."""
 
 import os
 from collections.abc import Callable
@@ -46,8 +46,9 @@ def summarise(
     computing: "dict[int, Floats] | None" = None,
     step_s: float | None = None,
 ) -> Analysis:
-    """requests: of the POSIX trace, None to do with counters. wanted: paths of files that count. computing: of each
-    rank, disjoint intervals (n, 2) on the clock of `requests`. step_s: of the timeline, None: 200 steps.
+    """Summarise a log. requests: requests of the POSIX trace; None to use counters alone. wanted: selects the paths to
+    include. computing: computation of each rank, disjoint intervals (n, 2) on the clock of `requests`. step_s: bin
+    width of the timeline; None: 200 bins.
     """
     posix, every_stdio = (_records(log, module, wanted) for module in ("POSIX", "STDIO"))
     stdio = every_stdio if requests is None else every_stdio[:0]
@@ -96,7 +97,9 @@ def _moved(records: Records) -> int:
 
 
 class _IO(NamedTuple):
-    """busy, hidden: (ranks) seconds."""
+    """I/O times in seconds. busy: time with a request in flight, shape (ranks,); hidden: the part during computation,
+    shape (ranks,); anybody: time with a request of any rank in flight. None: no trace, or computation unknown.
+    """
 
     busy: Floats
     hidden: Floats | None
@@ -112,7 +115,7 @@ def _io_times(
             spent = counter(records, "F_READ_TIME") + counter(records, "F_WRITE_TIME")
             own = records["rank"] >= 0
             np.add.at(busy, np.minimum(records["rank"][own], len(busy) - 1), spent[own])
-            busy += spent[~own].sum() / len(busy)  # of a file of all ranks, their sum
+            busy += spent[~own].sum() / len(busy)  # a shared record has the sum over ranks
         return _IO(busy, None, None)
     hidden = None if computing is None else np.zeros(len(busy))
     for rank in range(len(busy)):
@@ -200,13 +203,13 @@ def _metadata(posix: Records, stdio: Records) -> Metadata:
 
 
 def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, Interface]:
-    found = {}
+    interfaces = {}
     for module in log.counted:
         records = _records(log, module, wanted)
         if not len(records):
             continue
         prefixes = ("INDEP_", "COLL_", "SPLIT_", "NB_") if module == "MPI-IO" else ("",)
-        found[module] = Interface(
+        interfaces[module] = Interface(
             _sum(records, "BYTES_READ"),
             _sum(records, "BYTES_WRITTEN"),
             sum(_sum(records, f"{prefix}READS") for prefix in prefixes),
@@ -214,12 +217,12 @@ def _interfaces(log: Log, wanted: Callable[[str], bool]) -> dict[str, Interface]
             len(np.unique(records["id"])),
             *(_sum_s(records, kind) / max(log.job.ranks, 1) for kind in ("READ", "WRITE", "META")),
         )
-    return found
+    return interfaces
 
 
 def _by_rank(log: Log, requests: Requests | None, posix: Records, stdio: Records, io: _IO) -> list[Rank]:
-    """From the trace where files of all ranks were added up; those have no rank in the counters. Nothing where there is
-    no trace either.
+    """Return the metrics of each rank. If Darshan reduced the records of shared files (rank -1), bytes and requests
+    come from the trace, and the list is empty without one.
     """
     count = len(io.busy)
     columns: dict[str, Any] = {
@@ -276,7 +279,7 @@ def _by_node(ranks: list[Rank]) -> list[Node]:
 
 
 def _files(log: Log, posix: Records, stdio: Records) -> list[File]:
-    """The busiest first."""
+    """Return the files, sorted by bytes transferred, the most first."""
     columns = ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "OPENS", "F_READ_TIME", "F_WRITE_TIME")
     numbers = np.concatenate((posix["id"], stdio["id"]))
     ids, at = np.unique(numbers, return_inverse=True)
@@ -289,7 +292,7 @@ def _files(log: Log, posix: Records, stdio: Records) -> list[File]:
         np.maximum.at(last, at, np.concatenate((counter(posix, name), counter(stdio, name))))
     ranks = np.bincount(at, minlength=len(ids))
     everybody = np.bincount(at, np.concatenate((posix["rank"], stdio["rank"])) < 0, len(ids)) > 0
-    found = [
+    files = [
         File(
             path=(path := log.names.get(int(number), str(number))),
             type=kind(path),
@@ -300,24 +303,26 @@ def _files(log: Log, posix: Records, stdio: Records) -> list[File]:
         )
         for row, number in enumerate(ids)
     ]
-    return sorted(found, key=lambda file: (-file.bytes_read - file.bytes_written, file.path))
+    return sorted(files, key=lambda file: (-file.bytes_read - file.bytes_written, file.path))
 
 
 def kind(path: str) -> str:
-    """Of a file, by its name."""
+    """Return the type of a file by its extension."""
     ending = os.path.splitext(path)[1].lower()
     return _TYPES.get(ending, ending.lstrip(".") or "other")
 
 
 def timeline(requests: Requests, step_s: float | None = None, least_bins: int = 200) -> Timeline:
-    """What falls into each step; a request's bytes are spread over the time it took, itself counts where it began."""
+    """Return bytes and requests per bin of step_s seconds. The bytes of a request are spread over its duration; the
+    request counts in the bin where it starts.
+    """
     if not len(requests.start):
         return Timeline(0.0, step_s or 1.0, [], [], [], [])
     begin, end = min(0.0, float(requests.start.min())), float(requests.end.max())
     step_s = step_s or max((end - begin) / least_bins, 1e-9)
     if (end - begin) / step_s > _MOST_STEPS:
         raise ConfigError(
-            f"--step: a timeline of {end - begin:.6g} s in steps of {step_s:.3g} s has too many; make it longer"
+            f"--step: a timeline of {end - begin:.6g} s has too many steps of {step_s:.3g} s; choose a longer step"
         )
     bins = max(int(np.ceil((end - begin) / step_s)), 1)
     edges: Floats = begin + step_s * np.arange(bins + 1, dtype=np.float64)

@@ -1,6 +1,6 @@
-"""What pictures of one run are drawn from, whoever recorded it: small arrays, however many requests there were.
+"""Data of the figures of one run, from any source: small arrays, regardless of the number of requests.
 
-Times are seconds since the run's first step, or, where no steps are known, since the job started.
+Times are seconds since the run's first step, or since the start of the job if no steps are known.
 """
 
 from typing import NamedTuple
@@ -13,8 +13,8 @@ Counts = npt.NDArray[np.int64]
 
 
 class Series(NamedTuple):
-    """Over time. edges: (n + 1) seconds, equally far apart; all others (n): what falls into each bin. reads, writes:
-    None where only bytes are known.
+    """Bytes and requests over time. edges: (n + 1) seconds, equidistant. The others: (n), sums per bin. reads, writes:
+    None if only bytes are known.
     """
 
     edges: Floats
@@ -25,7 +25,7 @@ class Series(NamedTuple):
 
 
 class Histogram(NamedTuple):
-    """edges: (n + 1), of sizes in bytes or of durations in seconds; reads, writes: (n) how many requests."""
+    """Histogram of requests. edges: (n + 1), sizes in bytes or durations in seconds. reads, writes: (n) requests."""
 
     edges: Floats
     reads: Counts
@@ -33,8 +33,8 @@ class Histogram(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """One entry a rank. io_s: seconds with at least one request in flight. wait_s, compute_s, sync_s: of all steps,
-    None where no steps are known.
+    """Metrics with one entry per rank. io_s: seconds with at least one request in flight. wait_s, compute_s, sync_s:
+    sums over all steps; None if no steps are known.
     """
 
     hosts: list[str]
@@ -49,8 +49,8 @@ class Ranks(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """One rank (or thread) on the timeline. compute, io: (n, 3), begin, end, and the share of that time that it was so;
-    joined where they are finer than a picture shows.
+    """One rank (or thread) on the timeline. compute, io: (n, 3), begin, end, and the busy share of that interval.
+    Intervals that are too fine to draw are joined.
     """
 
     label: str
@@ -59,7 +59,7 @@ class Lane(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Each step, means over ranks. epochs: number of the first step of each epoch. checkpoints are none of them."""
+    """Steps, means over ranks, in seconds. epochs: index of the first step of each epoch. Checkpoints are not steps."""
 
     start: Floats
     wait: Floats
@@ -89,9 +89,10 @@ class Cost(NamedTuple):
 
 
 class View(NamedTuple):
-    """One run. source: whose record it is, in words. notes: what a reader must know before believing a picture.
-    latency: durations of requests, None where single ones were not timed. lanes: a few ranks. heat: None where no
-    record has the bytes of each rank over time. elapsed_s: run time, the base of the shares of costs.
+    """Data of the figures of one run. source: name of the record they come from. notes: limits of the data that a
+    reader must know. latency: durations of requests; None if single requests were not timed. lanes: a selection of
+    ranks. heat: None if bytes per rank over time were not recorded. elapsed_s: run time, the base of the shares of
+    costs.
     """
 
     title: str

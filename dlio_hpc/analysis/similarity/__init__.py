@@ -1,1 +1,1 @@
-"""I/O profiles of programs and how much alike they are."""
+"""I/O profiles of programs and their similarity."""

@@ -1,4 +1,4 @@
-"""What a program's I/O was like, in the figures by which programs are compared, wherever they come from."""
+"""I/O profile of a program: the metrics by which programs are compared, from a log, a run or a reference file."""
 
 from typing import Any, Literal
 
@@ -16,23 +16,24 @@ from dlio_hpc.results import Result, Summary
 from dlio_hpc.units import format_size
 
 Kind = Literal["job", "log", "reference"]
-# Files that a program is made of rather than works on: left out of the logs of others, unless --only says which count.
+# Paths that count as data in logs of other programs unless --only is given: no system files, programs and libraries.
 DATA = (
     r"^(?!/(?:proc|sys|dev|etc)/)"
     r"(?!.*(?:/(?:site|dist)-packages/|/lib(?:64)?/python\d|[.](?:py|pyc|pyi|so)$|[.]so[.]\d))"
 )
-# One request in a hundred makes no other pattern.
+# A share of 1 % of the requests makes no difference between patterns.
 SLACK = 0.01
 _GIB = 2.0**30
 
 
 class Profile(Struct, frozen=True):
-    """title: as a user names it. application: whose I/O it is or emulates, "" where nobody says. source: in words.
+    """I/O profile of a program. title: its name for the user. application: the application whose I/O it is or emulates;
+    "" if unknown. source: name of the record it comes from.
 
-    io_s: with a request in flight, mean over ranks. bytes: read and written by all ranks. rate_*: MB/s (1e6 bytes) of
-    single requests. sequential, consecutive: shares of all requests. None: not known. around_median: request sizes
-    SLACK of all requests below the median and above it. sizes: of requests, each counting
-    once; volumes: each counting by its bytes; jumps: between requests (octaves.jumps).
+    io_s: seconds with a request in flight, mean over ranks. bytes: read and written by all ranks. rate_*: MB/s (1e6
+    bytes) of single requests. sequential, consecutive: shares of all requests. None: not known. around_median: request
+    sizes at the quantiles 0.5 - SLACK and 0.5 + SLACK. sizes: distribution of request sizes; volumes: the same,
+    weighted by bytes; jumps: distribution of distances between requests (request_distance.jumps).
     """
 
     title: str
@@ -60,27 +61,28 @@ class Profile(Struct, frozen=True):
 
 
 def of_reference(named: Named) -> Profile:
-    found = named.reference
-    gib, sequential, consecutive = found.data_accessed_gib, found.sequential_pct, found.consecutive_pct
+    """Return the profile of a reference."""
+    reference = named.reference
+    gib, sequential, consecutive = reference.data_accessed_gib, reference.sequential_pct, reference.consecutive_pct
     return Profile(
         named.title,
         "reference",
         named.name,
         named.source,
-        ranks=found.ranks,
-        io_s=found.io_time_s,
+        ranks=reference.ranks,
+        io_s=reference.io_time_s,
         bytes=None if gib is None else gib * _GIB,
-        files=found.files,
-        request_min=found.request_bytes.min,
-        request_max=found.request_bytes.max,
-        request_mean=found.request_bytes.mean,
-        request_median=found.request_bytes.median,
-        rate_mean=found.bandwidth_per_op_MBps.mean,
-        rate_median=found.bandwidth_per_op_MBps.median,
+        files=reference.files,
+        request_min=reference.request_bytes.min,
+        request_max=reference.request_bytes.max,
+        request_mean=reference.request_bytes.mean,
+        request_median=reference.request_bytes.median,
+        rate_mean=reference.bandwidth_per_op_MBps.mean,
+        rate_median=reference.bandwidth_per_op_MBps.median,
         sequential=None if sequential is None else sequential / 100,
         consecutive=None if consecutive is None else consecutive / 100,
-        bytes_per_sample=found.bytes_per_sample,
-        notes=(found.note,) if found.note else (),
+        bytes_per_sample=reference.bytes_per_sample,
+        notes=(reference.note,) if reference.note else (),
     )
 
 
@@ -88,10 +90,10 @@ def of_log(
     title: str, kind: Kind, application: str, analysis: Analysis, requests: Requests | None,
     notes: tuple[str, ...] = (), bytes_per_sample: float | None = None,
 ) -> Profile:  # fmt: skip
-    """requests: of its whole trace; None to do with counters, which know no single requests."""
-    operations = [each for each in (analysis.read, analysis.write) if each is not None]
+    """Return the profile of a log. requests: all traced requests; None to use counters, which lack single requests."""
+    operations = [operation for operation in (analysis.read, analysis.write) if operation is not None]
     known = _of_counters(operations) if requests is None else _of_requests(requests)
-    source = "Darshan's counters (no whole trace)" if requests is None else "Darshan's trace (DXT)"
+    source = "Darshan's counters (no complete trace)" if requests is None else "Darshan's trace (DXT)"
     return Profile(
         title,
         kind,
@@ -101,8 +103,8 @@ def of_log(
         io_s=analysis.io_s,
         bytes=analysis.bytes_read + analysis.bytes_written,
         files=sum(file.reads + file.writes > 0 for file in analysis.files),
-        sequential=_share(operations, [each.sequential for each in operations]),
-        consecutive=_share(operations, [each.consecutive for each in operations]),
+        sequential=_share(operations, [operation.sequential for operation in operations]),
+        consecutive=_share(operations, [operation.consecutive for operation in operations]),
         bytes_per_sample=bytes_per_sample,
         notes=(*notes, *_untraced(analysis)),
         **known,
@@ -110,7 +112,7 @@ def of_log(
 
 
 def of_core(title: str, result: Result, timeline: bytes | None, application: str, why: str) -> Profile:
-    """A run of ours without a log: what the core counted. why: there is none."""
+    """Return the profile of a dlio-hpc run without a log, by the core's record. why: the reason for the missing log."""
     summary = result.summary
     assert summary is not None
     known: dict[str, Any] = {}
@@ -126,13 +128,13 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
         "the core's own record",
         ranks=result.ranks,
         io_s=summary.io_time_s,
-        bytes=moved + _beside(summary),
+        bytes=moved + _auxiliary_bytes(summary),
         files=dataset.files,
         request_mean=moved / summary.reads if summary.reads else None,
         bytes_per_sample=sample_bytes(result),
         notes=(
-            f"no Darshan log ({why}): without rates of requests, shares of sequential ones, and the requests of "
-            "checkpoints and auxiliary files",
+            f"no Darshan log ({why}): rates of requests, shares of sequential requests, and requests of checkpoints "
+            "and auxiliary files are not known",
         ),
         **known,
     )
@@ -140,7 +142,7 @@ def of_core(title: str, result: Result, timeline: bytes | None, application: str
 
 def _untraced(analysis: Analysis) -> list[str]:
     size = format_size(analysis.untraced_bytes)
-    return [f"{size} went through STDIO, which leaves no trace: left out"] if analysis.untraced_bytes else []
+    return [f"{size} through STDIO are not included: not traced"] if analysis.untraced_bytes else []
 
 
 def _of_requests(requests: Requests) -> dict[str, Any]:
@@ -162,7 +164,7 @@ def _of_requests(requests: Requests) -> dict[str, Any]:
 
 
 def of_lengths(lengths: npt.NDArray[np.int64]) -> dict[str, Any]:
-    """What a profile has of the sizes of single requests, of which there are some."""
+    """Return the fields of a profile that follow from the sizes of single requests. lengths: at least one."""
     around = np.quantile(lengths, [0.5 - SLACK, 0.5 + SLACK], method="nearest")
     return {
         "request_min": float(lengths.min()),
@@ -174,28 +176,29 @@ def of_lengths(lengths: npt.NDArray[np.int64]) -> dict[str, Any]:
 
 
 def sample_bytes(result: Result) -> float | None:
-    """Of the dataset's payload; 0 where there is none to read."""
-    found = result.dataset
-    return found.bytes / found.samples if found.samples else None
+    """Return the mean bytes of a sample; None for a dataset without samples."""
+    dataset = result.dataset
+    return dataset.bytes / dataset.samples if dataset.samples else None
 
 
 def _of_counters(operations: list[Operation]) -> dict[str, Any]:
-    """Ten bins of sizes, and the mean."""
-    requests = sum(each.requests for each in operations)
+    """Return the fields of a profile that follow from counters: ten bins of request sizes, and the mean."""
+    requests = sum(operation.requests for operation in operations)
     if not requests:
         return {}
-    counts = np.array([sum(each.histogram.get(name, 0) for each in operations) for name in SIZE_BINS])
+    counts = np.array([sum(operation.histogram.get(name, 0) for operation in operations) for name in SIZE_BINS])
     return {
-        "request_mean": sum(each.bytes for each in operations) / requests,
+        "request_mean": sum(operation.bytes for operation in operations) / requests,
         "sizes": request_distance.of_sizes(np.array(LAST_SIZES), counts, Grain.DARSHAN) if counts.any() else None,
     }
 
 
-def _of_histogram(found: Any, requests: int) -> dict[str, Any]:
-    """At the lower edges of its bins, where powers of two lie. It lacks requests of nothing, and those of libraries:
-    where there were more than it has, neither the smallest nor the median is known.
+def _of_histogram(histogram: Any, requests: int) -> dict[str, Any]:
+    """Return the fields of a profile that follow from a histogram of request sizes. A size is the lower edge of its
+    bin, because powers of two lie there. The histogram lacks requests that returned no bytes, and those of libraries;
+    if it has fewer requests than were made, neither the smallest size nor the median is known.
     """
-    begin, counts = found.edges[:-1], found.reads
+    begin, counts = histogram.edges[:-1], histogram.reads
     some = np.flatnonzero(counts)
     if not len(some):
         return {}
@@ -211,13 +214,15 @@ def _of_histogram(found: Any, requests: int) -> dict[str, Any]:
 
 
 def _share(operations: list[Operation], shares: list[float | None]) -> float | None:
-    """Of reads and writes together."""
-    known = [(each.requests, share) for each, share in zip(operations, shares, strict=True) if share is not None]
+    """Return a share of all requests from the shares of reads and of writes; None if neither is known."""
+    known = [
+        (operation.requests, share) for operation, share in zip(operations, shares, strict=True) if share is not None
+    ]
     total = sum(count for count, _ in known)
     return sum(count * share for count, share in known) / total if total else None
 
 
-def _beside(summary: Summary) -> int:
-    """Bytes of auxiliary files and checkpoints."""
+def _auxiliary_bytes(summary: Summary) -> int:
+    """Return the bytes of auxiliary files and checkpoints."""
     side, checkpoint = summary.auxiliary_files, summary.checkpoint
     return (side.bytes_read + side.bytes_written if side else 0) + (checkpoint.bytes_written if checkpoint else 0)

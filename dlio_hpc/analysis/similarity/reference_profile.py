@@ -1,4 +1,4 @@
-"""What a program's I/O was like, out of a file: a profile that somebody measured and wrote down."""
+"""Reference profiles: I/O metrics of programs, read from a YAML file."""
 
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -16,7 +16,7 @@ Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
 class Spread(Struct, frozen=True, forbid_unknown_fields=True):
-    """Of single requests; None: not told."""
+    """Distribution of a value over single requests; None: not known."""
 
     min: Number | None = None
     max: Number | None = None
@@ -31,10 +31,10 @@ class Spread(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reference(Struct, frozen=True, forbid_unknown_fields=True):
-    """One program's figures, in the units that their keys name; None: not known. io_time_s: in I/O, mean over ranks.
-    data_accessed_gib: read and written by all ranks. request_bytes, bandwidth_per_op_MBps: of single requests (1e6
-    bytes/s). sequential_pct, consecutive_pct: of all requests, as Darshan counts them. bytes_per_sample: dataset.
-    note: what a reader must know before believing them.
+    """Metrics of a program, in the units that their keys name; None: not known. io_time_s: I/O time, mean over ranks.
+    data_accessed_gib: read and written by all ranks. request_bytes, bandwidth_per_op_MBps: over single requests (MB is
+    1e6 bytes). sequential_pct, consecutive_pct: shares of all requests, as Darshan counts them. bytes_per_sample: of
+    the dataset. note: limits of the data that a reader must know.
     """
 
     job_time_s: Number | None = None
@@ -55,15 +55,13 @@ class Reference(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError(
                 f"consecutive_pct {both[1]:g} is more than sequential_pct {both[0]:g}, which it is a part of"
             )
-        figures = [
-            getattr(self, name) for name in self.__struct_fields__ if name not in ("note", "ranks", "job_time_s")
-        ]
-        if all(value is None or value == Spread() for value in figures):
-            raise ValueError("it has no figures; give some of: io_time_s, data_accessed_gib, files, request_bytes, ...")
+        values = [getattr(self, name) for name in self.__struct_fields__ if name not in ("note", "ranks", "job_time_s")]
+        if all(value is None or value == Spread() for value in values):
+            raise ValueError("no metrics; give some of: io_time_s, data_accessed_gib, files, request_bytes, ...")
 
 
 class File(Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of them, each by its name."""
+    """Contents of a reference file. profiles: references by name."""
 
     profiles: dict[str, Reference]
     description: str = ""
@@ -71,11 +69,11 @@ class File(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if not self.profiles:
-            raise ValueError("profiles: there is none")
+            raise ValueError("profiles: empty")
 
 
 class Named(NamedTuple):
-    """title: FILE:NAME, as a user would write it. source: whose figures they are."""
+    """Named reference. title: FILE:NAME, as on the command line. source: origin of its metrics."""
 
     title: str
     name: str
@@ -84,35 +82,37 @@ class Named(NamedTuple):
 
 
 def is_reference(name: str) -> bool:
-    """Does it name a file of references, or some in it, rather than a job or a log?"""
+    """Return whether the name is of a reference file or a profile in it, and not of a job or a log."""
     stem, _, _ = _split(name)
     return stem.endswith((".yaml", ".yml")) or (not Path(name).exists() and stem in shipped.names(shipped.REFERENCES))
 
 
 def load(name: str) -> list[Named]:
-    """All of FILE.yaml, or of a shipped file by its name; of FILE:NAME that one. ConfigError names file and key."""
+    """Load all profiles of a file, given as FILE.yaml or as the name of a shipped file, or one profile, given as
+    FILE:NAME. ConfigError names file and key.
+    """
     stem, colon, wanted = _split(name)
     path = shipped.find(shipped.REFERENCES, stem)
     file = document.read_named(path, File, "profiles", Reference)
     if colon and wanted not in file.profiles:
         raise ConfigError(f"{path} has no profile {wanted!r}; it has: {', '.join(file.profiles)}")
     return [
-        Named(f"{stem}:{each}", each, file.source or str(path), profile)
-        for each, profile in file.profiles.items()
-        if not colon or each == wanted
+        Named(f"{stem}:{profile}", profile, file.source or str(path), reference)
+        for profile, reference in file.profiles.items()
+        if not colon or profile == wanted
     ]
 
 
 def load_one(name: str) -> Named:
-    """The one that is named, or the only one of its file."""
-    found = load(name)
-    if len(found) > 1:
-        titles = ", ".join(each.name for each in found)
-        raise ConfigError(f"{name} has several profiles; say which: {found[0].title} (of {titles})")
-    return found[0]
+    """Load the profile of this name, or the only profile of a file. ConfigError if the file has several."""
+    references = load(name)
+    if len(references) > 1:
+        names = ", ".join(reference.name for reference in references)
+        raise ConfigError(f"{name} has several profiles, name one: {references[0].title} (of {names})")
+    return references[0]
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """File and profile; a path may have colons of its own."""
+    """Split FILE:NAME into file, colon and profile. A path may contain colons itself."""
     stem, colon, wanted = name.rpartition(":")
     return (stem, colon, wanted) if colon and "/" not in wanted else (name, "", "")

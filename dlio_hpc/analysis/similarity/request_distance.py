@@ -1,8 +1,8 @@
-"""How single requests are distributed, on scales of doublings, and how far two such distributions lie apart.
+"""Distributions of single requests on a scale of octaves (doublings), and the distance between two of them.
 
-The distance is Wasserstein's (the earth mover's: Rubner, Tomasi, Guibas, IJCV 40(2), 2000): the octaves by which the
-requests of one have to be moved, on average, to become those of the other. Unlike bins that agree or do not, it calls
-256 KiB and 260 KiB near, and 4 KiB and 4 MiB far.
+The distance is Wasserstein's (earth mover's distance: Rubner, Tomasi, Guibas, IJCV 40(2), 2000): the mean number of
+octaves by which the requests of one distribution must be moved to give the other. Unlike a comparison of bins, it is
+small for 256 KiB and 260 KiB, and large for 4 KiB and 4 MiB.
 """
 
 from enum import IntEnum
@@ -17,12 +17,12 @@ from dlio_hpc.analysis.log.requests import Requests
 Floats = npt.NDArray[np.float64]
 
 _PER_OCTAVE = 4
-# What a logarithm may be off by.
+# Rounding error of a logarithm.
 _SLACK = 1e-12
 
 
 class Grain(IntEnum):
-    """How finely a distribution is known."""
+    """Resolution of a distribution."""
 
     EXACT = 0
     QUARTER = 1
@@ -37,7 +37,9 @@ GRAINS = {
 
 
 class Distribution(NamedTuple):
-    """at: (n) ascending, octaves; weight: (n) shares of all requests, or of all bytes. Both (0): nothing was there."""
+    """Distribution of requests. at: (n) positions in octaves, ascending. weight: (n) shares of all requests or of all
+    bytes. Both have length 0 without requests.
+    """
 
     at: Floats
     weight: Floats
@@ -45,79 +47,81 @@ class Distribution(NamedTuple):
 
 
 class Distance(NamedTuple):
-    """octaves: mean way. grain: the coarser one of both."""
+    """Distance between two distributions. octaves: mean distance. grain: the coarser of the two resolutions."""
 
     octaves: float
     grain: Grain
 
     @property
     def closeness(self) -> float:
-        """1 for equal ones, half for each octave: of two single sizes the smaller over the larger."""
+        """Closeness: 1 for equal distributions, halved by each octave. For two single sizes: smaller over larger."""
         return float(2.0**-self.octaves)
 
 
 def of_sizes(sizes: npt.NDArray[np.number], weight: npt.NDArray[np.number], grain: Grain) -> Distribution:
-    """sizes: bytes; none at all counts as one."""
+    """Return the distribution of request sizes in bytes; a size of 0 counts as 1."""
     return _gathered(np.log2(np.maximum(sizes, 1).astype(np.float64)), weight.astype(np.float64), grain)
 
 
 def of_jumps(jumps: npt.NDArray[np.number]) -> Distribution:
-    """jumps: bytes from the end of a request to the begin of the next; backwards below zero, right behind at it."""
+    """Return the distribution of jumps: bytes from the end of a request to the begin of the next. Negative jumps go
+    backwards; 0 is a consecutive request.
+    """
     at = np.sign(jumps) * np.log2(1.0 + np.abs(jumps.astype(np.float64)))
     return _gathered(at, np.ones(len(at)), Grain.EXACT)
 
 
 def jumps(requests: Requests) -> npt.NDArray[np.int64]:
-    """Between each request and the next one of the same rank to the same file, in the order in which they began."""
+    """Return the jump from each request to the next one of the same rank to the same file, in order of their start."""
     order = np.lexsort((requests.start, requests.file, requests.rank))
     rank, file = requests.rank[order], requests.file[order]
     begin = requests.offset[order]
     end = begin + requests.length[order]
     same = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1])
-    found: npt.NDArray[np.int64] = (begin[1:] - end[:-1])[same]
-    return found
+    between: npt.NDArray[np.int64] = (begin[1:] - end[:-1])[same]
+    return between
 
 
-def distance(one: Distribution, other: Distribution) -> Distance | None:
-    """By the coarser of both; None where one has nothing."""
-    if not len(one.at) or not len(other.at):
+def distance(a: Distribution, b: Distribution) -> Distance | None:
+    """Return the distance at the coarser of the two resolutions; None if a distribution is empty."""
+    if not len(a.at) or not len(b.at):
         return None
-    grain = max(one.grain, other.grain)
-    one, other = _coarsened(one, grain), _coarsened(other, grain)
-    at = np.union1d(one.at, other.at)
-    apart = np.abs(_up_to(one, at) - _up_to(other, at))
+    grain = max(a.grain, b.grain)
+    a, b = _coarsened(a, grain), _coarsened(b, grain)
+    at = np.union1d(a.at, b.at)
+    apart = np.abs(_up_to(a, at) - _up_to(b, at))
     return Distance(float((apart[:-1] * np.diff(at)).sum()), grain)
 
 
-def quantiles(found: Distribution, shares: list[float]) -> list[float]:
-    """In octaves."""
-    at = np.searchsorted(np.cumsum(found.weight), np.array(shares) * (1 - 1e-12))
-    values: list[float] = found.at[np.minimum(at, len(found.at) - 1)].tolist()
+def quantiles(distribution: Distribution, shares: list[float]) -> list[float]:
+    """Return the quantiles of a distribution in octaves."""
+    at = np.searchsorted(np.cumsum(distribution.weight), np.array(shares) * (1 - 1e-12))
+    values: list[float] = distribution.at[np.minimum(at, len(distribution.at) - 1)].tolist()
     return values
 
 
 def _gathered(at: Floats, weight: Floats, grain: Grain) -> Distribution:
-    """Equal ones together, empty ones left out."""
+    """Return the distribution of weights, with equal positions merged and zero weights removed."""
     some = weight > 0
     places, which = np.unique(at[some], return_inverse=True)
     total: Floats = np.bincount(which, weight[some], len(places)).astype(np.float64)
     return Distribution(places, total / total.sum() if len(total) else total, grain)
 
 
-def _up_to(found: Distribution, at: Floats) -> Floats:
-    """The share that lies at or below each of `at`."""
-    sums = np.concatenate(([0.0], np.cumsum(found.weight)))
-    shares: Floats = sums[np.searchsorted(found.at, at, side="right")]
+def _up_to(distribution: Distribution, at: Floats) -> Floats:
+    """Return the share of the distribution at or below each position in `at`."""
+    sums = np.concatenate(([0.0], np.cumsum(distribution.weight)))
+    shares: Floats = sums[np.searchsorted(distribution.at, at, side="right")]
     return shares
 
 
-def _coarsened(found: Distribution, grain: Grain) -> Distribution:
-    """Of sizes, of which alone there are coarse ones."""
+def _coarsened(distribution: Distribution, grain: Grain) -> Distribution:
+    """Return a distribution of sizes at a coarser resolution; only distributions of sizes have one."""
     if grain == Grain.EXACT:
-        return found
+        return distribution
     if grain == Grain.QUARTER:
-        return _gathered(np.floor(found.at * _PER_OCTAVE + _SLACK) / _PER_OCTAVE, found.weight, grain)
+        return _gathered(np.floor(distribution.at * _PER_OCTAVE + _SLACK) / _PER_OCTAVE, distribution.weight, grain)
     last = np.log2(np.array(LAST_SIZES, np.float64))
     edges = np.concatenate(([0.0], last[:-1], [40.0]))
     middles = (edges[:-1] + edges[1:]) / 2
-    return _gathered(middles[np.searchsorted(last, found.at - _SLACK)], found.weight, grain)
+    return _gathered(middles[np.searchsorted(last, distribution.at - _SLACK)], distribution.weight, grain)

@@ -1,14 +1,15 @@
-"""How much alike the I/O of two programs is: by the DLIO paper's measure, and by sharper ones.
+"""Similarity of the I/O of two programs: by the DLIO paper's measure, and by stricter ones.
 
-The paper's (CCGrid 2021, section V.B): each factor of both divided by the larger of the two, then the cosine of the two
-vectors. A cosine of numbers between 0 and 1 flatters, and half of the factors are the machine's: I/O time, rates.
+The paper's measure (CCGrid 2021, section V.B) divides each factor of both programs by the larger of the two, and takes
+the cosine of the two vectors. A cosine of numbers between 0 and 1 is high for unlike programs as well, and half of the
+factors depend on the machine: I/O time, rates.
 
-Pattern similarity is the mean of the smaller over the larger, so 1 less the mean of Fig. 8's differences, over factors
-that neither machine nor scale changes. It is 1 for equal patterns alone, and a factor that is ten times too large
-costs nine tenths of its share, where it hardly turns a vector. One request in a hundred makes no other pattern: shares
-below that count as that, and a median that so few would move, where all requests of both are known, as where they
-would. (Who reads files whole and finds their ends makes as many requests of nothing as of whole files; a single one
-more decides what the median is.)
+Pattern similarity is the mean, over factors that neither machine nor scale changes, of the smaller value over the
+larger: 1 minus the mean of Fig. 8's differences. It is 1 for equal patterns only. A factor that is ten times too large
+costs nine tenths of its share, while it hardly changes the cosine. One percent of the requests (SLACK) makes no
+difference: smaller shares count as SLACK, and a median is replaced by the span of values that this many requests can
+move it to, where all requests of both programs are known. (A program that reads whole files and then reaches their ends
+makes as many empty requests as full ones; a single request more decides the median.)
 """
 
 import itertools
@@ -23,7 +24,7 @@ from dlio_hpc.analysis.similarity import io_profile, reference_profile, request_
 from dlio_hpc.analysis.similarity.io_profile import SLACK, Profile
 from dlio_hpc.analysis.similarity.request_distance import Distance
 
-# In the order of section V.B; the last one is ours.
+# Factors in the order of section V.B; FACTORS adds bytes_per_sample.
 PAPER = (
     "io_s", "bytes", "request_min", "request_max", "request_mean", "request_median", "rate_mean", "rate_median",
     "sequential", "consecutive", "files",
@@ -32,16 +33,16 @@ PATTERN = (
     "request_min", "request_max", "request_mean", "request_median", "sequential", "consecutive", "bytes_per_sample",
 )  # fmt: skip
 FACTORS = (*PAPER, "bytes_per_sample")
-# Bytes of a sample are what a workload asks for; all others were seen.
+# bytes_per_sample is set by a workload; all other factors are observed.
 SEEN = tuple(name for name in PATTERN if name != "bytes_per_sample")
-# Pattern similarities that are nearer to each other than this are no difference.
+# Pattern similarities that differ by at most this are equal.
 TIE = 0.01
 _PUBLISHED, _SMALLER = "theta_128_nodes", "theta_8_nodes"
 
 
 class Factor(Struct, frozen=True):
-    """difference: (a - b) / max(a, b), as Fig. 8 has it; apart: its size, as patterns count it. None where one of
-    both is not known.
+    """Factor of two programs. difference: (a - b) / max(a, b), as in Fig. 8. apart: its absolute value as it enters
+    pattern similarity. None if a value is not known.
     """
 
     name: str
@@ -52,9 +53,8 @@ class Factor(Struct, frozen=True):
 
 
 class Score(Struct, frozen=True):
-    """cosine: of the paper. ratio: mean of the smaller over the larger. None: nothing could be compared.
-
-    left_out: factors that are not known of both.
+    """Similarity over a set of factors. cosine: the paper's measure. ratio: mean of the smaller over the larger value.
+    None: nothing could be compared. left_out: factors that are not known of both programs.
     """
 
     cosine: float | None
@@ -63,8 +63,9 @@ class Score(Struct, frozen=True):
 
 
 class Similarity(Struct, frozen=True):
-    """paper, pattern: over their factors. sizes, volumes: distance between request sizes, each counting once or by its
-    bytes; jumps: between what lies between requests. None: one of the two has no such distribution.
+    """Similarity of two programs. paper, pattern: scores over the PAPER and PATTERN factors. sizes, volumes: distance
+    between request sizes, unweighted and weighted by bytes. jumps: distance between jumps. None: a program has no such
+    distribution.
     """
 
     factors: tuple[Factor, ...]
@@ -76,12 +77,12 @@ class Similarity(Struct, frozen=True):
 
     @property
     def left_out(self) -> set[str]:
-        """Factors that are not known of both."""
-        return {each.name for each in self.factors if each.difference is None}
+        """Factors that are not known of both programs."""
+        return {factor.name for factor in self.factors if factor.difference is None}
 
 
 class Span(NamedTuple):
-    """Of scores of so many pairs."""
+    """Range of the scores of a number of pairs."""
 
     least: float
     median: float
@@ -90,8 +91,8 @@ class Span(NamedTuple):
 
 
 class Yardstick(NamedTuple):
-    """What pairs of published profiles score by one measure. kindred: one application on 8 and on 128 nodes; strangers:
-    different ones, on 128 nodes.
+    """Scores of pairs of published profiles by one measure. kindred: pairs of the same application on 8 and on 128
+    nodes. strangers: pairs of different applications on 128 nodes.
     """
 
     kindred: Span
@@ -99,15 +100,18 @@ class Yardstick(NamedTuple):
 
 
 class Yardsticks(NamedTuple):
+    """Yardsticks for the paper's cosine, pattern similarity, and the cosine of pattern factors."""
+
     paper: Yardstick
     pattern: Yardstick
     pattern_cosine: Yardstick
 
 
 class Row(NamedTuple):
-    """One program against many. scores: pattern similarity to each column by the factors that all of them know, or
-    fewer numbers would be the better ones; None where it is the same program, or nothing can be compared. left_out: the
-    other factors. nearest: columns within TIE of the best. own: columns of its own application.
+    """Comparison of one program with those of the columns. scores: pattern similarity to each column, over the factors
+    that all of them know, because fewer factors could give higher scores; None for the same program, or if nothing can
+    be compared. left_out: the other factors. nearest: columns within TIE of the best score. own: columns of the same
+    application.
     """
 
     profile: Profile
@@ -119,12 +123,12 @@ class Row(NamedTuple):
 
     @property
     def finds_own(self) -> bool | None:
-        """Is it nearest to its own application? None where that is not among the columns."""
+        """Whether its own application is among the nearest; None if no column is of its application."""
         return bool(set(self.nearest) & set(self.own)) if self.own else None
 
     @property
     def is_tied(self) -> bool:
-        """With others than its own."""
+        """Whether other applications are among the nearest."""
         return bool(set(self.nearest) - set(self.own))
 
 
@@ -134,11 +138,12 @@ class Matrix(NamedTuple):
 
     @property
     def left_out(self) -> set[str]:
-        """By every row."""
+        """Factors that every row leaves out."""
         return set.intersection(*(set(row.left_out) for row in self.rows))
 
 
 def compare(a: Profile, b: Profile) -> Similarity:
+    """Compare two profiles."""
     factors = tuple(_factor(name, a, b) for name in FACTORS)
     return Similarity(
         factors,
@@ -151,49 +156,49 @@ def compare(a: Profile, b: Profile) -> Similarity:
 
 
 def matrix(rows: Sequence[Profile], columns: Sequence[Profile], names: tuple[str, ...] = PATTERN) -> Matrix:
-    """Each of `rows` against all of `columns`, by factors of these names; what has the same title in both is not
-    compared with itself.
+    """Compare each profile of `rows` with all of `columns` over the factors `names`. Profiles of the same title are not
+    compared.
     """
-    return Matrix(list(columns), [_row(each, columns, names) for each in rows])
+    return Matrix(list(columns), [_row(profile, columns, names) for profile in rows])
 
 
 def as_seen(made: Matrix) -> Matrix:
-    """The same without what was asked for."""
+    """Return the matrix over observed factors only (SEEN)."""
     return matrix([row.profile for row in made.rows], made.columns, SEEN)
 
 
 def yardsticks(left_out: Iterable[str] = ()) -> Yardsticks:
-    """From the profiles that ship, without the factors that the programs at hand do not know either."""
+    """Return the yardsticks of the shipped profiles, without the factors that are left out for the programs at hand."""
     without = set(left_out)
     large, small = (list(map(io_profile.of_reference, reference_profile.load(name))) for name in (_PUBLISHED, _SMALLER))
-    strangers = [compare(one, other) for one, other in itertools.combinations(large, 2)]
+    strangers = [compare(a, b) for a, b in itertools.combinations(large, 2)]
     kindred = [compare(a, b) for a in small for b in large if a.application == b.application]
     paper, pattern = (
-        [[_score(each.factors, _but(names, without)) for each in pairs] for pairs in (kindred, strangers)]
+        [[_score(pair.factors, _but(names, without)) for pair in pairs] for pairs in (kindred, strangers)]
         for names in (PAPER, PATTERN)
     )
     return Yardsticks(
-        Yardstick(*(_span([each.cosine for each in scores]) for scores in paper)),
-        Yardstick(*(_span([each.ratio for each in scores]) for scores in pattern)),
-        Yardstick(*(_span([each.cosine for each in scores]) for scores in pattern)),
+        Yardstick(*(_span([score.cosine for score in scores]) for scores in paper)),
+        Yardstick(*(_span([score.ratio for score in scores]) for scores in pattern)),
+        Yardstick(*(_span([score.cosine for score in scores]) for scores in pattern)),
     )
 
 
 def _but(names: tuple[str, ...], without: set[str]) -> tuple[str, ...]:
-    """All of them where there is nothing else."""
+    """Return the names except those in `without`; all names if none would remain."""
     return tuple(name for name in names if name not in without) or names
 
 
-def _factor(name: str, one: Profile, other: Profile) -> Factor:
-    a, b = getattr(one, name), getattr(other, name)
+def _factor(name: str, first: Profile, second: Profile) -> Factor:
+    a, b = getattr(first, name), getattr(second, name)
     if a is None or b is None:
         return Factor(name, a, b, None, None)
     difference = _difference(a, b)
     if name in ("sequential", "consecutive"):
         return Factor(name, a, b, difference, abs(_difference(max(a, SLACK), max(b, SLACK))))
-    if name == "request_median" and one.around_median and other.around_median:
-        (low, high), (low_other, high_other) = one.around_median, other.around_median
-        above, below = max(low, low_other), min(high, high_other)  # in this order where the spans do not meet
+    if name == "request_median" and first.around_median and second.around_median:
+        (low, high), (low_other, high_other) = first.around_median, second.around_median
+        above, below = max(low, low_other), min(high, high_other)  # above > below only if the spans do not overlap
         return Factor(name, a, b, difference, _difference(max(above, below), below))
     return Factor(name, a, b, difference, abs(difference))
 
@@ -204,10 +209,12 @@ def _difference(a: float, b: float) -> float:
 
 
 def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
-    """What is zero in both turns no vector, and is equal."""
-    asked = [each for each in factors if each.name in names]
-    known = [(each.a, each.b, each.apart) for each in asked if each.apart is not None]
-    left_out = tuple(each.name for each in asked if each.apart is None)
+    """Return the scores over factors of these names. A factor that is 0 in both programs counts as equal in the ratio,
+    and does not enter the cosine.
+    """
+    asked = [factor for factor in factors if factor.name in names]
+    known = [(factor.a, factor.b, factor.apart) for factor in asked if factor.apart is not None]
+    left_out = tuple(factor.name for factor in asked if factor.apart is None)
     if not known:
         return Score(None, None, left_out)
     ratio = 1 - sum(apart for _, _, apart in known) / len(known)
@@ -216,29 +223,31 @@ def _score(factors: tuple[Factor, ...], names: tuple[str, ...]) -> Score:
 
 
 def _cosine(pairs: list[tuple[float, float]]) -> float:
-    """Of the two vectors of what is divided by the larger of each pair; 0 where one of them has no length alone."""
+    """Return the cosine of two vectors, whose elements are divided by the larger of each pair. 1 if both vectors are
+    zero, 0 if only one is.
+    """
     divided = np.array([(a / max(a, b), b / max(a, b)) for a, b in pairs if max(a, b) > 0]).reshape(-1, 2)
     if not len(divided):
         return 1.0
-    one, other = divided.T
-    lengths = math.sqrt(float(one @ one) * float(other @ other))
-    return min(float(one @ other) / lengths, 1.0) if lengths else 0.0
+    first, second = divided.T
+    lengths = math.sqrt(float(first @ first) * float(second @ second))
+    return min(float(first @ second) / lengths, 1.0) if lengths else 0.0
 
 
 def _distance(a: request_distance.Distribution | None, b: request_distance.Distribution | None) -> Distance | None:
     return None if a is None or b is None else request_distance.distance(a, b)
 
 
-def _row(one: Profile, columns: Sequence[Profile], asked: tuple[str, ...]) -> Row:
-    cells = [None if each.title == one.title else compare(one, each) for each in columns]
+def _row(profile: Profile, columns: Sequence[Profile], asked: tuple[str, ...]) -> Row:
+    cells = [None if column.title == profile.title else compare(profile, column) for column in columns]
     left_out = [name for name in asked if any(cell and name in cell.pattern.left_out for cell in cells)]
     names = tuple(name for name in asked if name not in left_out)
     scores = [None if cell is None else _score(cell.factors, names).ratio for cell in cells]
     best = max((score for score in scores if score is not None), default=None)
     nearest = [at for at, score in enumerate(scores) if score is not None and best is not None and score >= best - TIE]
-    others = [(at, each) for at, each in enumerate(columns) if each.title != one.title and each.application]
-    own = [at for at, each in others if each.application == one.application]
-    return Row(one, cells, scores, left_out, nearest, own)
+    others = [(at, column) for at, column in enumerate(columns) if column.title != profile.title and column.application]
+    own = [at for at, column in others if column.application == profile.application]
+    return Row(profile, cells, scores, left_out, nearest, own)
 
 
 def _span(scores: Sequence[float | None]) -> Span:

@@ -1,1 +1,1 @@
-"""The points of a study compared: the best setting, main effects, scaling, pairs of file systems."""
+"""Comparison of the points of a study: best setting, main effects, scaling, pairs of file systems."""

@@ -1,7 +1,7 @@
 """Comparison of the settings of a study's part: the best one, its lead, and whether the difference is beyond noise.
 
-Figures are compared on logarithms. Verdicts follow from the intervals of analysis.ratios alone. Numbers of ranks
-(analysis.scaling) and two file systems (analysis.paired) are not settings and are not compared here.
+Metrics are compared on logarithms. Verdicts follow from the intervals of study.ratios alone. Numbers of ranks
+(study.scaling) and two file systems (study.file_system_pairs) are not settings and are not compared here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ Verdict = Literal["best", "same as best", "slower", "unknown"]
 
 
 class Spread(Struct, frozen=True):
-    """Of a figure over a point's repeats."""
+    """Distribution of a metric over a point's repeats."""
 
     median: float
     min: float
@@ -46,9 +46,9 @@ class PointMetrics(Struct, frozen=True):
 
 
 class Judged(Struct, frozen=True):
-    """A point among others. to_best: how good it is, as a share of the best of the others (1.1: better by a tenth;
-    times are turned round). to_reference: the same against the reference; None where that was not measured. low, high,
-    reference_low, reference_high: 95 % intervals, for all ratios of the part together; None where noise is unknown, and
+    """Comparison of a point with the others. to_best: ratio to the best of the other points (1.1: better by a tenth;
+    ratios of times are inverted). to_reference: ratio to the reference; None if that was not measured. low, high,
+    reference_low, reference_high: 95 % intervals, for all ratios of the part together; None if noise is unknown, and
     for the reference against itself.
     """
 
@@ -111,29 +111,31 @@ class Finding(Struct, frozen=True):
 
 
 def findings(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Finding, ...]:
-    """Of each part; by its own metric, unless told. Nothing measured yet: nothing compared."""
+    """Return the results of each part by `metric`, or by the part's own metric if None. A part without measurements has
+    no comparisons.
+    """
     return tuple(_finding(study, part, measured, metric or part.metric) for part in study.parts)
 
 
 def _finding(study: Study, part: Part, measured: Sequence[Measured], metric: MetricName) -> Finding:
     points = {point.number: point for point in study.points if point.part == part.name}
-    mine = [each for each in measured if each.point in points]
+    mine = [measurement for measurement in measured if measurement.point in points]
     by_point: dict[int, list[Measured]] = {}
-    for each in mine:
-        by_point.setdefault(each.point, []).append(each)
-    usable = [each for each in mine if (METRICS[metric].value(each.summary) or 0) > 0]
+    for measurement in mine:
+        by_point.setdefault(measurement.point, []).append(measurement)
+    usable = [measurement for measurement in mine if (METRICS[metric].value(measurement.summary) or 0) > 0]
     groups = [group for group in _groups(part, points.values()) if len(group) > 1]
     fits = {place: fitted for place, group in enumerate(groups) if (fitted := _fit(group, usable, metric)) is not None}
     families = max(1, bool(fits) + part.is_scaling)
     estimates = ratios.of_pairs([fitted for _, fitted in fits.values()], families)
     pairs = zip(fits.items(), estimates, strict=True)
-    found = [_compare(study, part, groups[place], numbers, fitted) for (place, (numbers, _)), fitted in pairs]
+    comparisons = [_compare(study, part, groups[place], numbers, fitted) for (place, (numbers, _)), fitted in pairs]
     return Finding(
         part=part.name,
         title=part.title,
         metric=metric,
-        points=tuple(_figures(study, points[number], by_point[number]) for number in sorted(by_point)),
-        comparisons=tuple(found),
+        points=tuple(_metrics(study, points[number], by_point[number]) for number in sorted(by_point)),
+        comparisons=tuple(comparisons),
         scalings=scaling.scalings(study, part, mine, families) if part.is_scaling else (),
         unusable=_unusable(metric, len(mine) - len(usable)),
     )
@@ -148,8 +150,8 @@ def _unusable(metric: MetricName, count: int) -> str | None:
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
-    """Groups of points to compare, each on the same nodes, ranks and file system; the most ranks last. A part that
-    varies no settings has none.
+    """Return groups of points to compare, each on the same nodes, ranks and file system; the most ranks last. A part
+    that varies no settings has none.
     """
     if not part.settings:
         return []
@@ -159,8 +161,8 @@ def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
     return [groups[place] for place in sorted(groups, key=lambda place: (place[0] * place[1], place))]
 
 
-def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointMetrics:
-    mine = [one.summary for one in measured]
+def _metrics(study: Study, point: Point, measured: Sequence[Measured]) -> PointMetrics:
+    mine = [measurement.summary for measurement in measured]
     return PointMetrics(
         point=point.number,
         labels=study.labels(point),
@@ -173,26 +175,31 @@ def _figures(study: Study, point: Point, measured: Sequence[Measured]) -> PointM
 
 
 def _from_storage(measured: Sequence[Measured]) -> float | None:
-    """Of the repeat and epoch that had least from there."""
-    cached = [one.cached for one in measured if one.cached is not None]
+    """Return the smallest share of bytes from storage over repeats and epochs; None if any is unknown."""
+    cached = [measurement.cached for measurement in measured if measurement.cached is not None]
     return 1 - max(cached) if cached and len(cached) == len(measured) else None
 
 
 def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
-    known = [found for summary in summaries if (found := METRICS[metric].value(summary)) is not None]
+    known = [value for summary in summaries if (value := METRICS[metric].value(summary)) is not None]
     return Spread(float(np.median(known)), min(known), max(known)) if known else None
 
 
 def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:
-    """The points that were measured, by their numbers, and what was; None where they are fewer than two."""
-    known = {each.point for each in measured}
+    """Return the numbers of the measured points of a group, and a fit of their measurements; None for fewer than two
+    points.
+    """
+    known = {measurement.point for measurement in measured}
     places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
     if len(places) < 2:
         return None
-    mine = [each for each in measured if each.point in places]
+    mine = [measurement for measurement in measured if measurement.point in places]
     sign = METRICS[metric].sign
-    logs = np.array([sign * np.log(METRICS[metric].value(each.summary) or 1.0) for each in mine])
-    points, rounds = np.array([places[each.point] for each in mine]), np.array([each.repeat for each in mine])
+    logs = np.array([sign * np.log(METRICS[metric].value(measurement.summary) or 1.0) for measurement in mine])
+    points, rounds = (
+        np.array([places[measurement.point] for measurement in mine]),
+        np.array([measurement.repeat for measurement in mine]),
+    )
     return list(places), replicates.fit(points, rounds, logs)
 
 
@@ -237,18 +244,18 @@ def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
 
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
-    """The number of the part's reference point, or of the point with the same settings in this group."""
+    """Return the number of the part's reference point, or of the point with the same settings in this group."""
     usual = study.points[part.reference].places
     keys = [axis.key for axis in part.settings]
-    found = [point.number for point in group if point.number == part.reference]
+    own = [point.number for point in group if point.number == part.reference]
     alike = [point.number for point in group if all(point.places[key] == usual[key] for key in keys)]
-    return next(iter(found or alike), None)
+    return next(iter(own or alike), None)
 
 
 def _recommended(study: Study, points: Sequence[Judged], best: int, reference: int | None) -> int | None:
-    """The recommended point among those that may be the best: the reference, else the point that differs from it in the
-    fewest keys, then in the smallest steps; the better one of equals. A point that replaces the reference is better
-    than it beyond noise.
+    """Return the recommended point among those that may be the best: the reference, else the point that differs from it
+    in the fewest keys, then in the smallest steps, then the better point. A point that replaces the reference is better
+    than it beyond noise. None if noise is unknown.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

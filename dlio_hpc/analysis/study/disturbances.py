@@ -16,7 +16,7 @@ UNEXPLAINED = "no recorded activity explains it"
 
 
 class Repeat(NamedTuple):
-    """One run of a repeated measurement. value: more is better. disturbance: None where it was not recorded."""
+    """One run of a repeated measurement. value: higher is better. disturbance: None if it was not recorded."""
 
     name: str
     value: float
@@ -24,9 +24,9 @@ class Repeat(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """A figure of Disturbance. label: its short name; text: its name in sentences. least, of_cores: the smallest
-    increase that counts, absolute and as a share of a node's cores; the larger of the two applies. is_foreign: the
-    ranks themselves cause none of it.
+    """Metric of Disturbance. label: its short name; text: its name in sentences. least, of_cores: the smallest increase
+    that counts, absolute and as a share of a node's cores; the larger of the two applies. is_foreign: the ranks
+    themselves do not contribute to it.
     """
 
     name: str
@@ -40,7 +40,7 @@ class _Kind(NamedTuple):
 
 _KINDS = (
     _Kind("others", "other processes", "other processes used", "cores", 0.25, of_cores=0.02, is_foreign=True),
-    _Kind("steal", "steal", "the hypervisor kept CPU time,", "share", 0.02, is_foreign=True),
+    _Kind("steal", "steal", "CPU steal", "share", 0.02, is_foreign=True),
     _Kind("load", "load", "load average", "tasks", 1.0, of_cores=0.25),
     _Kind("cpu_pressure", "cpu", "cpu pressure", "share", 0.1),
     _Kind("io_pressure", "io", "io pressure", "share", 0.1),
@@ -49,12 +49,12 @@ _KINDS = (
 
 
 def facts(disturbance: Disturbance | None) -> list[tuple[str, str]]:
-    """Label and text of every figure, each on the node with the highest value."""
+    """Return labels and texts of all metrics, each from the node with its highest value."""
     if disturbance is None:
         return [("meanwhile", UNRECORDED)]
-    figures = {kind.name: f"{kind.label} {_level_text(kind, disturbance)}" for kind in _KINDS}
-    pressures = [figures.pop(kind.name) for kind in _KINDS if kind.name.endswith("_pressure")]
-    return [("meanwhile", ", ".join(figures.values())), ("pressure", ", ".join(pressures))]
+    levels = {kind.name: f"{kind.label} {_level_text(kind, disturbance)}" for kind in _KINDS}
+    pressures = [levels.pop(kind.name) for kind in _KINDS if kind.name.endswith("_pressure")]
+    return [("meanwhile", ", ".join(levels.values())), ("pressure", ", ".join(pressures))]
 
 
 def _level_text(kind: _Kind, disturbance: Disturbance) -> str:
@@ -63,14 +63,14 @@ def _level_text(kind: _Kind, disturbance: Disturbance) -> str:
 
 
 def spread(values: Sequence[float]) -> float:
-    """(most - least) / median of the values; 0 for fewer than two values."""
+    """Return (most - least) / median of the values; 0 for fewer than two values."""
     middle = statistics.median(values) if values else 0.0
     return (max(values) - min(values)) / middle if len(values) > 1 and middle > 0 else 0.0
 
 
 def explained(repeats: Sequence[Repeat]) -> list[str]:
-    """Lines that explain the slower repeats: one for each repeat with more activity than the others had, and one for
-    activity during all repeats. UNEXPLAINED or UNRECORDED where there is no such line.
+    """Return lines that explain the slower repeats: a line for each repeat with more activity than the faster repeats,
+    and a line for activity during all repeats. Without such lines, return UNEXPLAINED or UNRECORDED.
     """
     if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]
@@ -83,12 +83,12 @@ def explained(repeats: Sequence[Repeat]) -> list[str]:
         elif repeat.disturbance is None:
             lines.append(f"{repeat.name} ({100 * (repeat.value / middle - 1):+.0f} %): {UNRECORDED}")
     if always := _always([repeat.disturbance for repeat in repeats if repeat.disturbance is not None]):
-        lines.append(f"in all of them: {', '.join(always)}")
+        lines.append(f"in all repeats: {', '.join(always)}")
     return lines or [UNEXPLAINED]
 
 
 def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance | None]) -> list[str]:
-    """Phrases for activity that was higher during `some` than during `others`, by their medians."""
+    """Return phrases for activity that was higher during `some` than during `others`, by their medians."""
     phrases = []
     for kind in _KINDS:
         mine, theirs = _levels(kind, some), _levels(kind, others)
@@ -101,7 +101,7 @@ def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance |
 
 
 def _always(some: Sequence[Disturbance]) -> list[str]:
-    """Phrases for foreign activity that was present during all of `some`."""
+    """Return phrases for foreign activity that was present during all of `some`."""
     phrases = []
     for kind in (kind for kind in _KINDS if kind.is_foreign):
         levels, cores = _levels(kind, some), _cores(some)
@@ -121,7 +121,7 @@ def _cores(some: Sequence[Disturbance | None]) -> int:
 
 
 def _worst(levels: Sequence[Level]) -> str:
-    """The host with the highest level."""
+    """Return the host with the highest level."""
     return max(levels, key=lambda level: level.max).host
 
 

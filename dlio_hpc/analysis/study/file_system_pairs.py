@@ -1,6 +1,6 @@
-"""Two file systems measured in turns: what the second one is to the first, from pairs that were measured side by side.
+"""Comparison of two file systems, A and B, from pairs of measurements that were made one after the other.
 
-What drifts meanwhile reaches both of a pair, and pairs go A, B and then B, A: neither is favoured by being first.
+Drift affects both measurements of a pair. The order alternates between A, B and B, A, so that it favours neither.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,15 +14,15 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Point, Study
 
-# Pairs that agree to the last digit tell as little of the noise as one.
+# Smallest noise. Pairs that agree to the last digit do not show the noise.
 _NO_NOISE = 1e-9
 
 
 class Effect(Struct, frozen=True):
-    """Of one setting on so many ranks; setting is empty for all of them together. a, b: medians of the metric, None of
-    all together. ratios: B over A of each pair, above 1 where B is better, of times too; of each setting where all are
-    together. ratio: by the mean of their logarithms. low, high: its 95 % interval, None where noise is unknown.
-    better: beyond noise.
+    """Ratio of B to A for one setting and number of ranks, or for all settings together (setting is empty). a, b:
+    medians of the metric; None for all settings together. ratios: B over A of each pair, or of each setting for all
+    settings together; above 1 if B is better, also for times. ratio: geometric mean of `ratios`. low, high: its 95 %
+    interval; None if noise is unknown. better: the file system that is better beyond noise, else None.
     """
 
     setting: str
@@ -38,37 +38,37 @@ class Effect(Struct, frozen=True):
 
 
 def effects(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Effect, ...]:
-    """One for each pair of points that has a pair of measurements, and one for all where there are several; nothing
-    where no file systems are compared.
+    """Return the effect for each pair of points that has a pair of measurements, and one for all settings together if
+    there are several. Empty if the study compares no file systems.
     """
     if not study.is_ab:
         return ()
-    found = {(each.point, each.repeat): each for each in measured}
-    told: list[tuple[Effect, list[float]]] = []
+    by_unit = {(measurement.point, measurement.repeat): measurement for measurement in measured}
+    judgements: list[tuple[Effect, list[float]]] = []
     for a, b in zip(study.points[::2], study.points[1::2], strict=True):
         judged = metric or study.part(a.part).metric
-        pairs = list(_pairs(found, a, b, study.repeat, judged))
+        pairs = list(_pairs(by_unit, a, b, study.repeat, judged))
         if pairs:
-            told.append((_effect(_setting(study, a), judged, pairs), [_log(pair, judged) for pair in pairs]))
-    listed = [effect for effect, _ in told]
-    if len(told) > 1 and len({effect.metric for effect in listed}) == 1:
-        listed.append(_together(listed[0].metric, [logs for _, logs in told]))
+            judgements.append((_effect(_setting(study, a), judged, pairs), [_log(pair, judged) for pair in pairs]))
+    listed = [effect for effect, _ in judgements]
+    if len(judgements) > 1 and len({effect.metric for effect in listed}) == 1:
+        listed.append(_together(listed[0].metric, [logs for _, logs in judgements]))
     return tuple(listed)
 
 
 def _setting(study: Study, point: Point) -> str:
-    """What else varies."""
+    """Return the setting of a point in words, without its file system."""
     key = next(axis.key for axis in study.part(point.part).axes if axis.is_data)
-    told = [f"{name}={label}" for name, label in study.labels(point).items() if name != key]
-    return ": ".join(filter(None, (point.part, ", ".join(told)))) or point.workload.name
+    labels = [f"{name}={label}" for name, label in study.labels(point).items() if name != key]
+    return ": ".join(filter(None, (point.part, ", ".join(labels)))) or point.workload.name
 
 
 Pair = tuple[float, float]
 
 
-def _pairs(found: Any, a: Point, b: Point, repeats: int, metric: MetricName) -> Iterator[Pair]:
+def _pairs(by_unit: Any, a: Point, b: Point, repeats: int, metric: MetricName) -> Iterator[Pair]:
     for repeat in range(repeats):
-        sides = [found.get((point.number, repeat)) for point in (a, b)]
+        sides = [by_unit.get((point.number, repeat)) for point in (a, b)]
         values = [None if side is None else METRICS[metric].value(side.summary) for side in sides]
         if values[0] and values[1] and len({side.job for side in sides if side is not None}) == 1:
             yield values[0], values[1]
@@ -84,12 +84,14 @@ def _effect(setting: str, metric: MetricName, pairs: list[Pair]) -> Effect:
 
 
 def _together(metric: MetricName, groups: list[list[float]]) -> Effect:
-    """Each setting counts alike, however many pairs it has."""
+    """Return the effect over all settings. Each setting has the same weight, regardless of its number of pairs."""
     return _judged("", metric, None, None, groups)
 
 
 def _judged(setting: str, metric: MetricName, a: float | None, b: float | None, groups: list[list[float]]) -> Effect:
-    """groups: logarithms of each setting's pairs; their noise is taken together."""
+    """Return the effect of one or more settings. groups: logarithms of the ratios of each setting's pairs; their noise
+    is pooled.
+    """
     counts = [len(logs) for logs in groups]
     middle = float(np.mean([np.mean(logs) for logs in groups]))
     df = sum(counts) - len(groups)
@@ -108,5 +110,5 @@ def _judged(setting: str, metric: MetricName, a: float | None, b: float | None, 
 
 
 def students(df: int) -> float:
-    """Half the width of a 95 % interval in standard errors."""
+    """Return half the width of a 95 % interval in standard errors."""
     return t_quantile(df, 0.975)

@@ -1,4 +1,4 @@
-"""Which of several parameters matters: main effects, and what they leave to their interaction."""
+"""Main effects of the parameters of a study, and the share of their interaction."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,21 +11,21 @@ from dlio_hpc.analysis.study.ratios import SURER
 from dlio_hpc.analysis.study.replicates import Fit, Floats
 from dlio_hpc.plan.study import Part, Point
 
-# So many values nobody looks through, and their matrices would take minutes.
+# Largest number of parameter values in all. With more values, the matrices would take minutes.
 _MOST_LEVELS = 300
 
 
 class Level(Struct, frozen=True):
-    """A value of a parameter. ratio: of the geometric mean of its points to that of all, the other parameters alike."""
+    """Value of a parameter. ratio: its effect relative to the geometric mean of all points, other parameters equal."""
 
     label: str
     ratio: float
 
 
 class Effect(Struct, frozen=True):
-    """Of one parameter, or of several that move together (keys). ratio: of its best level to its worst. share: of the
-    squared differences between points. confidence: share of draws in which noise alone makes less of it; None: noise
-    is unknown.
+    """Effect of a parameter, or of several that change together (keys). ratio: best level to worst level. share: its
+    share of the squared differences between points. confidence: share of draws in which noise alone makes a smaller
+    effect; None: noise is unknown.
     """
 
     keys: tuple[str, ...]
@@ -39,44 +39,44 @@ class Effect(Struct, frozen=True):
 
 
 class Ranking(Struct, frozen=True):
-    """Effects, the largest first. interaction: the share that no parameter has by itself; None where single parameters
-    cannot be told apart, since too few of their combinations were measured.
+    """Effects, the largest first. interaction: share of the squared differences that no single parameter explains; None
+    if too few combinations were measured to separate the parameters.
     """
 
     effects: tuple[Effect, ...]
     interaction: float | None
 
 
-def ranking(part: Part, points: Sequence[Point], found: Fit) -> Ranking | None:
-    """Of the parameters that vary among these points, to which the fit belongs; None where there is none, or more
-    levels than anybody looks through.
+def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
+    """Rank the parameters that vary among these points, whose fit is `fitted`; None if no parameter varies, or if there
+    are more than _MOST_LEVELS levels.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
         return None
     columns = [_columns(levels) for _, levels in factors]
-    matrix = np.column_stack([np.ones((len(points), 1)), *(each[:, 1:] for each in columns)])
+    matrix = np.column_stack([np.ones((len(points), 1)), *(column[:, 1:] for column in columns)])
     if np.linalg.matrix_rank(matrix) < matrix.shape[1]:
         return Ranking((), None)
     solve = np.linalg.pinv(matrix)
-    ends = np.cumsum([1, *(each.shape[1] - 1 for each in columns)])
+    ends = np.cumsum([1, *(column.shape[1] - 1 for column in columns)])
     slices = [slice(begin, end) for begin, end in itertools.pairwise(ends)]
-    ranges = _ranges(found, solve, slices)
-    total = float(((found.values - found.values.mean()) ** 2).sum())
-    left = _left(matrix, found.values)
+    ranges = _ranges(fitted, solve, slices)
+    total = float(((fitted.values - fitted.values.mean()) ** 2).sum())
+    left = _left(matrix, fitted.values)
     effects = []
     for number, ((keys, levels), place) in enumerate(zip(factors, slices, strict=True)):
         without = np.delete(matrix, np.arange(place.start, place.stop), axis=1)
-        share = (_left(without, found.values) - left) / total if total > 0 else 0.0
-        values = np.append(0.0, (solve @ found.values)[place])
+        share = (_left(without, fitted.values) - left) / total if total > 0 else 0.0
+        values = np.append(0.0, (solve @ fitted.values)[place])
         noise = None if ranges is None else ranges[number]
-        effects.append(_effect(keys, levels, values, share, found.sd, noise, len(factors)))
+        effects.append(_effect(keys, levels, values, share, fitted.sd, noise, len(factors)))
     effects.sort(key=lambda effect: -effect.ratio)
     return Ranking(tuple(effects), max(0.0, left / total) if total > 0 else 0.0)
 
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Keys and the level that each point has; what does not vary among these points is none."""
+    """Return the keys of each factor and its level at each point. Parameters that do not vary are not factors."""
     levels_by_key = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
     if part.zipped and len(levels_by_key) > 1:
         joined = [", ".join(row) for row in zip(*levels_by_key.values(), strict=True)]
@@ -85,23 +85,25 @@ def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...],
 
 
 def _columns(levels: Sequence[str]) -> Floats:
-    """(points, levels): 1 where a point has that level."""
+    """Return indicators of levels, shape (points, levels): 1 if the point has the level, else 0."""
     names = list(dict.fromkeys(levels))
     return np.array([[float(level == name) for name in names] for level in levels])
 
 
 def _left(matrix: Floats, values: Floats) -> float:
-    """Squares that are left after least squares."""
+    """Return the residual sum of squares after least squares."""
     solution = np.linalg.lstsq(matrix, values, rcond=None)[0]
     return float(((values - matrix @ solution) ** 2).sum())
 
 
-def _ranges(found: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
-    """Of each factor: best less worst level as noise alone makes them, in units of the noise; None: it is unknown."""
-    if not found.is_noise_known:
+def _ranges(fitted: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
+    """Return draws of the difference between best and worst level that noise alone makes, for each factor, in units of
+    the noise; None if noise is unknown.
+    """
+    if not fitted.is_noise_known:
         return None
     ranges: list[list[Floats]] = [[] for _ in slices]
-    for (noise,), sd in replicates.estimates(found):
+    for (noise,), sd in replicates.estimates(fitted):
         coefficients = noise @ solve.T
         for place, drawn in zip(slices, ranges, strict=True):
             mine = coefficients[:, place]
@@ -121,7 +123,7 @@ def _effect(
     confidence = None if noise is None else float((noise < width / sd).mean())
     return Effect(
         keys=keys,
-        levels=tuple(Level(name, float(np.exp(each))) for name, each in zip(names, centred, strict=True)),
+        levels=tuple(Level(name, float(np.exp(effect))) for name, effect in zip(names, centred, strict=True)),
         ratio=float(np.exp(width)),
         best=names[best],
         worst=names[worst],

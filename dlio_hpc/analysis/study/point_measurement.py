@@ -8,9 +8,9 @@ from dlio_hpc.units import seconds_between
 
 
 class Measured(NamedTuple):
-    """point: its number. repeat: how often it was measured before, which is the round that it belongs to. job, run:
-    where it was made, and when (UTC, as results have it). cached, origin: share of bytes from memory, and where bytes
-    came from, as in Storage. disturbance: other activity during the run.
+    """Measurement of a point. point: its number. repeat: number of its earlier measurements, which is its round. job,
+    run: names of job and run. started, ended: UTC, in the format of results. cached, origin: share of bytes from memory
+    and outcome, as in Storage. disturbance: other activity during the run; None if not recorded.
     """
 
     point: int
@@ -26,5 +26,5 @@ class Measured(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """From its first barrier to its result."""
+        """Seconds from its first barrier to its result."""
         return seconds_between(self.started, self.ended)

@@ -32,7 +32,7 @@ class Noise(Struct, frozen=True):
 
 
 class Ratio(NamedTuple):
-    """Ratio of one point to another; above 1 is better. low, high: its interval; None where noise is unknown, and for a
+    """Ratio of one point to another; above 1 is better. low, high: its interval; None if noise is unknown, and for a
     point against itself.
     """
 
@@ -55,20 +55,22 @@ class Estimates(NamedTuple):
     critical: float | None
     widest: Floats | None
 
-    def ratio(self, one: int, other: int) -> Ratio:
-        """Ratio of the points at these places; above 1 where `one` is better."""
-        difference = float(self.fit.values[one] - self.fit.values[other])
-        if self.critical is None or one == other:
+    def ratio(self, a: int, b: int) -> Ratio:
+        """Return the ratio of the points at these places; above 1 if `a` is better."""
+        difference = float(self.fit.values[a] - self.fit.values[b])
+        if self.critical is None or a == b:
             return Ratio(_exp(difference), None, None)
-        room = self.critical * self.fit.sd * self.fit.difference_sd(one, other)
+        room = self.critical * self.fit.sd * self.fit.difference_sd(a, b)
         return Ratio(_exp(difference), _exp(difference - room), _exp(difference + room))
 
-    def confidence(self, one: int, other: int) -> float | None:
-        """Share of draws in which noise alone makes a smaller difference in any pair; None where noise is unknown."""
-        if self.widest is None or one == other:
+    def confidence(self, a: int, b: int) -> float | None:
+        """Return the share of draws in which noise alone makes a smaller difference in any pair; None if noise is
+        unknown.
+        """
+        if self.widest is None or a == b:
             return None
-        difference = abs(float(self.fit.values[one] - self.fit.values[other]))
-        return float((self.widest < difference / (self.fit.sd * self.fit.difference_sd(one, other))).mean())
+        difference = abs(float(self.fit.values[a] - self.fit.values[b]))
+        return float((self.widest < difference / (self.fit.sd * self.fit.difference_sd(a, b))).mean())
 
     @property
     def noise(self) -> Noise:
@@ -78,8 +80,8 @@ class Estimates(NamedTuple):
 
 
 def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
-    """Estimates for all pairs of points of each fit, with one critical value for all fits. families: number of families
-    of ratios that share the part's error level of 5 %.
+    """Return estimates for all pairs of points of each fit, with one critical value for all fits. families: number of
+    families of ratios that share the part's error level of 5 %.
     """
     known = replicates.pooled(fits)
     if not known or not known[0].is_noise_known:
@@ -92,7 +94,7 @@ def of_pairs(fits: Sequence[Fit], families: int) -> list[Estimates]:
 
 
 def of_steps(fit: Fit, steps: Sequence[tuple[int, int]], families: int) -> Estimates:
-    """Estimates for pairs of points; the second point of each pair is the base of the ratio. families: as in
+    """Return estimates for pairs of points; the second point of a pair is the base of its ratio. families: as in
     of_pairs().
     """
     if not fit.is_noise_known:
@@ -106,4 +108,4 @@ def _level(sure: float, families: int) -> float:
 
 
 def _exp(logarithm: float) -> float:
-    return float(np.exp(min(logarithm, 700.0)))  # JSON knows no infinity
+    return float(np.exp(min(logarithm, 700.0)))  # JSON has no infinity

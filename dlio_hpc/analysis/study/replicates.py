@@ -1,7 +1,7 @@
-"""Repeated measurements of several points: what they are in the mean, and how far noise alone would carry them.
+"""Repeated measurements of several points: their means, and the differences that noise alone would make.
 
-Values are logarithms, so that differences are ratios. Each is taken as its point, plus its round, plus noise: what all
-points of a round share, such as a neighbour who came and went, is no noise.
+Values are logarithms, so that differences are ratios. A value is modelled as the sum of its point, its round and noise.
+Changes that all points of a round share, such as the load of other jobs, are not noise.
 """
 
 import math
@@ -14,18 +14,19 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
-# How sure a claim is: both ends of an interval together leave out one in twenty.
+# Confidence of a claim: 5 % lie beyond both ends of an interval together.
 SURE = 0.95
-# Draws of noise, fewer of them where there are so many points that it would take minutes.
+# Number of draws of noise; fewer if there are so many points that drawing would take minutes.
 _DRAWS, _FEWEST, _NUMBERS, _AT_ONCE = 20_000, 2_000, 100_000_000, 1_000_000
 _SEED = 20_260_101
 
 
 class Fit(NamedTuple):
-    """P points, R rounds of which `rounds` were told from the points (0: none). values: (P) estimates. counts: (P).
-    weights: (P, rounds) how the estimate of a round enters that of a point; spread: (rounds, rounds) whose square is
-    the covariance of the rounds, in units of the noise. sd: of one measurement, and its degrees of freedom; nan and 0
-    where nothing was measured twice. drift: between the fastest round and the slowest one.
+    """Fit of P points and their rounds. `rounds` is the number of rounds estimated apart from the points; 0: none.
+    values: (P) estimates. counts: (P) measurements. weights: (P, rounds) weight of each round's estimate in that of a
+    point. spread: (rounds, rounds) Cholesky factor of the covariance of the rounds, in units of the noise. sd, df:
+    standard deviation of a single measurement and its degrees of freedom; nan and 0 without repeats. drift: difference
+    between the fastest and the slowest round.
     """
 
     values: Floats
@@ -38,17 +39,19 @@ class Fit(NamedTuple):
 
     @property
     def is_noise_known(self) -> bool:
-        """Repeats that agree to the last digit say as little of it as none."""
+        """Whether the noise is known. Repeats that agree to the last digit do not show it."""
         return self.df > 0 and self.sd > 1e-9
 
-    def difference_sd(self, one: int, other: int) -> float:
-        """Of the estimates' difference, in units of the noise."""
-        rounds = (self.weights[one] - self.weights[other]) @ self.spread
-        return float(np.sqrt(1 / self.counts[one] + 1 / self.counts[other] + rounds @ rounds))
+    def difference_sd(self, a: int, b: int) -> float:
+        """Return the standard deviation of the difference of two estimates, in units of the noise."""
+        rounds = (self.weights[a] - self.weights[b]) @ self.spread
+        return float(np.sqrt(1 / self.counts[a] + 1 / self.counts[b] + rounds @ rounds))
 
 
 def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
-    """Least squares over measurements (n): points are numbered 0 to P - 1 and each has at least one."""
+    """Fit points and rounds to measurements by least squares. points, rounds, values: (n). Points are numbered 0 to
+    P - 1; each has at least one measurement.
+    """
     count = int(points.max()) + 1
     _, rounds = np.unique(rounds, return_inverse=True)
     table = np.zeros((count, int(rounds.max()) + 1))
@@ -76,17 +79,18 @@ def fit(points: Ints, rounds: Ints, values: Floats) -> Fit:
 
 
 def pooled(fits: Sequence[Fit]) -> list[Fit]:
-    """Each with the noise of all of them together: their points differ, how they were measured does not."""
-    df = sum(each.df for each in fits)
+    """Return the fits with their noise pooled. Their points differ, but they were measured in the same way."""
+    df = sum(fit.df for fit in fits)
     if df == 0:
         return list(fits)
-    sd = math.sqrt(sum(each.df * each.sd**2 for each in fits if each.df) / df)
-    return [each._replace(sd=sd, df=df) for each in fits]
+    sd = math.sqrt(sum(fit.df * fit.sd**2 for fit in fits if fit.df) / df)
+    return [fit._replace(sd=sd, df=df) for fit in fits]
 
 
 def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
-    """(P, r) weights of all rounds but the first, and (r, r) their covariance; r = 0 where rounds cannot be told from
-    points, or would leave less than two degrees of freedom. table: (P, R), how often each was measured.
+    """Return the weights of all rounds but the first, shape (P, r), and their covariance, shape (r, r). r is 0 if
+    rounds cannot be separated from points, or would leave fewer than two degrees of freedom. table: (P, R), number of
+    measurements.
     """
     points, rounds = table.shape
     nothing = np.zeros((points, 0)), np.zeros((0, 0))
@@ -99,15 +103,18 @@ def _rounds(table: Floats, measurements: int) -> tuple[Floats, Floats]:
     return weights, np.linalg.inv(normal)
 
 
-def patterns(found: Fit) -> Ints:
-    """(P) the number of each point's pattern: points that were measured in the same rounds are interchangeable."""
-    rows = np.column_stack((found.counts, np.round(found.weights, 12)))
+def patterns(fitted: Fit) -> Ints:
+    """Return the pattern number of each point, shape (P,). Points measured in the same rounds have the same pattern and
+    are interchangeable.
+    """
+    rows = np.column_stack((fitted.counts, np.round(fitted.weights, 12)))
     return np.asarray(np.unique(rows, axis=0, return_inverse=True)[1], np.int64).reshape(-1)
 
 
 def ranges(fits: Sequence[Fit]) -> Floats:
-    """(draws): the largest difference of any two points of a fit that noise alone makes, in standard errors, over all
-    fits together. The fits share one noise, and each has at least two points. The same designs give the same draws.
+    """Return draws of the largest difference of any two points of a fit that noise alone makes, in standard errors,
+    over all fits together, shape (draws,). The fits share one noise, and each has at least two points. The same designs
+    give the same draws.
     """
     designs = [_design(fit) for fit in fits]
     drawn = [
@@ -118,16 +125,18 @@ def ranges(fits: Sequence[Fit]) -> Floats:
 
 
 def apart(fit: Fit) -> float:
-    """The largest difference of any two points, in standard errors."""
+    """Return the largest difference of any two points, in standard errors."""
     return float(_widest(fit.values[np.newaxis], _design(fit))[0] / fit.sd)
 
 
 def differences(fit: Fit, pairs: Sequence[tuple[int, int]]) -> Floats:
-    """(draws): the largest difference that noise alone makes in any of these pairs, in standard errors."""
-    ones, others = np.array(pairs).T
-    errors = np.array([fit.difference_sd(one, other) for one, other in pairs])
+    """Return draws of the largest difference that noise alone makes in any of these pairs, in standard errors, shape
+    (draws,).
+    """
+    first, second = np.array(pairs).T
+    errors = np.array([fit.difference_sd(a, b) for a, b in pairs])
     return np.concatenate(
-        [(np.abs(noise[:, ones] - noise[:, others]) / errors).max(axis=1) / sd for (noise,), sd in estimates(fit)]
+        [(np.abs(noise[:, first] - noise[:, second]) / errors).max(axis=1) / sd for (noise,), sd in estimates(fit)]
     )
 
 
@@ -147,7 +156,7 @@ def _design(fit: Fit) -> _Design:
 
 
 def _widest(values: Floats, design: _Design) -> Floats:
-    """(k): the largest difference of any two points, in standard errors for a noise of 1. values: (k, P)."""
+    """Return the largest difference of any two points in standard errors, for a noise of 1: (k,). values: (k, P)."""
     some = values[:, design.order]
     tops, bottoms = (extreme.reduceat(some, design.starts, axis=1) for extreme in (np.maximum, np.minimum))
     widest = np.zeros(len(some))
@@ -157,24 +166,26 @@ def _widest(values: Floats, design: _Design) -> Floats:
 
 
 def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
-    """(P) points pattern by pattern, and where among them each pattern begins."""
+    """Return the points sorted by pattern, shape (P,), and the index of the first point of each pattern."""
     order = np.argsort(numbers, kind="stable")
     return order, np.flatnonzero(np.diff(numbers[order], prepend=-1))
 
 
-def _errors(found: Fit, order: Ints, starts: Ints) -> Floats:
-    """(patterns, patterns): of the difference of a point each, in units of the noise."""
+def _errors(fitted: Fit, order: Ints, starts: Ints) -> Floats:
+    """Return the standard error of the difference of two points by their patterns, in units of the noise, shape
+    (patterns, patterns).
+    """
     first = order[starts]
-    square = 1 / found.counts[first][:, None] + 1 / found.counts[first][None, :]
-    if found.spread.size:
-        rounds = (found.weights[first][:, None, :] - found.weights[first][None, :, :]) @ found.spread
+    square = 1 / fitted.counts[first][:, None] + 1 / fitted.counts[first][None, :]
+    if fitted.spread.size:
+        rounds = (fitted.weights[first][:, None, :] - fitted.weights[first][None, :, :]) @ fitted.spread
         square = square + (rounds**2).sum(axis=2)
     return np.asarray(np.sqrt(square), np.float64)
 
 
 def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
-    """Draws in portions of k: for each fit (k, P) the estimates of points that do not differ, in units of the noise,
-    and (k) the estimates of the noise, which all fits share.
+    """Yield draws in portions of k: for each fit the estimates of points that do not differ, shape (k, P), in units of
+    the noise, and the estimates of the noise that all fits share, shape (k,).
     """
     random: Any = np.random.default_rng(_SEED)
     count = sum(len(fit.values) for fit in fits)
@@ -187,7 +198,7 @@ def estimates(*fits: Fit) -> Iterator[tuple[list[Floats], Floats]]:
 
 
 def _noise(random: Any, fit: Fit, draws: int) -> Floats:
-    """(draws, P): estimates of points that do not differ, in units of the noise."""
+    """Return draws of the estimates of points that do not differ, shape (draws, P), in units of the noise."""
     noise: Floats = random.standard_normal((draws, len(fit.values))) / np.sqrt(fit.counts)
     if fit.spread.size:
         noise -= random.standard_normal((draws, len(fit.spread))) @ (fit.weights @ fit.spread).T

@@ -1,4 +1,4 @@
-"""How a part scales: what more nodes or ranks bring, against what they would bring at best."""
+"""Scaling of a study's part: speed-up by more nodes or ranks, against linear speed-up."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,9 +14,9 @@ from dlio_hpc.plan.study import Part, Point, Study
 
 
 class Step(Struct, frozen=True):
-    """A point. speed_up: of samples/s over the fewest ranks; ideal: times as many ranks. efficiency: one over the
-    other. low, high: 95 % interval of the speed-up, for all ratios of the part together; None where noise is unknown,
-    and for the first point.
+    """Point of a scaling. speed_up: ratio of samples/s to the point with the fewest ranks. ideal: ratio of the ranks.
+    efficiency: speed_up / ideal. low, high: 95 % interval of the speed-up, for all ratios of the part together; None if
+    noise is unknown, and for the first point.
     """
 
     point: int
@@ -55,8 +55,10 @@ class Scaling(Struct, frozen=True):
 
 
 def scalings(study: Study, part: Part, measured: Sequence[Measured], families: int) -> tuple[Scaling, ...]:
-    """A scaling for each setting with at least two measured numbers of ranks. families: as in ratios.of_pairs()."""
-    good = [each for each in measured if each.summary.samples_per_s > 0]
+    """Return a scaling for each setting with at least two measured numbers of ranks. families: as in
+    ratios.of_pairs().
+    """
+    good = [measurement for measurement in measured if measurement.summary.samples_per_s > 0]
     settings = [points for points in _settings(study, good) if len(points) > 1]
     if not settings:
         return ()
@@ -76,7 +78,7 @@ def scalings(study: Study, part: Part, measured: Sequence[Measured], families: i
 
 
 def _settings(study: Study, measured: Sequence[Measured]) -> list[list[Point]]:
-    """Measured points of each setting, sorted by their ranks."""
+    """Return the measured points of each setting, sorted by their ranks."""
     settings: dict[tuple[int, ...], list[Point]] = {}
     for number in sorted({measurement.point for measurement in measured}):
         point = study.points[number]

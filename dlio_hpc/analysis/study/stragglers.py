@@ -1,4 +1,4 @@
-"""Nodes, or storage targets, that are slower than their likes, run after run."""
+"""Stragglers: nodes or storage targets that are slower than the others in most runs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -9,15 +9,15 @@ from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
 
-# Below this share of the median in the middle of all runs, and not far above it in three of four of so many at least.
+# A straggler has a median ratio below _SLOW, and a ratio below _SLOWISH in a share of _OFTEN of at least _RUNS runs.
 _SLOW, _SLOWISH, _OFTEN, _RUNS = 0.8, 0.9, 0.75, 3
-# Among so many, also as much below the median as their likes never are.
+# Among at least _MANY members, it must also lie _APART median absolute deviations below the median.
 _MANY, _APART = 5, 4
 
 
 class Member(Struct, frozen=True):
-    """A node or a target. MBps: while it was being read from, median over runs. ratio: to the median of all members of
-    the run, likewise.
+    """Node or storage target. MBps: read rate while it was read, median over runs. ratio: rate relative to the median
+    of all members of a run, median over runs.
     """
 
     name: str
@@ -28,7 +28,9 @@ class Member(Struct, frozen=True):
 
 
 def members(runs: Sequence[Mapping[str, float]]) -> tuple[Member, ...]:
-    """The slowest first. runs: of each, MB/s by member; nothing where there are no two to compare."""
+    """Return the members, the slowest first. runs: MB/s by member, for each run. Runs with fewer than two members are
+    ignored.
+    """
     ratios: dict[str, list[float]] = {}
     rates: dict[str, list[float]] = {}
     for run in runs:
@@ -36,10 +38,10 @@ def members(runs: Sequence[Mapping[str, float]]) -> tuple[Member, ...]:
         for name, rate in run.items() if middle > 0 else ():
             ratios.setdefault(name, []).append(rate / middle)
             rates.setdefault(name, []).append(rate)
-    middles = [float(np.median(found)) for found in ratios.values()]
+    middles = [float(np.median(of_member)) for of_member in ratios.values()]
     least = min(_SLOW, float(np.exp(-_APART * robust.mad(np.log(middles))))) if len(middles) >= _MANY else _SLOW
-    told = [_member(name, rates[name], found, least) for name, found in ratios.items()]
-    return tuple(sorted(told, key=lambda member: (member.ratio, member.name)))
+    judged = [_member(name, rates[name], of_member, least) for name, of_member in ratios.items()]
+    return tuple(sorted(judged, key=lambda member: (member.ratio, member.name)))
 
 
 def _member(name: str, rates: list[float], ratios: list[float], least: float) -> Member:
@@ -49,7 +51,7 @@ def _member(name: str, rates: list[float], ratios: list[float], least: float) ->
 
 
 def by_node(recorded: Recorded) -> dict[str, float]:
-    """MB/s of each node's ranks while they read; empty where reads were not timed."""
+    """Return the read rate of each node's ranks in MB/s; empty if reads were not timed."""
     if not recorded.is_timed:
         return {}
     arrived, seconds = recorded.file["ranks/bytes_read"][:].astype(float), recorded.file["ranks/io_time"][:]
@@ -57,21 +59,21 @@ def by_node(recorded: Recorded) -> dict[str, float]:
 
 
 def by_target(log: Log, targets: Mapping[str, Sequence[int]]) -> dict[str, float]:
-    """MB/s of each storage target while files on it were read. targets: of files, by their names; a file's bytes and
-    time are shared out among its targets.
+    """Return the read rate of each storage target in MB/s. targets: storage targets of each file, by file name. A
+    file's bytes and time are divided evenly among its targets.
     """
     if "POSIX" not in log.counted:
         return {}
     parts = []
     for record in log.counted["POSIX"]:
         name = log.names.get(int(record["id"]), "").rpartition("/")[2]
-        its = targets.get(name, ())
-        parts += [(f"OST {it}", record["BYTES_READ"] / len(its), record["F_READ_TIME"] / len(its)) for it in its]
+        own = targets.get(name, ())
+        parts += [(f"OST {ost}", record["BYTES_READ"] / len(own), record["F_READ_TIME"] / len(own)) for ost in own]
     return _rates(parts)
 
 
 def _rates(parts: Iterable[tuple[str, float, float]]) -> dict[str, float]:
-    """parts: name, bytes, seconds."""
+    """Return MB/s by name. parts: name, bytes, seconds."""
     sums: dict[str, list[float]] = {}
     for name, count, seconds in parts:
         known = sums.setdefault(name, [0.0, 0.0])
