@@ -59,7 +59,7 @@ def _facts(accepted: Acceptance) -> Iterator[Facts]:
 
 def _table(title: str, checks: Sequence[Check]) -> Table:
     rows = [
-        [check.outcome, check.title, check.asked, check.found, str(check.runs) if check.runs else ""]
+        [check.outcome, check.title, check.asked, check.measured, str(check.runs) if check.runs else ""]
         for check in checks
     ]
     styles: list[Style] = [OUTCOMES[check.outcome].colour for check in checks]

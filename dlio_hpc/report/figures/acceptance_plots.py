@@ -64,7 +64,7 @@ def _row(axes: Axes, check: Check) -> None:
     axes.spines["left"].set_visible(False)
     axes.xaxis.set_major_locator(MaxNLocator(6))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value, check.unit)))
-    title = f"{check.title}: {check.asked}: {check.outcome}, {check.found}"
+    title = f"{check.title}: {check.asked}: {check.outcome}, {check.measured}"
     axes.set_title(
         canvas.printable(title, 120), fontsize=8.5, fontweight="normal", color=colour if colour != GREY else INK
     )
