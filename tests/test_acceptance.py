@@ -651,7 +651,7 @@ def test_the_page_has_the_verdict_first() -> None:
     html = page.render(acceptance_document.of_acceptance(_mixed()))
     assert html == page.render(acceptance_document.of_acceptance(_mixed())), "the same bytes for the same input"
     text = re.sub(r"<wbr>|</?span[^>]*>", "", html)
-    assert "No verdict: some runs are invalid; their figures must not be used." in text
+    assert "No verdict: some runs are invalid; their numbers must not be used." in text
     assert "kept busy &amp; happy" in text
     assert "<b>" not in text
     assert text.count("<svg") == 2

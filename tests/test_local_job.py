@@ -277,7 +277,7 @@ def test_a_job_stops_cleanly_before_its_time_limit(run: Run, small: Path) -> Non
     assert run("dlio-hpc", "archive", "verify", done.job["archive"]).code == 0
     table = run("dlio-hpc", "report", done.job["archive"])
     assert table.code == 7
-    assert f"the time limit came near: {summary['steps']} of 40 steps" in table.out
+    assert f"stopped before the time limit: {summary['steps']} of 40 steps" in table.out
     with h5py.File(Path(done.job["directory"]) / "runs" / "01-warmup" / "timeline.h5") as file:
         waits = np.array(file["steps/wait"])
     assert np.isfinite(waits).sum() == 4 * summary["steps"], "four ranks"

@@ -133,10 +133,10 @@ def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tup
         raise ConfigError(
             f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"
         )
-    made = [_accepted(group, message, tuple(objected)) for group, objected in zip(fit, against, strict=True)]
-    for baseline in made:
+    accepted = [_accepted(group, message, tuple(objected)) for group, objected in zip(fit, against, strict=True)]
+    for baseline in accepted:
         _write(folder, baseline.id + _ACCEPTED, baseline)
-    return tuple(made)
+    return tuple(accepted)
 
 
 def left_out(entry: Entry) -> list[str]:

@@ -28,8 +28,8 @@ def titles(groups: Sequence[Group]) -> list[str]:
     equal.
     """
     names = [_place(name(group), group.key) for group in groups]
-    alike = [[group for group, title in zip(groups, names, strict=True) if title == mine] for mine in names]
-    detailed = [_with_settings(title, *_differing(group, some)) for title, group, some in
+    alike = [[group for group, title in zip(groups, names, strict=True) if title == own_title] for own_title in names]
+    detailed = [_with_settings(title, *_differing(group, same_named)) for title, group, same_named in
              zip(names, groups, alike, strict=True)]  # fmt: skip
     again = Counter(title for title, _ in {(title, group.key) for title, group in zip(detailed, groups, strict=True)})
     return [
@@ -53,10 +53,10 @@ def _with_settings(title: str, differing: Sequence[str], digest: str) -> str:
 def _differing(group: Group, alike: Sequence[Group]) -> tuple[list[str], str]:
     """Return the group's settings that differ among the groups of the same name, and the digest of all its settings."""
     settings = [dict(entries_.flat(similar.workload)) for similar in alike]
-    mine = dict(entries_.flat(group.workload))
+    values = dict(entries_.flat(group.workload))
     keys = dict.fromkeys(key for workload in settings for key in workload)
     assignments = [
-        f"{key}={_shown(mine.get(key))}"
+        f"{key}={_shown(values.get(key))}"
         for key in keys
         if len({json.dumps(workload.get(key), sort_keys=True) for workload in settings}) > 1
     ]
