@@ -624,7 +624,7 @@ def test_what_was_left_out_is_said(run: Run, small: Path) -> None:
     job = _submit(run, small, "--ppn", 3, "-S", "reader.drop_last=true")
     summary = _result(job)["summary"]
     assert summary["samples_left_out"] == 6 * EPOCHS
-    assert "left out  6 samples an epoch (reader.drop_last)" in run("dlio-hpc", "report", job["archive"]).out
+    assert "left out  6 samples per epoch (reader.drop_last)" in run("dlio-hpc", "report", job["archive"]).out
 
 
 def test_a_rerun_after_collecting_is_noticed(run: Run, small: Path) -> None:

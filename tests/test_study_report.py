@@ -95,8 +95,8 @@ def test_the_terminal_says_what_is_best_and_by_how_much(threads: StudyReport) ->
     assert "confidence > 99.9 %" in words
     assert "1 of 3 others are not significantly different from the best." in words
     assert "Noise of a single measurement: " in words
-    assert "demo (NumPy): change this, for 1.3" in words
-    assert "read with 4 threads a rank" in words, "the smaller one of two that are equally good"
+    assert "demo (NumPy): change these settings for 1.3" in words
+    assert "read with 4 threads per rank" in words, "the smaller one of two that are equally good"
     assert "Missing" not in words
 
 
@@ -501,7 +501,7 @@ COSMOFLOW = ("reader.interleave=16", "reader.prefetch=16")
             "cosmoflow",
             ["reader.transfer_size=256KiB,1MiB"],
             (),
-            ["CosmoFlow (TFRecord through tf.data): change this",
+            ["CosmoFlow (TFRecord through tf.data): change these settings",
              "tf.data.TFRecordDataset(files, buffer_size=1048576, num_parallel_reads=4)"],
         ),
         (
@@ -516,7 +516,7 @@ COSMOFLOW = ("reader.interleave=16", "reader.prefetch=16")
             "cosmic_tagger",
             ["dataset.chunk=2KiB,4MiB"],
             (),
-            ["Cosmic Tagger (HDF5): change this", 'file.create_dataset("x", ..., chunks=(4194304,))  # 4 MiB',
+            ["Cosmic Tagger (HDF5): change these settings", 'file.create_dataset("x", ..., chunks=(4194304,))  # 4 MiB',
              "h5repack -l x:CHUNK=4194304 OLD NEW", 'h5py.File(name, "r", rdcc_nbytes=16777216)'],
         ),
         (

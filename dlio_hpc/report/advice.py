@@ -90,7 +90,7 @@ def _gain(chosen: Comparison) -> str:
     """Return the heading of a change, with its gain over the reference."""
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
     ratio = judged.to_reference if judged and judged.to_reference else 1.0
-    return f"change this, for {ratio:.2f} x the reference:"
+    return f"change these settings for {ratio:.2f} x the reference:"
 
 
 def _lines(key: str, point: Point) -> list[str]:
@@ -125,8 +125,8 @@ def _transfer(workload: Workload) -> list[str] | None:
         return lines
     size = format_size(workload.reader.transfer_size)
     if workload.reader.access == "collective":
-        return [f"read with MPI-IO in pieces of {size} a call and rank"]
-    return [f"read {size} a request: open(name, 'rb', buffering={int(workload.reader.transfer_size)}), or os.preadv"]
+        return [f"read with MPI-IO in pieces of {size} per call and rank"]
+    return [f"read {size} per request: open(name, 'rb', buffering={int(workload.reader.transfer_size)}), or os.preadv"]
 
 
 def _threads(workload: Workload) -> list[str] | None:
@@ -136,7 +136,7 @@ def _threads(workload: Workload) -> list[str] | None:
     if reader.loader == "tensorflow" and workload.dataset.format != "tfrecord":
         return [f"dataset.map(read_sample, num_parallel_calls={reader.read_threads})"]
     return _records(workload) or [
-        f"read with {reader.read_threads} threads a rank, such as concurrent.futures.ThreadPoolExecutor"
+        f"read with {reader.read_threads} threads per rank, such as concurrent.futures.ThreadPoolExecutor"
     ]
 
 
@@ -157,7 +157,7 @@ def _preprocessing(workload: Workload) -> list[str] | None:
         return [f"preprocess a sample with {count} thread(s) in each worker: torch.set_num_threads({count})"]
     if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
         return [f"dataset.map(preprocess, num_parallel_calls={count})"]
-    return [f"preprocess with {count} thread(s) a rank"]
+    return [f"preprocess with {count} thread(s) per rank"]
 
 
 def _prefetch(workload: Workload) -> list[str]:
@@ -175,7 +175,7 @@ def _batch(workload: Workload) -> list[str]:
         return [*_workers(workload), _BATCH_NOTE]
     if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
         return [f"dataset.batch({count})", _BATCH_NOTE]
-    return [f"take {count} samples a step and rank", _BATCH_NOTE]
+    return [f"take {count} samples per step and rank", _BATCH_NOTE]
 
 
 _BATCH_NOTE = "the batch size also changes the training: check the quality of the model before you change it"

@@ -174,4 +174,4 @@ def of_log(title: str, analysis: Analysis) -> str:
     bound = "is bound by I/O" if analysis.io_share >= _EXPLAINED else "is not bound by I/O"
     meta = analysis.metadata.share
     cost = "" if meta is None else f"; metadata calls are {100 * meta:.1f} % of the time in I/O calls"
-    return f"{title} {bound}: reads and writes took {took} a rank ({share:.1f} %){cost}."
+    return f"{title} {bound}: reads and writes took {took} per rank ({share:.1f} %){cost}."

@@ -175,13 +175,13 @@ def _left_out(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         return []
     work = run.run.workload
     why = "train.steps" if work.train.steps else "reader.drop_last"
-    return [("left out", f"{summary.samples_left_out // work.train.epochs} samples an epoch ({why})")]
+    return [("left out", f"{summary.samples_left_out // work.train.epochs} samples per epoch ({why})")]
 
 
 def _io_time(summary: Summary) -> str:
     if summary.io_time_s is None:
         return "unknown: TensorFlow does not report read times"
-    return f"{format_seconds(summary.io_time_s)} a rank, {share(summary.io_hidden_fraction)} hidden by compute"
+    return f"{format_seconds(summary.io_time_s)} per rank, {share(summary.io_hidden_fraction)} hidden by compute"
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
@@ -207,17 +207,17 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
     if (side := summary.auxiliary_files) is not None:
         text = (
             f"{side.reads} reads ({format_size(side.bytes_read)}), {side.writes} writes "
-            f"({format_size(side.bytes_written)}) of auxiliary files, {format_seconds(side.time_s)} a rank"
+            f"({format_size(side.bytes_written)}) of auxiliary files, {format_seconds(side.time_s)} per rank"
         )
         lines.append(("auxiliary", text))
     if summary.verify_s and run.run.workload.reader.verify_content == "all":
         text = (
-            f"{summary.samples_verified} samples as generated, {format_seconds(summary.verify_s)} a rank, included in "
-            "wall and samples/s, not in wait"
+            f"{summary.samples_verified} samples as generated, {format_seconds(summary.verify_s)} per rank, included "
+            "in wall and samples/s, not in wait"
         )
         lines.append(("verified", text))
     if summary.preprocess_s:
-        lines.append(("prepared", f"{format_seconds(summary.preprocess_s)} of preprocessing threads' time a rank"))
+        lines.append(("prepared", f"{format_seconds(summary.preprocess_s)} per rank in preprocessing threads"))
     return lines
 
 
@@ -229,7 +229,7 @@ def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
     lines = []
     if (counts := run.verdict.bytes) is not None and not run.verdict.differences:
         own, core = format_size(counts.darshan), format_size(counts.core)
-        agreed = "as the core" if own == core else f"{core} by the core"
+        agreed = "in agreement with the core" if own == core else f"{core} by the core"
         agreed += " and the plan" if counts.planned == counts.darshan else ""
         clock = run.verdict.clock_error_s
         aligned = "" if clock is None else f"; clocks within {format_seconds(clock)}"

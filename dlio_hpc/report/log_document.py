@@ -13,7 +13,7 @@ from dlio_hpc.units import format_seconds
 LEAD = ("heat_map", "costs")
 # Most rows of slowest ranks and busiest files: on a terminal, on the page.
 _SHOWN, _MOST = 5, 10
-_LEGEND = "MB/s: bytes over the time with requests in flight. MB/s of one: median over single requests."
+_LEGEND = "MB/s: bytes over the time with requests in flight. MB/s per request: median over requests."
 
 
 def of_logs(examined: Sequence[Examined]) -> Document:

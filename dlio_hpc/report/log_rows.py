@@ -14,10 +14,11 @@ from dlio_hpc.units import format_seconds, format_size
 
 Number = tuple[str, str, str, str, Any]
 OPERATION = (
-    "requests", "bytes", "smallest", "mean", "median", "largest", "MB/s", "MB/s of one", "sequential", "consecutive",
+    "requests", "bytes", "smallest", "mean", "median", "largest", "MB/s", "MB/s per request", "sequential",
+    "consecutive",
 )  # fmt: skip
 RANKS = ("rank", "host", "I/O time", "read", "written", "requests", "MB/s")
-NODES = ("node", "ranks", "I/O a rank", "read", "written")
+NODES = ("node", "ranks", "I/O per rank", "read", "written")
 FILES = ("file", "type", "size", "read", "written", "requests", "ranks", "I/O time")
 
 
@@ -25,12 +26,13 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
     """Return label and text of the I/O of a program."""
     share = f", {_percent(analysis.io_share)} of the job" if analysis.io_share is not None else ""
     any_rank = f"; of any rank {format_seconds(analysis.io_any_s)}" if analysis.io_any_s is not None else ""
-    lines = [("I/O time", f"{format_seconds(analysis.io_s)} a rank{share}{any_rank}")]
+    lines = [("I/O time", f"{format_seconds(analysis.io_s)} per rank{share}{any_rank}")]
     if analysis.hidden_s is not None:
         lines.append(
             (
                 "hidden",
-                f"{format_seconds(analysis.hidden_s)} a rank by compute, {_percent(analysis.hidden_share)} of I/O time",
+                f"{format_seconds(analysis.hidden_s)} per rank by compute, "
+                f"{_percent(analysis.hidden_share)} of I/O time",
             )
         )
     metadata = analysis.metadata

@@ -44,8 +44,8 @@ _LABELS: dict[str, tuple[str, Callable[[float], str]]] = {
     "request_max": ("request, largest", format_size),
     "request_mean": ("request, mean", format_size),
     "request_median": ("request, median", format_size),
-    "rate_mean": ("rate of one, mean", _rate),
-    "rate_median": ("rate of one, median", _rate),
+    "rate_mean": ("rate per request, mean", _rate),
+    "rate_median": ("rate per request, median", _rate),
     "sequential": ("sequential", _percent),
     "consecutive": ("consecutive", _percent),
     "files": ("files", _count),
@@ -129,7 +129,7 @@ def distances(a: Profile, b: Profile, compared: Similarity) -> Iterator[tuple[st
         return
     yield "sizes", _distance(compared.sizes, "of requests, each weighted by 1")
     yield "bytes", _distance(compared.volumes, "sizes of requests, each weighted by its bytes")
-    yield "jumps", _distance(compared.jumps, "from the end of a request to the begin of the next")
+    yield "jumps", _distance(compared.jumps, "from the end of a request to the start of the next")
 
 
 def _distance(distance: Distance | None, subject: str) -> str:

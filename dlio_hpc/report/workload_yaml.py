@@ -86,7 +86,7 @@ def _head(character: Character) -> list[str]:
         f"Derived by dlio-hpc {__version__} from {logs} ({version}).",
         f"Program: {clean(job.program)}; {job.ranks} rank(s){nodes}, {units.format_seconds(max(job.seconds, 0.0))}.",
         *(f"Note: {clean(note)}" for note in character.notes),
-        *(f"Forced, although: {reason}" for reason in character.derived.against),
+        *(f"Forced despite: {reason}" for reason in character.derived.against),
         *left_out(character.derived.roles),
         "Comments: confidence in the value (high, medium, low; unknown: a default, not in the log), and evidence.",
     ]

@@ -128,7 +128,7 @@ def spread(view: View, title: str) -> tuple[Figure | str, str]:
     """Draw I/O time, wait and bytes of each rank."""
     ranks = view.ranks
     if not ranks.hosts:
-        return "No rank is known.", ""
+        return "Ranks were not recorded.", ""
     rows = [("I/O time", ranks.io_s, "I/O"), ("wait", ranks.wait_s, "wait")]
     times = [(label, values, kind) for label, values, kind in rows if values is not None]
     figure, axes = canvas.sheet(view, title, NARROW, 0.9 + 0.85 * (len(times) + 1), [1] * (len(times) + 1))
@@ -145,7 +145,7 @@ def spread(view: View, title: str) -> tuple[Figure | str, str]:
             _strip(axes[-1], count / unit, kind)
     axes[-1].set_xlabel(f"bytes moved ({name})")
     canvas.legend(axes[-1])
-    return figure, "One dot a rank, rank 0 at the top. Slowest: " + "; ".join(
+    return figure, "One dot per rank, rank 0 at the top. Slowest: " + "; ".join(
         f"{label} {_listed(values, ranks)}" for label, values, _ in times
     )
 

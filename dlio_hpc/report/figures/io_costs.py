@@ -51,7 +51,7 @@ def heat_map(view: View, title: str) -> tuple[Figure | str, str]:
     bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30, format=plain)
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
-    bar.set_label(f"{name} of a {'rank' if heat.ranks_per_row == 1 else f'group of {heat.ranks_per_row} ranks'}")
+    bar.set_label(f"{name} per {'rank' if heat.ranks_per_row == 1 else f'group of {heat.ranks_per_row} ranks'}")
     return figure, f"{view.title}: {_heat_caption(heat)}"
 
 
@@ -59,7 +59,7 @@ def _heat_caption(heat: HeatMap) -> str:
     moved = heat.moved.sum(axis=1)
     width = format_seconds(float(heat.edges[1] - heat.edges[0]))
     row = "rank" if heat.ranks_per_row == 1 else f"group of {heat.ranks_per_row} ranks"
-    spread = f"{format_size(int(moved.min()))} to {format_size(int(moved.max()))} a {row}"
+    spread = f"{format_size(int(moved.min()))} to {format_size(int(moved.max()))} per {row}"
     return f"bytes read and written, {spread}. A cell is {width} of a {row}; white: nothing moved."
 
 
@@ -83,7 +83,7 @@ def costs(view: View, title: str) -> tuple[Figure | str, str]:
     canvas.legend(axes)
     return (
         figure,
-        f"{view.title}: seconds a rank (mean), of {format_seconds(view.elapsed_s)}: {'; '.join(map(_cost, known))}.",
+        f"{view.title}: seconds per rank (mean), of {format_seconds(view.elapsed_s)}: {'; '.join(map(_cost, known))}.",
     )
 
 

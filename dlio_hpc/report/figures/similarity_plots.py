@@ -29,7 +29,7 @@ class _Panel(NamedTuple):
 _PANELS = (
     _Panel("sizes", "Request sizes", "sizes", "share of all requests"),
     _Panel("volumes", "Bytes by the size of their requests", "volumes", "share of all bytes"),
-    _Panel("jumps", "From the end of a request to the begin of the next", "jumps", "share of all requests"),
+    _Panel("jumps", "From the end of a request to the start of the next", "jumps", "share of all requests"),
 )
 
 
