@@ -356,7 +356,7 @@ def test_programs_and_libraries_are_no_data(tmp_path: Path) -> None:
     path = _log(tmp_path / "x.darshan", [data, *(_stream(other, 0, 10, 10) for other in others)])
     assert (_loaded(path).files, _loaded(path).bytes) == (1, 40960)
     assert _loaded(path, only="[.]py").files == 2
-    with pytest.raises(ConfigError, match=r"no I/O on files whose path has 'nowhere'; say with --only which count"):
+    with pytest.raises(ConfigError, match=r"no I/O on files whose path has 'nowhere'; select the files with --only"):
         _loaded(path, only="nowhere")
     programs = _log(tmp_path / "y.darshan", [_stream("/home/me/train.py", 0, 10, 10)])
     with pytest.raises(ConfigError, match="no I/O on files but programs and libraries"):
