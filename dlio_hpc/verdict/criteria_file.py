@@ -154,7 +154,7 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     description: str = ""
     """A line for lists."""
     source: str = ""
-    """Where the limits come from."""
+    """Source of the limits."""
     cached_above: units.Share = units.Share(LIMIT)
     """Share of an epoch's bytes from memory above which a run counts as cached."""
     workloads: tuple[str, ...] = ("*",)
