@@ -41,7 +41,7 @@ def sections(accepted: Acceptance) -> list[Section]:
 
 
 def _is_shown(check: Check) -> bool:
-    """Whether a check has a section. A metric that is cached has none: the check of the storage says why."""
+    """Return whether a check has a section. A cached metric has none: the check of the storage gives the reason."""
     return check.outcome not in _MET and not (check.outcome == "cached" and check.metric)
 
 
@@ -77,7 +77,7 @@ def _unmet(check: Check) -> Section:
 
 
 def _group(accepted: Acceptance, group: str) -> Section:
-    """The pictures of a group and the evidence for its criteria that are met."""
+    """Return the pictures of a group, and the evidence for its criteria that are met."""
     evidence = [_evidence(check) for check in accepted.of(group) if check.evidence and not _is_shown(check)]
     return Section(group, [Pictures("", lambda: _draw(accepted, group)), *evidence], is_detail=True)
 

@@ -289,7 +289,7 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """Lines on activity during the job's slower repeats, and during all repeats compared with the reference."""
+    """Return lines on activity during the job's slower repeats, and during all repeats compared with the reference."""
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
     lines = disturbances.explained(repeats)
     more = disturbances.differing([repeat.disturbance for repeat in repeats], [repeat.disturbance for repeat in theirs])

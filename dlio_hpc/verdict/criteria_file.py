@@ -54,7 +54,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     min_checkpoint_read_MBps: Rate | None = None
     """Checkpoint read bandwidth in MB/s. Example: 50000"""
     max_slowest_rank_ratio: Ratio | None = None
-    """Time of the slowest rank over that of the median rank. Example: 1.2"""
+    """Time of the slowest rank over time of the median rank. Example: 1.2"""
     max_read_p99: units.Seconds | None = None
     """99th percentile of read latency. Example: 50 ms"""
     max_wait_p99: units.Seconds | None = None
@@ -152,7 +152,7 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     """Name of the criteria. Example: acceptance"""
     description: str = ""
-    """A line for lists."""
+    """One line, shown in lists of criteria."""
     source: str = ""
     """Source of the limits."""
     cached_above: units.Share = units.Share(LIMIT)
