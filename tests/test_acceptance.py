@@ -95,14 +95,14 @@ def test_a_limit_within_the_interval_is_no_verdict() -> None:
 def test_where_each_run_counts_one_is_enough() -> None:
     found, (check,) = _judge(repeats("samples_per_s", FIVE), {"min_samples_per_s": 1000.5, "all_runs": True})
     assert (check.outcome, found.exit_code) == ("fail", 1)
-    assert check.words == "worst run 1,000.0 /s, 1 of 5 runs miss it"
+    assert check.words == "worst run 1,000.0 /s, 1 of 5 runs fail"
     assert [each.is_met for each in check.evidence] == [False, True, True, True, True]
 
 
 def test_one_run_is_judged_by_its_value_and_said_to_be_one() -> None:
     check = _one(repeats("au", [0.95]), {"min_au": 0.9})
     assert (check.outcome, check.low) == ("pass", None)
-    assert check.words == "95 % in one run; its noise is unknown"
+    assert check.words == "95 % in one run; noise is unknown"
     assert _one(repeats("au", [0.85]), {"min_au": 0.9}).outcome == "fail"
 
 
@@ -123,7 +123,7 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     without = structs.replace(job.measurements[1], metrics={"samples_per_s": 1000.0})
     check = _one(entry([job.measurements[0], without]), {"min_au": 0.9})
     assert check.outcome == "fail"
-    assert check.words == "1 run of 2 without this figure; narrow the criterion (workload, nodes)"
+    assert check.words == "1 run of 2 without this metric; narrow the criterion (workload, nodes)"
 
 
 @pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "pass"), (949.0, "fail")])
@@ -137,7 +137,7 @@ def test_spread(slowest: float, verdict: str) -> None:
 def test_one_run_has_no_spread() -> None:
     found, (check,) = _judge(repeats("samples_per_s", [1000.0]), {"max_spread": 0.05})
     assert (check.outcome, found.exit_code) == ("inconclusive", 5)
-    assert check.words == "1 run has no spread; repeat it (--repeat)"
+    assert check.words == "no spread from 1 run; repeat the measurement (--repeat)"
 
 
 def _scaled(nodes: int, rates: Sequence[float], **key: Any) -> Entry:
@@ -189,7 +189,7 @@ def test_memory_that_nobody_asked_for_is_no_verdict_or_passed_over() -> None:
     job = repeats("au", [0.95], storage=storage(memory=None))
     found, (check,) = _judge(job, {"min_dataset_over_memory": 5})
     assert (check.outcome, found.exit_code) == ("inconclusive", 5)
-    assert check.words == "not known: node memory was not recorded"
+    assert check.words == "unknown: node memory was not recorded"
     found, (check,) = _judge(job, {"min_dataset_over_memory": 5, "optional": True})
     assert (check.outcome, found.exit_code) == ("skipped", 0)
 
@@ -207,8 +207,8 @@ def test_the_gap_after_the_warm_up_counts() -> None:
     warmup = run(0, 0.0, 60.0, kind="warmup", run="00-warmup")
     check = _one(entry([warmup, run(1, 200.0), run(2, 261.0)]), {"gaps": "shorter than a run"})
     assert check.outcome == "fail"
-    assert check.evidence[0].words == "140 s after the run before it"
-    assert check.advice == ("longer runs (dataset.files, train.epochs), or nothing else in the job",)
+    assert check.evidence[0].words == "140 s after the previous run"
+    assert check.advice == ("longer runs (dataset.files, train.epochs), or no other work in the job",)
 
 
 @pytest.mark.parametrize(("place", "verdict", "code"), [
@@ -223,11 +223,11 @@ def test_results_lie_elsewhere(place: str | None, verdict: str, code: int) -> No
 @pytest.mark.parametrize(
     ("changes", "verdict", "words"),
     [
-        ((), "pass", "it is"),
-        (("dataset.files=7",), "pass", "it is"),
-        (("compute.time=0.01",), "fail", "shipped / found: compute.time.mean: 0.323 / 0.01"),
-        (("reader.batch_size=2",), "fail", "shipped / found: reader.batch_size: 7 / 2"),
-        (("name=other",), "inconclusive", "not known: there is no shipped workload 'other'"),
+        ((), "pass", "as shipped"),
+        (("dataset.files=7",), "pass", "as shipped"),
+        (("compute.time=0.01",), "fail", "shipped / measured: compute.time.mean: 0.323 / 0.01"),
+        (("reader.batch_size=2",), "fail", "shipped / measured: reader.batch_size: 7 / 2"),
+        (("name=other",), "inconclusive", "unknown: no shipped workload 'other'"),
     ],
 )
 def test_a_workload_that_was_changed_is_another_one(changes: tuple[str, ...], verdict: str, words: str) -> None:
@@ -389,7 +389,7 @@ def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:
 def test_workloads_beside_those_that_it_is_for() -> None:
     found = acceptance.judge(Criteria(name="x", workloads=("unet3d*",)), [repeats("au", [0.95])])
     assert found.exit_code == 1
-    assert any(each.words.startswith("demo is none of them") for each in found.checks)
+    assert any(each.words.startswith("demo is not among them") for each in found.checks)
 
 
 # The gravest decides
@@ -654,7 +654,7 @@ def test_the_page_has_the_verdict_first() -> None:
     html = page.render(acceptance_document.of_acceptance(_mixed()))
     assert html == page.render(acceptance_document.of_acceptance(_mixed())), "the same bytes for the same input"
     text = re.sub(r"<wbr>|</?span[^>]*>", "", html)
-    assert "No verdict: some runs are invalid; their figures must not be used." in text
+    assert "No verdict: some runs are invalid; their numbers must not be used." in text
     assert "kept busy &amp; happy" in text
     assert "<b>" not in text
     assert text.count("<svg") == 2

@@ -101,8 +101,8 @@ def test_a_job_opens_with_its_state(
 @pytest.mark.parametrize(
     ("job_state", "state", "text"),
     [
-        ("failed", "bad", "Do not use the figures: job tune ended as failed"),
-        ("node_fail", "bad", "Do not use the figures: job tune ended as node_fail"),
+        ("failed", "bad", "Do not use the numbers: job tune ended as failed"),
+        ("node_fail", "bad", "Do not use the numbers: job tune ended as node_fail"),
         ("timeout", "not measured", "Incomplete: job tune ended as timeout"),
         ("running", "not measured", "Incomplete: job tune is running; 1 of 2 measured runs have a result."),
     ],
@@ -227,9 +227,9 @@ def test_a_real_cached_job_says_so_first(run: Run, small: Path, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("log", "state", "text"),
     [
-        ("mpi4_npz.darshan", "good", "counters and trace are whole"),
-        ("mpi4_npz_truncated.darshan", "bad", "is not whole"),
-        ("mpi4_dxtpartial.darshan", "inconclusive", "counters are whole, other parts are not"),
+        ("mpi4_npz.darshan", "good", "counters and trace are complete"),
+        ("mpi4_npz_truncated.darshan", "bad", "is incomplete"),
+        ("mpi4_dxtpartial.darshan", "inconclusive", "counters are complete, other parts are not"),
         ("mpi4_forkcorrupt.darshan", "bad", "counters disagree"),
     ],
 )
@@ -334,9 +334,10 @@ def test_cached_parts_of_a_study_are_named(tmp_path: Path) -> None:
     origins: list[Origin] = ["cached" if made.points[each.point].part == "two" else "storage" for each in measured]
     measured = [one._replace(origin=origin) for one, origin in zip(measured, origins, strict=True)]
     opening = _opening(made, measured)
-    assert opening.text == "cached, memory instead of storage: two: 6 of 6 measurements. one: from storage."
+    lead = "cached, bytes came from memory instead of storage"
+    assert opening.text == f"{lead}: two: 6 of 6 measurements. one: from storage."
     advice = study_report.make(StudyOutcome(made, [], measured, [], 0)).advice
-    assert advice[-1] == "No advice from two: measurements there are cached."
+    assert advice[-1] == "No advice from two: its measurements are cached."
 
 
 def test_two_file_systems_that_cannot_be_told_apart_are_inconclusive(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_the_newest_holds_and_the_others_are_kept(tmp_path: Path) -> None:
     baselines.retire(tmp_path, "nightly-002", "new disks")
     assert [state for _, state in _states(tmp_path)] == ["replaced", "replaced", "retired"]
     assert baselines.active(baselines.read(tmp_path)) == ()
-    with pytest.raises(ConfigError, match="was retired already"):
+    with pytest.raises(ConfigError, match="is retired already"):
         baselines.retire(tmp_path, "nightly-002", "again")
     baselines.accept(tmp_path, nights.entry(1, [101.0]), "as before")
     assert _states(tmp_path)[-1] == ("nightly-001", "active")
@@ -68,7 +68,7 @@ def test_at_most_one_a_key_holds_whatever_was_decided(steps: list[tuple[bool, in
 @pytest.mark.parametrize("storage", ["cached", "unknown"])
 def test_what_was_not_of_the_storage_is_refused_unless_forced(tmp_path: Path, storage: str) -> None:
     made = nights.entry(1, [100.0], storage=storage)
-    with pytest.raises(ConfigError, match=r"should be no baseline: the storage was not measured: .*--force"):
+    with pytest.raises(ConfigError, match=r"should not be a baseline: the storage was not measured: .*--force"):
         baselines.accept(tmp_path, made, "why not")
     assert not (tmp_path / rundir.BASELINES).exists()
     (one,) = baselines.accept(tmp_path, made, "there is no other", force=True)
@@ -80,14 +80,14 @@ def test_faulty_jobs_and_jobs_without_a_good_run_are_refused(tmp_path: Path) -> 
     made = nights.entry(1, [100.0, 101.0])
     half = structs.replace(made.measurements[1], fault="steps are missing", exit_code=7)
     faulty = structs.replace(made, measurements=(made.measurements[0], half))
-    with pytest.raises(ConfigError, match="02-measure is no measurement: steps are missing"):
+    with pytest.raises(ConfigError, match="02-measure is not valid: steps are missing"):
         baselines.accept(tmp_path, faulty, "why")
     assert len(baselines.accept(tmp_path, faulty, "why", force=True)[0].group.good) == 1
     with pytest.raises(ConfigError, match=r"cannot be a baseline: it has no good run \(02-measure: steps are missing"):
         baselines.accept(tmp_path, structs.replace(made, measurements=(half,)), "why", force=True)
     with pytest.raises(ConfigError, match=r"cannot be a baseline: it measured nothing \(no node\)"):
         baselines.accept(tmp_path, structs.replace(made, measurements=(), fault="no node"), "why", force=True)
-    with pytest.raises(ConfigError, match="the job went wrong: no node"):
+    with pytest.raises(ConfigError, match="the job failed: no node"):
         baselines.accept(tmp_path, structs.replace(made, fault="no node"), "why")
     with pytest.raises(ConfigError, match="--message"):
         baselines.accept(tmp_path, made, "  ")

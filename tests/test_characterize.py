@@ -415,7 +415,7 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     assert not (tmp_path / "w.yaml").exists()
     forced = run("dlio-hpc", "characterize", path, "--force")
     assert forced.code == 0, forced.err
-    assert "# Forced; against it speaks: its 1 data file(s) were read once" in forced.out
+    assert "# Forced despite: its 1 data file(s) were read once" in forced.out
     nothing = run("dlio-hpc", "characterize", path, "--only", "nowhere")
     assert (nothing.code, "say with --only which files" in nothing.err) == (2, True)
 

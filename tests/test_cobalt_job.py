@@ -172,7 +172,7 @@ def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path,
     assert "time limit near, 22 s left: stopping" in text(directory / "job.out")
     summary = job["runs"][-1]["result"]["summary"]
     assert 0 < summary["steps"] < summary["steps_planned"]
-    assert "the time limit came near" in theta("dlio-hpc", "report", job["archive"]).out
+    assert "stopped before the time limit" in theta("dlio-hpc", "report", job["archive"]).out
 
 
 @pytest.mark.mpi

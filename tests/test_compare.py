@@ -82,7 +82,7 @@ def test_noise_says_what_would_help() -> None:
 def test_one_repeat_needs_a_history() -> None:
     quiet = [nights.entry(night, [100.0 + 0.3 * (-1) ** night]) for night in range(1, 9)]
     assert _judge(nights.entry(20, [95.0])).outcome == "inconclusive"
-    assert "tells no noise" in _judge(nights.entry(20, [95.0])).why
+    assert "the noise is unknown: too few repeats of this job" in _judge(nights.entry(20, [95.0])).why
     assert _judge(nights.entry(20, [95.0]), *quiet).outcome == "regression"
     assert _judge(nights.entry(20, [100.1]), *quiet).outcome == "pass"
 
@@ -132,10 +132,10 @@ def test_what_was_not_of_the_storage_is_never_compared_silently(storage: str) ->
     against = Terms(against=baseline_comparison.references(job))
     (other,) = baseline_comparison.judge([BASE], [], [], against).verdicts
     assert other.outcome == "cached"
-    assert other.why.startswith("of nightly-001: ")
+    assert other.why.startswith("nightly-001: ")
     cached = nights.accepted(job, warnings=("the storage was not measured",))
     (third,) = baseline_comparison.judge([BASE], [], [cached]).verdicts
-    assert third.warnings == ("of the baseline: the storage was not measured",)
+    assert third.warnings == ("the baseline was accepted despite: the storage was not measured",)
 
 
 @pytest.mark.parametrize(("code", "outcome"), [(3, "invalid"), (7, "incomplete"), (6, "infrastructure")])

@@ -58,9 +58,9 @@ def test_limits_are_read_in_human_units(tmp_path: Path) -> None:
         ({"criteria": {"g": {"gaps": "short"}}}, "use one of: any, shorter than a run"),
         (
             {"criteria": {"n": {"workload": "demo"}}},
-            "criteria.n: it asks for nothing; give at least one of: min_",
+            "criteria.n: no limit or rule is given; give at least one of: min_",
         ),
-        ({"criteria": {"n": {"warmups": 1, "all_runs": True}}}, "all_runs goes with limits of metrics: min_samples_"),
+        ({"criteria": {"n": {"warmups": 1, "all_runs": True}}}, "all_runs needs a limit of a metric: min_samples_"),
         ({"criteria": {"n": {"nodes": "a few", "min_au": 0.9}}}, "criteria.n.nodes: expected positive integers"),
         ({"criteria": {"n": {"nodes": 0, "min_au": 0.9}}}, "criteria.n: nodes"),
         ({"criterion": {}}, "unknown key 'criterion'; did you mean 'criteria'?"),

@@ -192,7 +192,7 @@ def test_a_damaged_history_is_told_and_made_anew(folder: Path, damage: bytes | N
     path = folder / rundir.HISTORY
     content = path.read_bytes()
     path.write_bytes(damage or content[:4096] + b"\xff" * (len(content) - 4096))
-    with pytest.raises(InfrastructureError, match=r"is damaged .*dlio-hpc history --rebuild --archive"):
+    with pytest.raises(InfrastructureError, match=r"is corrupted .*dlio-hpc history --rebuild --archive"):
         history.entries(folder)
     history.rebuild(folder)
     assert history.export(folder) == exported

@@ -277,7 +277,7 @@ def test_a_job_stops_cleanly_before_its_time_limit(run: Run, small: Path) -> Non
     assert run("dlio-hpc", "archive", "verify", done.job["archive"]).code == 0
     table = run("dlio-hpc", "report", done.job["archive"])
     assert table.code == 7
-    assert f"the time limit came near: {summary['steps']} of 40 steps" in table.out
+    assert f"stopped before the time limit: {summary['steps']} of 40 steps" in table.out
     with h5py.File(Path(done.job["directory"]) / "runs" / "01-warmup" / "timeline.h5") as file:
         waits = np.array(file["steps/wait"])
     assert np.isfinite(waits).sum() == 4 * summary["steps"], "four ranks"
@@ -624,7 +624,7 @@ def test_what_was_left_out_is_said(run: Run, small: Path) -> None:
     job = _submit(run, small, "--ppn", 3, "-S", "reader.drop_last=true")
     summary = _result(job)["summary"]
     assert summary["samples_left_out"] == 6 * EPOCHS
-    assert "left out  6 samples an epoch (reader.drop_last)" in run("dlio-hpc", "report", job["archive"]).out
+    assert "left out  6 samples per epoch (reader.drop_last)" in run("dlio-hpc", "report", job["archive"]).out
 
 
 def test_a_rerun_after_collecting_is_noticed(run: Run, small: Path) -> None:

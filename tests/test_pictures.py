@@ -134,7 +134,7 @@ def test_each_axis_says_what_it_shows_in_which_unit() -> None:
     assert labels["bandwidth"] == [("", "MB/s"), ("time (s)", "requests/s")]
     assert labels["sizes"] == [("bytes of one request", "requests")]
     assert labels["timeline"] == [("time (s)", "")]
-    assert labels["steps"] == [("step", "time of a step (ms)")]
+    assert labels["steps"] == [("step", "time per step (ms)")]
     assert labels["latency"] == [("duration of one request (log scale)", "requests (log scale)")]
     assert re.fullmatch(r"rank, fastest first; dashed: median \d+ MB/s", labels["ranks_bandwidth"][0][0])
     assert [label[0].partition(";")[0] for label in labels["spread"]] == [

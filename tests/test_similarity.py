@@ -247,8 +247,8 @@ def test_what_was_asked_for_is_told_from_what_was_seen() -> None:
     assert (row.finds_own, row.is_tied) == (True, False)
     assert (seen.finds_own, seen.is_tied, len(seen.nearest)) == (True, True, 3)
     assert similarity_rows.found_own(made) == (
-        "1 of 1 are nearest to their own application. By what was seen, without the bytes of a sample, which are asked "
-        "for: 1 of 1 (1 of them tied)."
+        "1 of 1 are nearest to their own application. By observed factors, without the bytes per sample, which are "
+        "specified: 1 of 1 (1 of them tied)."
     )
 
 
@@ -356,7 +356,7 @@ def test_programs_and_libraries_are_no_data(tmp_path: Path) -> None:
     path = _log(tmp_path / "x.darshan", [data, *(_stream(other, 0, 10, 10) for other in others)])
     assert (_loaded(path).files, _loaded(path).bytes) == (1, 40960)
     assert _loaded(path, only="[.]py").files == 2
-    with pytest.raises(ConfigError, match=r"no I/O on files whose path has 'nowhere'; say with --only which count"):
+    with pytest.raises(ConfigError, match=r"no I/O on files whose path has 'nowhere'; select the files with --only"):
         _loaded(path, only="nowhere")
     programs = _log(tmp_path / "y.darshan", [_stream("/home/me/train.py", 0, 10, 10)])
     with pytest.raises(ConfigError, match="no I/O on files but programs and libraries"):
@@ -383,7 +383,7 @@ def test_counters_alone_know_sizes_by_darshans_bins(tmp_path: Path) -> None:
     ("log", "words"), [("mpi4_forkcorrupt", "counters disagree"), ("mpi4_npz_truncated", "truncated")]
 )
 def test_a_log_that_is_not_whole_is_not_compared(log: str, words: str) -> None:
-    with pytest.raises(InvalidRun, match=f"is not whole, and nothing is to be compared with it: {words}"):
+    with pytest.raises(InvalidRun, match=f"is incomplete, so that nothing is compared with it: {words}"):
         _loaded(LOGS / f"{log}.darshan")
 
 
@@ -480,7 +480,7 @@ def test_a_pair_on_the_terminal_and_as_a_page(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.code == 0, done.err
     assert max(map(len, done.out.splitlines())) <= 100
-    for words in ("(A-B)/larger", "the paper's cosine", "0.30 to 0.91", "octaves apart", "not known of both"):
+    for words in ("(A-B)/larger", "the paper's cosine", "0.30 to 0.91", "octaves apart", "unknown for A or B"):
         assert words in done.out
     page = (tmp_path / "pair.html").read_text()
     assert page.count("<svg") == 3
@@ -493,9 +493,9 @@ def test_a_reference_beside_a_log_is_drawn_as_lines_and_its_note_is_told(run: Ru
     done = run("dlio-hpc", "similarity", "theta_128_nodes:ffn", LOGS / "mpi4_npz.darshan", "--html", "pair.html")
     assert done.code == 0, done.err
     assert "Note on A: its trace ran out of memory" in done.out
-    assert "Whole distributions: not compared, A has figures alone." in done.out
+    assert "Whole distributions: not compared, A has summary numbers only." in done.out
     page = (tmp_path / "pair.html").read_text()
-    assert "A has figures alone: lines are its median, mean and largest request" in page
+    assert "A has summary numbers only: lines are its median, mean and largest request" in page
     assert "its trace ran out of memory" in page
 
 
@@ -539,7 +539,7 @@ def test_rows_with_long_names_keep_to_the_width(run: Run, tmp_path: Path) -> Non
 def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> None:
     done = run("dlio-hpc", "similarity", "--matrix", "theta_128_nodes", LOGS / "mpi4_npz.darshan")
     assert done.code == 0, done.err
-    assert "not known of all, left out: bytes a sample" in done.out
+    assert "unknown for some programs, left out: bytes per sample" in done.out
     assert " 8  " in done.out
     assert "No row names its application" in done.out
 

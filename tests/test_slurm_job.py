@@ -171,7 +171,7 @@ def test_the_time_limit_is_announced_and_the_job_stops_cleanly(on_slurm: Run, sm
     assert "time limit near, 15 s left: stopping" in (directory / "job.out").read_text()
     summary = done.job["runs"][-1]["result"]["summary"]
     assert 0 < summary["steps"] < summary["steps_planned"]
-    assert "the time limit came near" in on_slurm("dlio-hpc", "report", done.job["archive"]).out
+    assert "stopped before the time limit" in on_slurm("dlio-hpc", "report", done.job["archive"]).out
 
 
 def test_a_warning_while_the_dataset_is_written(on_slurm: Run, slurm: Cluster, small: Path, tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def test_a_study_that_was_moved_or_damaged_is_resumed(run: Run, tiny: Any, tmp_p
     (tmp_path / "moved" / "archive" / f"{name}-1.tar.zst").unlink()
     broken = run("dlio-hpc", "report", name, "-o", "moved")
     assert broken.code == 7
-    assert f"left out, it cannot be read: {name}-1:" in " ".join(broken.out.split())
+    assert f"left out, cannot be read: {name}-1:" in " ".join(broken.out.split())
     rest = run("dlio-submit", "--resume", f"moved/{name}", "--wait", "--json")
     assert rest.code == 0, rest.err
     assert rest.json["missing"] == []
@@ -343,7 +343,7 @@ def test_layouts_that_no_file_system_knows_are_no_measurement(run: Run, tiny: An
 def test_what_came_from_the_page_cache_is_said(run: Run, tiny: Any) -> None:
     done = run("dlio-submit", tiny(), *_LOCAL, "-P", "reader.shuffle.seed=1..2", "--wait")
     assert done.code == 0, done.err
-    assert "Fetched from storage: 0 % of what was read, the rest came from the page cache" in " ".join(done.out.split())
+    assert "Read from storage: 0 % of the bytes, the rest came from the page cache" in " ".join(done.out.split())
 
 
 def test_a_submission_killed_between_two_jobs_is_resumed(run: Run, tiny: Any) -> None:

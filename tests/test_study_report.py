@@ -87,7 +87,7 @@ def test_the_terminal_says_what_is_best_and_by_how_much(threads: StudyReport) ->
     text = _shown(threads)
     assert max(map(len, text.splitlines())) <= 100
     words = " ".join(text.split())
-    assert "4 point(s) x 3 measurement(s) in rounds, their order drawn with seed 7" in words
+    assert "4 point(s) x 3 measurement(s) in rounds, shuffled with seed 7" in words
     assert re.search(r"1 3 .* worse\b", words)
     assert re.search(
         r"Best: read_threads=[48], 1\.[34]\d x the reference \(read_threads=2\); 95 % interval 1\.[23]", words
@@ -95,8 +95,8 @@ def test_the_terminal_says_what_is_best_and_by_how_much(threads: StudyReport) ->
     assert "confidence > 99.9 %" in words
     assert "1 of 3 others are not significantly different from the best." in words
     assert "Noise of a single measurement: " in words
-    assert "demo (NumPy): change this, for 1.3" in words
-    assert "read with 4 threads a rank" in words, "the smaller one of two that are equally good"
+    assert "demo (NumPy): change these settings for 1.3" in words
+    assert "read with 4 threads per rank" in words, "the smaller one of two that are equally good"
     assert "Missing" not in words
 
 
@@ -105,7 +105,8 @@ def test_without_repeats_nothing_is_claimed(tmp_path: Path) -> None:
     report = _report(made, _values(made, THREADS))
     words = " ".join(_shown(report).split())
     assert (
-        "Whether that is more than noise cannot be told: too little was measured twice; --repeat 3 would tell" in words
+        "Whether the difference is more than noise is unknown: too few measurements were repeated; use --repeat 3"
+        in words
     )
     assert "Best" not in words
     assert report.advice == []
@@ -117,11 +118,11 @@ def test_noise_is_called_noise(tmp_path: Path) -> None:
     report = _report(made, _values(made, {}, sd=0.05))
     words = " ".join(_shown(report).split())
     assert "No difference beyond noise: the reference (read_threads=2)" in words or "Best: the reference" in words
-    assert "Keep what you have." in words
-    assert "So much hides differences" not in words
-    assert "So much hides differences" in " ".join(_shown(_report(made, _values(made, {}, sd=0.5))).split())
+    assert "Keep the present settings." in words
+    assert "Noise of this size hides differences" not in words
+    assert "Noise of this size hides differences" in " ".join(_shown(_report(made, _values(made, {}, sd=0.5))).split())
     assert report.advice == [
-        "demo (NumPy): keep what you have (reader.read_threads=2); nothing else is better beyond noise."
+        "demo (NumPy): keep the present settings (reader.read_threads=2); no other setting is better beyond noise."
     ]
 
 
@@ -271,7 +272,7 @@ def test_parts_that_scale_are_drawn_together(tmp_path: Path) -> None:
     drawn = _pictures(report)
     assert list(drawn) == ["a-scaling", "b-scaling", "scaling"]
     _, lower = drawn["scaling"].figure.axes
-    assert lower.get_xlabel() == "times as many ranks as the fewest"
+    assert lower.get_xlabel() == "ranks / fewest ranks"
     assert re.search(
         r"a: strong scaling: On 8 ranks .* is 3\..* b: weak scaling: On 16 ranks .* is 3\.", drawn["scaling"].caption
     )
@@ -486,7 +487,7 @@ def test_runs_made_once_more_are_left_out_and_told(tmp_path: Path) -> None:
     assert job_outcome.load_all([outcomes[0].directory or folder]) == outcomes
     twice = study_outcome.of_jobs(made, [*outcomes, *outcomes])
     assert twice.others == 12
-    assert "12 measured once more and left out" in " ".join(_shown(study_report.make(twice)).split())
+    assert "12 duplicate(s) left out" in " ".join(_shown(study_report.make(twice)).split())
     assert study_outcome.held(outcomes) == made
 
 
@@ -500,7 +501,7 @@ COSMOFLOW = ("reader.interleave=16", "reader.prefetch=16")
             "cosmoflow",
             ["reader.transfer_size=256KiB,1MiB"],
             (),
-            ["CosmoFlow (TFRecord through tf.data): change this",
+            ["CosmoFlow (TFRecord through tf.data): change these settings",
              "tf.data.TFRecordDataset(files, buffer_size=1048576, num_parallel_reads=4)"],
         ),
         (
@@ -515,7 +516,7 @@ COSMOFLOW = ("reader.interleave=16", "reader.prefetch=16")
             "cosmic_tagger",
             ["dataset.chunk=2KiB,4MiB"],
             (),
-            ["Cosmic Tagger (HDF5): change this", 'file.create_dataset("x", ..., chunks=(4194304,))  # 4 MiB',
+            ["Cosmic Tagger (HDF5): change these settings", 'file.create_dataset("x", ..., chunks=(4194304,))  # 4 MiB',
              "h5repack -l x:CHUNK=4194304 OLD NEW", 'h5py.File(name, "r", rdcc_nbytes=16777216)'],
         ),
         (
@@ -529,7 +530,7 @@ COSMOFLOW = ("reader.interleave=16", "reader.prefetch=16")
             "cosmic_tagger",
             ["site.layout={stripe_count: 1},{stripe_count: 8, stripe_size: 1MiB}"],
             ("dataset.chunk=3 MiB",),
-            ["lfs setstripe -c 8 -S 1048576 DIR  # 8 stripes of 1 MiB", "then copy the files anew",
+            ["lfs setstripe -c 8 -S 1048576 DIR  # 8 stripes of 1 MiB", "then copy the files into DIR again",
              "a multiple of the chunk (3 MiB)"],
         ),
         (
@@ -552,7 +553,7 @@ def test_advice_is_in_the_applications_words(
     for words in wanted:
         assert words in advice
     kept = "\n".join(_report(made, _values(made, {key: [0.3, 0.0]})).advice)
-    assert "keep what you have" in kept or "no change from" in kept
+    assert "keep the present settings" in kept or "no change from" in kept
     assert wanted[-1] not in kept
 
 

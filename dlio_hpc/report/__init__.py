@@ -1,1 +1,1 @@
-"""From a job's files to what people and programs read."""
+"""Reports: results of jobs, studies and logs as documents, pages, pictures and exports."""

@@ -1,4 +1,4 @@
-"""Two file systems compared, as sentences and rows of text: the terminal and the page show the same."""
+"""Comparison of two file systems as sentences and table rows, for the terminal and the page."""
 
 from collections.abc import Sequence
 
@@ -11,78 +11,84 @@ from dlio_hpc.plan.study import Study
 from dlio_hpc.report import study_rows
 from dlio_hpc.report.ab_stragglers import Side
 
-EFFECTS = ("what was read", "pairs", "A", "B", "B / A", "95 % interval", "beyond noise")
+EFFECTS = ("setting", "pairs", "A", "B", "B / A", "95 % interval", "beyond noise")
 MEMBERS = ("name", "runs", "MB/s", "of the median", "")
 
 
-def sides(found: tuple[Side, ...]) -> list[str]:
-    """Which is which, one a line; and a word of caution where they are the same."""
-    told = [
+def sides(compared: tuple[Side, ...]) -> list[str]:
+    """Return a line per side, and a note where both are on the same file system."""
+    lines = [
         f"{letter} is {side.folder}{f', on {side.file_system}' if side.file_system else ''}"
-        for letter, side in zip("AB", found, strict=True)
+        for letter, side in zip("AB", compared, strict=True)
     ]
-    if len({side.file_system for side in found}) == 1 and found[0].file_system:
-        told.append("Both lie on the same file system: only what is different between the folders can differ.")
-    return told
+    if len({side.file_system for side in compared}) == 1 and compared[0].file_system:
+        lines.append("Both directories are on the same file system: only differences between the directories can show.")
+    return lines
 
 
 def cached(measured: Sequence[Measured]) -> list[str]:
-    """A word of caution where it was not the storage that was compared."""
-    shares = [one.cached for one in measured]
+    """Return a warning where bytes came, or may have come, from memory; else nothing."""
+    shares = [measurement.cached for measurement in measured]
     if not shares or all(share is not None and share <= LIMIT for share in shares):
         return []
     known = [share for share in shares if share is not None]
     if len(known) < len(shares):
-        return ["UNKNOWN: nothing tells whether storage was read; this may compare memory."]
+        return ["UNKNOWN: it was not recorded whether bytes came from storage; this may compare memory."]
     return [f"cached: up to {100 * max(known):.0f} % came from memory; this does not compare storage."]
 
 
 def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
-    """One sentence, of all settings together where there are several."""
+    """Return the verdict in one sentence, over all settings together where there are several."""
     if not effects:
-        return "No pair was measured yet."
-    whole = effects[-1]
+        return "No pair has been measured yet."
+    overall = effects[-1]
     names = dict(zip("AB", study.folders, strict=True))
-    by = METRICS[whole.metric].noun
-    if whole.low is None or whole.high is None:
-        return f"B is {whole.ratio:.3g} x A by {by}; one pair tells nothing of the noise: use --repeat 4 or more."
-    interval = f"95 % interval {whole.low:.3f} to {whole.high:.3f}, {whole.pairs} pairs"
-    if whole.better is None:
-        return f"No difference beyond noise between A and B: B is {whole.ratio:.3g} x A by {by} ({interval})."
-    slower, faster = ("A", "B") if whole.better == "B" else ("B", "A")
-    ratio = whole.ratio if whole.better == "A" else 1 / whole.ratio
-    told = f"{slower} ({names[slower]}) is the slower one: {ratio:.3g} x {faster} by {by}"
-    return f"{told} (B / A {whole.ratio:.3g}, {interval})."
+    metric = METRICS[overall.metric].noun
+    if overall.low is None or overall.high is None:
+        return f"B is {overall.ratio:.3g} x A by {metric}; noise is unknown from one pair: use --repeat 4 or more."
+    interval = f"95 % interval {overall.low:.3f} to {overall.high:.3f}, {overall.pairs} pairs"
+    if overall.better is None:
+        return f"No difference beyond noise between A and B: B is {overall.ratio:.3g} x A by {metric} ({interval})."
+    slower, faster = ("A", "B") if overall.better == "B" else ("B", "A")
+    ratio = overall.ratio if overall.better == "A" else 1 / overall.ratio
+    sentence = f"{slower} ({names[slower]}) is slower: {ratio:.3g} x {faster} by {metric}"
+    return f"{sentence} (B / A {overall.ratio:.3g}, {interval})."
 
 
-def effect(one: Effect) -> list[str]:
-    interval = "unknown" if one.low is None or one.high is None else f"{one.low:.3f} to {one.high:.3f}"
-    a, b = ("" if value is None else study_rows.figure(value, one.metric) for value in (one.a, one.b))
-    what = "no" if one.better is None else f"{one.better} is better"
-    return [one.setting or "all together", str(one.pairs), a, b, f"{one.ratio:.3g}", interval, what]
+def effect(result: Effect) -> list[str]:
+    """Return the row of an effect, by the columns of EFFECTS."""
+    interval = "unknown" if result.low is None or result.high is None else f"{result.low:.3f} to {result.high:.3f}"
+    a, b = ("" if value is None else study_rows.with_unit(value, result.metric) for value in (result.a, result.b))
+    conclusion = "no" if result.better is None else f"{result.better} is better"
+    return [result.setting or "all together", str(result.pairs), a, b, f"{result.ratio:.3g}", interval, conclusion]
 
 
 def members(side: Side) -> list[tuple[str, list[list[str]]]]:
-    """Title and rows of each table that there is."""
-    told = [("nodes", side.nodes), ("storage targets", side.targets)]
+    """Return title and rows of each table of nodes or storage targets."""
+    kinds = [("nodes", side.nodes), ("storage targets", side.targets)]
     return [
-        (f"{side.folder}: {what}, the slowest first", [_member(one) for one in some]) for what, some in told if some
+        (f"{side.folder}: {kind}, slowest first", [_member(member) for member in listed])
+        for kind, listed in kinds
+        if listed
     ]
 
 
-def _member(one: Member) -> list[str]:
-    flag = "straggler" if one.is_straggler else ""
-    return [one.name, str(one.runs), f"{one.MBps:.4g}", f"{100 * one.ratio:.0f} %", flag]
+def _member(member: Member) -> list[str]:
+    flag = "straggler" if member.is_straggler else ""
+    return [member.name, str(member.runs), f"{member.MBps:.4g}", f"{100 * member.ratio:.0f} %", flag]
 
 
-def stragglers(found: tuple[Side, ...]) -> list[str]:
-    """What is slower than its likes, and where nothing could be compared."""
-    told, unknown = [], []
-    for side in found:
-        slow = [one for one in (*side.nodes, *side.targets) if one.is_straggler]
-        told += [f"Straggler below {side.folder}: {one.name}, {100 * one.ratio:.0f} % of the median." for one in slow]
+def stragglers(compared: tuple[Side, ...]) -> list[str]:
+    """Return a sentence per straggler, and one on the sides where nodes could not be compared."""
+    lines, unknown = [], []
+    for side in compared:
+        slow = [member for member in (*side.nodes, *side.targets) if member.is_straggler]
+        lines += [
+            f"Straggler below {side.folder}: {member.name}, {100 * member.ratio:.0f} % of the median."
+            for member in slow
+        ]
         if not side.nodes:
             unknown.append(side.folder)
     if unknown:
-        told.append(f"No stragglers among nodes: one node, or reads were not timed ({', '.join(unknown)}).")
-    return told
+        lines.append(f"Stragglers among nodes are unknown: one node, or reads were not timed ({', '.join(unknown)}).")
+    return lines

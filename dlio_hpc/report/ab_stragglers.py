@@ -1,4 +1,4 @@
-"""Stragglers of a study that compares two file systems, from what its runs recorded at length."""
+"""Stragglers of a study that compares two file systems, from the timelines and Darshan logs of its runs."""
 
 import os
 from collections.abc import Iterator
@@ -15,8 +15,8 @@ from dlio_hpc.records.job_outcome import Evidence, JobOutcome
 
 
 class Side(NamedTuple):
-    """A file system, in words as far as it is known. nodes, targets: the slowest first; empty where there are no two,
-    or nobody knows.
+    """One of two file systems. file_system: kind and mount; empty: unknown. nodes, targets: slowest first; empty where
+    there are fewer than two, or times are unknown.
     """
 
     folder: str
@@ -26,22 +26,24 @@ class Side(NamedTuple):
 
 
 class _Rates(NamedTuple):
+    """Rates of one run by node and by storage target."""
+
     folder: str
     nodes: dict[str, float]
     targets: dict[str, float]
 
 
 def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Side, ...]:
-    """Both sides; nothing where no file systems are compared."""
+    """Return both sides; an empty tuple for a study that compares no file systems."""
     if not study.is_ab:
         return ()
-    seen = [rates for job in jobs for rates in _of_job(study, job)]
+    runs = [rates for job in jobs for rates in _of_job(study, job)]
     return tuple(
         Side(
             folder,
             _file_system(jobs, folder),
-            stragglers.members([rates.nodes for rates in seen if rates.folder == folder]),
-            stragglers.members([rates.targets for rates in seen if rates.folder == folder]),
+            stragglers.members([rates.nodes for rates in runs if rates.folder == folder]),
+            stragglers.members([rates.targets for rates in runs if rates.folder == folder]),
         )
         for folder in study.folders
     )
@@ -49,33 +51,33 @@ def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Side, ...]:
 
 def _file_system(jobs: list[JobOutcome], folder: str) -> str:
     layouts = (layout for job in jobs for layout in job.layouts)
-    return next((each.file_system.words for each in layouts if os.path.dirname(each.path) == folder), "")
+    return next((layout.file_system.words for layout in layouts if os.path.dirname(layout.path) == folder), "")
 
 
 def _of_job(study: Study, job: JobOutcome) -> Iterator[_Rates]:
     place = job.directory or job.archive
     if place is None:
         return
-    with job_outcome.evidence(place, job) as found:
-        for each in found:
-            if each.run.run.point is not None and job_outcome.run_fault(job, each.run) is None:
-                folder = study.points[each.run.run.point].data or study.data
-                yield _Rates(folder, _nodes(each), _targets(job, each))
+    with job_outcome.evidence(place, job) as recorded:
+        for evidence in recorded:
+            if evidence.run.run.point is not None and job_outcome.run_fault(job, evidence.run) is None:
+                folder = study.points[evidence.run.run.point].data or study.data
+                yield _Rates(folder, _nodes(evidence), _targets(job, evidence))
 
 
-def _nodes(each: Evidence) -> dict[str, float]:
-    if each.timeline is None:
+def _nodes(evidence: Evidence) -> dict[str, float]:
+    if evidence.timeline is None:
         return {}
-    with timeline_reader.opened(each.timeline) as file:
+    with timeline_reader.opened(evidence.timeline) as file:
         return stragglers.by_node(file)
 
 
-def _targets(job: JobOutcome, each: Evidence) -> dict[str, float]:
-    """Where the layout of its files is known, and Darshan saw how long each of them took."""
-    layout = next((layout for layout in job.layouts if layout.path == each.run.run.dataset), None)
-    if layout is None or not layout.targets or each.log is None:
+def _targets(job: JobOutcome, evidence: Evidence) -> dict[str, float]:
+    """Return the rates by storage target; empty where the layout of the files or their times in Darshan are unknown."""
+    layout = next((layout for layout in job.layouts if layout.path == evidence.run.run.dataset), None)
+    if layout is None or not layout.targets or evidence.log is None:
         return {}
     try:
-        return stragglers.by_target(log_reader.load(each.log, trace=False), layout.targets)
+        return stragglers.by_target(log_reader.load(evidence.log, trace=False), layout.targets)
     except DlioError:
         return {}

@@ -1,4 +1,4 @@
-"""The report of an acceptance: every criterion of each group, then the evidence for what is not met."""
+"""The report of an acceptance: all criteria of each group, then the evidence for the criteria that are not met."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,8 +10,8 @@ from dlio_hpc.verdict import acceptance
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criterion_result import Check, advice_lines
 
-_HEADER = ("verdict", "criterion", "asked", "found", "runs")
-_EVIDENCE = ("job", "run", "found", "by itself")
+_HEADER = ("verdict", "criterion", "required", "measured", "runs")
+_EVIDENCE = ("job", "run", "measured", "run alone")
 _MET = ("pass", "skipped")
 _ROWS = 12
 
@@ -30,7 +30,7 @@ def of_acceptance(accepted: Acceptance) -> Document:
 
 def sections(accepted: Acceptance) -> list[Section]:
     """Return the criteria of each group, then a section for each criterion that is not met, then what is met."""
-    tables = [_table(group or "All of it", accepted.of(group)) for group in accepted.groups]
+    tables = [_table(group or "All jobs", accepted.of(group)) for group in accepted.groups]
     unmet = [check for check in accepted.checks if _is_shown(check)]
     groups = [group for group in accepted.groups if group]
     return [
@@ -41,7 +41,7 @@ def sections(accepted: Acceptance) -> list[Section]:
 
 
 def _is_shown(check: Check) -> bool:
-    """Whether a check has a section. A metric that is cached has none: the check of the storage says why."""
+    """Return whether a check has a section. A cached metric has none: the check of the storage gives the reason."""
     return check.outcome not in _MET and not (check.outcome == "cached" and check.metric)
 
 
@@ -59,7 +59,7 @@ def _facts(accepted: Acceptance) -> Iterator[Facts]:
 
 def _table(title: str, checks: Sequence[Check]) -> Table:
     rows = [
-        [check.outcome, check.title, check.asked, check.found, str(check.runs) if check.runs else ""]
+        [check.outcome, check.title, check.asked, check.measured, str(check.runs) if check.runs else ""]
         for check in checks
     ]
     styles: list[Style] = [OUTCOMES[check.outcome].colour for check in checks]
@@ -77,14 +77,14 @@ def _unmet(check: Check) -> Section:
 
 
 def _group(accepted: Acceptance, group: str) -> Section:
-    """The pictures of a group and the evidence for its criteria that are met."""
+    """Return the pictures of a group, and the evidence for its criteria that are met."""
     evidence = [_evidence(check) for check in accepted.of(group) if check.evidence and not _is_shown(check)]
     return Section(group, [Pictures("", lambda: _draw(accepted, group)), *evidence], is_detail=True)
 
 
 def _evidence(check: Check) -> Table:
-    by_itself = {True: "pass", False: "fail", None: "-"}
-    rows = [[entry.job, entry.run or "-", entry.words, by_itself[entry.is_met]] for entry in check.evidence]
+    labels = {True: "pass", False: "fail", None: "-"}
+    rows = [[entry.job, entry.run or "-", entry.words, labels[entry.is_met]] for entry in check.evidence]
     title = "" if _is_shown(check) else f"{check.title}: {check.asked}: {check.outcome}. {check.words}"
     return Table(title, _EVIDENCE, rows, most=_ROWS)
 

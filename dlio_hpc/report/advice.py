@@ -1,5 +1,5 @@
-"""What a study's findings mean for the application that its workload stands for, in its own words, as section V.D of
-the DLIO paper has it for CosmoFlow and Cosmic Tagger.
+"""Advice for the application of a workload, in the terms of its I/O library, as in section V.D of the DLIO paper for
+CosmoFlow and Cosmic Tagger.
 
 Sources: tensorflow.org/api_docs/python/tf/data (TFRecordDataset, Dataset.map, prefetch, interleave), docs.pytorch.org
 (DataLoader), docs.h5py.org (create_dataset, File), h5repack's own help (HDF5 1.14), lfs-setstripe(1).
@@ -16,7 +16,7 @@ from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.units import format_size
 
-# Of shipped workloads; others are called by their names.
+# Applications of shipped workloads. Other workloads go by their own names.
 _APPLICATIONS = {
     "cosmoflow": "CosmoFlow",
     "cosmic_tagger": "Cosmic Tagger",
@@ -34,22 +34,28 @@ _FORMATS = {
     "null": "no data",
 }
 _LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader", "native": ""}
-# HDF5's chunk cache unless told otherwise, of each dataset that is open.
+# Bytes of HDF5's default chunk cache, for each open dataset.
 _CHUNK_CACHE = 1 << 20
-# Bytes around a TFRecord: its length, and a checksum of each.
+# Bytes that frame a TFRecord: its length, and checksums of length and data.
 _FRAME = 16
 
 
 def of_study(study: Study, findings: tuple[Finding, ...]) -> list[str]:
-    """Lines; of each part that compares settings. A line that begins with blanks belongs to the one before."""
+    """Return lines of advice for each part that compares settings. A line that begins with blanks continues the line
+    before.
+    """
     return [line for finding in findings for line in _of_part(study, study.part(finding.part), finding)]
 
 
 def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
-    told = [each for each in finding.comparisons if each.recommended is not None and each.reference is not None]
-    if not told:
+    compared = [
+        comparison
+        for comparison in finding.comparisons
+        if comparison.recommended is not None and comparison.reference is not None
+    ]
+    if not compared:
         return
-    chosen = max(told, key=lambda each: study.points[each.best].ranks)
+    chosen = max(compared, key=lambda comparison: study.points[comparison.best].ranks)
     assert chosen.recommended is not None
     assert chosen.reference is not None
     before, after = study.points[chosen.reference], study.points[chosen.recommended]
@@ -58,16 +64,16 @@ def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
     heading = f"{part.name}: " * bool(part.name) + _application(after.workload) + where
     kept = [axis.key for axis in part.settings if after.places[axis.key] == before.places[axis.key]]
     if len(kept) == len(part.settings):
-        words = _words(part, before, kept)
-        usual = f"keep what you have ({words})" if part.is_default else f"no change from {words}"
-        yield f"{heading}: {usual}; nothing else is better beyond noise."
+        settings = _settings(part, before, kept)
+        advice = f"keep the present settings ({settings})" if part.is_default else f"no change from {settings}"
+        yield f"{heading}: {advice}; no other setting is better beyond noise."
         return
     yield f"{heading}: {_gain(chosen)}"
     changed = [axis.key for axis in part.settings if axis.key not in kept]
     lines = [line for key in changed for line in _lines(key, after)]
     yield from (f"  {line}" for line in dict.fromkeys([*lines, *_alignment(changed, after)]))
     if kept:
-        yield f"  Keep {_words(part, before, kept)}."
+        yield f"  Keep {_settings(part, before, kept)}."
 
 
 def _application(workload: Workload) -> str:
@@ -75,25 +81,29 @@ def _application(workload: Workload) -> str:
     return f"{name} ({_FORMATS[workload.dataset.format]}{_LOADERS[workload.reader.loader]})"
 
 
-def _words(part: Part, point: Point, keys: list[str]) -> str:
+def _settings(part: Part, point: Point, keys: list[str]) -> str:
+    """Return the values of these keys at a point, such as reader.read_threads=2."""
     return ", ".join(f"{axis.key}={axis.labels[point.places[axis.key]]}" for axis in part.settings if axis.key in keys)
 
 
 def _gain(chosen: Comparison) -> str:
+    """Return the heading of a change, with its gain over the reference."""
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
     ratio = judged.to_reference if judged and judged.to_reference else 1.0
-    return f"change this, for {ratio:.2f} x the reference:"
+    return f"change these settings for {ratio:.2f} x the reference:"
 
 
 def _lines(key: str, point: Point) -> list[str]:
-    """What is to be done for the key to have the value that it has there."""
+    """Return how to set the key to its value at the point."""
     workload = point.workload
     if point.data is not None and sweep.sides([point.data]).key == key:
         return [f"keep the dataset below {point.data}"]
     if key.startswith("site.layout"):
         return _striping(point.layout)
-    found = _TOLD.get(key) or next((tell for start, tell in _TOLD.items() if key.startswith(f"{start}.")), None)
-    if (lines := found(plan.resolved(workload)) if found else None) is not None:
+    adviser = _ADVICE.get(key) or next(
+        (function for start, function in _ADVICE.items() if key.startswith(f"{start}.")), None
+    )
+    if (lines := adviser(plan.resolved(workload)) if adviser else None) is not None:
         return lines
     value: object = workload
     for name in key.split("."):
@@ -102,7 +112,7 @@ def _lines(key: str, point: Point) -> list[str]:
 
 
 def _records(workload: Workload) -> list[str] | None:
-    """How TFRecords are read."""
+    """Return how to read TFRecords; None for other formats."""
     reader = workload.reader
     if workload.dataset.format != "tfrecord":
         return None
@@ -115,8 +125,8 @@ def _transfer(workload: Workload) -> list[str] | None:
         return lines
     size = format_size(workload.reader.transfer_size)
     if workload.reader.access == "collective":
-        return [f"read with MPI-IO in pieces of {size} a call and rank"]
-    return [f"read {size} a request: open(name, 'rb', buffering={int(workload.reader.transfer_size)}), or os.preadv"]
+        return [f"read with MPI-IO in pieces of {size} per call and rank"]
+    return [f"read {size} per request: open(name, 'rb', buffering={int(workload.reader.transfer_size)}), or os.preadv"]
 
 
 def _threads(workload: Workload) -> list[str] | None:
@@ -126,12 +136,12 @@ def _threads(workload: Workload) -> list[str] | None:
     if reader.loader == "tensorflow" and workload.dataset.format != "tfrecord":
         return [f"dataset.map(read_sample, num_parallel_calls={reader.read_threads})"]
     return _records(workload) or [
-        f"read with {reader.read_threads} threads a rank, such as concurrent.futures.ThreadPoolExecutor"
+        f"read with {reader.read_threads} threads per rank, such as concurrent.futures.ThreadPoolExecutor"
     ]
 
 
 def _workers(workload: Workload) -> list[str]:
-    """PyTorch's prefetch_factor is of each worker; without workers it must not be given."""
+    """Return the DataLoader call. prefetch_factor is per worker and must not be given without workers."""
     reader = workload.reader
     workers = reader.read_threads if reader.batches_ahead else 0
     options = [f"batch_size={reader.batch_size}", f"num_workers={workers}"]
@@ -147,7 +157,7 @@ def _preprocessing(workload: Workload) -> list[str] | None:
         return [f"preprocess a sample with {count} thread(s) in each worker: torch.set_num_threads({count})"]
     if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
         return [f"dataset.map(preprocess, num_parallel_calls={count})"]
-    return [f"preprocess with {count} thread(s) a rank"]
+    return [f"preprocess with {count} thread(s) per rank"]
 
 
 def _prefetch(workload: Workload) -> list[str]:
@@ -165,17 +175,17 @@ def _batch(workload: Workload) -> list[str]:
         return [*_workers(workload), _BATCH_NOTE]
     if workload.reader.loader == "tensorflow" or workload.dataset.format == "tfrecord":
         return [f"dataset.batch({count})", _BATCH_NOTE]
-    return [f"take {count} samples a step and rank", _BATCH_NOTE]
+    return [f"take {count} samples per step and rank", _BATCH_NOTE]
 
 
-_BATCH_NOTE = "another batch size trains differently, too: judge the model's quality before you change it"
+_BATCH_NOTE = "the batch size also changes the training: check the quality of the model before you change it"
 
 
 def _interleave(workload: Workload) -> list[str] | None:
     count = workload.reader.interleave
     if workload.dataset.format != "tfrecord":
-        return [f"read {count} files in turn, a sample of each"]
-    if count == workload.reader.read_threads:  # as many files in turn as it reads at once
+        return [f"read {count} files in turn, one sample of each"]
+    if count == workload.reader.read_threads:  # one thread per file that is read in turn
         return _records(workload)
     return [
         f"tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, cycle_length={count}, "
@@ -184,31 +194,31 @@ def _interleave(workload: Workload) -> list[str] | None:
 
 
 def _chunks(workload: Workload) -> list[str] | None:
-    """Of the dataset x in each file; its chunk, samples first, in elements."""
+    """Return how to store the HDF5 dataset x with its chunk shape (elements, samples first); None for other formats."""
     dataset = workload.dataset
     if dataset.format != "hdf5":
         return None
     shape = dataset.chunk_shape
     if shape is None:
         return [
-            'file.create_dataset("x", ...) without chunks; for files that exist: h5repack -f x:NONE -l x:CONTI OLD NEW'
+            'file.create_dataset("x", ...) without chunks; for existing files: h5repack -f x:NONE -l x:CONTI OLD NEW'
         ]
     size = math.prod(shape) * ITEM_BYTES[dataset.sample.array_dtype]
-    of = f"{format_size(size)}: in elements of {dataset.sample.array_dtype}, samples first"
+    comment = f"{format_size(size)}: in elements of {dataset.sample.array_dtype}, samples first"
     lines = [
-        f'file.create_dataset("x", ..., chunks={tuple(map(int, shape))})  # {of}',
-        f"for files that exist: h5repack -l x:CHUNK={'x'.join(map(str, shape))} OLD NEW",
+        f'file.create_dataset("x", ..., chunks={tuple(map(int, shape))})  # {comment}',
+        f"for existing files: h5repack -l x:CHUNK={'x'.join(map(str, shape))} OLD NEW",
     ]
     if size > _CHUNK_CACHE:
         lines.append(
-            "HDF5 keeps no chunk that is larger than its cache (1 MiB unless told), and unpacks a compressed one anew "
-            f'for each part that is read: h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
+            "HDF5 does not cache chunks larger than its cache (default 1 MiB) and decompresses them again for each "
+            f'part that is read: h5py.File(name, "r", rdcc_nbytes={_cache(size)})'
         )
     return lines
 
 
 def _cache(size: int) -> int:
-    """Room for a few chunks."""
+    """Return a cache size with room for a few chunks."""
     return int(1 << (4 * size - 1).bit_length())
 
 
@@ -220,22 +230,27 @@ def _compression(workload: Workload) -> list[str] | None:
     if dataset.format != "hdf5":
         return None
     if dataset.compression == "none":
-        return ['file.create_dataset("x", ...) without compression; for files that exist: h5repack -f x:NONE OLD NEW']
+        return ['file.create_dataset("x", ...) without compression; for existing files: h5repack -f x:NONE OLD NEW']
     lines = _chunks(workload) or []
     if dataset.compression == "lzf":
-        return [*lines, 'file.create_dataset("x", ..., compression="lzf")  # h5py\'s own filter: others may lack it']
+        return [
+            *lines,
+            'file.create_dataset("x", ..., compression="lzf")  # h5py\'s own filter: other readers may lack it',
+        ]
     lines.append(f'file.create_dataset("x", ..., compression="gzip", compression_opts={level})')
     if level:
-        lines.append(f"for files that exist: h5repack -f x:GZIP={level} OLD NEW")
+        lines.append(f"for existing files: h5repack -f x:GZIP={level} OLD NEW")
     return [*lines, _BITS_NOTE]
 
 
-_BITS_NOTE = "dataset.compression_ratio or random_bits sets how far data compress here: compare with a file of your own"
+_BITS_NOTE = (
+    "dataset.compression_ratio or random_bits sets the compressibility here: check it against a file of your own"
+)
 
 
 def _access(workload: Workload) -> list[str]:
     if workload.reader.access == "independent":
-        return ["each rank reads by itself (no collective calls)"]
+        return ["each rank reads independently (no collective calls)"]
     if workload.dataset.format == "hdf5":
         return ['h5py.File(name, "r", driver="mpio", comm=comm), and read within "with dataset.collective:"']
     return ["read with MPI_File_read_at_all (mpi4py: File.Read_at_all)"]
@@ -255,14 +270,14 @@ def _files(workload: Workload) -> list[str]:
 
 def _striping(layout: layouts.Layout | None) -> list[str]:
     if layout is None:
-        return ["lfs setstripe -d DIR, then copy the files anew into DIR"]
+        return ["lfs setstripe -d DIR, then copy the files into DIR again"]
     return [
         f"lfs setstripe {' '.join(layouts.arguments(layout))} DIR  # {layouts.describe(layout)}",
-        "then copy the files anew into DIR: those that exist keep their stripes",
+        "then copy the files into DIR again: existing files keep their stripes",
     ]
 
 
-_TOLD: dict[str, Callable[[Workload], list[str] | None]] = {
+_ADVICE: dict[str, Callable[[Workload], list[str] | None]] = {
     "reader.transfer_size": _transfer,
     "reader.read_threads": _threads,
     "reader.interleave": _interleave,
@@ -280,7 +295,7 @@ _TOLD: dict[str, Callable[[Workload], list[str] | None]] = {
 
 
 def _alignment(changed: list[str], point: Point) -> Iterator[str]:
-    """The paper's rules on what should be a multiple of what, where they are not kept."""
+    """Yield the paper's rules of alignment that the settings break."""
     workload, layout = plan.resolved(point.workload), point.layout
     dataset, transfer = workload.dataset, workload.reader.transfer_size
     shape = dataset.chunk_shape if dataset.format == "hdf5" else None
@@ -288,13 +303,13 @@ def _alignment(changed: list[str], point: Point) -> Iterator[str]:
     stripe = layout.stripe_size if layout is not None else None
     if chunk and stripe and stripe % chunk and any(key.startswith(("dataset.", "site.")) for key in changed):
         yield (
-            f"the paper aligns them: make the stripe size ({format_size(stripe)}) a multiple of the chunk "
+            f"alignment (DLIO paper): make the stripe size ({format_size(stripe)}) a multiple of the chunk "
             f"({format_size(chunk)})"
         )
     record = dataset.sample_bytes + _FRAME
     fixed = dataset.format == "tfrecord" and dataset.sample.stdev is None
     if fixed and transfer and "reader.transfer_size" in changed and transfer > record and transfer % record:
         yield (
-            f"the paper aligns them: make the transfer size a multiple of a record ({record} bytes with its frame), "
+            f"alignment (DLIO paper): make the transfer size a multiple of a record ({record} bytes with its frame), "
             f"here {transfer // record * record}"
         )

@@ -22,6 +22,7 @@ class Banner(NamedTuple):
 
     @property
     def label(self) -> str:
+        """The state with a capital letter."""
         return self.state.capitalize()
 
     @property
@@ -31,17 +32,17 @@ class Banner(NamedTuple):
 
 
 def state_of(exit_code: int) -> State:
-    """The state that a verdict with this exit code has."""
+    """Return the state for the exit code of a verdict."""
     return _STATES.get(exit_code, "bad")
 
 
 def of_fault(fault: DlioError) -> Banner:
-    """The banner over results that a fault makes unusable or incomplete."""
+    """Return the banner for results that a fault makes unusable or incomplete."""
     state: State = "not measured" if isinstance(fault, Incomplete) else "bad"
-    lead = "Incomplete" if state == "not measured" else "Do not use the figures"
+    lead = "Incomplete" if state == "not measured" else "Do not use the numbers"
     return Banner(state, f"{lead}: {fault}")
 
 
 def gravest(banners: Iterable[Banner]) -> Banner:
-    """The first banner of the worst state among at least one."""
+    """Return the first banner of the worst state. There is at least one banner."""
     return min(banners, key=lambda banner: list(COLOURS).index(banner.state))

@@ -14,38 +14,38 @@ _MAIN: MetricName = "samples_per_s"
 
 
 def show(kept: Sequence[Baseline], file: Any) -> None:
-    """Two lines each: the baseline, and its key."""
+    """Print three lines per baseline: name and state, key, decision."""
     out = terminal.console(file)
-    titles = group_names.titles([one.accepted.group for one in kept])
-    for one, title in zip(kept, titles, strict=True):
-        accepted = one.accepted
-        out.print(Text.assemble((accepted.id, "bold"), f"  {_state(one)}  {_median(one)}"), soft_wrap=True)
+    titles = group_names.titles([baseline.accepted.group for baseline in kept])
+    for baseline, title in zip(kept, titles, strict=True):
+        accepted = baseline.accepted
+        out.print(Text.assemble((accepted.id, "bold"), f"  {_state(baseline)}  {_median(baseline)}"), soft_wrap=True)
         out.print(f"  {title}", soft_wrap=True)
         out.print(f"  {accepted.when[:10]} {accepted.who}: {accepted.message}", soft_wrap=True)
 
 
-def _state(one: Baseline) -> str:
-    return f"replaced by {one.by}" if one.by else one.state
+def _state(baseline: Baseline) -> str:
+    return f"replaced by {baseline.by}" if baseline.by else baseline.state
 
 
-def _median(one: Baseline) -> str:
-    found = trend.night(one.accepted.group, _MAIN)
-    return "" if found is None else f"{regression_rows.number(found, _MAIN)} samples/s, {len(found.values)} repeat(s)"
+def _median(baseline: Baseline) -> str:
+    night = trend.night(baseline.accepted.group, _MAIN)
+    return "" if night is None else f"{regression_rows.number(night, _MAIN)} samples/s, {len(night.values)} repeat(s)"
 
 
-def facts(one: Baseline) -> Iterator[tuple[str, str]]:
-    """Label and text of all there is to know."""
-    accepted = one.accepted
+def facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
+    """Yield label and text of all facts on a baseline."""
+    accepted = baseline.accepted
     key = accepted.group.key
     yield "baseline", accepted.id
-    yield "state", _state(one)
+    yield "state", _state(baseline)
     yield "job", f"{accepted.group.job}, ended {accepted.group.ended}"
     yield "accepted", f"{accepted.when} by {accepted.who}"
     yield "message", accepted.message
-    for words in accepted.warnings:
-        yield "although", words
-    if one.retired is not None:
-        yield "retired", f"{one.retired.when} by {one.retired.who}: {one.retired.message}"
+    for warning in accepted.warnings:
+        yield "despite", warning
+    if baseline.retired is not None:
+        yield "retired", f"{baseline.retired.when} by {baseline.retired.who}: {baseline.retired.message}"
     for name in key.__struct_fields__:
         yield name.replace("_", " "), str(getattr(key, name))
     for metric in METRICS:
@@ -55,15 +55,16 @@ def facts(one: Baseline) -> Iterator[tuple[str, str]]:
             yield metric, shown
 
 
-def as_document(one: Baseline) -> dict[str, Any]:
+def as_document(baseline: Baseline) -> dict[str, Any]:
+    """Return a baseline as --json prints it."""
     import msgspec
 
-    accepted = one.accepted
+    accepted = baseline.accepted
     return {
         "id": accepted.id,
-        "state": one.state,
-        "replaced_by": one.by,
-        "retired": None if one.retired is None else msgspec.to_builtins(one.retired),
+        "state": baseline.state,
+        "replaced_by": baseline.by,
+        "retired": None if baseline.retired is None else msgspec.to_builtins(baseline.retired),
         "job": accepted.group.job,
         "key": msgspec.to_builtins(accepted.group.key),
         "message": accepted.message,

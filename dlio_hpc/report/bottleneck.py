@@ -1,4 +1,4 @@
-"""Bottlenecks: one sentence on whether storage, compute or synchronisation limited a measurement, with figures."""
+"""Bottlenecks: one sentence on whether storage, compute or synchronisation limited a measurement, with numbers."""
 
 import statistics
 from collections.abc import Sequence
@@ -26,21 +26,21 @@ _PHASES = {
 
 
 def of_job(outcome: JobOutcome) -> list[str]:
-    """One sentence for each measurement of the job, over its repeats; empty for a job that measured nothing."""
+    """Return one sentence per measurement of the job, over its repeats; nothing for a job that measured nothing."""
     repeats = _repeats([outcome])
     names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats]
     return [name + _of_repeats(runs) for name, runs in zip(names, repeats, strict=True)]
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """One sentence for all points: which of them each limit holds for, and their shares of waiting for data."""
+    """Return one sentence for all points: points that each limit holds for, and their shares of waiting for data."""
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
     for runs in _repeats(jobs):
         seconds = _seconds(runs)
-        if whole := sum(seconds.values()):
+        if total := sum(seconds.values()):
             limit = " and by ".join(text.partition(" (")[0] for text in _limits(runs, seconds))
-            limited.setdefault(limit, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / whole))
+            limited.setdefault(limit, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / total))
     points = sum(map(len, limited.values()))
     parts = [
         f"{_points(held, points)} by {limit} (waiting for data: {_range([wait for _, wait in held])} %)"
@@ -50,13 +50,13 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
 
 
 def shortened(answers: list[str]) -> list[str]:
-    """The first answers, and the number of the others."""
+    """Return the first sentences, and the number of the others."""
     more = len(answers) - _ANSWERS
-    return [*answers[:_ANSWERS], f"And {more} more; each run's section has its figures."] if more > 0 else answers
+    return [*answers[:_ANSWERS], f"And {more} more; each run's section has its numbers."] if more > 0 else answers
 
 
 def _points(held: Sequence[tuple[str, float]], points: int) -> str:
-    """The points by their titles where they are few, else by their number."""
+    """Return the titles of the points where they are few, else their number."""
     names = [name for name, _ in held if name]
     return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
 
@@ -67,7 +67,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
-    """Measured runs of these jobs that did at least one step, grouped by measurement."""
+    """Return measured runs of these jobs that did at least one step, grouped by measurement."""
     repeats: dict[int | None, list[RunOutcome]] = {}
     for run in (run for outcome in jobs for run in outcome.runs):
         if run.run.kind == "measure" and run.result is not None and run.result.summary and run.result.epochs:
@@ -77,20 +77,20 @@ def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
 
 def _of_repeats(runs: Sequence[RunOutcome]) -> str:
     seconds = _seconds(runs)
-    whole = sum(seconds.values())
-    if not whole:
+    total = sum(seconds.values())
+    if not total:
         return "No time was spent in steps."
     order = sorted(seconds, key=lambda phase: -seconds[phase])
-    parts = ", ".join(f"{_PHASES[phase]} {100 * seconds[phase] / whole:.1f} %" for phase in order if seconds[phase])
+    parts = ", ".join(f"{_PHASES[phase]} {100 * seconds[phase] / total:.1f} %" for phase in order if seconds[phase])
     mean = "mean over ranks" if len(runs) == 1 else f"mean over ranks and {len(runs)} repeats"
     limits = " and by ".join(_limits(runs, seconds))
     where = "in steps and checkpoints" if seconds["checkpoint_s"] else "in steps"
-    return f"Bound by {limits}: of {format_seconds(whole / len(runs))} {where}, {parts} ({mean})."
+    return f"Bound by {limits}: of {format_seconds(total / len(runs))} {where}, {parts} ({mean})."
 
 
 def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
-    """The phase that takes the most time, and the second where it takes nearly as much. Synchronisation during which
-    reads are in flight is waiting for another rank's reads.
+    """Return the phase that takes the most time, and the second where it takes nearly as much. Synchronisation during
+    which reads are in flight counts as waiting for another rank's reads.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
@@ -104,7 +104,7 @@ def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
 
 
 def _slowest(runs: Sequence[RunOutcome]) -> str:
-    """The slowest rank, by the median over repeats."""
+    """Return the slowest rank in words, with the median of its ratio over repeats."""
     ranks = [summary.slowest_rank for summary in _summaries(runs)]
     ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
     if len({rank.rank for rank in ranks}) > 1:
@@ -113,7 +113,7 @@ def _slowest(runs: Sequence[RunOutcome]) -> str:
 
 
 def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:
-    """Seconds of each phase in all epochs of these runs, mean over ranks."""
+    """Return the seconds of each phase in all epochs of these runs, mean over ranks."""
     epochs = [epoch for run in runs if run.result is not None for epoch in run.result.epochs]
     return {phase: sum(getattr(epoch, phase) for epoch in epochs) for phase in _PHASES}
 
@@ -133,12 +133,12 @@ def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) ->
 
 
 def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
-    """The cause of waiting for data. It is storage only where the bytes came from storage and reads were in flight
+    """Return the cause of waiting for data. It is storage only where bytes came from storage and reads were in flight
     during the wait.
     """
     origins = {run.storage.outcome() for run in runs if run.storage is not None}
     if origins == {"nothing read"}:
-        return "the tool itself, since nothing was read"
+        return "the benchmark itself, since nothing was read"
     in_flight = _in_flight(_summaries(runs))
     if in_flight is not None and in_flight < _EXPLAINED * waited:
         return (
@@ -150,14 +150,14 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
     if "unknown" in origins:
         return "reads (whether from storage or from memory is unknown)"
     if in_flight is None:
-        return "storage or decoding (when TensorFlow reads is unknown)"
+        return "storage or decoding (TensorFlow's read times are unknown)"
     work = runs[0].run.workload
     unpacks = work.dataset.compression != "none" and work.reader.mode == "framework"
     return "storage or decompression (one call does both)" if unpacks else "storage"
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:
-    """Seconds with a read in flight and no compute, mean over ranks; None where reads were not timed."""
+    """Return the seconds with a read in flight and no compute, mean over ranks; None where reads were not timed."""
     total = 0.0
     for summary in summaries:
         if summary.io_time_s is None:
@@ -167,11 +167,11 @@ def _in_flight(summaries: Sequence[Summary]) -> float | None:
 
 
 def of_log(title: str, analysis: Analysis) -> str:
-    """The sentence for a Darshan log, which holds no times of compute or synchronisation."""
+    """Return the sentence for a Darshan log, which has no times of compute or synchronisation."""
     if analysis.io_share is None:
         return f"{title}: the run time is unknown, and so is what limited the program."
     took, share = f"{format_seconds(analysis.io_s)} of {format_seconds(analysis.job_s)}", 100 * analysis.io_share
     bound = "is bound by I/O" if analysis.io_share >= _EXPLAINED else "is not bound by I/O"
     meta = analysis.metadata.share
     cost = "" if meta is None else f"; metadata calls are {100 * meta:.1f} % of the time in I/O calls"
-    return f"{title} {bound}: reads and writes took {took} a rank ({share:.1f} %){cost}."
+    return f"{title} {bound}: reads and writes took {took} per rank ({share:.1f} %){cost}."

@@ -1,4 +1,4 @@
-"""The report of a program that does not read as training: its files by role."""
+"""The report of a program that does not read like training: its files by role."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from dlio_hpc.report import characterization_banner, workload_yaml
 from dlio_hpc.report.document import Document, Facts, Lines, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
-# Files of a role that are named.
+# Files that are named for each role.
 _NAMED = 3
 _HEADER = ("role", "files", "read", "written", "reads", "writes", "collective", "such as")
 
@@ -35,7 +35,7 @@ def of_character(character: Character) -> Document:
                 "Files by role",
                 [
                     Table("", _HEADER, rows),
-                    Lines([f"no training: {reason}" for reason in character.derived.against], "yellow"),
+                    Lines([f"not training: {reason}" for reason in character.derived.against], "yellow"),
                 ],
             )
         ],

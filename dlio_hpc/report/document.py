@@ -15,7 +15,7 @@ Style = Literal["", "bold", "dim", "red", "yellow", "green", "blue", "bold green
 
 
 class Lines(NamedTuple):
-    """Sentences, one a line. depth: columns of indentation. is_detail: on the page only."""
+    """Sentences, one per line. depth: columns of indentation. is_detail: on the page only."""
 
     lines: Sequence[str]
     style: Style = ""
@@ -32,9 +32,9 @@ class Facts(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. rows: as many cells each as header has. styles: one for each row, or none. legend: how to read it.
-    has_total: the last row sums up the others. most: rows that a terminal shows; None: all. is_whole: a terminal
-    folds no cell.
+    """A table. rows: one cell per column of header. styles: one per row, or none. legend: how to read the table.
+    has_total: the last row is the total. most: rows that a terminal shows; None: all. is_whole: a terminal does not
+    fold cells.
     """
 
     title: str
@@ -49,7 +49,7 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture. stem: of its files. caption: text below it. is_wide: takes a line of its own."""
+    """A picture. stem: of its file names. caption: text below it. is_wide: takes the full width."""
 
     stem: str
     title: str
@@ -59,8 +59,8 @@ class Picture(NamedTuple):
 
 
 class Pictures(NamedTuple):
-    """Pictures, drawn when a page or files are wanted: matplotlib takes long to import. name: of their folder, where
-    several of these are saved.
+    """Pictures, drawn only when a page or files are written, because matplotlib takes long to import. name: of their
+    directory, where several of these are saved.
     """
 
     name: str
@@ -72,7 +72,9 @@ Block = Lines | Facts | Table | Pictures
 
 
 class Section(NamedTuple):
-    """Blocks below a heading. is_detail: on the page only. page_order: the page has sections of lower numbers first."""
+    """Blocks below a heading. is_detail: on the page only. page_order: sections with lower numbers come first on the
+    page.
+    """
 
     heading: str
     blocks: Sequence[Block]
@@ -81,8 +83,8 @@ class Section(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A report. answers: sentences on what limited the program. lead: stems of pictures that support the answers and
-    stand beside them on the page. conclusion: the last line on a terminal.
+    """A report. answers: sentences on what limited the program. lead: stems of the pictures that support the answers
+    and stand beside them on the page. conclusion: the last line on a terminal.
     """
 
     title: str

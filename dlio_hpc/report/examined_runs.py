@@ -1,4 +1,4 @@
-"""A job's runs examined: each with its Darshan log and timeline, as far as it has them."""
+"""Analysis of a job's runs, with their Darshan logs and timelines where they have them."""
 
 from pathlib import Path
 
@@ -11,24 +11,28 @@ from dlio_hpc.records.job_outcome import Evidence, JobOutcome
 
 
 def examine(path: Path, outcome: JobOutcome, step_s: float | None, is_one: bool) -> dict[str, Examined]:
-    """By the run's name, in their order. Where it is not the only job, titles have the job's name, too."""
+    """Return the analysed runs by name, in their order. is_one: the job is the only one; else titles include the job's
+    name.
+    """
     job = "" if is_one else f"{outcome.job.job}/"
-    with job_outcome.evidence(path, outcome) as found:
-        return {each.run.name: _examined(outcome, each, step_s, job + each.run.name) for each in found}
+    with job_outcome.evidence(path, outcome) as recorded:
+        return {
+            evidence.run.name: _examined(outcome, evidence, step_s, job + evidence.run.name) for evidence in recorded
+        }
 
 
-def _examined(outcome: JobOutcome, each: Evidence, step_s: float | None, title: str) -> Examined:
-    run, result = each.run, each.run.result
+def _examined(outcome: JobOutcome, evidence: Evidence, step_s: float | None, title: str) -> Examined:
+    run, result = evidence.run, evidence.run.result
     assert result is not None
     notes = []
     why = job_outcome.without_log(outcome, run)
-    if why is not None and each.log is None and each.timeline is not None:
-        notes.append(f"no Darshan log ({why}): pictures are drawn from the core's own record")
+    if why is not None and evidence.log is None and evidence.timeline is not None:
+        notes.append(f"no Darshan log ({why}): pictures are drawn from the core's timeline")
     if result.kind == "warmup":
         notes.append("warm-up: not part of any measurement")
     expected = run_check.expected(outcome.plan, result)
     try:
-        return examining.run(run.run, title, each.log, expected, each.timeline, step_s, tuple(notes))
-    except DlioError as fault:  # a log that is none, or that only pydarshan could read
-        notes.append(f"{fault}: pictures are drawn from the core's own record")
-        return examining.run(run.run, title, None, expected, each.timeline, step_s, tuple(notes))
+        return examining.run(run.run, title, evidence.log, expected, evidence.timeline, step_s, tuple(notes))
+    except DlioError as fault:  # not a Darshan log, or readable by pydarshan only
+        notes.append(f"{fault}: pictures are drawn from the core's timeline")
+        return examining.run(run.run, title, None, expected, evidence.timeline, step_s, tuple(notes))

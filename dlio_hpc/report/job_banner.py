@@ -1,4 +1,4 @@
-"""The banner of jobs: whether their figures are measurements of the storage."""
+"""The banner of jobs: whether their numbers are measurements of the storage."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from dlio_hpc.report.banner import Banner
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
-    """The gravest banner of these jobs; the first job's where all are good."""
+    """Return the worst banner of these jobs; the first job's where all are good."""
     return banner.gravest(list(map(_of_job, outcomes)))
 
 
@@ -31,7 +31,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
 
 
 def _of_other(outcome: JobOutcome) -> Banner:
-    """The banner of a job without measured runs, which generates a dataset or warms up."""
+    """Return the banner of a job without measured runs, which generates a dataset or warms up."""
     if any(run.result is None for run in outcome.runs):
         return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}.")
     if all(run.run.kind == "generate" for run in outcome.runs):
@@ -40,16 +40,18 @@ def _of_other(outcome: JobOutcome) -> Banner:
 
 
 def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
-    """The banner by the origin of the bytes of all epochs."""
+    """Return the banner by the origin of the bytes of all epochs."""
     outcomes = {run.name: run.storage.outcome() for run in measured if run.storage is not None}
     for outcome in ("cached", "unknown"):
         concerned = [run for run in measured if outcomes.get(run.name) == outcome]
         if concerned and (storage := concerned[0].storage) is not None:
             lead = concerned[0].name if len(measured) == 1 else f"{len(concerned)} of {len(measured)} measured runs"
-            instead = f" Instead: {storage.advice[0]}." if storage.advice else ""
-            return Banner("not measured", f"{lead}: {storage.words()}.{instead}")
+            advice = f" To read from storage: {storage.advice[0]}." if storage.advice else ""
+            return Banner("not measured", f"{lead}: {storage.words()}.{advice}")
     if set(outcomes.values()) == {"nothing read"}:
-        return Banner("not measured", "No run read anything from storage: the figures are those of the tool itself.")
+        return Banner(
+            "not measured", "No run read anything from storage: the numbers are those of the benchmark itself."
+        )
     shares = [run.storage.cached for run in measured if run.storage is not None and run.storage.cached is not None]
     lowest = f"{100 * (1 - max(shares, default=0.0)):.1f} %"
     share = "100 %" if lowest == "100.0 %" else f"at least {lowest}"
@@ -57,7 +59,7 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
-    """The banner by the spread of repeats, with recorded activity that may explain it."""
+    """Return the banner by the spread of repeats, with recorded activity that may explain it."""
     repeated = [repeats for repeats in job_rows.by_point(measured).values() if len(repeats) > 1]
     if not repeated:
         return Banner("good", "Measured once: the noise is unknown.")

@@ -11,7 +11,7 @@ from dlio_hpc.report.document import Block, Document, Facts, Lines, Section, Tab
 from dlio_hpc.results import Summary
 from dlio_hpc.units import format_size
 
-# Nodes that the report names.
+# Most nodes that the report names.
 _NAMED = 32
 _PAGE_ORDER = {"measure": 1, "warmup": 2, "generate": 3}
 _UNFINISHED = ("running", "submitted", "queued")
@@ -72,18 +72,20 @@ def _environment(outcome: JobOutcome) -> list[tuple[str, str]]:
 
 
 def _hosts(names: list[str]) -> str:
-    """The names of hosts; of a large job their number, the first and the last ones."""
+    """Return the names of hosts; for many hosts their number, and the first and last names."""
     if len(names) <= _NAMED:
         return ", ".join(names)
     return f"{len(names)}: {', '.join(names[: _NAMED // 2])}, ..., {', '.join(names[-_NAMED // 2 :])}"
 
 
 def _layout(record: Record, is_one_of_several: bool) -> Facts:
-    """The file system and layout of a dataset. A terminal shows those of Lustre, or of a layout that was requested."""
+    """Return the file system and layout of a dataset. A terminal shows them for Lustre, and where a layout was
+    requested.
+    """
     system, layout = record.file_system, job_rows.layout(record)
     rows = [
         ("on", f"{system.kind} at {system.mount} from {system.source}" if system.mount else system.kind),
-        ("layout", layout or "not Lustre: there is none to set"),
+        ("layout", layout or "none: not Lustre"),
         *(("wrong", fault) for fault in record.faults),
     ]
     if record.stripes:
@@ -116,7 +118,7 @@ def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix
 
 
 def _problems(run: RunOutcome) -> list[Block]:
-    """Lines on errors, on invalid results and on missing ones."""
+    """Return lines on errors, invalid results and missing results."""
     lines = [f"invalid: {fault}" for fault in job_rows.invalid(run)]
     if run.error is not None:
         lines.append(f"failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
@@ -142,7 +144,7 @@ def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Bl
     assert run.result is not None
     lines = ["warm-up: not part of any measurement"] if run.result.kind == "warmup" else []
     if summary.steps < summary.steps_planned:
-        lines.append(f"the time limit came near: {summary.steps} of {summary.steps_planned} steps")
+        lines.append(f"stopped before the time limit: {summary.steps} of {summary.steps_planned} steps")
     darshan = [("Darshan", line) for line in job_rows.darshan(outcome, run)]
     return [
         Lines(lines, "red" if summary.steps < summary.steps_planned else ""),

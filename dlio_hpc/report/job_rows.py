@@ -1,4 +1,4 @@
-"""What a job measured, as rows of text: the terminal and the page show the same."""
+"""Measurements of a job as table rows and lines, for the terminal and the page."""
 
 from collections.abc import Iterable
 
@@ -16,12 +16,12 @@ from dlio_hpc.units import format_seconds, format_size
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
-# Runs that one line names.
+# Most runs that one line names.
 _NAMED = 3
 
 
 def workload(outcome: JobOutcome) -> str:
-    """What was run, in three lines, and one more where runs differ in it."""
+    """Return the workload in three lines, and a fourth where the runs of a study differ in it."""
     plan = outcome.plan
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
@@ -38,20 +38,20 @@ def workload(outcome: JobOutcome) -> str:
 def _several(plan: Plan) -> str:
     if len(plan.titles) < 2:
         return ""
-    return f"\nthat is the first of {len(plan.titles)} points of the study {plan.study}: dlio-hpc report {plan.study}"
+    return f"\nthis is the first of {len(plan.titles)} points of the study {plan.study}: dlio-hpc report {plan.study}"
 
 
 def title(outcome: JobOutcome, run: RunOutcome) -> str:
-    """Which point of its study a run measures, in words; nothing where there is nothing to compare."""
+    """Return the title of the study's point that a run measures; empty where there is nothing to compare."""
     return "" if run.run.point is None else outcome.plan.titles.get(run.run.point, "")
 
 
 def _ways(workload: Workload) -> list[str]:
-    """How the samples lie in their files and come from there, as far as it is not the usual."""
+    """Return how samples are stored and read, as far as it differs from the defaults. The mode is always named."""
     dataset, reader = workload.dataset, workload.reader
     chunk = dataset.chunk_shape if dataset.is_chunked else None
     level = "" if dataset.level is None else f" {dataset.level}"
-    told = (
+    options = (
         (True, f"{reader.mode} mode"),
         (dataset.file_access == "shared", "shared file"),
         (reader.access == "collective", "collective"),
@@ -61,26 +61,26 @@ def _ways(workload: Workload) -> list[str]:
         (chunk is not None, f"chunks of {'x'.join(map(str, chunk or ()))}"),
         (dataset.compression != "none", f"{dataset.compression}{level}"),
     )
-    return [words for holds, words in told if holds]
+    return [option for holds, option in options if holds]
 
 
-def layout(found: Record) -> str | None:
-    """Of a dataset on Lustre, or where one was asked for."""
-    return describe(found) if found.file_system.is_lustre or found.asked else None
+def layout(record: Record) -> str | None:
+    """Return the layout of a dataset on Lustre, or of a dataset with a requested layout; None for other datasets."""
+    return describe(record) if record.file_system.is_lustre or record.asked else None
 
 
-def generated(found: Generated) -> str:
-    """What a run wrote, in a line."""
-    if found.reused or found.write_MBps is None:
-        return f"found whole in {found.dataset}; nothing written"
+def generated(result: Generated) -> str:
+    """Return in one line what a run generated."""
+    if result.reused or result.write_MBps is None:
+        return f"complete in {result.dataset} already; nothing written"
     return (
-        f"{found.files} files, {format_size(found.bytes_written)} in {found.wall_s:.2f} s "
-        f"({found.write_MBps:.0f} MB/s, fsync included)"
+        f"{result.files} files, {format_size(result.bytes_written)} in {result.wall_s:.2f} s "
+        f"({result.write_MBps:.0f} MB/s, fsync included)"
     )
 
 
 def epochs(result: Result, summary: Summary) -> list[list[str]]:
-    """A row each, and the last of all together."""
+    """Return a row per epoch, and a last row with the totals."""
     total = [sum(getattr(epoch, name) for epoch in result.epochs) for name in ("wait_s", "compute_s", "sync_s")]
     together = [
         "all",
@@ -107,8 +107,8 @@ def _epoch(epoch: Epoch) -> list[str]:
 
 
 def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
-    """How long one of each takes."""
-    found: list[tuple[str, Distribution | None]] = [
+    """Return rows of latencies per operation, by the columns of TAKES."""
+    rows: list[tuple[str, Distribution | None]] = [
         ("wait for the batch", summary.wait_s),
         (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s),
         ("sync of the ranks", summary.sync_s),
@@ -116,24 +116,24 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
     ]
     return [
         [name, *map(format_seconds, (values.mean, values.p50, values.p95, values.p99, values.max))]
-        for name, values in found
+        for name, values in rows
         if values is not None
     ]
 
 
 def _read(workload: Workload) -> str:
-    """What was timed: requests to the system, or the library's calls that make them."""
+    """Return what was timed as a read: requests to the system, or calls of the library that makes them."""
     by_library = workload.dataset.format == "hdf5" and workload.reader.mode == "framework"
     return "one read by h5py" if by_library else "one read request"
 
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """What else there is to say: label and text."""
+    """Return further facts on a run: label and text."""
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
-        wanted = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
+        payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
         planned += (
-            f", {run.run.bytes / wanted:.3g} x the samples" if run.run.bytes > planned_bytes.SPARE * wanted else ""
+            f", {run.run.bytes / payload:.3g} x the samples" if run.run.bytes > planned_bytes.SPARE * payload else ""
         )
     read = f"{format_size(summary.bytes_read)} ({planned}) in {summary.reads} requests, {summary.opens} opens"
     slowest = summary.slowest_rank
@@ -142,14 +142,14 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         ("read", read),
         ("I/O time", _io_time(summary)),
         *_storage(run),
-        *_beside(run, summary),
+        *_additional(run, summary),
         ("slowest", f"rank {slowest.rank} on {slowest.host}, {slowest.ratio:.3f} x the median rank"),
         *disturbances.facts(None if run.result is None else run.result.disturbance),
     ]
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
-    """The repeats of each measurement, by their samples/s; the key is the point of the study, None without one."""
+    """Return the repeats of each measurement by samples/s. The key is the point of the study, None without one."""
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:
         if run.result is not None and run.result.summary is not None and run.run.kind == "measure":
@@ -159,14 +159,14 @@ def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
 
 
 def repeats(outcome: JobOutcome) -> list[str]:
-    """Reasons why repeats differ: a line for each point whose repeats differ by more than disturbances.LARGE."""
+    """Return a line for each point whose repeats differ by more than disturbances.LARGE, with reasons."""
     lines = []
-    for number, some in by_point(outcome.runs).items():
-        differ = disturbances.spread([repeat.value for repeat in some])
+    for number, runs in by_point(outcome.runs).items():
+        differ = disturbances.spread([repeat.value for repeat in runs])
         if differ > disturbances.LARGE:
-            of = f" of {outcome.plan.titles[number]}" if number in outcome.plan.titles else ""
-            why = "; ".join(disturbances.explained(some))
-            lines.append(f"samples/s{of} differ by {100 * differ:.0f} % between repeats: {why}")
+            of_point = f" of {outcome.plan.titles[number]}" if number in outcome.plan.titles else ""
+            why = "; ".join(disturbances.explained(runs))
+            lines.append(f"samples/s{of_point} differ by {100 * differ:.0f} % between repeats: {why}")
     return lines
 
 
@@ -175,59 +175,62 @@ def _left_out(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
         return []
     work = run.run.workload
     why = "train.steps" if work.train.steps else "reader.drop_last"
-    return [("left out", f"{summary.samples_left_out // work.train.epochs} samples an epoch ({why})")]
+    return [("left out", f"{summary.samples_left_out // work.train.epochs} samples per epoch ({why})")]
 
 
 def _io_time(summary: Summary) -> str:
     if summary.io_time_s is None:
-        return "unknown: TensorFlow does not tell when it reads"
-    return f"{format_seconds(summary.io_time_s)} a rank, {share(summary.io_hidden_fraction)} hidden by compute"
+        return "unknown: TensorFlow does not report read times"
+    return f"{format_seconds(summary.io_time_s)} per rank, {share(summary.io_hidden_fraction)} hidden by compute"
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
-    """Was it the storage, and if not, what would make it so."""
-    found = run.storage
-    if found is None or not found.epochs:
+    """Return the origin of the bytes, and how to measure the storage where it is not the storage."""
+    storage = run.storage
+    if storage is None or not storage.epochs:
         return []
-    return [("storage", found.words()), *[("", f"instead: {' or '.join(found.advice)}")] * bool(found.advice)]
+    return [
+        ("storage", storage.words()),
+        *[("", f"to read from storage: {' or '.join(storage.advice)}")] * bool(storage.advice),
+    ]
 
 
-def _beside(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Label and text for checkpoints, auxiliary files, comparing and preprocessing, as far as the run had them."""
-    told = []
+def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
+    """Return label and text for checkpoints, auxiliary files, verification and preprocessing, where a run has them."""
+    lines = []
     if (saved := summary.checkpoint) is not None:
         text = (
             f"{saved.count} checkpoints, {format_size(saved.bytes_written)} at {saved.write_MBps:.0f} MB/s; "
-            f"training stood still {format_seconds(saved.pause_s.mean)} each"
+            f"training paused for {format_seconds(saved.pause_s.mean)} each"
         )
-        told.append(("saved", text))
+        lines.append(("saved", text))
     if (side := summary.auxiliary_files) is not None:
         text = (
             f"{side.reads} reads ({format_size(side.bytes_read)}), {side.writes} writes "
-            f"({format_size(side.bytes_written)}) of auxiliary files, {format_seconds(side.time_s)} a rank"
+            f"({format_size(side.bytes_written)}) of auxiliary files, {format_seconds(side.time_s)} per rank"
         )
-        told.append(("beside", text))
+        lines.append(("auxiliary", text))
     if summary.verify_s and run.run.workload.reader.verify_content == "all":
         text = (
-            f"{summary.samples_verified} samples as generated, {format_seconds(summary.verify_s)} a rank, included in "
-            "wall and samples/s, not in wait"
+            f"{summary.samples_verified} samples as generated, {format_seconds(summary.verify_s)} per rank, included "
+            "in wall and samples/s, not in wait"
         )
-        told.append(("compared", text))
+        lines.append(("verified", text))
     if summary.preprocess_s:
-        told.append(("prepared", f"{format_seconds(summary.preprocess_s)} of preprocessing threads' time a rank"))
-    return told
+        lines.append(("prepared", f"{format_seconds(summary.preprocess_s)} per rank in preprocessing threads"))
+    return lines
 
 
 def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
-    """What Darshan says of the same bytes, in a line, and what is wrong with its log."""
+    """Return Darshan's count of the same bytes in one line, and the faults of its log."""
     if (why := without_log(outcome, run)) is not None:
         return [f"no log: {why}" if run.verdict or not run.run.darshan else f"unknown: {why}"]
     assert run.verdict is not None
     lines = []
-    if (seen := run.verdict.bytes) is not None and not run.verdict.differences:
-        own, core = format_size(seen.darshan), format_size(seen.core)
-        agreed = "as the core" if own == core else f"{core} by the core"
-        agreed += " and the plan" if seen.planned == seen.darshan else ""
+    if (counts := run.verdict.bytes) is not None and not run.verdict.differences:
+        own, core = format_size(counts.darshan), format_size(counts.core)
+        agreed = "in agreement with the core" if own == core else f"{core} by the core"
+        agreed += " and the plan" if counts.planned == counts.darshan else ""
         clock = run.verdict.clock_error_s
         aligned = "" if clock is None else f"; clocks within {format_seconds(clock)}"
         lines.append(f"{own}, {agreed}{aligned}")
@@ -235,12 +238,12 @@ def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
 
 
 def invalid(run: RunOutcome) -> list[str]:
-    """Each makes the run invalid."""
+    """Return the faults that make the run invalid."""
     return [*(run.result.faults if run.result else ()), *(run.verdict.differences if run.verdict else ())]
 
 
 def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
-    """Title and last lines printed of a job that ended with runs without a result; None where every run has one."""
+    """Return title and last printed lines of a job that ended before every run had a result; else None."""
     if not is_cut_short(outcome):
         return None
     names = [run.name for run in outcome.runs if run.result is None]
@@ -251,4 +254,5 @@ def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
 
 
 def share(value: float | None) -> str:
+    """Return a share in percent."""
     return "-" if value is None else f"{100 * value:.1f} %"

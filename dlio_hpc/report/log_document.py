@@ -1,4 +1,4 @@
-"""The report of Darshan logs of any program; and what the report of a job shows of the log of a run."""
+"""The report of Darshan logs of any program, and the part of a job's report that shows the log of a run."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -11,8 +11,9 @@ from dlio_hpc.units import format_seconds
 
 # Stems of the pictures that stand beside the sentence on what limited a program.
 LEAD = ("heat_map", "costs")
-# Rows of the slowest ranks and the busiest files on a terminal.
-_FEW, _MANY = 5, 10
+# Most rows of slowest ranks and busiest files: on a terminal, on the page.
+_SHOWN, _MOST = 5, 10
+_LEGEND = "MB/s: bytes over the time with requests in flight. MB/s per request: median over requests."
 
 
 def of_logs(examined: Sequence[Examined]) -> Document:
@@ -57,7 +58,7 @@ def blocks(examined: Examined) -> list[Block]:
     notes = examined.view.notes if examined.view else [str(fault) for fault in examined.faults]
     lines: list[Block] = [Lines([f"Note: {note}" for note in notes], "yellow" if examined.is_sound else "red")]
     if not examined.is_sound:
-        lines.append(Lines(["This log is not whole: do not use its numbers."], "red"))
+        lines.append(Lines(["This log is incomplete: do not use its numbers."], "red"))
     if examined.analysis is not None:
         lines += _tables(examined.analysis)
     if examined.view is not None:
@@ -84,16 +85,16 @@ def _tables(analysis: Analysis) -> list[Block]:
     tables: list[Block] = [Facts("", log_rows.facts(analysis))]
     if kinds:
         tables += [
-            Table("", names, operations, legend="MB/s: bytes over the time with requests in flight; of one: median."),
+            Table("", names, operations, legend=_LEGEND),
             Table("Sizes of requests", ["bytes", *names[1:]], sizes),
         ]
     if len(analysis.by_rank) > 1:
-        tables.append(Table("Slowest ranks", log_rows.RANKS, log_rows.slowest(analysis, _MANY), most=_FEW))
+        tables.append(Table("Slowest ranks", log_rows.RANKS, log_rows.slowest(analysis, _MOST), most=_SHOWN))
     if len(analysis.by_node) > 1:
-        tables.append(Table("Slowest nodes", log_rows.NODES, log_rows.slowest_nodes(analysis, _MANY), most=_FEW))
+        tables.append(Table("Slowest nodes", log_rows.NODES, log_rows.slowest_nodes(analysis, _MOST), most=_SHOWN))
     if analysis.files:
         folder = log_rows.common_folder(analysis)
-        busiest = f", the busiest {_MANY}" if len(analysis.files) > _MANY else ""
+        busiest = f", the busiest {_MOST}" if len(analysis.files) > _MOST else ""
         title = f"{len(analysis.files)} file(s){busiest}, in {folder or 'several places'}"
-        tables.append(Table(title, log_rows.FILES, log_rows.busiest(analysis, _MANY), most=_FEW))
+        tables.append(Table(title, log_rows.FILES, log_rows.busiest(analysis, _MOST), most=_SHOWN))
     return tables

@@ -1,4 +1,4 @@
-"""I/O of a program as rows of text: operations, sizes, ranks, nodes, files; and all numbers as rows of CSV."""
+"""I/O of a program as table rows: operations, sizes, ranks, nodes, files; and all numbers as rows of CSV."""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -14,59 +14,61 @@ from dlio_hpc.units import format_seconds, format_size
 
 Number = tuple[str, str, str, str, Any]
 OPERATION = (
-    "requests", "bytes", "smallest", "mean", "median", "largest", "MB/s", "MB/s of one", "sequential", "consecutive",
+    "requests", "bytes", "smallest", "mean", "median", "largest", "MB/s", "MB/s per request", "sequential",
+    "consecutive",
 )  # fmt: skip
 RANKS = ("rank", "host", "I/O time", "read", "written", "requests", "MB/s")
-NODES = ("node", "ranks", "I/O a rank", "read", "written")
+NODES = ("node", "ranks", "I/O per rank", "read", "written")
 FILES = ("file", "type", "size", "read", "written", "requests", "ranks", "I/O time")
 
 
-def facts(found: Analysis) -> list[tuple[str, str]]:
-    """Label and text each."""
-    share = f", {_percent(found.io_share)} of the job" if found.io_share is not None else ""
-    anybody = f"; of any rank {format_seconds(found.io_any_s)}" if found.io_any_s is not None else ""
-    lines = [("I/O time", f"{format_seconds(found.io_s)} a rank{share}{anybody}")]
-    if found.hidden_s is not None:
+def facts(analysis: Analysis) -> list[tuple[str, str]]:
+    """Return label and text of the I/O of a program."""
+    share = f", {_percent(analysis.io_share)} of the job" if analysis.io_share is not None else ""
+    any_rank = f"; of any rank {format_seconds(analysis.io_any_s)}" if analysis.io_any_s is not None else ""
+    lines = [("I/O time", f"{format_seconds(analysis.io_s)} per rank{share}{any_rank}")]
+    if analysis.hidden_s is not None:
         lines.append(
             (
                 "hidden",
-                f"{format_seconds(found.hidden_s)} a rank by compute, {_percent(found.hidden_share)} of I/O time",
+                f"{format_seconds(analysis.hidden_s)} per rank by compute, "
+                f"{_percent(analysis.hidden_share)} of I/O time",
             )
         )
-    data = found.metadata
+    metadata = analysis.metadata
     lines.append(
         (
             "metadata",
-            f"{data.opens} opens, {data.seeks} seeks, {data.syncs} syncs; {format_seconds(data.time_s)} of all ranks, "
-            f"{_percent(data.share)} of time in calls",
+            f"{metadata.opens} opens, {metadata.seeks} seeks, {metadata.syncs} syncs; "
+            f"{format_seconds(metadata.time_s)} of all ranks, {_percent(metadata.share)} of time in calls",
         )
     )
-    for name, used in found.interfaces.items():
+    for name, use in analysis.interfaces.items():
         lines.append(
             (
                 name,
-                f"{format_size(used.bytes_read)} in {used.reads} reads, {format_size(used.bytes_written)} in "
-                f"{used.writes} writes, {used.files} files",
+                f"{format_size(use.bytes_read)} in {use.reads} reads, {format_size(use.bytes_written)} in "
+                f"{use.writes} writes, {use.files} files",
             )
         )
-    if not found.traced:
-        lines.append(("trace", "none, or cut: times are Darshan's sums, medians and overlap are not known"))
-    if found.untraced_bytes:
-        size = format_size(found.untraced_bytes)
-        lines.append(("untraced", f"{size} through STDIO: they are in no time, rate or picture"))
-    if not found.by_rank:
+    if not analysis.traced:
+        lines.append(("trace", "none, or truncated: times are Darshan's sums; medians and overlap are unknown"))
+    if analysis.untraced_bytes:
+        size = format_size(analysis.untraced_bytes)
+        lines.append(("untraced", f"{size} through STDIO: not part of times, rates and pictures"))
+    if not analysis.by_rank:
         lines.append(("ranks", "not available per rank: Darshan reduced the records of shared files (rank -1)"))
     return lines
 
 
 def size_words(name: str) -> str:
-    """Of one of Darshan's bins."""
+    """Return the range of one of Darshan's size bins, such as 100 to 1K."""
     low, _, high = name.partition("_")
     return "above 1G" if high == "PLUS" else f"{low} to {high}"
 
 
 def operation_row(kind: Operation) -> list[str]:
-    """Requests, bytes, sizes (min, mean, median, max), MB/s, MB/s of one, shares."""
+    """Return the cells of an operation, by the rows of OPERATION."""
     size, rate = kind.size, kind.bandwidth_MBps
     sizes = ["-"] * 4
     if size is not None:
@@ -84,15 +86,15 @@ def operation_row(kind: Operation) -> list[str]:
     ]
 
 
-def size_names(found: Analysis) -> list[str]:
-    """Bins that hold any request, in order of size."""
-    used = {name for kind in (found.read, found.write) if kind for name in kind.histogram}
+def size_names(analysis: Analysis) -> list[str]:
+    """Return the size bins that hold any request, in order of size."""
+    used = {name for kind in (analysis.read, analysis.write) if kind for name in kind.histogram}
     return [name for name in SIZE_BINS if name in used]
 
 
-def slowest_nodes(found: Analysis, count: int) -> list[list[str]]:
-    """Those whose ranks spend most time in I/O."""
-    nodes = sorted(found.by_node, key=lambda node: -node.io_s)[:count]
+def slowest_nodes(analysis: Analysis, count: int) -> list[list[str]]:
+    """Return rows of the nodes whose ranks spend most time in I/O."""
+    nodes = sorted(analysis.by_node, key=lambda node: -node.io_s)[:count]
     return [
         [
             node.host,
@@ -105,9 +107,9 @@ def slowest_nodes(found: Analysis, count: int) -> list[list[str]]:
     ]
 
 
-def slowest(found: Analysis, count: int) -> list[list[str]]:
-    """Those with the most time in I/O."""
-    ranks = sorted(found.by_rank, key=lambda rank: -rank.io_s)[:count]
+def slowest(analysis: Analysis, count: int) -> list[list[str]]:
+    """Return rows of the ranks that spend most time in I/O."""
+    ranks = sorted(analysis.by_rank, key=lambda rank: -rank.io_s)[:count]
     return [
         [
             str(rank.rank),
@@ -122,16 +124,16 @@ def slowest(found: Analysis, count: int) -> list[list[str]]:
     ]
 
 
-def common_folder(found: Analysis) -> str:
-    """The folder that all files have in common, with a slash at its end; empty where there is none."""
-    folders = [file.path.split("/")[:-1] for file in found.files]
+def common_folder(analysis: Analysis) -> str:
+    """Return the common parent directory of all files, with a trailing slash; empty where there is none."""
+    folders = [file.path.split("/")[:-1] for file in analysis.files]
     ends = zip(min(folders), max(folders), strict=False)
     return "".join(f"{first}/" for first, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
 
 
-def busiest(found: Analysis, count: int) -> list[list[str]]:
-    """Files with the most bytes, by their paths below the folder that all have in common."""
-    folder = common_folder(found)
+def busiest(analysis: Analysis, count: int) -> list[list[str]]:
+    """Return rows of the files with the most bytes, by their paths below the common directory."""
+    folder = common_folder(analysis)
     return [
         [
             file.path.removeprefix(folder),
@@ -143,7 +145,7 @@ def busiest(found: Analysis, count: int) -> list[list[str]]:
             "all" if file.ranks < 0 else str(file.ranks),
             format_seconds(file.io_s),
         ]
-        for file in found.files[:count]
+        for file in analysis.files[:count]
     ]
 
 
@@ -155,7 +157,7 @@ def write_csv(numbers: Iterable[Number], file: Any) -> None:
 
 
 def numbers_of_result(result: Result, title: str) -> Iterator[Number]:
-    """What the core measured."""
+    """Yield the numbers that the core measured."""
     content = msgspec.to_builtins(result)
     for epoch in content.pop("epochs"):
         number = str(epoch.pop("epoch"))
@@ -165,7 +167,7 @@ def numbers_of_result(result: Result, title: str) -> Iterator[Number]:
 
 
 def numbers_of_log(examined: Examined) -> Iterator[Number]:
-    """What a Darshan log says."""
+    """Yield the numbers of a Darshan log."""
     yield from ((examined.title, *row) for row in _rows(examined))
 
 
@@ -199,7 +201,7 @@ def _flat(content: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _rate(value: float | None) -> str:
-    """MB/s; slow ones with three digits."""
+    """Return MB/s; below 10 with three digits."""
     return "-" if value is None else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""Documents as one HTML file that needs nothing else: no network, no script, no font."""
+"""Documents as one self-contained HTML file, without network access, scripts and fonts."""
 
 import re
 from typing import Any, NamedTuple
@@ -19,7 +19,9 @@ _OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
 
 
 class Drawing(NamedTuple):
-    """A picture on the page. svg: an element, trusted as it is. prefix: of the names in it, which are unique so."""
+    """A picture on the page. svg: an element, inserted without escaping. prefix: of the names in the SVG, so that they
+    are unique on the page.
+    """
 
     title: str
     caption: str
@@ -55,8 +57,8 @@ def _are_numbers(table: Table) -> list[bool]:
 
 
 def _drawn(document: Document) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
-    """Return the drawings that stand beside the answers, and the headings of all sections with their blocks. A block
-    has its kind and its content; a section without blocks is left out.
+    """Return the drawings beside the answers, and the headings of all sections with their blocks. A block has its kind
+    and its content. Sections without blocks are left out.
     """
     lead: list[Drawing] = []
     sections: list[tuple[str, list[tuple[str, Any]]]] = []
@@ -83,7 +85,9 @@ def _drawing(picture: Picture, prefix: str) -> tuple[str, Drawing]:
 
 
 def _fit(value: Any) -> Any:
-    """What HTML forbids in text, control characters and halves of letters, as the sign for that."""
+    """Replace characters that HTML forbids in text, such as control characters and surrogates, by the replacement
+    character.
+    """
     if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
         return value
     return "".join(
@@ -100,7 +104,7 @@ def _inline(drawing: Drawing) -> Any:
 
 
 def _breakable(text: str) -> Any:
-    """Text whose long tokens, such as paths and keys, break after punctuation only."""
+    """Return text whose long tokens, such as paths and keys, break after punctuation only."""
     from markupsafe import Markup
 
     return Markup("").join(map(_token, _SPACE.split(_fit(text))))

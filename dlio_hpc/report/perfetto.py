@@ -1,6 +1,6 @@
 """Requests, steps and TensorFlow's own events as one trace, in the JSON that Perfetto and chrome://tracing open.
 
-Trace Event Format: a process a rank, a thread a row; complete events ("X") with microseconds.
+Trace Event Format: one process per rank, one row per thread; complete events ("X") with microseconds.
 """
 
 import gzip
@@ -23,7 +23,7 @@ _STEPS, _FIRST_ROW = 1, 10
 
 
 class Row(NamedTuple):
-    """Events of one thread of one rank. start, duration: seconds; names and arguments of each."""
+    """Events of one thread of one rank. start, duration: (n) seconds. names, arguments: one per event."""
 
     rank: int
     thread: int
@@ -35,15 +35,15 @@ class Row(NamedTuple):
 
 
 def write(path: Path, examined: Iterable[Examined]) -> int:
-    """All of it; how many events there are. A name that ends with .gz is compressed."""
+    """Write the trace and return the number of its events. A file name that ends with .gz is compressed."""
     count = 0
     with rundir.replacing(path) as temporary:
         opened: Any = gzip.open if path.name.endswith(".gz") else open
         with opened(temporary, "wt", encoding="utf-8") as file:
             file.write('{"displayTimeUnit":"ms","traceEvents":[')
             separator = "\n"
-            for number, each in enumerate(examined):
-                for line in _lines(each, number):
+            for number, run in enumerate(examined):
+                for line in _lines(run, number):
                     file.write(separator + line)
                     separator = ",\n"
                     count += line.startswith('{"ph":"X"')
@@ -52,7 +52,7 @@ def write(path: Path, examined: Iterable[Examined]) -> int:
 
 
 def _lines(examined: Examined, number: int) -> Iterator[str]:
-    """Ranks of different runs are different processes."""
+    """Yield the lines of a run. Ranks of different runs are different processes."""
     named: set[int] = set()
     for row in _rows(examined):
         process = number * 1_000_000 + row.rank
@@ -111,7 +111,7 @@ def _text(value: object) -> str:
 
 
 def _requests(examined: Examined) -> Iterator[Row]:
-    """By the thread that made them where Darshan tells; else as many rows as requests were in flight at once."""
+    """Yield a row per thread where Darshan recorded threads; else as many rows as requests were in flight at once."""
     requests = examined.requests
     assert requests is not None
     for rank in np.unique(requests.rank).tolist():
@@ -136,7 +136,7 @@ def _requests(examined: Examined) -> Iterator[Row]:
 
 
 def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:
-    """For requests in order of their start: the first row that is free then."""
+    """Return the first free row for each request. Requests are in order of their start."""
     lanes = np.zeros(len(start), np.int64)
     if (start[1:] >= end[:-1]).all():
         return lanes
@@ -151,8 +151,8 @@ def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:
     return lanes
 
 
-def _name(what: str, process: int, thread: int, text: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": text}}
+def _name(kind: str, process: int, thread: int, text: str) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": process, "tid": thread, "args": {"name": text}}
 
 
 def _dump(event: dict[str, Any]) -> str:

@@ -16,13 +16,13 @@ _NO_DATES = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 def save(subject: Document, folder: Path) -> list[Path]:
-    """Write STEM.svg and STEM.png of each picture into `folder`. Where several logs or runs have pictures, each has a
-    folder of its own in it. Return the folders written to.
+    """Write STEM.svg and STEM.png of each picture into `folder`. Where several logs or runs have pictures, each has its
+    own subdirectory. Return the directories written to.
     """
     drawn = [(group.name, pictures) for group in document.pictures(subject) if (pictures := list(group.draw()))]
     names = list(dict.fromkeys(name for name, _ in drawn))
     for name in names:
-        pictures = [picture for owner, some in drawn if owner == name for picture in some]
+        pictures = [picture for owner, group_pictures in drawn if owner == name for picture in group_pictures]
         _save(pictures, _folder(folder, name) if len(names) > 1 else folder)
     return [_folder(folder, name) if len(names) > 1 else folder for name in names]
 

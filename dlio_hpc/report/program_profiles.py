@@ -1,4 +1,4 @@
-"""What a name on the command line is like as a program: a job, an archive, a Darshan log, a reference profile."""
+"""I/O profiles of programs by their names on the command line: a job, archive, Darshan log or reference profile."""
 
 from pathlib import Path
 
@@ -20,29 +20,32 @@ from dlio_hpc.results import Result
 
 
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:
-    """The profile that `name` stands for; those of a file of references are all of it. path: where it lies, if it is
-    none of those. run: of jobs; None: the last one that measured. only: of logs, files whose path it is found in.
+    """Return the profile that `name` stands for; all profiles for a file of references. path: of `name`, where it is
+    not a reference. run: of a job; None: the last measured run with a result. only: of a log, a regular expression that
+    is searched in the paths of files.
     """
     if reference_profile.is_reference(name):
-        return [io_profile.of_reference(each) for each in reference_profile.load(name)]
-    return [_found(path, run, only)]
+        return [io_profile.of_reference(reference) for reference in reference_profile.load(name)]
+    return [_located(path, run, only)]
 
 
 def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
-    """Likewise, where one is wanted."""
+    """Return the one profile that `name` stands for; parameters as in load_all()."""
     if reference_profile.is_reference(name):
         return io_profile.of_reference(reference_profile.load_one(name))
-    return _found(path, run, only)
+    return _located(path, run, only)
 
 
-def of_character(found: Character, title: str) -> Profile:
-    """Logs that were characterized, by the files that are the program's own; by their trace, if that was used."""
-    paths = {role.file.path for role in found.derived.roles if role.role not in ("library", "other")}
-    log = found.log if found.derived.traced else found.log._replace(traced={})
-    return _watched(analyze.files_of(log, title, paths.__contains__), title, "log", "", None)
+def of_character(character: Character, title: str) -> Profile:
+    """Return the profile of characterized logs: the program's own files, without libraries. Traces count only where the
+    characterization used them.
+    """
+    paths = {role.file.path for role in character.derived.roles if role.role not in ("library", "other")}
+    log = character.log if character.derived.traced else character.log._replace(traced={})
+    return _of_examined(analyze.files_of(log, title, paths.__contains__), title, "log", "", None)
 
 
-def _found(path: Path, run: str | None, only: str | None) -> Profile:
+def _located(path: Path, run: str | None, only: str | None) -> Profile:
     if study_outcome.is_study(path):
         raise ConfigError(f"{path} is a study of many jobs; name one of them, its directory or archive")
     if path.is_dir() or path.name.endswith(archive.SUFFIX):
@@ -58,57 +61,62 @@ def _found(path: Path, run: str | None, only: str | None) -> Profile:
 def _of_log(path: Path, only: str | None) -> Profile:
     examined = analyze.log_file(path, io_profile.DATA if only is None else only)
     if not examined.is_sound or examined.analysis is None:
-        raise InvalidRun(f"{path} is not whole, and nothing is to be compared with it: {examined.faults[0]}")
+        raise InvalidRun(f"{path} is incomplete, so that nothing is compared with it: {examined.faults[0]}")
     if not examined.analysis.bytes_read + examined.analysis.bytes_written:
         chosen = "but programs and libraries" if only is None else f"whose path has {only!r}"
-        raise ConfigError(f"{path} has no I/O on files {chosen}; say with --only which count: --only '[.]h5$'")
-    return _watched(examined, str(path), "log", "", None)
+        raise ConfigError(f"{path} has no I/O on files {chosen}; select the files with --only, such as --only '[.]h5$'")
+    return _of_examined(examined, str(path), "log", "", None)
 
 
 def _of_job(path: Path, run: str | None) -> Profile:
     outcome = job_outcome.load(path)
     chosen = _chosen(outcome, path, run)
     fault = job_outcome.run_fault(outcome, chosen)
-    has_figures = chosen.result is not None and chosen.result.summary is not None
-    if fault is not None and not (isinstance(fault, Incomplete) and has_figures):
+    has_metrics = chosen.result is not None and chosen.result.summary is not None
+    if fault is not None and not (isinstance(fault, Incomplete) and has_metrics):
         raise fault
-    with job_outcome.evidence(path, outcome) as found:
-        each = next(each for each in found if each.run.name == chosen.name)
-        made = _of_run(outcome, each)
-    return made if fault is None else replace(made, notes=(*made.notes, str(fault)))
+    with job_outcome.evidence(path, outcome) as recorded:
+        evidence = next(run_files for run_files in recorded if run_files.run.name == chosen.name)
+        profile = _of_run(outcome, evidence)
+    return profile if fault is None else replace(profile, notes=(*profile.notes, str(fault)))
 
 
 def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
-    measured = [each for each in outcome.runs if each.run.kind == "measure"]
+    """Return the run with this name; without a name the last measured run with a result, or the last measured run."""
+    measured = [candidate for candidate in outcome.runs if candidate.run.kind == "measure"]
     if run is not None:
-        named = [each for each in outcome.runs if run in (each.name, each.run.name) and each.run.kind != "generate"]
+        named = [
+            candidate
+            for candidate in outcome.runs
+            if run in (candidate.name, candidate.run.name) and candidate.run.kind != "generate"
+        ]
         if not named:
-            names = ", ".join(each.name for each in measured) or "none that measures"
+            names = ", ".join(candidate.name for candidate in measured) or "no measured run"
             raise ConfigError(f"{path} has no run {run!r}; it has: {names}")
         return named[0]
     if not measured:
-        raise ConfigError(f"{path} measured nothing; it only made a dataset")
-    return next((each for each in reversed(measured) if each.result is not None), measured[-1])
+        raise ConfigError(f"{path} measured nothing; it only generated a dataset")
+    return next((candidate for candidate in reversed(measured) if candidate.result is not None), measured[-1])
 
 
-def _of_run(outcome: JobOutcome, each: Evidence) -> Profile:
-    """Without the run's clock, on which nothing here depends."""
-    run, result = each.run, each.run.result
+def _of_run(outcome: JobOutcome, evidence: Evidence) -> Profile:
+    """Return the profile of a run. It does not depend on the run's clock, which is left out."""
+    run, result = evidence.run, evidence.run.result
     assert result is not None
     title, name = f"{outcome.job.job}/{run.name}", run.run.workload.name
     try:
-        examined = analyze.run(run.run, title, each.log, run_check.expected(outcome.plan, result), None)
-    except DlioError as fault:  # a log that is none
-        return io_profile.of_core(title, result, each.timeline, name, str(fault))
+        examined = analyze.run(run.run, title, evidence.log, run_check.expected(outcome.plan, result), None)
+    except DlioError as fault:  # not a Darshan log
+        return io_profile.of_core(title, result, evidence.timeline, name, str(fault))
     if examined.analysis is None or not examined.is_sound:
         why = [str(fault) for fault in examined.faults[:1]] or [
-            job_outcome.without_log(outcome, run) or "it is not there"
+            job_outcome.without_log(outcome, run) or "it is missing"
         ]
-        return io_profile.of_core(title, result, each.timeline, name, why[0])
-    return _watched(examined, title, "job", name, result)
+        return io_profile.of_core(title, result, evidence.timeline, name, why[0])
+    return _of_examined(examined, title, "job", name, result)
 
 
-def _watched(examined: Examined, title: str, kind: Kind, name: str, result: Result | None) -> Profile:
+def _of_examined(examined: Examined, title: str, kind: Kind, name: str, result: Result | None) -> Profile:
     analysis = examined.analysis
     assert analysis is not None
     return io_profile.of_log(

@@ -1,4 +1,4 @@
-"""The report of jobs that are compared with baselines and with earlier nights; and of a suite's verdict."""
+"""The report of jobs that are compared with baselines and earlier nights, and the sections of a suite's verdict."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,12 +9,12 @@ from dlio_hpc.report.document import Document, Facts, Lines, Picture, Pictures, 
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.suite import SuiteVerdict
 
-# Jobs that the title names.
+# Most jobs that the title names.
 _NAMED = 3
 
 
 def of_judgement(judgement: Judgement) -> Document:
-    """Return the report of a comparison: all verdicts, then each with its reasons and its picture."""
+    """Return the report of a comparison: a table of verdicts, then each verdict with its reasons and its picture."""
     verdicts = judgement.verdicts
     jobs = list(dict.fromkeys(verdict.job for verdict in verdicts))
     return Document(
@@ -56,7 +56,7 @@ def _verdict(verdict: Verdict) -> Section:
     heading = f"{verdict.job}: {verdict.subject}, {METRICS[verdict.metric].noun}: {verdict.outcome}"
     remarks = [f"note: {warning}" for warning in verdict.warnings]
     if verdict.ratio is not None and verdict.noise is None:
-        remarks.append("The noise between nights is not known yet: the interval is of repeats alone.")
+        remarks.append("The noise between nights is not known yet: the interval covers the noise between repeats only.")
     return Section(
         heading,
         [

@@ -1,4 +1,4 @@
-"""Verdicts as rows of text: the terminal, the page and JUnit's file say the same."""
+"""Verdicts as table rows and lines, for the terminal, the page and the JUnit file."""
 
 from collections.abc import Iterator
 
@@ -9,12 +9,13 @@ from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.junit import Case
 from dlio_hpc.verdict.trend import Night
 
-# How jobs' faults tell that time was over.
+# Words of faults of jobs that reached a time limit.
 _LATE = ("timeout", "time limit")
-HEADER = ("verdict", "job", "what", "metric", "ratio", "90 % interval", "this job", "reference", "n")
+HEADER = ("verdict", "job", "subject", "metric", "ratio", "90 % interval", "this job", "reference", "n")
 
 
 def row(verdict: Verdict) -> list[str]:
+    """Return the row of a verdict, by the columns of HEADER."""
     interval = "-"
     if verdict.low is not None and verdict.high is not None:
         interval = f"{verdict.low:.3f} to {verdict.high:.3f}"
@@ -33,26 +34,27 @@ def row(verdict: Verdict) -> list[str]:
 
 
 def number(night: Night | None, metric: MetricName) -> str:
-    """Its median, with the unit of the metric."""
+    """Return the median of a night as shown() prints it; - where there is none."""
     return "-" if night is None else shown(night.median, metric)
 
 
 def shown(value: float, metric: MetricName) -> str:
+    """Return a value as text, without its unit except for shares."""
     if METRICS[metric].unit == "share":
         return f"{100 * value:.2f} %"
     return f"{value:.1f}" if abs(value) >= 100 else f"{value:.4g}"
 
 
-def summary(found: Judgement) -> str:
-    """A line that says what is to be done first."""
-    worst = next((verdict for verdict in found.verdicts if verdict.outcome == found.outcome), None)
-    if worst is None or len(found.verdicts) == 1:
-        return f"{found.outcome}: {worst.why}" if worst else found.words
-    return f"{found.words}. First {found.outcome}: {worst.job}, {worst.subject}: {worst.why}"
+def summary(judgement: Judgement) -> str:
+    """Return a line with the outcomes, and the verdict to look at first."""
+    worst = next((verdict for verdict in judgement.verdicts if verdict.outcome == judgement.outcome), None)
+    if worst is None or len(judgement.verdicts) == 1:
+        return f"{judgement.outcome}: {worst.why}" if worst else judgement.words
+    return f"{judgement.words}. First {judgement.outcome}: {worst.job}, {worst.subject}: {worst.why}"
 
 
 def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
-    """Label and text of all there is to know."""
+    """Yield label and text of all facts on a verdict."""
     metric = verdict.metric
     yield "why", verdict.why
     for line in verdict.disturbances:
@@ -70,7 +72,7 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
             values = ", ".join(shown(value, metric) for value in night.values)
             yield label, f"{night.job}, {night.ended}: median {number(night, metric)} of {len(night.values)} ({values})"
     if verdict.reference is not None:
-        noise = "not known: fewer than five nights" if verdict.noise is None else f"{100 * verdict.noise:.1f} %"
+        noise = "unknown: fewer than five nights" if verdict.noise is None else f"{100 * verdict.noise:.1f} %"
         yield "between nights", noise
         yield "tolerance", f"{100 * verdict.tolerance:g} %"
     if verdict.trend is not None:
@@ -79,17 +81,17 @@ def facts(verdict: Verdict) -> Iterator[tuple[str, str]]:
 
 def _history(verdict: Verdict) -> Iterator[tuple[str, str]]:
     assert verdict.trend is not None
-    seen = verdict.trend
-    yield "history", regression.changes_words(seen)
-    if seen.outliers:
-        yield "by themselves", ", ".join(seen.outliers)
+    history = verdict.trend
+    yield "history", regression.changes_words(history)
+    if history.outliers:
+        yield "outliers", ", ".join(history.outliers)
 
 
 def case(verdict: Verdict, seconds: float) -> Case:
-    """As CI systems have it: a regression is a failure; what could not be judged is an error."""
-    text = "\n".join(f"{label}: {words}" for label, words in facts(verdict))
+    """Return the JUnit case of a verdict: a regression is a failure, a verdict that is not possible is an error."""
+    text = "\n".join(f"{label}: {value}" for label, value in facts(verdict))
     name = f"{verdict.subject}: {METRICS[verdict.metric].noun}"
-    is_late = verdict.outcome == "incomplete" and any(words in verdict.why for words in _LATE)
+    is_late = verdict.outcome == "incomplete" and any(phrase in verdict.why for phrase in _LATE)
     kind = OUTCOMES[verdict.outcome].junit
     cause = "timeout" if is_late else "" if kind == "pass" else verdict.outcome
     return Case(name, verdict.job, kind, cause, verdict.why, text, seconds)

@@ -8,9 +8,9 @@ from dlio_hpc.report import similarity_banner
 from dlio_hpc.report import similarity_rows as rows
 from dlio_hpc.report.document import Document, Facts, Lines, Picture, Pictures, Section, Table
 
-# Columns of a matrix that are headed by names; more columns are headed by numbers.
+# Most columns of a matrix that are headed by names; more columns are headed by numbers.
 _NAMED = 6
-# Letters of a title in a row.
+# Most letters of a title in a row.
 _LETTERS = 20
 
 
@@ -53,7 +53,7 @@ def _draw(a: Profile, b: Profile) -> Iterator[Picture]:
 def of_matrix(matrix: Matrix, known: Yardsticks) -> Document:
     """Return the report of programs (rows) against programs (columns)."""
     yard = known.pattern
-    published = f"Same application: {rows.span(yard.kindred)}. Different ones: {rows.span(yard.strangers)}."
+    published = f"Same application: {rows.span(yard.kindred)}. Different applications: {rows.span(yard.strangers)}."
     profiles = {profile.title: profile for profile in (*(row.profile for row in matrix.rows), *matrix.columns)}
     notes = [f"Note on {title}: {note}" for title, profile in profiles.items() for note in profile.notes]
     names = rows.names(matrix.columns)
@@ -88,11 +88,11 @@ def _scores(matrix: Matrix, heads: Sequence[str]) -> Table:
         [title, *rows.cells(row), rows.nearest(row, heads), rows.own(row)]
         for title, row in zip(titles, matrix.rows, strict=True)
     ]
-    return Table("", ["", *heads, "nearest", "its own?"], cells)
+    return Table("", ["", *heads, "nearest", "is own"], cells)
 
 
 def _shortened(title: str) -> str:
-    """The end of a long title, where titles differ."""
+    """Return the end of a long title, where titles differ."""
     return title if len(title) <= _LETTERS else f"...{title[3 - _LETTERS :]}"
 
 

@@ -1,4 +1,4 @@
-"""Similarities in words and cells, for the terminal and for pages."""
+"""Similarities as table rows and lines, for the terminal and the page."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -38,47 +38,48 @@ def _count(value: float) -> str:
 
 
 _LABELS: dict[str, tuple[str, Callable[[float], str]]] = {
-    "io_s": ("I/O time a rank", format_seconds),
+    "io_s": ("I/O time per rank", format_seconds),
     "bytes": ("bytes", format_size),
     "request_min": ("request, smallest", format_size),
     "request_max": ("request, largest", format_size),
     "request_mean": ("request, mean", format_size),
     "request_median": ("request, median", format_size),
-    "rate_mean": ("rate of one, mean", _rate),
-    "rate_median": ("rate of one, median", _rate),
+    "rate_mean": ("rate per request, mean", _rate),
+    "rate_median": ("rate per request, median", _rate),
     "sequential": ("sequential", _percent),
     "consecutive": ("consecutive", _percent),
     "files": ("files", _count),
-    "bytes_per_sample": ("bytes a sample", format_size),
+    "bytes_per_sample": ("bytes per sample", format_size),
 }
 FACTOR_HEADER = ("factor", "A", "B", "(A-B)/larger", "counts for")
-MEASURE_HEADER = ("measure", "A and B", "same application", "different ones")
+MEASURE_HEADER = ("measure", "A and B", "same application", "different")
 LEGEND = (
-    "Same application: published profiles of it on 8 and on 128 nodes. Different ones: pairs of seven applications on "
-    "128 nodes; CANDLE, CosmoFlow and ImageNet stream 256 KiB alike. All of them by the factors that are known here. "
-    "The paper's cosine has time, rates and bytes in it: it means something between runs of one scale on one machine. "
-    "Pattern similarity: mean of smaller over larger, of factors that neither scale nor machine should change; one "
-    "request in a hundred changes none, so what counts there may be less than what the paper's measure sees."
+    "Same application: published profiles of one application on 8 and on 128 nodes. Different: pairs of seven "
+    "applications on 128 nodes; CANDLE, CosmoFlow and ImageNet all stream 256 KiB. All scores use the factors that are "
+    "known here. The paper's cosine includes time, rates and bytes: compare it only between runs of one scale on one "
+    "machine. Pattern similarity: mean of smaller over larger, over factors that do not depend on scale and machine. "
+    "One request in a hundred does not change a factor there, so that a difference may count less than in the paper."
 )
 APART = (
-    "Apart: by how many doublings the requests of one have to be moved, on average, to become those of the other; "
-    "near: 1 for equal ones, half for each doubling."
+    "Apart: mean number of doublings between the requests of one program and of the other. "
+    "Near: 1 for equal requests, halved with each doubling."
 )
 
 
 def label(name: str) -> str:
-    """Of a factor."""
+    """Return the label of a factor."""
     return _LABELS[name][0]
 
 
-def whose(found: Profile) -> str:
-    ranks = f"{found.ranks} ranks, " if found.ranks else ""
-    return f"{ranks}{found.source}"
+def whose(profile: Profile) -> str:
+    """Return number of ranks and source of a profile."""
+    ranks = f"{profile.ranks} ranks, " if profile.ranks else ""
+    return f"{ranks}{profile.source}"
 
 
-def factors(found: Similarity) -> list[list[str]]:
-    """As FACTOR_HEADER names them."""
-    return [[label(each.name), *_values(each), _counts_for(each)] for each in found.factors]
+def factors(compared: Similarity) -> list[list[str]]:
+    """Return a row per factor, by the columns of FACTOR_HEADER."""
+    return [[label(factor.name), *_values(factor), _counts_for(factor)] for factor in compared.factors]
 
 
 def _values(factor: Factor) -> list[str]:
@@ -88,20 +89,22 @@ def _values(factor: Factor) -> list[str]:
 
 
 def _counts_for(factor: Factor) -> str:
-    """Where a hundredth of the requests would make the difference, patterns count another one."""
+    """Return the measures that a factor counts in, with its difference in the pattern where one request in a hundred
+    would change that of the paper.
+    """
     name = factor.name
     if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
         return f"paper; {factor.apart:.2f} in pattern"
-    both = [what for what, names in (("paper", PAPER), ("pattern", PATTERN)) if name in names]
-    return " and ".join(both) + ("" if name in SEEN or "pattern" not in both else " (asked for)")
+    counted = [measure for measure, names in (("paper", PAPER), ("pattern", PATTERN)) if name in names]
+    return " and ".join(counted) + ("" if name in SEEN or "pattern" not in counted else " (specified)")
 
 
-def measures(found: Similarity, known: Yardsticks) -> list[list[str]]:
-    """As MEASURE_HEADER names them."""
+def measures(compared: Similarity, known: Yardsticks) -> list[list[str]]:
+    """Return a row per measure, by the columns of MEASURE_HEADER."""
     rows = [
-        ("the paper's cosine", found.paper.cosine, known.paper),
-        ("pattern similarity", found.pattern.ratio, known.pattern),
-        ("pattern, as a cosine", found.pattern.cosine, known.pattern_cosine),
+        ("the paper's cosine", compared.paper.cosine, known.paper),
+        ("pattern similarity", compared.pattern.ratio, known.pattern),
+        ("pattern, as a cosine", compared.pattern.cosine, known.pattern_cosine),
     ]
     return [
         [name, _UNKNOWN if value is None else f"{value:.3f}", span(yard.kindred), span(yard.strangers)]
@@ -109,122 +112,126 @@ def measures(found: Similarity, known: Yardsticks) -> list[list[str]]:
     ]
 
 
-def span(found: Span) -> str:
-    return f"{found.least:.2f} to {found.most:.2f}, median {found.median:.2f}"
+def span(scores: Span) -> str:
+    return f"{scores.least:.2f} to {scores.most:.2f}, median {scores.median:.2f}"
 
 
-def is_told_apart(found: Similarity) -> bool:
-    """Is there any distance between distributions?"""
-    return any(each is not None for each in (found.sizes, found.volumes, found.jumps))
+def is_told_apart(compared: Similarity) -> bool:
+    """Return whether any distance between distributions is known."""
+    return any(distance is not None for distance in (compared.sizes, compared.volumes, compared.jumps))
 
 
-def distances(a: Profile, b: Profile, found: Similarity) -> Iterator[tuple[str, str]]:
-    """Label and words of each."""
-    if not is_told_apart(found):
-        without = " and ".join(name for name, each in (("A", a), ("B", b)) if each.sizes is None)
-        yield "", f"Whole distributions: not compared, {without or 'A or B'} has figures alone."
+def distances(a: Profile, b: Profile, compared: Similarity) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each distance between distributions."""
+    if not is_told_apart(compared):
+        without = " and ".join(name for name, profile in (("A", a), ("B", b)) if profile.sizes is None)
+        yield "", f"Whole distributions: not compared, {without or 'A or B'} has summary numbers only."
         return
-    yield "sizes", _distance(found.sizes, "of requests, each counting once")
-    yield "bytes", _distance(found.volumes, "sizes of requests, each counting by its bytes")
-    yield "jumps", _distance(found.jumps, "from a request's end to the next one's begin")
+    yield "sizes", _distance(compared.sizes, "of requests, each weighted by 1")
+    yield "bytes", _distance(compared.volumes, "sizes of requests, each weighted by its bytes")
+    yield "jumps", _distance(compared.jumps, "from the end of a request to the start of the next")
 
 
-def _distance(found: Distance | None, what: str) -> str:
-    if found is None:
-        return f"{what}: unknown, whole traces of both would tell"
-    grain = "" if found.grain == Grain.EXACT else f", by {request_distance.GRAINS[found.grain]}"
-    return f"{what}: {found.octaves:.2f} octaves apart, {found.closeness:.3f} near{grain}"
+def _distance(distance: Distance | None, subject: str) -> str:
+    if distance is None:
+        return f"{subject}: unknown, it needs whole traces of both programs"
+    grain = "" if distance.grain == Grain.EXACT else f", by {request_distance.GRAINS[distance.grain]}"
+    return f"{subject}: {distance.octaves:.2f} octaves apart, {distance.closeness:.3f} near{grain}"
 
 
-def left_out(found: Similarity) -> list[str]:
-    """What the measures had to do without."""
-    told = []
-    for name, score in (("the paper's", found.paper), ("pattern", found.pattern)):
+def left_out(compared: Similarity) -> list[str]:
+    """Return a line per measure on the factors that it lacks."""
+    lines = []
+    for name, score in (("the paper's", compared.paper), ("pattern", compared.pattern)):
         if score.left_out:
-            told.append(f"not known of both, left out of {name}: {', '.join(map(label, score.left_out))}")
-    return told
+            lines.append(f"unknown for A or B, left out of {name}: {', '.join(map(label, score.left_out))}")
+    return lines
 
 
-def matrix_left_out(made: Matrix) -> list[str]:
-    """Likewise; a line for rows that lack the same."""
+def matrix_left_out(matrix: Matrix) -> list[str]:
+    """Return lines on the factors that are left out. Rows that lack the same factors share a line."""
     lacking: dict[tuple[str, ...], list[str]] = {}
-    for row in made.rows:
+    for row in matrix.rows:
         if row.left_out:
             lacking.setdefault(tuple(map(label, row.left_out)), []).append(short(row.profile))
-    whose = {words: "" if len(who) == len(made.rows) else f" of {', '.join(who)}" for words, who in lacking.items()}
-    return [f"not known of all, left out{whose[words]}: {', '.join(words)}" for words in lacking]
+    whose = {
+        missing: "" if len(programs) == len(matrix.rows) else f" of {', '.join(programs)}"
+        for missing, programs in lacking.items()
+    }
+    return [f"unknown for some programs, left out{whose[missing]}: {', '.join(missing)}" for missing in lacking]
 
 
-def verdict(found: Similarity) -> str:
-    """In one line."""
-    pattern = "no pattern" if found.pattern.ratio is None else f"pattern {found.pattern.ratio:.3f}"
-    cosine = "none" if found.paper.cosine is None else f"{found.paper.cosine:.3f}"
-    sizes = f", request sizes {found.sizes.octaves:.2f} octaves apart" if found.sizes else ""
+def verdict(compared: Similarity) -> str:
+    """Return the result in one line."""
+    pattern = "no pattern" if compared.pattern.ratio is None else f"pattern {compared.pattern.ratio:.3f}"
+    cosine = "none" if compared.paper.cosine is None else f"{compared.paper.cosine:.3f}"
+    sizes = f", request sizes {compared.sizes.octaves:.2f} octaves apart" if compared.sizes else ""
     return f"{pattern}, the paper's cosine {cosine}{sizes}"
 
 
-def cosine(found: Similarity) -> str:
-    """The paper's."""
-    return _UNKNOWN if found.paper.cosine is None else f"{found.paper.cosine:.2f}"
+def cosine(compared: Similarity) -> str:
+    """Return the paper's cosine as a cell."""
+    return _UNKNOWN if compared.paper.cosine is None else f"{compared.paper.cosine:.2f}"
 
 
-def short(found: Profile) -> str:
-    """A name that fits above a column."""
-    return found.application or found.title
+def short(profile: Profile) -> str:
+    """Return a name that fits above a column."""
+    return profile.application or profile.title
 
 
 def names(profiles: Sequence[Profile]) -> list[str]:
-    """Short ones, where they tell them apart."""
-    found = [short(each) for each in profiles]
-    return found if len(set(found)) == len(found) else [each.title for each in profiles]
+    """Return short names where they are unique, else titles."""
+    labels = [short(profile) for profile in profiles]
+    return labels if len(set(labels)) == len(labels) else [profile.title for profile in profiles]
 
 
 def nearest(row: Row, columns: Sequence[str]) -> str:
-    """columns: their names."""
+    """Return the names of the nearest columns. columns: names of all columns."""
     return " = ".join(columns[at] for at in row.nearest) or "nothing to compare"
 
 
 def own(row: Row) -> str:
-    """Is it nearest to its own application?"""
+    """Return whether a row is nearest to its own application."""
     return {None: _UNKNOWN, True: "yes, tied" if row.is_tied else "yes", False: "NO"}[row.finds_own]
 
 
 def cells(row: Row) -> list[str]:
-    """The pattern similarities, the nearest ones marked."""
+    """Return the pattern similarities; the nearest ones are marked with *."""
     return [
         _UNKNOWN if score is None else f"{score:.2f}{'*' if at in row.nearest else ''}"
         for at, score in enumerate(row.scores)
     ]
 
 
-def found_own(made: Matrix) -> str:
-    """How many are, by all factors and by what was seen alone."""
-    asked = [row for row in made.rows if row.finds_own is not None]
-    if not asked:
+def found_own(matrix: Matrix) -> str:
+    """Return how many rows are nearest to their own application, by all factors and by observed factors only."""
+    rows = [row for row in matrix.rows if row.finds_own is not None]
+    if not rows:
         return "No row names its application among the columns, so the nearest match cannot be checked."
-    first = f"{_right(asked)} are nearest to their own application."
-    if "bytes_per_sample" in made.left_out:
+    first = f"{_right(rows)} are nearest to their own application."
+    if "bytes_per_sample" in matrix.left_out:
         return first
-    seen = [row for row in similarity.as_seen(made).rows if row.finds_own is not None]
-    return f"{first} By what was seen, without the bytes of a sample, which are asked for: {_right(seen)}."
+    observed = [row for row in similarity.as_seen(matrix).rows if row.finds_own is not None]
+    return f"{first} By observed factors, without the bytes per sample, which are specified: {_right(observed)}."
 
 
-def _right(asked: Sequence[Row]) -> str:
-    right = sum(bool(row.finds_own) for row in asked)
-    tied = sum(bool(row.finds_own and row.is_tied) for row in asked)
-    return f"{right} of {len(asked)}" + (f" ({tied} of them tied)" if tied else "")
+def _right(rows: Sequence[Row]) -> str:
+    """Return the number of rows that are nearest to their own application."""
+    right = sum(bool(row.finds_own) for row in rows)
+    tied = sum(bool(row.finds_own and row.is_tied) for row in rows)
+    return f"{right} of {len(rows)}" + (f" ({tied} of them tied)" if tied else "")
 
 
-def as_document(a: Profile, b: Profile, found: Similarity, known: Yardsticks) -> dict[str, Any]:
-    """For --json."""
-    return {"a": _document(a), "b": _document(b), **_similarity(found), "published": _yardsticks(known)}
+def as_document(a: Profile, b: Profile, compared: Similarity, known: Yardsticks) -> dict[str, Any]:
+    """Return the similarity of two programs as --json prints it."""
+    return {"a": _document(a), "b": _document(b), **_similarity(compared), "published": _yardsticks(known)}
 
 
-def matrix_document(made: Matrix, known: Yardsticks) -> dict[str, Any]:
-    """Likewise."""
-    columns = [each.title for each in made.columns]
+def matrix_document(matrix: Matrix, known: Yardsticks) -> dict[str, Any]:
+    """Return a matrix as --json prints it."""
+    columns = [profile.title for profile in matrix.columns]
     return {
-        "columns": [_document(each) for each in made.columns],
+        "columns": [_document(profile) for profile in matrix.columns],
         "rows": [
             {
                 **_document(row.profile),
@@ -232,48 +239,53 @@ def matrix_document(made: Matrix, known: Yardsticks) -> dict[str, Any]:
                 "left_out": row.left_out,
                 "nearest": [columns[at] for at in row.nearest],
                 "nearest_is_own": row.finds_own,
-                "nearest_as_seen": [columns[at] for at in seen.nearest],
+                "nearest_as_seen": [columns[at] for at in observed.nearest],
                 "against": {
                     columns[at]: None if cell is None else _similarity(cell) for at, cell in enumerate(row.cells)
                 },
             }
-            for row, seen in zip(made.rows, similarity.as_seen(made).rows, strict=True)
+            for row, observed in zip(matrix.rows, similarity.as_seen(matrix).rows, strict=True)
         ],
         "published": _yardsticks(known),
     }
 
 
-def _document(found: Profile) -> dict[str, Any]:
-    facts = {name: getattr(found, name) for name in ("title", "kind", "application", "source", "ranks")}
-    spread = {name: _quantiles(getattr(found, name)) for name in ("sizes", "volumes", "jumps")}
+def _document(profile: Profile) -> dict[str, Any]:
+    facts = {name: getattr(profile, name) for name in ("title", "kind", "application", "source", "ranks")}
+    spread = {name: _quantiles(getattr(profile, name)) for name in ("sizes", "volumes", "jumps")}
     return {
-        **facts, "factors": {name: getattr(found, name) for name in FACTORS}, "octaves": spread,
-        "notes": list(found.notes),
+        **facts, "factors": {name: getattr(profile, name) for name in FACTORS}, "octaves": spread,
+        "notes": list(profile.notes),
     }  # fmt: skip
 
 
-def _quantiles(found: Distribution | None) -> dict[str, float] | None:
-    if found is None or not len(found.at):
+def _quantiles(distribution: Distribution | None) -> dict[str, float] | None:
+    if distribution is None or not len(distribution.at):
         return None
     shares = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}
-    return dict(zip(shares, request_distance.quantiles(found, list(shares.values())), strict=True))
+    return dict(zip(shares, request_distance.quantiles(distribution, list(shares.values())), strict=True))
 
 
-def _similarity(found: Similarity) -> dict[str, Any]:
+def _similarity(compared: Similarity) -> dict[str, Any]:
     return {
-        "paper": {"cosine": found.paper.cosine, "left_out": list(found.paper.left_out)},
+        "paper": {"cosine": compared.paper.cosine, "left_out": list(compared.paper.left_out)},
         "pattern": {
-            "similarity": found.pattern.ratio, "cosine": found.pattern.cosine, "left_out": list(found.pattern.left_out),
+            "similarity": compared.pattern.ratio, "cosine": compared.pattern.cosine,
+            "left_out": list(compared.pattern.left_out),
         },
-        "factors": msgspec.to_builtins(found.factors),
-        "distances": {name: _apart(getattr(found, name)) for name in ("sizes", "volumes", "jumps")},
+        "factors": msgspec.to_builtins(compared.factors),
+        "distances": {name: _apart(getattr(compared, name)) for name in ("sizes", "volumes", "jumps")},
     }  # fmt: skip
 
 
-def _apart(found: Distance | None) -> dict[str, Any] | None:
-    if found is None:
+def _apart(distance: Distance | None) -> dict[str, Any] | None:
+    if distance is None:
         return None
-    return {"octaves": found.octaves, "near": found.closeness, "resolution": request_distance.GRAINS[found.grain]}
+    return {
+        "octaves": distance.octaves,
+        "near": distance.closeness,
+        "resolution": request_distance.GRAINS[distance.grain],
+    }
 
 
 def _yardsticks(known: Yardsticks) -> dict[str, Any]:

@@ -16,8 +16,8 @@ HIDDEN = 0.20
 
 
 def of_study(report: StudyReport) -> Banner:
-    """The banner by missing measurements, else by measurements not from storage, else by the gravest conclusion of a
-    part.
+    """Return the banner by missing measurements, else by measurements not from storage, else by the worst conclusion of
+    a part.
     """
     study = report.outcome.study
     if (fault := study_report.fault(report)) is not None:
@@ -30,34 +30,34 @@ def of_study(report: StudyReport) -> Banner:
 
 
 def _of_storage(report: StudyReport) -> Banner | None:
-    """The banner of a study whose bytes came, or may have come, from memory; None where all came from storage."""
+    """Return the banner of a study whose bytes came, or may have come, from memory; None where none did."""
     study, measured = report.outcome.study, report.outcome.measured
     parts: dict[str, list[Measured]] = {}
     for measurement in measured:
         parts.setdefault(study.points[measurement.point].part, []).append(measurement)
     for origin, text in (
-        ("cached", "cached, memory instead of storage"),
-        ("unknown", "From storage or from memory, unknown"),
+        ("cached", "cached, bytes came from memory instead of storage"),
+        ("unknown", "Unknown whether bytes came from storage or from memory"),
     ):
-        counts = {name: sum(one.origin == origin for one in made) for name, made in parts.items()}
+        counts = {name: sum(measurement.origin == origin for measurement in runs) for name, runs in parts.items()}
         if any(counts.values()):
             named = [
                 f"{name + ': ' if len(study.parts) > 1 else ''}{count} of {len(parts[name])}"
                 for name, count in counts.items()
                 if count
             ]
-            sound = [name for name, count in counts.items() if not count]
-            rest = f" {', '.join(sound)}: from storage." if sound and origin == "cached" else ""
+            from_storage = [name for name, count in counts.items() if not count]
+            rest = f" {', '.join(from_storage)}: from storage." if from_storage and origin == "cached" else ""
             return Banner("not measured", f"{text}: {'; '.join(named)} measurements.{rest}")
     if measured and all(measurement.origin == "nothing read" for measurement in measured):
         return Banner(
-            "not measured", "No measurement read anything from storage: the figures are those of the tool itself."
+            "not measured", "No measurement read anything from storage: the numbers are those of the benchmark itself."
         )
     return None
 
 
 def _of_sides(report: StudyReport) -> Iterator[Banner]:
-    """The banner of two file systems that are compared."""
+    """Yield the banner of two file systems that are compared."""
     study = report.outcome.study
     if not study.is_ab:
         return
@@ -65,12 +65,12 @@ def _of_sides(report: StudyReport) -> Iterator[Banner]:
     if not report.effects:
         yield Banner("not measured", text)
         return
-    whole = report.effects[-1]
-    if whole.low is None or whole.high is None:
+    overall = report.effects[-1]
+    if overall.low is None or overall.high is None:
         yield Banner("inconclusive", text)
     else:
-        is_narrow = whole.low > 1 - HIDDEN and whole.high < 1 / (1 - HIDDEN)
-        yield _conclusive(text, whole.better is not None or is_narrow)
+        is_narrow = overall.low > 1 - HIDDEN and overall.high < 1 / (1 - HIDDEN)
+        yield _conclusive(text, overall.better is not None or is_narrow)
 
 
 def _of_parts(study: Study, report: StudyReport) -> Iterator[Banner]:
@@ -95,7 +95,9 @@ def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
 
 
 def _of_comparison(text: str, comparison: Comparison) -> Banner:
-    """The banner of compared settings: conclusive where the recommended setting is at most HIDDEN below the best."""
+    """Return the banner of compared settings: conclusive where the recommended setting is at most HIDDEN below the
+    best.
+    """
     chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
     if chosen is None or chosen.low is None or chosen.high is None:
         return Banner("inconclusive", text)
@@ -103,7 +105,7 @@ def _of_comparison(text: str, comparison: Comparison) -> Banner:
 
 
 def _of_scaling(text: str, scaling: Scaling) -> Banner:
-    """The banner of a scaling: conclusive where the interval of the last speed-up is narrow."""
+    """Return the banner of a scaling: conclusive where the interval of the last speed-up is narrow."""
     last = scaling.steps[-1]
     if last.low is None or last.high is None:
         return Banner("inconclusive", text)
@@ -117,7 +119,7 @@ def _conclusive(text: str, is_conclusive: bool) -> Banner:
 
 
 def _of_point(point: PointMetrics) -> Banner:
-    """The banner of a point that is compared with no other."""
+    """Return the banner of a point that is not compared with another."""
     rates = point.metrics.get("samples_per_s")
     if rates is None:
         return Banner("not measured", "No measurement has samples/s.")

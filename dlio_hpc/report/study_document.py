@@ -12,7 +12,7 @@ from dlio_hpc.report.study_report import StudyReport
 from dlio_hpc.units import format_seconds
 
 _STYLES: dict[str, Style] = {"best": "bold green", "same": "green"}
-# Columns of settings that a table has besides its metrics; more settings share one column.
+# Most columns of settings in a table; more settings share one column.
 _KEYS = 4
 
 
@@ -63,7 +63,7 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
 
 
 def _ab(report: StudyReport) -> Section:
-    """The comparison of two file systems."""
+    """Return the comparison of two file systems."""
     study = report.outcome.study
     blocks: list[Block] = [
         Lines(ab_rows.sides(report.sides)),
@@ -102,7 +102,7 @@ def _part(report: StudyReport, finding: Finding) -> Section:
 
 
 def _points(study: Study, finding: Finding) -> Table:
-    """The points with their settings and metrics. Many settings share a column."""
+    """Return the points with their settings and metrics. Many settings share a column."""
     keys = study_rows.varied(study, finding)
     header = study_rows.point_header(finding, keys)
     rows = [row for _, row in study_rows.points(study, finding)]
@@ -128,7 +128,7 @@ def _ranking(finding: Finding) -> Iterator[Block]:
 def _intervals(study: Study, finding: Finding) -> Iterator[Table]:
     rows = [row for comparison in finding.comparisons for row in _ratios(study, comparison)]
     if rows:
-        legend = "ratio: to the best of the others; from, to: 95 % interval, for all ratios of the part together."
+        legend = "ratio: to the best other setting; from, to: 95 % interval, for all ratios of the part together."
         yield Table("Against the best", ["setting", "ratio", "from", "to"], rows, legend=legend, is_detail=True)
 
 
@@ -146,7 +146,7 @@ def _jobs(jobs: Sequence[JobOutcome]) -> Section:
     ]
     runs = [[job.job.job, run.name, job_rows.title(job, run), *_rates(run)] for job in jobs for run in job.runs]
     tables = [
-        Table("", ["job", "state", "nodes", "ranks a node", "archive"], states),
+        Table("", ["job", "state", "nodes", "ranks per node", "archive"], states),
         Table("Runs", ["job", "run", "point", "time", "samples/s", "MB/s", "AU"], runs),
     ]
     return Section("Jobs and runs", tables, is_detail=True)

@@ -1,4 +1,4 @@
-"""What there is to report of a study: its measurements, what was found in them, what to do about it."""
+"""Contents of a study's report: measurements, findings and advice; also as JSON and CSV."""
 
 import csv
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from dlio_hpc.records.study_outcome import Missing, StudyOutcome
 from dlio_hpc.report import ab_stragglers, advice
 from dlio_hpc.report.ab_stragglers import Side
 
-# Counts that stand beside the metrics of a measurement.
+# Counts that are listed with the metrics of a measurement.
 _COUNTS = ("bytes_read", "storage_bytes_read")
 
 
 class StudyReport(NamedTuple):
-    """advice: lines, those that begin with blanks belong to the one before. effects, sides: of two file systems that
-    are compared, else nothing.
+    """Contents of a report. advice: lines; a line that begins with blanks continues the line before. effects, sides: of
+    two file systems that are compared, else empty.
     """
 
     outcome: StudyOutcome
@@ -35,7 +35,7 @@ class StudyReport(NamedTuple):
 
 
 def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport:
-    """metric: what points are judged by; None: what each part says."""
+    """Return the contents of a report. metric: compares the points; None: the metric of each part."""
     study = outcome.study
     findings = best_setting.findings(study, outcome.measured, metric)
     effects = file_system_pairs.effects(study, outcome.measured, metric)
@@ -45,21 +45,21 @@ def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport
 
 
 def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
-    """Advice from the parts that measured storage; the names of the others."""
-    cached = {outcome.study.points[one.point].part for one in outcome.measured if one.origin == "cached"}
+    """Return advice from the parts that measured storage, and the names of the other parts."""
+    cached = {outcome.study.points[run.point].part for run in outcome.measured if run.origin == "cached"}
     lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
     if not lines or not cached:
         return lines
-    return [*lines, f"No advice from {', '.join(sorted(cached))}: measurements there are cached."]
+    return [*lines, f"No advice from {', '.join(sorted(cached))}: its measurements are cached."]
 
 
 def as_document(report: StudyReport) -> dict[str, Any]:
-    """As --json shows it."""
+    """Return the report as --json prints it."""
     outcome = report.outcome
     study = outcome.study
     by_point: dict[int, list[Measured]] = {}
-    for each in outcome.measured:
-        by_point.setdefault(each.point, []).append(each)
+    for measurement in outcome.measured:
+        by_point.setdefault(measurement.point, []).append(measurement)
     return {
         "study": study.study,
         "description": study.description,
@@ -77,7 +77,7 @@ def as_document(report: StudyReport) -> dict[str, Any]:
 
 
 def _ab(report: StudyReport) -> dict[str, Any]:
-    """Two file systems compared."""
+    """Return the comparison of two file systems."""
     sides = [
         {"data": side.folder, "file_system": side.file_system, "nodes": side.nodes, "targets": side.targets}
         for side in report.sides
@@ -94,13 +94,13 @@ def _point(study: Study, point: Point, measured: list[Measured]) -> dict[str, An
         "nodes": point.nodes,
         "ranks_per_node": point.ranks_per_node,
         "is_reference": study.part(point.part).reference == point.number,
-        "measurements": [_measurement(each) for each in measured],
+        "measurements": [_measurement(measurement) for measurement in measured],
     }
 
 
-def _measurement(each: Measured) -> dict[str, Any]:
-    told = {"repeat": each.repeat, "job": each.job, "run": each.run, "started": each.started, "ended": each.ended}
-    return told | _numbers(each)
+def _measurement(measured: Measured) -> dict[str, Any]:
+    identity = {name: getattr(measured, name) for name in ("repeat", "job", "run", "started", "ended")}
+    return identity | _numbers(measured)
 
 
 def _numbers(measured: Measured) -> dict[str, float | int | None]:
@@ -124,33 +124,34 @@ def _missing(report: StudyReport, missing: Missing) -> dict[str, Any]:
 
 
 def write_csv(report: StudyReport, file: Any) -> None:
+    """Write a row per measurement."""
     csv.writer(file, lineterminator="\n").writerows(_rows(report))
 
 
 def _rows(report: StudyReport) -> Iterator[list[object]]:
-    """A heading, and a row for each measurement; of keys that its part does not vary, nothing."""
+    """Yield the header, and a row per measurement. Keys that its part does not vary are empty."""
     study = report.outcome.study
     keys = list(dict.fromkeys(axis.key for part in study.parts for axis in part.axes))
     fixed = ["nodes", "ranks_per_node", "repeat", "job", "run", "started", "ended"]
     yield ["study", "part", "point", *keys, *fixed, *METRICS, *_COUNTS]
-    for each in report.outcome.measured:
-        point = study.points[each.point]
+    for run in report.outcome.measured:
+        point = study.points[run.point]
         labels = study.labels(point)
-        fields = [point.nodes, point.ranks_per_node, each.repeat, each.job, each.run, each.started, each.ended]
+        fields = [point.nodes, point.ranks_per_node, run.repeat, run.job, run.run, run.started, run.ended]
         settings = [labels.get(key) for key in keys]
-        yield [study.study, point.part, point.number, *settings, *fields, *_numbers(each).values()]
+        yield [study.study, point.part, point.number, *settings, *fields, *_numbers(run).values()]
 
 
 def fault(report: StudyReport) -> DlioError | None:
-    """None where every measurement is there, whatever happened on the way; else what went wrong first where it is
-    missing, or Incomplete.
+    """Return None where no measurement is missing, even if jobs had faults; else the first fault of a job that lost
+    one, or Incomplete.
     """
     outcome, missing = report.outcome, report.outcome.missing
     if outcome.study.generate == "only":
         return next(filter(None, map(job_outcome.fault, outcome.jobs)), None)
     if not missing:
         return None
-    concerned = {each.job for each in missing}
+    concerned = {measurement.job for measurement in missing}
     faults = [job_outcome.fault(job) for job in outcome.jobs if job.job.job in concerned]
-    first = next((found for found in faults if found is not None and not isinstance(found, Incomplete)), None)
+    first = next((error for error in faults if error is not None and not isinstance(error, Incomplete)), None)
     return first or Incomplete(f"{len(missing)} of {outcome.wanted} measurements of {outcome.study.study} are missing")

@@ -1,4 +1,4 @@
-"""What a study found, as rows: the terminal and the page say the same."""
+"""Findings of a study as table rows, for the terminal and the page."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from dlio_hpc.plan.study import Study
 from dlio_hpc.report.job_rows import share
 from dlio_hpc.units import format_seconds
 
-# Metrics with a column of their own, and its heading.
+# Metrics that have a column, with its heading.
 _COLUMNS: dict[MetricName, str] = {"wall_s": "time", "read_MBps": "MB/s", "samples_per_s": "samples/s", "au": "AU"}
 RANKING = ("parameter", "best", "worst", "best / worst", "of all differences", "beyond noise")
-# Last words of keys that say too little by themselves, or are a column's already.
+# Last parts of keys that are ambiguous alone, or are headings of other columns.
 _VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files", "layout"}
 _SHOWN = 60
 _SCALES = {"nodes", "ranks per node"}
@@ -22,15 +22,15 @@ _MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": 
 
 
 def short(keys: Sequence[str]) -> dict[str, str]:
-    """Keys without what is before their last dot, as long as that is clear."""
+    """Return a short name for each key: its part after the last dot, where that is unique and clear."""
     last = {key: key.rsplit(".", 1)[-1] for key in keys}
     used = Counter(last.values())
     return {key: key if used[name] > 1 or name in _VAGUE else name for key, name in last.items()}
 
 
 def setting(study: Study, number: int, is_place_known: bool = False) -> str:
-    """The setting of a point in words; "the workload as it is" for the only point of a part. is_place_known: leave out
-    the numbers of ranks and the file system.
+    """Return the setting of a point in words; "the workload as it is" for the only point of a part. is_place_known:
+    leave out the numbers of ranks and the file system.
     """
     point = study.points[number]
     labels = study.labels(point)
@@ -41,38 +41,40 @@ def setting(study: Study, number: int, is_place_known: bool = False) -> str:
 
 
 def joined(labels: dict[str, str]) -> str:
-    """Keys, shortened, with their values."""
+    """Return shortened keys with their values."""
     names = short(list(labels))
     return ", ".join(f"{names[key]}={label}" for key, label in labels.items())
 
 
 def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
-    """Column names of points(): keys that vary, figures, then ratio and verdict where settings are compared."""
+    """Return the columns of points(): keys that vary, metrics, then ratio and verdict where settings are compared."""
     names = short(keys)
-    figures = ["n", *_COLUMNS.values(), f"{METRICS[finding.metric].noun} from-to"]
-    return [*(names[key] for key in keys), *figures, *(["x ref", "verdict"] if finding.comparisons else [])]
+    metrics = ["n", *_COLUMNS.values(), f"{METRICS[finding.metric].noun} from-to"]
+    return [*(names[key] for key in keys), *metrics, *(["x ref", "verdict"] if finding.comparisons else [])]
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
-    """The keys of its part that vary, as labels name them."""
+    """Return the keys of the part that vary, by the names in labels."""
     return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
 
 
 def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[str]]]:
-    """A row each, in the study's order; of very many those that are best, and the reference."""
-    judged = {point.point: point for each in finding.comparisons for point in each.points}
+    """Yield each point with its row, in the study's order. Of more than _SHOWN points, the best and the reference are
+    shown.
+    """
+    judged = {point.point: point for comparison in finding.comparisons for point in comparison.points}
     shown = set(_most(study, finding, judged))
-    reference = {each.reference for each in finding.comparisons} | {study.part(finding.part).reference}
-    for found in finding.points:
-        if found.point in shown:
-            row = _point(found, finding.metric)
+    reference = {comparison.reference for comparison in finding.comparisons} | {study.part(finding.part).reference}
+    for point in finding.points:
+        if point.point in shown:
+            row = _point(point, finding.metric)
             if finding.comparisons:
-                row += _judged(judged.get(found.point), found.point in reference)
-            yield found, row
+                row += _judged(judged.get(point.point), point.point in reference)
+            yield point, row
 
 
 def _most(study: Study, finding: Finding, judged: dict[int, Judged]) -> list[int]:
-    numbers = [found.point for found in finding.points]
+    numbers = [point.point for point in finding.points]
     if len(numbers) <= _SHOWN:
         return numbers
     order = sorted(numbers, key=lambda number: -judged[number].to_best if number in judged else 0.0)
@@ -80,6 +82,7 @@ def _most(study: Study, finding: Finding, judged: dict[int, Judged]) -> list[int
 
 
 def left_out(finding: Finding) -> str | None:
+    """Return a note on points that the table leaves out; None where it has all."""
     more = len(finding.points) - _SHOWN
     return f"... and {more} more points; --csv has all." if more > 0 else None
 
@@ -100,9 +103,9 @@ def _point(point: PointMetrics, metric: MetricName) -> list[str]:
     ]
 
 
-def span(found: PointMetrics, metric: MetricName) -> str:
-    """From the least to the most."""
-    spread = found.metrics.get(metric)
+def span(point: PointMetrics, metric: MetricName) -> str:
+    """Return the range of a metric from the lowest to the highest repeat."""
+    spread = point.metrics.get(metric)
     if spread is None:
         return "-"
     if METRICS[metric].unit == "share":
@@ -112,15 +115,15 @@ def span(found: PointMetrics, metric: MetricName) -> str:
     return f"{_digits(spread.min)}-{_digits(spread.max)}"
 
 
-def figure(value: float, metric: MetricName) -> str:
-    """With its unit."""
+def with_unit(value: float, metric: MetricName) -> str:
+    """Return a value with its unit."""
     unit = METRICS[metric].unit
     text = number(value, metric)
     return text if unit in ("s", "share", "") else f"{text} {'samples/s' if unit == '1/s' else unit}"
 
 
 def number(value: float, metric: MetricName) -> str:
-    """Return a value as a cell of a table whose heading says the unit; shares and times keep theirs."""
+    """Return a value as a cell of a table whose heading has the unit; shares and times keep their units."""
     unit = METRICS[metric].unit
     return share(value) if unit == "share" else format_seconds(value) if unit == "s" else _digits(value)
 
@@ -130,32 +133,33 @@ def _median(point: PointMetrics, metric: MetricName) -> str:
 
 
 def _digits(value: float) -> str:
-    """Four, or all before the point."""
+    """Return a number with four digits, or with all digits before the point."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def ranked(finding: Finding) -> Comparison | None:
-    """Whose parameters are ranked: of the most ranks, where there are several numbers of them."""
-    return next((each for each in reversed(finding.comparisons) if each.ranking is not None), None)
+    """Return the comparison whose parameters are ranked: the one on the most ranks; None where there is none."""
+    return next((comparison for comparison in reversed(finding.comparisons) if comparison.ranking is not None), None)
 
 
-def ranking(found: Ranking) -> list[list[str]]:
-    """A row for each parameter, the one that matters most first."""
-    return [_effect(effect) for effect in found.effects]
+def ranking(parameters: Ranking) -> list[list[str]]:
+    """Return a row per parameter, the most important parameter first."""
+    return [_effect(effect) for effect in parameters.effects]
 
 
 def _effect(effect: Effect) -> list[str]:
     names = short(effect.keys)
     beyond = "unknown" if effect.confidence is None else "yes" if effect.is_beyond_noise else "no"
-    told = f"{100 * effect.share:.0f} %"
-    return [" with ".join(names.values()), effect.best, effect.worst, f"{effect.ratio:.2f}", told, beyond]
+    share_of_all = f"{100 * effect.share:.0f} %"
+    return [" with ".join(names.values()), effect.best, effect.worst, f"{effect.ratio:.2f}", share_of_all, beyond]
 
 
 def scaling_header() -> list[str]:
     return ["nodes", "ranks", "time", "samples/s", "speed-up", "95 % interval", "ideal", "efficiency"]
 
 
-def scaling(found: Scaling) -> list[list[str]]:
+def scaling(curve: Scaling) -> list[list[str]]:
+    """Return a row per number of ranks, by the columns of scaling_header()."""
     return [
         [
             f"{step.nodes} x {step.ranks_per_node}",
@@ -167,5 +171,5 @@ def scaling(found: Scaling) -> list[list[str]]:
             f"{step.ideal:.4g}",
             share(step.efficiency),
         ]
-        for step in found.steps
+        for step in curve.steps
     ]

@@ -1,4 +1,4 @@
-"""What a study found, in sentences: the terminal, the page and the pictures say the same."""
+"""Findings of a study in sentences, for the terminal, the page and the pictures."""
 
 import shlex
 from collections import Counter
@@ -16,63 +16,65 @@ from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.report.study_rows import joined, setting
 
-# Of a single measurement; a difference of a third would still be missed in three rounds.
+# Noise of a single measurement with which three rounds can miss a difference of a third.
 _MUCH_NOISE = 0.15
 
 
-# From so much on storage was measured, if not alone.
+# Share of bytes from storage above which the storage counts as measured.
 _FETCHED = 0.9
-# Of scaling.
+# Kinds of scaling in words.
 KINDS = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
 # Points whose repeats are explained; further points are counted only.
 _DISTURBED = 5
-# Why measurements are missing; more of them are counted.
+# Reasons for missing measurements that are listed; further reasons are counted only.
 _REASONS = 8
 
 
 def heading(outcome: StudyOutcome) -> list[str]:
-    """Which study it is, in lines."""
+    """Return description, size and site of a study, in lines."""
     study = outcome.study
-    many = f"{len(study.points)} point(s) x {study.repeat} measurement(s)"
+    size = f"{len(study.points)} point(s) x {study.repeat} measurement(s)"
     jobs = f"{len(outcome.jobs)} job(s)"
-    more = f", {outcome.others} measured once more and left out" if outcome.others else ""
+    more = f", {outcome.others} duplicate(s) left out" if outcome.others else ""
     return [
         *([study.description] if study.description else []),
-        f"{many} in rounds, their order drawn with seed {study.seed}; {jobs} on {study.site.name}{more}",
+        f"{size} in rounds, shuffled with seed {study.seed}; {jobs} on {study.site.name}{more}",
     ]
 
 
 def notes(outcome: StudyOutcome) -> list[str]:
-    """What a reader must know before believing anything."""
-    return [*outcome.notes, *(f"left out, it cannot be read: {fault}" for fault in outcome.broken)]
+    """Return notes on the study as a whole, and on jobs that cannot be read."""
+    return [*outcome.notes, *(f"left out, cannot be read: {fault}" for fault in outcome.broken)]
 
 
-def verdict(study: Study, finding: Finding, found: Comparison) -> list[str]:
-    """Sentences on the best setting, and on whether to change anything."""
-    return list(_best(study, finding, found))
+def verdict(study: Study, finding: Finding, comparison: Comparison) -> list[str]:
+    """Return sentences on the best setting, and on whether to change anything."""
+    return list(_best(study, finding, comparison))
 
 
 def conclusions(study: Study, finding: Finding) -> list[list[str]]:
-    """Sentences for each comparison and each scaling. A part that varies ranks alone has those of scaling only."""
+    """Return sentences for each comparison and each scaling. A part that varies ranks only has sentences on scaling
+    only.
+    """
     compared = [verdict(study, finding, comparison) for comparison in finding.comparisons]
     return [*compared, *map(_named, finding.scalings)]
 
 
 def first(study: Study, finding: Finding) -> list[str]:
-    """Sentences that open a part: on settings on the most ranks, else on scaling."""
+    """Return the sentences that open a part: on settings on the most ranks, else on scaling."""
     if finding.comparisons:
         return verdict(study, finding, finding.comparisons[-1])
     return [sentence for curve in finding.scalings for sentence in _named(curve)]
 
 
 def scaling(curve: Scaling) -> list[str]:
-    """Sentences on the speed-up on the most ranks, and on where it differs from linear beyond noise."""
+    """Return sentences on the speed-up on the most ranks, and on where it differs from linear beyond noise."""
     last = curve.steps[-1]
     speed_up = f"On {_ranks(curve, last)} the speed-up is {last.speed_up:.2f}"
     share = f"{100 * last.efficiency:.1f} % of linear"
     if last.low is None or last.high is None:
         why = why_unknown(curve.noise)
-        return [f"{speed_up}, {share}. Whether that is more than noise cannot be told: {why}."]
+        return [f"{speed_up}, {share}. Whether the difference is more than noise is unknown: {why}."]
     sentences = [f"{speed_up} ({_interval(last.low, last.high)}), {share}.", _linear(curve)]
     if last.low <= 1 <= last.high:
         sentences.append(f"The difference from {_ranks(curve, curve.steps[0])} is not beyond noise.")
@@ -82,7 +84,7 @@ def scaling(curve: Scaling) -> list[str]:
 
 
 def _named(curve: Scaling) -> list[str]:
-    """The sentences of scaling(), with the setting where there are several."""
+    """Return the sentences of scaling(), with the setting where there are several."""
     head, *more = scaling(curve)
     return [f"{joined(curve.labels)}: {head}" if curve.labels else head, *more]
 
@@ -104,36 +106,36 @@ def _listed(curve: Scaling, steps: Sequence[Step]) -> str:
 
 
 def _ranks(curve: Scaling, step: Step) -> str:
-    """The number of ranks of a step; with nodes where another step has as many ranks."""
-    if sum(other.ranks == step.ranks for other in curve.steps) > 1:
+    """Return the number of ranks of a step, with nodes where another step has as many ranks."""
+    if sum(candidate.ranks == step.ranks for candidate in curve.steps) > 1:
         return f"{step.nodes} x {step.ranks_per_node} ranks"
     return f"{step.ranks} rank{'s' if step.ranks > 1 else ''}"
 
 
 def noise(finding: Finding) -> list[str]:
-    """How much of the differences is noise, of all comparisons; nothing where that is unknown, which verdicts say."""
-    noises = [each.noise for each in finding.comparisons if each.noise.sd is not None]
-    apart = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
-    sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or apart)[:1]]
+    """Return sentences on the noise of all comparisons; nothing where it is unknown, which the verdicts state."""
+    noises = [comparison.noise for comparison in finding.comparisons if comparison.noise.sd is not None]
+    between_jobs = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
+    sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or between_jobs)[:1]]
     if noises and any(estimate.is_blocked for estimate in noises):
         drift = max(estimate.drift for estimate in noises)
-        sentences[0] += f" Rounds differ by {100 * drift:.2g} %; all points share that difference, and it is left out."
-    if noises and apart:
-        sentences.append(_noise("Noise between jobs, which scaling has", apart[0]))
+        sentences[0] += f" Rounds differ by {100 * drift:.2g} %; all points share this difference, which is removed."
+    if noises and between_jobs:
+        sentences.append(_noise("Noise between jobs, which applies to scaling", between_jobs[0]))
     return sentences
 
 
-def _noise(what: str, estimate: Noise) -> str:
+def _noise(label: str, estimate: Noise) -> str:
     sd = estimate.sd or 0.0
-    few = "; too few for a good estimate: repeat more often" if estimate.df < 4 else ""
-    sentence = f"{what}: {100 * sd:.2g} % ({estimate.df} degrees of freedom{few})."
+    few = "; too few for a good estimate: increase --repeat" if estimate.df < 4 else ""
+    sentence = f"{label}: {100 * sd:.2g} % ({estimate.df} degrees of freedom{few})."
     if sd > _MUCH_NOISE:
-        sentence += " So much hides differences: longer runs or a higher --repeat would show more."
+        sentence += " Noise of this size hides differences: use longer runs or a higher --repeat."
     return sentence
 
 
 def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -> list[str]:
-    """Reasons why repeats of a point differ by more than LARGE; the points that differ most come first."""
+    """Return reasons why repeats of a point differ by more than LARGE; the points that differ most come first."""
     numbers = {point.point for point in finding.points}
     repeats: dict[int, list[Repeat]] = {}
     for measurement in measured:
@@ -142,7 +144,7 @@ def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -
             repeats.setdefault(measurement.point, []).append(
                 Repeat(f"{measurement.job}/{measurement.run}", good, measurement.disturbance)
             )
-    spreads = {number: spread([repeat.value for repeat in some]) for number, some in repeats.items()}
+    spreads = {number: spread([repeat.value for repeat in runs]) for number, runs in repeats.items()}
     large = sorted((number for number in spreads if spreads[number] > LARGE), key=lambda number: -spreads[number])
     sentences = []
     for number in large[:_DISTURBED]:
@@ -157,79 +159,83 @@ def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -
 
 
 def cached(finding: Finding) -> list[str]:
-    """What of the bytes did not come from storage; nothing where nobody knows, or nothing was read."""
+    """Return a sentence on the share of bytes from storage; nothing where it is unknown, or nothing was read."""
     shares = [point.from_storage for point in finding.points if point.from_storage is not None]
     if not shares:
         return []
-    least, most = (f"{100 * each:.0f}" for each in (min(shares), max(shares)))
-    told = f"Fetched from storage: {least if least == most else f'{least} to {most}'} % of what was read"
+    least, most = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    sentence = f"Read from storage: {least if least == most else f'{least} to {most}'} % of the bytes"
     if min(shares) > _FETCHED:
-        return [f"{told}."]
+        return [f"{sentence}."]
     return [
-        f"{told}, the rest came from the page cache: this compares memory, not storage. reader.drop_cache, "
-        "reader.direct or more data than memory would tell."
+        f"{sentence}, the rest came from the page cache: this compares memory, not storage. Use "
+        "reader.drop_cache, reader.direct or a dataset larger than memory."
     ]
 
 
-def _where(study: Study, finding: Finding, found: Comparison) -> str:
-    """The ranks and file system of a comparison, where the part has several of them."""
-    on = f"On {found.nodes} node(s) x {found.ranks_per_node} ranks" if study.part(finding.part).is_scaling else ""
-    below = f"{'below' if on else 'Below'} {found.data}" if found.data is not None else ""
+def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
+    """Return the ranks and file system of a comparison, where the part has several of them."""
+    ranks = f"{comparison.nodes} node(s) x {comparison.ranks_per_node} ranks"
+    on = f"On {ranks}" if study.part(finding.part).is_scaling else ""
+    below = f"{'below' if on else 'Below'} {comparison.data}" if comparison.data is not None else ""
     return ", ".join(filter(None, (on, below))) + (": " if on or below else "")
 
 
-def _told(study: Study, number: int | None) -> str:
+def _setting(study: Study, number: int | None) -> str:
+    """Return the setting of a point without ranks and file system; empty for None."""
     return "" if number is None else setting(study, number, is_place_known=True)
 
 
-def _best(study: Study, finding: Finding, found: Comparison) -> Iterator[str]:
-    where, best = _where(study, finding, found), _told(study, found.best)
-    gain = found.gain
-    if found.noise.sd is None:
-        ratio = "" if gain is None or found.best == found.reference else f", {gain.ratio:.2f} x the reference"
-        why = why_unknown(found.noise)
-        yield f"{where}Ahead: {best}{ratio}. Whether that is more than noise cannot be told: {why}."
+def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[str]:
+    """Yield sentences on the best setting of a comparison."""
+    where, best = _where(study, finding, comparison), _setting(study, comparison.best)
+    gain = comparison.gain
+    if comparison.noise.sd is None:
+        ratio = "" if gain is None or comparison.best == comparison.reference else f", {gain.ratio:.2f} x the reference"
+        why = why_unknown(comparison.noise)
+        yield f"{where}Ahead: {best}{ratio}. Whether the difference is more than noise is unknown: {why}."
         return
     if gain is None:
         yield f"{where}Best: {best}. The reference was not measured."
-    elif found.best == found.reference:
+    elif comparison.best == comparison.reference:
         yield f"{where}Best: the reference, {best}."
-    elif not gain.is_beyond_noise and any(point.verdict == "slower" for point in found.points):
+    elif not gain.is_beyond_noise and any(point.verdict == "slower" for point in comparison.points):
         yield (
-            f"{where}Nothing is better than the reference ({_told(study, found.reference)}) beyond noise: the best is "
-            f"{best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)}."
+            f"{where}Nothing is better than the reference ({_setting(study, comparison.reference)}) beyond noise: "
+            f"the best is {best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)}."
         )
     elif not gain.is_beyond_noise:
         yield (
-            f"{where}No difference beyond noise: the reference ({_told(study, found.reference)}) cannot be told "
-            f"from the best ({best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)})."
+            f"{where}No difference beyond noise: the reference ({_setting(study, comparison.reference)}) is not "
+            f"significantly different from the best ({best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)})."
         )
     else:
         yield (
-            f"{where}Best: {best}, {gain.ratio:.2f} x the reference ({_told(study, found.reference)}); "
+            f"{where}Best: {best}, {gain.ratio:.2f} x the reference ({_setting(study, comparison.reference)}); "
             f"{_interval(gain.low, gain.high)}, confidence {confidence(gain.confidence)}."
         )
-    yield from _choice(study, found)
+    yield from _choice(study, comparison)
 
 
-def _choice(study: Study, found: Comparison) -> Iterator[str]:
-    same = [point.point for point in found.points if point.verdict == "same as best"]
-    if found.recommended is None:
+def _choice(study: Study, comparison: Comparison) -> Iterator[str]:
+    """Yield sentences on the recommended setting, and on the number of settings as good as the best."""
+    same = [point.point for point in comparison.points if point.verdict == "same as best"]
+    if comparison.recommended is None:
         return
-    if found.recommended == found.reference:
-        others = "" if not same else f" {_others(len(same), len(found.points))}"
-        is_usual = study.part(study.points[found.recommended].part).is_default
-        yield f"{'Keep what you have.' if is_usual else 'No reason to change that.'}{others}"
-    elif found.recommended != found.best:
-        simplest, others = _told(study, found.recommended), _others(len(same), len(found.points))
+    if comparison.recommended == comparison.reference:
+        others = "" if not same else f" {_others(len(same), len(comparison.points))}"
+        is_default = study.part(study.points[comparison.recommended].part).is_default
+        yield f"{'Keep the present settings.' if is_default else 'There is no reason to change it.'}{others}"
+    elif comparison.recommended != comparison.best:
+        simplest, others = _setting(study, comparison.recommended), _others(len(same), len(comparison.points))
         yield f"Simplest setting that is not significantly different from the best: {simplest}. {others}"
     elif same:
-        yield _others(len(same), len(found.points))
+        yield _others(len(same), len(comparison.points))
 
 
 def _others(same: int, points: int) -> str:
     if same == points - 1:
-        return "No two points can be told apart."
+        return "No setting is significantly different from the best."
     return (
         f"{same} of {points - 1} others are not significantly different from the best."
         if same
@@ -241,78 +247,83 @@ def _interval(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{100 * SURE:.0f} % interval {low:.2f} to {high:.2f}"
 
 
-def confidence(found: float | None) -> str:
-    if found is None:
+def confidence(share: float | None) -> str:
+    """Return a confidence in percent."""
+    if share is None:
         return "unknown"
-    return "> 99.9 %" if found > 0.999 else f"{100 * found:.1f} %"
+    return "> 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
 
 
 def why_unknown(estimate: Noise) -> str:
-    """The reason why noise is unknown."""
+    """Return the reason why noise is unknown."""
     if estimate.df == 0:
-        return "too little was measured twice; --repeat 3 would tell"
-    return "repeats agree to the last digit, as no measurement does"
+        return "too few measurements were repeated; use --repeat 3"
+    return "repeats are equal to the last digit, which is implausible"
 
 
 def part_title(study: Study, finding: Finding) -> str:
+    """Return name and title of a part."""
     part = study.part(finding.part)
     return ": ".join(filter(None, (part.name, part.title)))
 
 
 def legend(study: Study, finding: Finding) -> str:
-    """How the table of points is to be read."""
+    """Return the legend of the table of points."""
     if not finding.comparisons:
         return "Medians of n measurements."
-    unusual = " The workload's own setting is not among them: the reference is the first."
+    unusual = " The workload's own setting is not in the table: the reference is the first setting."
     return (
-        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: times as good as the reference "
-        "(ref), drift taken out. same: not significantly different from the best; worse: beyond noise; ?: unknown."
-        + unusual
-        * (not study.part(finding.part).is_default)
+        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio to the reference "
+        "(ref), without drift; above 1 is better. same: not significantly different from the best; worse: beyond "
+        "noise; ?: unknown." + unusual * (not study.part(finding.part).is_default)
     )
 
 
-def ranking_title(finding: Finding, found: Comparison) -> str:
-    where = f" on {found.nodes} node(s) x {found.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
-    where += f" below {found.data}" if found.data is not None else ""
-    return f"What matters{where}: means over all settings of the other parameters"
+def ranking_title(finding: Finding, comparison: Comparison) -> str:
+    where = (
+        f" on {comparison.nodes} node(s) x {comparison.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+    )
+    where += f" below {comparison.data}" if comparison.data is not None else ""
+    return f"Parameters by effect{where}: means over all settings of the other parameters"
 
 
-def ranking_notes(found: Ranking) -> list[str]:
-    if found.interaction is None:
+def ranking_notes(ranking: Ranking) -> list[str]:
+    if ranking.interaction is None:
         return ["Too few combinations were measured to separate the parameters."]
     notes = []
-    if any(len(effect.keys) > 1 for effect in found.effects):
-        notes.append("Keys that vary together cannot be separated; they count as one.")
-    if len(found.effects) > 1:
+    if any(len(effect.keys) > 1 for effect in ranking.effects):
+        notes.append("Keys that vary together cannot be separated and count as one parameter.")
+    if len(ranking.effects) > 1:
         notes.append(
-            f"{100 * found.interaction:.0f} % of the variance between points is interaction between parameters."
+            f"{100 * ranking.interaction:.0f} % of the variance between points is interaction between parameters."
         )
     return notes
 
 
-def scaling_title(found: Scaling) -> str:
-    told = joined(found.labels)
-    of = f" of {told}" if told else ""
-    return f"{found.kind.capitalize()} scaling{of} ({KINDS[found.kind]}), against the fewest ranks"
+def scaling_title(curve: Scaling) -> str:
+    labels = joined(curve.labels)
+    of_labels = f" of {labels}" if labels else ""
+    return f"{curve.kind.capitalize()} scaling{of_labels} ({KINDS[curve.kind]}), against the fewest ranks"
 
 
 def missing(outcome: StudyOutcome) -> list[str]:
-    """What is not there, why, and how to have it; nothing where nothing is missing."""
+    """Return the number of missing measurements, and the reasons; nothing where none is missing."""
     if not outcome.missing:
         return []
-    whys = Counter(each.why for each in outcome.missing).most_common()
+    reasons = Counter(measurement.why for measurement in outcome.missing).most_common()
     lines = [f"Missing: {len(outcome.missing)} of {outcome.wanted} measurements."]
-    lines += [f"  {count} x {why}" for why, count in whys[:_REASONS]]
-    if len(whys) > _REASONS:
-        lines.append(f"  and {len(whys) - _REASONS} more reasons; --json has all.")
-    return [*lines, "Their jobs go on."] if all(each.is_live for each in outcome.missing) else lines
+    lines += [f"  {count} x {why}" for why, count in reasons[:_REASONS]]
+    if len(reasons) > _REASONS:
+        lines.append(f"  and {len(reasons) - _REASONS} more reasons; --json has all.")
+    is_live = all(measurement.is_live for measurement in outcome.missing)
+    return [*lines, "Their jobs have not ended yet."] if is_live else lines
 
 
 def resume(outcome: StudyOutcome) -> str | None:
-    """How to have what is missing, from anywhere; None where there is nothing to be done."""
-    if all(each.is_live for each in outcome.missing):
+    """Return the command that measures what is missing, valid in any directory; None where nothing is to be done."""
+    live = [measurement.is_live for measurement in outcome.missing]
+    if all(live):
         return None
-    later = " when those that go on have ended" if any(each.is_live for each in outcome.missing) else ""
+    later = " after the unfinished jobs have ended" if any(live) else ""
     folder = shlex.quote(str(outcome.study.folder))
     return f"To measure what is missing{later}: dlio-submit --resume {folder}"

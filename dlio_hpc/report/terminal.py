@@ -26,7 +26,7 @@ _TOKEN = 24
 
 
 def show(document: Document, file: Any) -> None:
-    """Print a document. No colour where `file` is no terminal."""
+    """Print a document. It has no colour where `file` is not a terminal."""
     out = console(file)
     show_banner(document.banner, out)
     for answer in document.answers:
@@ -60,15 +60,15 @@ def show_sections(sections: Sequence[Section], out: Console) -> None:
 
 
 def console(file: Any) -> Console:
-    """Return a console that is as wide as the terminal, within 80 to 100 columns; 100 where `file` is none."""
+    """Return a console as wide as the terminal, within 80 to 100 columns; 100 where `file` is not a terminal."""
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(max(out.width, _WIDTHS[0]), _WIDTHS[-1]) if out.is_terminal else _WIDTHS[-1]
     return out
 
 
 def show_banner(opening: Banner, out: Console) -> None:
-    """Print the state and the sentence that a summary opens with. It is one line where the output is no terminal: the
-    subject of a mail.
+    """Print the state and the sentence that open a summary. Without a terminal it is one line, which is the subject of
+    a mail.
     """
     colour = banner.COLOURS[opening.state]
     line = Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour))
@@ -100,7 +100,9 @@ def _facts(out: Console, facts: Facts) -> None:
 
 
 def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
-    """Print a line, folded; later lines are indented by two more columns. Long tokens, such as paths, stay whole."""
+    """Print a line, folded; continuation lines are indented by two more columns. Long tokens, such as paths, stay
+    whole.
+    """
     depth += len(line) - len(line.lstrip())
     for number, part in enumerate(_folded(line.strip(), out.width - depth - 2)):
         out.print(Text(" " * (depth + 2 * (number > 0)) + part, style), soft_wrap=True)
@@ -108,8 +110,8 @@ def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
 
 def _folded(text: str, width: int) -> list[str]:
     """Return the lines of a text. A number and its percent sign stay on one line."""
-    whole = text.replace(" %", "\N{NO-BREAK SPACE}%")
-    lines = textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+    unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = textwrap.wrap(unbroken, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
@@ -129,7 +131,7 @@ def show_table(table: Table, out: Console) -> None:
 
 
 def _grid(table: Table) -> Grid:
-    """Columns under a rule: numbers flush right, text flush left and folded where it must be."""
+    """Return a grid with a rule below its header. Numbers are flush right; text is flush left and may be folded."""
     grid = Grid(box=box.SIMPLE_HEAD if any(table.header) else None, padding=(0, 1, 0, 0), pad_edge=False,
                 show_edge=False, show_header=any(table.header))  # fmt: skip
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)

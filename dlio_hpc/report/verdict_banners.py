@@ -19,37 +19,39 @@ _ACCEPTANCES: dict[Outcome, str] = {
     "fail": "Not accepted: some criteria are not met.",
     "inconclusive": "No verdict: for some criteria runs differ too much, or are too few.",
     "cached": "No verdict: cached. The bytes came, or may have come, from memory instead of storage.",
-    "invalid": "No verdict: some runs are invalid; their figures must not be used.",
+    "invalid": "No verdict: some runs are invalid; their numbers must not be used.",
     "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
     "incomplete": "No verdict: measurements are missing.",
-    "skipped": "No verdict: no criterion applies to what was measured.",
+    "skipped": "No verdict: no criterion applies to these measurements.",
 }
 
 
 def of_judgement(judgement: Judgement) -> Banner:
-    """The banner of jobs that are compared with baselines and histories."""
+    """Return the banner of jobs that are compared with baselines and histories."""
     return Banner(state_of(judgement.exit_code), f"{regression_rows.summary(judgement)}.")
 
 
 def of_acceptance(accepted: Acceptance) -> Banner:
-    """The banner of an acceptance by its criteria."""
+    """Return the banner of an acceptance."""
     return Banner(state_of(accepted.exit_code), f"{_ACCEPTANCES[accepted.outcome]} {acceptance.counted(accepted)}.")
 
 
 def of_suite(verdict: SuiteVerdict) -> Banner:
-    """The banner of a suite: the line that is also the subject of its mail."""
+    """Return the banner of a suite: the line that is also the subject of its mail."""
     return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
-    """The gravest banner of the keys that the newest study measured, and of keys that changed for the worse."""
+    """Return the worst banner of the keys that the newest study measured, and of keys that changed for the worse."""
     newest = max(blocks, key=lambda block: block.newest.ended).newest
     concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
     return banner.gravest([_of_block(block, metric) for block in concerned])
 
 
 def _of_block(block: Block, metric: MetricName) -> Banner:
-    """The banner of a key: its newest night against its baseline or the night before, then changes over the nights."""
+    """Return the banner of a key: its newest night against its baseline or the night before, then changes over the
+    nights.
+    """
     newest, group, name = block.newest, block.group, block.name or block.title
     if group is None:
         return Banner("bad", f"{newest.job} measured nothing: {newest.fault or newest.state}.")
@@ -81,7 +83,7 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
 
 
 def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:
-    """The night that the newest one is compared with, and its name; None where there is none."""
+    """Return the night that the newest one is compared with, and its name; None where there is none."""
     baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
     if baseline is not None and block.baseline is not None:
         return baseline, f"baseline {block.baseline.id}"

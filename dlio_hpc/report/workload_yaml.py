@@ -1,4 +1,4 @@
-"""A derived workload as the YAML file that a person reads: each value with its evidence beside it."""
+"""A derived workload as a commented YAML file: each value with its evidence."""
 
 import json
 import os
@@ -21,89 +21,90 @@ _SIZES = (
     "reader.transfer_size",
     "checkpoint.transfer_size",
 )
-# As config/workload.py has them.
+# Sections in the order of config/workload.py.
 _SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train")
 
 
-def write(found: Character, name: str) -> str:
-    """What workload.load() reads."""
+def write(character: Character, name: str) -> str:
+    """Return the text of the YAML file, which workload.load() reads."""
     lines = [
-        *_head(found),
+        *_head(character),
         f"name: {text(name)}",
-        f"description: {text(_description(found))}",
-        f"source: {text(_source(found))}",
+        f"description: {text(_description(character))}",
+        f"source: {text(_source(character))}",
     ]
     for section in _SECTIONS:
-        keys = {key: each for key, each in found.derived.keys.items() if key.startswith(f"{section}.")}
+        keys = {key: estimate for key, estimate in character.derived.keys.items() if key.startswith(f"{section}.")}
         if keys:
             lines += [f"{section}:", *_section(keys)]
         if section == "dataset":
-            lines += _sides(found)
+            lines += _sides(character)
     return "\n".join(lines) + "\n"
 
 
 def text(value: str) -> str:
-    """As YAML has it: a word as it is, all else in quotes."""
+    """Return a string as a YAML scalar: a word as it is, other strings in quotes."""
     is_word = value.replace("_", "").replace("-", "").isalnum() and value.isascii() and not value[0].isdigit()
     if is_word and value.lower() not in {"null", "true", "false"}:
         return value
     return json.dumps(value.encode("utf-8", "replace").decode(), ensure_ascii=True)
 
 
-def default_name(found: Character) -> str:
-    """After the program's script, or itself."""
-    words = found.log.job.program.split()
-    scripts = [word for word in words if word.endswith((".py", ".sh"))]
-    modules = [after for word, after in pairwise(words) if word == "-m" and after != "mpi4py"]
-    scripts += [module.rpartition(".")[2] for module in modules] + words[:1]
+def default_name(character: Character) -> str:
+    """Return a name by the program's script or module, else by the program."""
+    arguments = character.log.job.program.split()
+    scripts = [word for word in arguments if word.endswith((".py", ".sh"))]
+    modules = [after for word, after in pairwise(arguments) if word == "-m" and after != "mpi4py"]
+    scripts += [module.rpartition(".")[2] for module in modules] + arguments[:1]
     stem = os.path.basename(scripts[0]).removesuffix(".py").removesuffix(".sh") if scripts else ""
     return (
         "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"
     )
 
 
-def _description(found: Character) -> str:
-    keys = found.derived.keys
+def _description(character: Character) -> str:
+    keys = character.derived.keys
     count, kind = keys["dataset.files"].value, keys["dataset.format"].value
-    size = sum(role.file.size for role in found.derived.roles if role.role == "dataset")
+    size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
     return f"derived from a Darshan log: {units.format_size(size)} of {kind} in {count:,} file(s)"
 
 
-def _source(found: Character) -> str:
-    names = [path.name for path in found.paths]
+def _source(character: Character) -> str:
+    names = [path.name for path in character.paths]
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"dlio-hpc characterize {', '.join(names[:3])}{more}"
 
 
-def _head(found: Character) -> list[str]:
-    """What the log is of, what was left out of the workload, what the comments mean."""
-    job = found.log.job
-    nodes = f" on {found.nodes} node(s)" if found.nodes else ""
+def _head(character: Character) -> list[str]:
+    """Return the comment at the head: confidence, program, notes, files left out, and the meaning of the comments."""
+    job = character.log.job
+    nodes = f" on {character.nodes} node(s)" if character.nodes else ""
+    logs = _source(character).removeprefix("dlio-hpc characterize ")
     version = f"Darshan {job.library}" if job.library else "an unknown Darshan"
     lines = [
-        characterization_banner.of_character(found).line,
-        f"Derived by dlio-hpc {__version__} from {_source(found).removeprefix('dlio-hpc characterize ')} ({version}).",
+        characterization_banner.of_character(character).line,
+        f"Derived by dlio-hpc {__version__} from {logs} ({version}).",
         f"Program: {clean(job.program)}; {job.ranks} rank(s){nodes}, {units.format_seconds(max(job.seconds, 0.0))}.",
-        *(f"Note: {clean(note)}" for note in found.notes),
-        *(f"Forced; against it speaks: {reason}" for reason in found.derived.against),
-        *left_out(found.derived.roles),
-        "Beside each value: how sure it is (high, medium, low; unknown: a default, as the log cannot tell), and why.",
+        *(f"Note: {clean(note)}" for note in character.notes),
+        *(f"Forced despite: {reason}" for reason in character.derived.against),
+        *left_out(character.derived.roles),
+        "Comments: confidence in the value (high, medium, low; unknown: a default, not in the log), and evidence.",
     ]
     return [
         part for line in lines for part in textwrap.wrap(line, _WIDTH, initial_indent="# ", subsequent_indent="#   ")
     ]
 
 
-def clean(words: str) -> str:
-    """Without what would end a comment or cannot be written."""
-    shown = words.encode("utf-8", "replace").decode()
+def clean(line: str) -> str:
+    """Replace characters that would end a comment or cannot be written."""
+    shown = line.encode("utf-8", "replace").decode()
     return "".join(letter if letter.isprintable() else "?" for letter in shown)
 
 
-def left_out(found: list[Role]) -> list[str]:
-    """Files that are no part of the workload, by role and reason."""
+def left_out(files: list[Role]) -> list[str]:
+    """Return lines on files that are not part of the workload, by role and reason."""
     groups: dict[tuple[str, str], list[Role]] = defaultdict(list)
-    for role in found:
+    for role in files:
         if role.role in ("library", "other"):
             groups[role.role, role.why].append(role)
     lines = []
@@ -115,7 +116,7 @@ def left_out(found: list[Role]) -> list[str]:
 
 
 def _section(keys: dict[str, Estimate]) -> list[str]:
-    """Keys of one section, nested where they have more dots."""
+    """Return the lines of one section. Keys with further dots are nested."""
     rows: list[tuple[str, Estimate | None]] = []
     opened = ""
     for key, estimate in keys.items():
@@ -129,7 +130,7 @@ def _section(keys: dict[str, Estimate]) -> list[str]:
 
 
 def _commented(row: str, estimate: Estimate | None, column: int) -> list[str]:
-    """The comment beside the value, going on below itself."""
+    """Return a line with its comment, which continues on the lines below."""
     if estimate is None:
         return [row]
     parts = textwrap.wrap(clean(str(estimate)), max(_WIDTH - column - 2, 40)) or [""]
@@ -152,18 +153,18 @@ def _value(key: str, value: Any) -> str:
 
 
 def size(value: int) -> str:
-    """256 KiB where that is exact, else bytes."""
+    """Return a size such as 256 KiB where that is exact, else bytes."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value >= factor and value % factor == 0:
             return f"{value // factor} {unit}"
     return str(value)
 
 
-def _sides(found: Character) -> list[str]:
-    if not found.derived.sides:
+def _sides(character: Character) -> list[str]:
+    if not character.derived.sides:
         return []
     lines = [f"{' ' * _INDENT}auxiliary_files:"]
-    for side in found.derived.sides:
+    for side in character.derived.sides:
         pairs = ", ".join(f"{key}: {_side_value(key, value)}" for key, value in side.keys.items())
         lines += textwrap.wrap(
             clean(f"medium: {side.note}"), _WIDTH - 6, initial_indent="    # ", subsequent_indent="    #   "

@@ -1,1 +1,1 @@
-"""Verdicts: the history of what was measured, baselines, regression, acceptance."""
+"""Verdicts: history of jobs, baselines, regression and acceptance."""

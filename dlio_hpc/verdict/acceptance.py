@@ -1,4 +1,4 @@
-"""Does what was measured meet the criteria? Each criterion with its evidence, and one verdict."""
+"""Acceptance: judge measurements by criteria. Each criterion has its evidence; all of them have one verdict."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,9 @@ from dlio_hpc.verdict.validity_criteria import Absent
 
 
 class Acceptance(Struct, frozen=True):
-    """what: the names of what was judged. checks: of all, then group by group, in the order of the criteria. seconds:
-    of all runs that were judged.
+    """Result of an acceptance. what: names of the studies that were judged. checks: first those of all jobs together,
+    then those of each group, in the order of the criteria. seconds: sum of wall_s of the measured runs, by label of the
+    group.
     """
 
     criteria: Criteria
@@ -37,7 +38,7 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def outcome(self) -> Outcome:
-        """The most severe outcome of the criteria."""
+        """Most severe outcome of the checks."""
         return worst(check.outcome for check in self.checks) or "pass"
 
     @property
@@ -46,11 +47,12 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def groups(self) -> list[str]:
-        """Labels; the empty one of what is about everything comes first."""
-        return list(dict.fromkeys(each.group for each in sorted(self.checks, key=lambda each: each.group != "")))
+        """Labels of the groups. The empty label, of checks of all jobs together, comes first."""
+        return list(dict.fromkeys(check.group for check in sorted(self.checks, key=lambda check: check.group != "")))
 
     def of(self, group: str) -> list[Check]:
-        return [each for each in self.checks if each.group == group]
+        """Return the checks of the group with this label."""
+        return [check for check in self.checks if check.group == group]
 
 
 def of(judged: Judged, criteria: str | None) -> Acceptance:
@@ -68,19 +70,21 @@ def _own(judged: Judged) -> str:
 
 
 def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = ()) -> Acceptance:
-    """entries: the jobs. absent: measurements of their studies that are missing. The same for the same input, in any
-    order of jobs.
+    """Judge jobs by criteria. absent: measurements of their studies that are missing. The result does not depend on the
+    order of the jobs.
     """
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
     groups = grouped(entries)
-    checks = [*validity_criteria.good(entries, absent), *_strangers(criteria, groups)]
-    asked = {group.label: list(_of_group(criteria, group, groups)) for group in groups}
-    checks += _unasked(criteria, [each for found in asked.values() for each in found], [group.key for group in groups])
+    checks = [*validity_criteria.good(entries, absent), *_unexpected_workloads(criteria, groups)]
+    by_group = {group.label: list(_of_group(criteria, group, groups)) for group in groups}
+    checks += _unmeasured(
+        criteria, [check for of_group in by_group.values() for check in of_group], [group.key for group in groups]
+    )
     for group in groups:
         storage = validity_criteria.of_storage(group, criteria.cached_above)
         checks.append(storage)
-        checks += asked[group.label] if storage.outcome == "pass" else map(_of_memory, asked[group.label])
-    seconds = {group.label: sum(each.run.metrics.get("wall_s", 0.0) for each in group.runs) for group in groups}
+        checks += by_group[group.label] if storage.outcome == "pass" else map(_as_cached, by_group[group.label])
+    seconds = {group.label: sum(ran.run.metrics.get("wall_s", 0.0) for ran in group.runs) for group in groups}
     studies = dict.fromkeys(entry.study for entry in entries)
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
 
@@ -92,62 +96,68 @@ def _of_group(criteria: Criteria, group: Group, groups: Sequence[Group]) -> Iter
             yield from procedure_criteria.checks(name, criterion, group)
 
 
-def _of_memory(check: Check) -> Check:
-    """A figure of memory that is good enough says nothing of storage; one that is not says enough."""
+def _as_cached(check: Check) -> Check:
+    """Return the check of a metric of a group whose storage was not measured. pass and inconclusive become cached. fail
+    stays: bytes from memory do not make storage slower.
+    """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
-    return structs.replace(check, outcome="cached", words=f"{check.words}; not of the storage")
+    return structs.replace(check, outcome="cached", words=f"{check.words}; not a measurement of the storage")
 
 
-def _strangers(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
-    """What was measured beside the workloads that the criteria are for."""
+def _unexpected_workloads(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
+    """Yield a failed check for each workload that the criteria do not allow."""
     for workload in dict.fromkeys(group.key.workload for group in groups):
         if not is_named(workload, criteria.workloads):
             names = ", ".join(criteria.workloads)
-            words = f"{workload} is none of them; judge it by other criteria (--criteria)"
-            yield Check("workloads", "workloads", "workloads", "", f"only {names}", "fail", words)
+            message = f"{workload} is not among them; judge it by other criteria (--criteria)"
+            yield Check("workloads", "workloads", "workloads", "", f"only {names}", "fail", message)
 
 
-def _unasked(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
-    """Criteria that nothing was measured for: one that is silent would pass whatever the storage does."""
-    judged = {(each.criterion, each.key) for each in checks}
+def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
+    """Yield checks of criteria that no run was measured for. They must not pass silently."""
+    judged = {(check.criterion, check.key) for check in checks}
     for name, criterion in criteria.criteria.items():
-        of = f" ({criterion.selection})" if criterion.selection else ""
+        selection = f" ({criterion.selection})" if criterion.selection else ""
         verdict: Outcome = "skipped" if criterion.optional else "fail"
         for key in criterion.asked:
             if (name, key) not in judged:
-                asked = _in_words(name, key, criterion)
-                yield Check(name, key, criterion.title or name, "", asked, verdict, f"nothing was measured for it{of}")
+                message = f"nothing was measured for it{selection}"
+                yield Check(name, key, criterion.title or name, "", _in_words(name, key, criterion), verdict, message)
         lacking = criterion.lacking(keys)
         if lacking and not criterion.optional and any((name, key) in judged for key in criterion.asked):
-            words = f"nothing was measured for {', '.join(lacking)}"
-            yield Check(name, "", criterion.title or name, "", f"measured{of}", "fail", words)
+            message = f"nothing was measured for {', '.join(lacking)}"
+            yield Check(name, "", criterion.title or name, "", f"measured{selection}", "fail", message)
 
 
 def _in_words(name: str, key: str, criterion: Criterion) -> str:
+    """Return what the criterion requires under a key, in words."""
     if key in performance_criteria.LIMITS:
         return performance_criteria.limit(name, key, criterion).words
     return procedure_criteria.in_words(key, criterion)
 
 
 def grouped(entries: Sequence[Entry]) -> list[Group]:
-    """Repeats of one measurement together, in the order of entries; of what was measured twice the first."""
-    found: dict[tuple[Key, str, str], list[Ran]] = {}
-    seen = set()
+    """Return groups of repeats of one measurement, in the order of entries. Of a measurement made more than once, the
+    first good run counts.
+    """
+    by_key: dict[tuple[Key, str, str], list[Ran]] = {}
+    taken = set()
     for entry in entries:
         for run in entry.measurements:
-            once = (entry.study, run.unit, run.key)  # with another version it is another group's
-            if run.is_good and once not in seen:
-                seen.add(once)
-                found.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run))
-    labels = _labels(list(found))
+            identity = (entry.study, run.unit, run.key)  # another version of dlio-hpc belongs to another group
+            if run.is_good and identity not in taken:
+                taken.add(identity)
+                by_key.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run))
+    labels = _labels(list(by_key))
     return [
         Group(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(entries, key, data)])))
-        for label, ((key, data, _), runs) in zip(labels, found.items(), strict=True)
+        for label, ((key, data, _), runs) in zip(labels, by_key.items(), strict=True)
     ]
 
 
 def _warmups(entries: Sequence[Entry], key: Key, data: str) -> Iterator[Ran]:
+    """Yield the good warm-up runs with this key on this dataset."""
     for entry in entries:
         for run in entry.measurements:
             if run.kind == "warmup" and run.fault is None and run.key == key and run.data == data:
@@ -155,56 +165,56 @@ def _warmups(entries: Sequence[Entry], key: Key, data: str) -> Iterator[Ran]:
 
 
 def _ordered(runs: Sequence[Ran]) -> list[Ran]:
-    return sorted(runs, key=lambda each: (each.run.started, each.job, each.run.run))
+    return sorted(runs, key=lambda ran: (ran.run.started, ran.job, ran.run.run))
 
 
 def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
-    """Short where that is enough to tell them apart."""
+    """Return a label per group. Equal labels get the file system, layout and dataset, then the digest of the key."""
     short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
-    longer = [
+    detailed = [
         label if short.count(label) == 1 else f"{label}, {key.file_system}, layout {key.layout}, {data}"
         for label, (key, data, _) in zip(short, groups, strict=True)
     ]
     return [
-        label if longer.count(label) == 1 else f"{label}, {key.digest}"
-        for label, (key, _, _) in zip(longer, groups, strict=True)
+        label if detailed.count(label) == 1 else f"{label}, {key.digest}"
+        for label, (key, _, _) in zip(detailed, groups, strict=True)
     ]
 
 
-def summary(found: Acceptance) -> str:
-    """One line."""
-    return f"acceptance of {listed(found.what)} by {found.criteria.name}: {counted(found)}"
+def summary(acceptance: Acceptance) -> str:
+    """Return the result in one line."""
+    return f"acceptance of {listed(acceptance.what)} by {acceptance.criteria.name}: {counted(acceptance)}"
 
 
-def counted(found: Acceptance) -> str:
-    """How many criteria came to what."""
-    counts = Counter(check.outcome for check in found.checks)
+def counted(acceptance: Acceptance) -> str:
+    """Return how many checks have each outcome, such as "3 of 4 pass, 1 fail"."""
+    counts = Counter(check.outcome for check in acceptance.checks)
     skipped = counts.pop("skipped", 0)
-    parts = [f"{counts.pop('pass', 0)} of {len(found.checks) - skipped} pass"]
+    parts = [f"{counts.pop('pass', 0)} of {len(acceptance.checks) - skipped} pass"]
     parts += [f"{counts[outcome]} {label(outcome)}" for outcome in OUTCOMES if counts[outcome]]
     return ", ".join([*parts, *([f"{skipped} skipped"] if skipped else [])])
 
 
-def as_document(found: Acceptance) -> dict[str, Any]:
-    """As --json shows it."""
+def as_document(acceptance: Acceptance) -> dict[str, Any]:
+    """Return the result as --json prints it."""
     return {
-        "summary": summary(found),
-        "outcome": found.outcome,
-        "exit_code": found.exit_code,
-        "studies": list(found.what),
-        "criteria": document.plain(found.criteria),
-        "checks": document.plain(found.checks),
+        "summary": summary(acceptance),
+        "outcome": acceptance.outcome,
+        "exit_code": acceptance.exit_code,
+        "studies": list(acceptance.what),
+        "criteria": document.plain(acceptance.criteria),
+        "checks": document.plain(acceptance.checks),
     }
 
 
-def cases(found: Acceptance) -> list[Case]:
-    """As JUnit has it: one for each criterion of each group."""
-    seconds = dict(found.seconds)
-    return [_case(each, seconds.pop(each.group, 0.0)) for each in found.checks]
+def cases(acceptance: Acceptance) -> list[Case]:
+    """Return the JUnit cases, one per check."""
+    seconds = dict(acceptance.seconds)
+    return [_case(check, seconds.pop(check.group, 0.0)) for check in acceptance.checks]
 
 
 def _case(check: Check, seconds: float) -> Case:
-    """seconds: of the group's runs, which its first case is given."""
+    """Return a check as a JUnit case. seconds: wall time of the group's runs, which its first case gets."""
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
     lines = [check.words, *evidence_lines(check), *advice_lines(check)]
     message = f"{label(check.outcome)}: {check.words}"
@@ -214,8 +224,8 @@ def _case(check: Check, seconds: float) -> Case:
 
 
 def _cause(check: Check) -> str:
-    """The type of JUnit's failure or error; empty for a criterion that is met or skipped."""
-    words = " ".join(each.words for each in check.evidence)
-    if check.outcome == "incomplete" and ("time limit" in words or "timeout" in words):
+    """Return the type attribute of JUnit's failure or error; empty for a criterion that is met or skipped."""
+    evidence = " ".join(item.words for item in check.evidence)
+    if check.outcome == "incomplete" and ("time limit" in evidence or "timeout" in evidence):
         return "timeout"
     return check.outcome if OUTCOMES[check.outcome].junit in ("failure", "error") else ""

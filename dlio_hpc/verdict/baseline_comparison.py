@@ -1,4 +1,4 @@
-"""A job against what it is measured by: repeats against repeats, and the nights before it."""
+"""Comparison of a job with its baseline: repeats with repeats, and the nights of the history before it."""
 
 import math
 from collections.abc import Sequence
@@ -21,8 +21,8 @@ TOLERANCE = 0.02
 
 
 class Reference(Struct, frozen=True):
-    """What a job is compared with. name: of the baseline, or of a job that was named instead. admitted: what spoke
-    against the baseline when it was accepted all the same.
+    """Runs that a job is compared with. name: of the baseline, or of the job given instead of a baseline. admitted:
+    objections that were recorded when the baseline was accepted with --force.
     """
 
     name: str
@@ -31,11 +31,11 @@ class Reference(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Verdict on one metric of one key of a job. why: in a sentence; advice: what to do, a line each. here, there: the
-    job's repeats and the reference's. ratio: how many times as good the job is, with its interval; below 1 is worse.
-    noise: between nights, relative; None: it is not known. trend: None where the key has no history. warnings: what
-    spoke against a comparison, where it was forced. disturbances: lines on other activity on the nodes, where the
-    outcome is inconclusive or a regression.
+    """Verdict on one metric of one key of a job. why: the reason in a sentence. advice: what to do, one item per line.
+    here, there: repeats of the job and of the reference. ratio: job / reference, inverted where lower is better, with
+    its interval low to high; below 1 is worse. noise: relative variation between nights; None: unknown. trend: None
+    where the key has no history. warnings: objections to a comparison that was forced. disturbances: lines on other
+    activity on the nodes, where the outcome is inconclusive or a regression.
     """
 
     job: str
@@ -61,14 +61,14 @@ class Verdict(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """The key that was measured, and the point of the study where there is one; the job where no key is known."""
+        """Title of the key, with the study's point where it has one. The job where the key is unknown."""
         if self.key is None:
             return self.job
         return f"{self.key.title}, {self.title}" if self.title else self.key.title
 
 
 class Judgement(Struct, frozen=True):
-    """outcome, exit_code: of the worst verdict. words: a line that sums up."""
+    """All verdicts. outcome, exit_code: of the most severe one. words: number of verdicts by outcome, in one line."""
 
     verdicts: tuple[Verdict, ...]
     outcome: Outcome
@@ -77,7 +77,9 @@ class Judgement(Struct, frozen=True):
 
 
 class Terms(NamedTuple):
-    """How it is judged. tolerance: a share of 1. against: jobs to compare with instead of baselines."""
+    """Terms of a comparison. tolerance: a share of 1. force: compare despite different keys or cached runs. against:
+    jobs to compare with instead of baselines.
+    """
 
     metrics: tuple[MetricName, ...] = ("samples_per_s",)
     tolerance: float = TOLERANCE
@@ -91,31 +93,37 @@ USUAL = Terms()
 def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
-    """Each key of each job against its baseline and its history. history: may hold the jobs themselves, and later ones,
-    which are passed over. baselines: those that hold.
+    """Compare each key of each job with its baseline and its history. history: may contain the jobs themselves and
+    later ones, which are ignored. baselines: the active ones.
     """
-    references = terms.against or tuple(Reference(one.id, one.group, one.warnings) for one in baselines)
+    references = terms.against or tuple(
+        Reference(baseline.id, baseline.group, baseline.warnings) for baseline in baselines
+    )
     studies, known = entries_.together(entries), entries_.together(history)
     verdicts = [verdict for study in studies for verdict in _job(study, known, references, terms)]
     return summed(verdicts)
 
 
 def summed(verdicts: Sequence[Verdict]) -> Judgement:
-    """The worst of them, and how many there are of each outcome."""
+    """Return the verdicts with the most severe outcome and the number of verdicts by outcome."""
     worst = outcomes.worst(verdict.outcome for verdict in verdicts) or "not_comparable"
     counts = [(outcome, sum(verdict.outcome == outcome for verdict in verdicts)) for outcome in OUTCOMES]
-    words = ", ".join(f"{count} {label(outcome)}" for outcome, count in counts if count) or "nothing to compare"
-    code = max((each.exit_code for each in verdicts if each.outcome == worst), default=OUTCOMES[worst].exit_code)
-    return Judgement(tuple(verdicts), worst, code, words)
+    message = ", ".join(f"{count} {label(outcome)}" for outcome, count in counts if count) or "nothing to compare"
+    code = max(
+        (verdict.exit_code for verdict in verdicts if verdict.outcome == worst), default=OUTCOMES[worst].exit_code
+    )
+    return Judgement(tuple(verdicts), worst, code, message)
 
 
 def references(entry: Entry) -> tuple[Reference, ...]:
-    """A job that others are compared with though nobody accepted it."""
+    """Return the groups of a job as references, for a job that is named instead of a baseline."""
     return tuple(Reference(entry.job, group) for group in run_groups.of(entry) if group.good)
 
 
 class _Case(NamedTuple):
-    """alone: no other dataset of the job has the group's key. earlier: what the history has of the time before."""
+    """One metric of a group, with what it is compared with. alone: no other dataset of the job has the group's key.
+    earlier: entries of the history that ended before this job.
+    """
 
     group: Group
     alone: bool
@@ -125,7 +133,7 @@ class _Case(NamedTuple):
     terms: Terms
 
     def verdict(self, outcome: Outcome, why: str, advice: Sequence[str] = ()) -> Verdict:
-        """Without figures yet."""
+        """Return a verdict without numbers."""
         return Verdict(
             job=self.group.job,
             metric=self.metric,
@@ -140,22 +148,22 @@ class _Case(NamedTuple):
 
 
 def _job(entry: Entry, history: Sequence[Entry], references: Sequence[Reference], terms: Terms) -> list[Verdict]:
-    found = run_groups.of(entry)
-    earlier = [each for each in history if each.study != entry.study and each.ended <= entry.ended]
-    told = [
-        _verdict(_Case(group, run_groups.alone(found, group), metric, earlier, references, terms))
-        for group in found
+    groups = run_groups.of(entry)
+    earlier = [past for past in history if past.study != entry.study and past.ended <= entry.ended]
+    verdicts = [
+        _verdict(_Case(group, run_groups.alone(groups, group), metric, earlier, references, terms))
+        for group in groups
         for metric in terms.metrics
     ]
-    if entry.fault is not None and not any(verdict.outcome in _FAULTS for verdict in told):
+    if entry.fault is not None and not any(verdict.outcome in _FAULTS for verdict in verdicts):
         outcome = _fault(entry.exit_code)
         code = OUTCOMES[outcome].exit_code
-        told.append(Verdict(entry.job, terms.metrics[0], outcome, code, entry.fault, terms.tolerance))
-    if not told:
+        verdicts.append(Verdict(entry.job, terms.metrics[0], outcome, code, entry.fault, terms.tolerance))
+    if not verdicts:
         code = OUTCOMES["not_comparable"].exit_code
         why = "the job has no measured runs"
-        told.append(Verdict(entry.job, terms.metrics[0], "not_comparable", code, why, terms.tolerance))
-    return told
+        verdicts.append(Verdict(entry.job, terms.metrics[0], "not_comparable", code, why, terms.tolerance))
+    return verdicts
 
 
 _FAULTS: tuple[Outcome, ...] = ("invalid", "infrastructure", "incomplete")
@@ -166,113 +174,122 @@ def _fault(code: int) -> Outcome:
 
 
 def _verdict(case: _Case) -> Verdict:
-    """What keeps the group from being compared, else what came of it."""
-    found = _unfit(case) or _against(case)
+    """Return why the group cannot be compared, else the result of its comparison."""
+    verdict = _unfit(case) or _against(case)
     lacking = len(case.group.good) - len(case.group.values(case.metric))
-    if lacking and found.ratio is not None:
-        words = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].noun}, and are left out"
-        return structs.replace(found, warnings=(*found.warnings, words))
-    return found
+    if lacking and verdict.ratio is not None:
+        message = f"{lacking} of {len(case.group.good)} runs have no {METRICS[case.metric].noun} and are left out"
+        return structs.replace(verdict, warnings=(*verdict.warnings, message))
+    return verdict
 
 
 def _unfit(case: _Case) -> Verdict | None:
+    """Return a verdict that rules out a comparison: a faulty run, cached runs, several datasets, or no value of the
+    metric.
+    """
     group = case.group
     if (bad := group.faulty) is not None:
         return case.verdict(_fault(bad.exit_code), f"{bad.run}: {bad.fault}")
     if not group.is_of_storage and not case.terms.force:
-        return case.verdict("cached", group.storage_words, [*group.advice, "--force compares it all the same"])
+        return case.verdict("cached", group.storage_words, [*group.advice, "--force compares it nevertheless"])
     if not case.alone:
         return case.verdict(
             "not_comparable",
-            "the job measured this on several datasets, which are compared with each other",
+            "the job measured this key on several datasets; the report of the study compares them",
             [f"dlio-hpc report {group.study}"],
         )
     if trend.night(group, case.metric) is None:
-        return case.verdict("not_comparable", f"{METRICS[case.metric].noun} is unknown or 0 in it")
+        return case.verdict("not_comparable", f"{METRICS[case.metric].noun} is unknown or 0 in this job")
     return None
 
 
 def _against(case: _Case) -> Verdict:
-    """Its reference, if there is one that is like it, or that it is compared with by force."""
-    like = next((each for each in case.references if each.group.key == case.group.key), None)
-    near = like or _nearest(case)
-    told = _unlike(case, near) if like is None and near is not None else []
-    if near is None or (told and not case.terms.force):
-        return _alone(case, near, told)
+    """Compare with the reference of the same key, or, where it is forced, with the nearest reference."""
+    same_key = next((reference for reference in case.references if reference.group.key == case.group.key), None)
+    near = same_key or _nearest(case)
+    differences = _unlike(case, near) if same_key is None and near is not None else []
+    if near is None or (differences and not case.terms.force):
+        return _alone(case, near, differences)
     if case.terms.against and not near.group.is_of_storage and not case.terms.force:
-        why = f"of {near.name}: {near.group.storage_words}"
-        return case.verdict("cached", why, [*near.group.advice, "--force compares it all the same"])
+        why = f"{near.name}: {near.group.storage_words}"
+        return case.verdict("cached", why, [*near.group.advice, "--force compares it nevertheless"])
     there = trend.night(near.group, case.metric)
     if there is None:
         return case.verdict("not_comparable", f"{METRICS[case.metric].noun} is unknown or 0 in {near.name}")
-    return _weighed(case, near, there, told)
+    return _weighed(case, near, there, differences)
 
 
 def _nearest(case: _Case) -> Reference | None:
-    """The reference that differs in least."""
-    return min(case.references, key=lambda each: len(_unlike(case, each)), default=None)
+    """Return the reference whose key has the fewest differences; None where there is no reference."""
+    return min(case.references, key=lambda reference: len(_unlike(case, reference)), default=None)
 
 
-def _unlike(case: _Case, other: Reference) -> list[str]:
-    return entries_.differences(other.group.key, case.group.key, (other.group.workload, case.group.workload))
+def _unlike(case: _Case, reference: Reference) -> list[str]:
+    """Return the differences between the key of a reference and the key of the job."""
+    return entries_.differences(reference.group.key, case.group.key, (reference.group.workload, case.group.workload))
 
 
-def _alone(case: _Case, near: Reference | None, told: list[str]) -> Verdict:
-    """Nothing to compare with; but the history may tell of a change all by itself."""
+def _alone(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
+    """Return the verdict without a comparison. A drop in the history alone makes it a regression."""
     why, advice = "there is no baseline of this key", []
     if near is not None:
-        differs = f"{near.name} differs in {'; '.join(told)}"
+        differs = f"{near.name} differs in {'; '.join(differences)}"
         why = differs if case.terms.against else f"{why}; the nearest, {differs}"
-        advice = ["--force compares them all the same"]
-    seen = trend.of(_nights(case), case.metric)
-    last = seen.shifts[-1] if seen.shifts else None
+        advice = ["--force compares them nevertheless"]
+    history = trend.of(_nights(case), case.metric)
+    last = history.shifts[-1] if history.shifts else None
     is_worse = last is not None and last.ratio < 1 - case.terms.tolerance and not case.terms.against
     if not case.terms.against and not is_worse:
         advice.append(f"dlio-hpc baseline accept {case.group.job} --message '...'")
     name = None if near is None else near.name
-    found = structs.replace(
-        case.verdict("not_comparable", why, advice), here=seen.nights[-1], reference=name, trend=seen
+    verdict = structs.replace(
+        case.verdict("not_comparable", why, advice), here=history.nights[-1], reference=name, trend=history
     )
     if last is None or not is_worse:
-        return found
-    return _as(found, "regression", f"{regression.shift_words(last)}; {why}", last)
+        return verdict
+    return _as(verdict, "regression", f"{regression.shift_words(last)}; {why}", last)
 
 
 def _nights(case: _Case) -> list[Night]:
-    """Of the history, and this one."""
+    """Return the nights of the history, then this job's."""
     here = trend.night(case.group, case.metric)
     assert here is not None
     return [*trend.nights(case.earlier, case.group, case.metric), here]
 
 
 def _as(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
+    """Return the verdict with another outcome, reason and shift."""
     return structs.replace(verdict, outcome=outcome, exit_code=OUTCOMES[outcome].exit_code, why=why, shift=shift)
 
 
 def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
-    """Repeats against repeats, then what the nights in between tell."""
+    """Compare repeats with repeats, then account for the nights between the reference and the job."""
     nights, tolerance = _nights(case), case.terms.tolerance
-    told = regression.weigh(nights, there, case.metric, tolerance, is_like=not unlike)
-    found, here = told.difference, nights[-1]
-    advice = regression.advice(found, here, there, told.noise, tolerance) if told.outcome == "inconclusive" else []
+    weighed = regression.weigh(nights, there, case.metric, tolerance, is_like=not unlike)
+    difference, here = weighed.difference, nights[-1]
+    advice = (
+        regression.advice(difference, here, there, weighed.noise, tolerance)
+        if weighed.outcome == "inconclusive"
+        else []
+    )
     return structs.replace(
-        case.verdict(told.outcome, regression.words(told, near.name, here, tolerance), advice),
+        case.verdict(weighed.outcome, regression.words(weighed, near.name, here, tolerance), advice),
         here=here,
         there=there,
         reference=near.name,
-        ratio=math.exp(found.value),
-        low=None if found.low is None else math.exp(found.low),
-        high=None if found.high is None else math.exp(found.high),
-        noise=None if told.noise is None else math.expm1(told.noise.sd),
-        shift=told.shift,
-        trend=told.trend,
+        ratio=math.exp(difference.value),
+        low=None if difference.low is None else math.exp(difference.low),
+        high=None if difference.high is None else math.exp(difference.high),
+        noise=None if weighed.noise is None else math.expm1(weighed.noise.sd),
+        shift=weighed.shift,
+        trend=weighed.trend,
         warnings=tuple(_warnings(case, near, unlike)),
-        disturbances=tuple(_disturbances(case, near)) if told.outcome in ("inconclusive", "regression") else (),
+        disturbances=tuple(_disturbances(case, near)) if weighed.outcome in ("inconclusive", "regression") else (),
     )
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """Lines on activity during the job's slower repeats, and during all repeats compared with the reference."""
+    """Return lines on activity during the job's slower repeats, and during all repeats compared with the reference."""
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
     lines = disturbances.explained(repeats)
     more = disturbances.differing([repeat.disturbance for repeat in repeats], [repeat.disturbance for repeat in theirs])
@@ -283,9 +300,10 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
 
 
 def _warnings(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
-    told = [f"the keys differ: {words}" for words in unlike]
+    """Return objections to a comparison that was forced, and those recorded with the baseline."""
+    warnings = [f"the keys differ: {difference}" for difference in unlike]
     if not case.group.is_of_storage:
-        told.append(case.group.storage_words)
+        warnings.append(case.group.storage_words)
     if case.terms.against and not near.group.is_of_storage:
-        told.append(f"of {near.name}: {near.group.storage_words}")
-    return told + [f"of the baseline: {words}" for words in near.admitted]
+        warnings.append(f"{near.name}: {near.group.storage_words}")
+    return warnings + [f"the baseline was accepted despite: {objection}" for objection in near.admitted]

@@ -1,7 +1,7 @@
-"""Baselines: which job's runs later ones of the same key are compared with, since when, who accepted it, and why.
+"""Baselines: runs of a job that later jobs with the same key are compared with, with time, user and reason.
 
-Every decision is a small file of its own beside the archives, written once and never changed; what holds follows from
-all of them.
+Each decision is a file beside the archives, written once and never changed. The state of each baseline follows from all
+decisions.
 """
 
 import getpass
@@ -20,7 +20,7 @@ from dlio_hpc.verdict import run_groups
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
-# Bytes of a decision, which has the key and the figures of a job's runs.
+# Bytes of a decision, which holds the key and the metrics of a job's runs.
 _LONGEST = 16 << 20
 _RETIRED = ".retired.json"
 _ACCEPTED = ".json"
@@ -28,7 +28,7 @@ State = Literal["active", "replaced", "retired"]
 
 
 class Accepted(Struct, frozen=True):
-    """id: JOB-xxxxxx. who: user@host; when: UTC. warnings: what spoke against it, where --force said to take it."""
+    """A decision to accept. id: JOB-xxxxxx. who: user@host. when: UTC. warnings: objections that --force overrode."""
 
     id: str
     group: Group
@@ -40,7 +40,7 @@ class Accepted(Struct, frozen=True):
 
 
 class Retired(Struct, frozen=True):
-    """id: of the baseline."""
+    """A decision to retire. id: of the baseline."""
 
     id: str
     message: str
@@ -50,14 +50,16 @@ class Retired(Struct, frozen=True):
 
 
 class Decisions(NamedTuple):
-    """All that were taken in an archive's folder, in the order in which they were."""
+    """All decisions beside the archives of a folder, oldest first."""
 
     accepted: tuple[Accepted, ...]
     retired: tuple[Retired, ...]
 
 
 class Baseline(NamedTuple):
-    """An accepted one as it is now. by: the one that replaced it; retired: the decision that ended it."""
+    """An accepted baseline with its present state. by: id of the baseline that replaced it. retired: the decision that
+    ended it.
+    """
 
     accepted: Accepted
     state: State
@@ -66,8 +68,8 @@ class Baseline(NamedTuple):
 
 
 def read(folder: Path) -> Decisions:
-    """The decisions beside the archives in `folder`; ConfigError where one cannot be read, InvalidRun where one is
-    damaged.
+    """Read the decisions beside the archives in `folder`. Raise ConfigError where one cannot be read, InvalidRun where
+    one is corrupted.
     """
     accepted, retired = [], []
     for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
@@ -78,10 +80,12 @@ def read(folder: Path) -> Decisions:
             else:
                 accepted.append(document.decode(content, Accepted, str(path), InvalidRun))
         except InvalidRun as fault:
-            raise InvalidRun(f"{fault}; it is no decision: mend it, or move it out of that folder") from fault
+            raise InvalidRun(
+                f"{fault}; it is not a decision file, or is corrupted: repair it, or move it out of that directory"
+            ) from fault
     return Decisions(
-        tuple(sorted(accepted, key=lambda one: (one.when, one.id))),
-        tuple(sorted(retired, key=lambda one: (one.when, one.id))),
+        tuple(sorted(accepted, key=lambda decision: (decision.when, decision.id))),
+        tuple(sorted(retired, key=lambda decision: (decision.when, decision.id))),
     )
 
 
@@ -93,108 +97,123 @@ def _content(path: Path) -> bytes:
 
 
 def baselines(decisions: Decisions) -> tuple[Baseline, ...]:
-    """Of one key the newest holds, unless it was retired: then none does, whatever was accepted before it."""
-    ends = {each.id: each for each in decisions.retired}
-    found = []
-    for place, one in enumerate(decisions.accepted):
-        later = next((each for each in decisions.accepted[place + 1 :] if each.group.key == one.group.key), None)
-        end = ends.get(one.id)
+    """Return all baselines with their states. Of each key the newest is active, unless it was retired: then the key has
+    no active baseline.
+    """
+    ends = {retired.id: retired for retired in decisions.retired}
+    states = []
+    for place, accepted in enumerate(decisions.accepted):
+        later = next((new for new in decisions.accepted[place + 1 :] if new.group.key == accepted.group.key), None)
+        end = ends.get(accepted.id)
         if end is not None and (later is None or end.when <= later.when):
-            found.append(Baseline(one, "retired", None, end))
+            states.append(Baseline(accepted, "retired", None, end))
         else:
-            found.append(Baseline(one, "active" if later is None else "replaced", later.id if later else None, None))
-    return tuple(found)
+            states.append(
+                Baseline(accepted, "active" if later is None else "replaced", later.id if later else None, None)
+            )
+    return tuple(states)
 
 
 def active(decisions: Decisions) -> tuple[Accepted, ...]:
-    """One a key at most."""
-    return tuple(each.accepted for each in baselines(decisions) if each.state == "active")
+    """Return the active baselines, at most one per key."""
+    return tuple(baseline.accepted for baseline in baselines(decisions) if baseline.state == "active")
 
 
 def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tuple[Accepted, ...]:
-    """A baseline of each key that the job measured, written into `folder`; ConfigError where the job is not fit to be
-    one, unless forced, and where it has no good run of any key, forced or not.
+    """Write a baseline into `folder` for each key that the job measured. Raise ConfigError where there are objections
+    and `force` is not set, and, in any case, where the job has no good run of any key.
     """
     _check_message(message)
-    found = run_groups.of(entry)
-    fit = [group for group in found if group.good and run_groups.alone(found, group)]
+    groups = run_groups.of(entry)
+    fit = [group for group in groups if group.good and run_groups.alone(groups, group)]
     if not fit:
-        raise ConfigError(f"{entry.job} cannot be a baseline: {_nothing(entry, found)}")
+        raise ConfigError(f"{entry.job} cannot be a baseline: {_nothing(entry, groups)}")
     against = [objections(entry, group) for group in fit]
-    if not force and (faults := [words for told in against for words in told]):
-        raise ConfigError(f"{entry.job} should be no baseline: {faults[0]}; --force accepts it and records that")
-    made = [_accepted(group, message, tuple(told)) for group, told in zip(fit, against, strict=True)]
-    for one in made:
-        _write(folder, one.id + _ACCEPTED, one)
-    return tuple(made)
+    if not force and (faults := [objection for objected in against for objection in objected]):
+        raise ConfigError(
+            f"{entry.job} should not be a baseline: {faults[0]}; --force accepts it and records the objection"
+        )
+    accepted = [_accepted(group, message, tuple(objected)) for group, objected in zip(fit, against, strict=True)]
+    for baseline in accepted:
+        _write(folder, baseline.id + _ACCEPTED, baseline)
+    return tuple(accepted)
 
 
 def left_out(entry: Entry) -> list[str]:
-    """Why some of the job's runs can be no baseline, a line each."""
-    found = run_groups.of(entry)
-    doubled = dict.fromkeys(group.key.title for group in found if not run_groups.alone(found, group))
-    told = [f"{title} was measured on several datasets, which are alike by their key: no baseline" for title in doubled]
-    return told + [f"{group.key.title} has no good run: no baseline" for group in found if not group.good]
+    """Return why some of the job's runs cannot be a baseline, one reason per line."""
+    groups = run_groups.of(entry)
+    doubled = dict.fromkeys(group.key.title for group in groups if not run_groups.alone(groups, group))
+    lines = [f"{title} was measured on several datasets with the same key: no baseline" for title in doubled]
+    return lines + [f"{group.key.title} has no good run: no baseline" for group in groups if not group.good]
 
 
 def objections(entry: Entry, group: Group) -> list[str]:
-    """What speaks against these runs as a reference."""
-    told = []
+    """Return the objections to these runs as a baseline."""
+    lines = []
     if group.faulty is not None:
-        told.append(f"{group.faulty.run} is no measurement: {group.faulty.fault}")
+        lines.append(f"{group.faulty.run} is not valid: {group.faulty.fault}")
     elif entry.fault is not None:
-        told.append(f"the job went wrong: {entry.fault}")
+        lines.append(f"the job failed: {entry.fault}")
     if not group.is_of_storage:
-        told.append(f"the storage was not measured: {group.storage_words}")
-    return told
+        lines.append(f"the storage was not measured: {group.storage_words}")
+    return lines
 
 
-def _nothing(entry: Entry, found: Sequence[Group]) -> str:
-    if not found:
+def _nothing(entry: Entry, groups: Sequence[Group]) -> str:
+    """Return why the job has no run that can be a baseline."""
+    if not groups:
         return f"it measured nothing{f' ({entry.fault})' if entry.fault else ''}"
-    faulty = next((group.faulty for group in found if group.faulty is not None), None)
+    faulty = next((group.faulty for group in groups if group.faulty is not None), None)
     if faulty is not None:
         return f"it has no good run ({faulty.run}: {faulty.fault})"
     return "; ".join(left_out(entry))
 
 
 def retire(folder: Path, name: str, message: str) -> Retired:
-    """End the baseline `name`, an id or the job's name; ConfigError where it holds no longer."""
+    """End the baseline `name`, an id or a job's name. Raise ConfigError where it was retired already."""
     _check_message(message)
-    one = named(baselines(read(folder)), name, folder)
-    if one.state == "retired":
-        raise ConfigError(f"baseline {one.accepted.id} was retired already; dlio-hpc baseline show {one.accepted.id}")
-    made = Retired(one.accepted.id, message, _who(), units.utc_now(fraction=True))
-    _write(folder, made.id + _RETIRED, made)
-    return made
+    baseline = named(baselines(read(folder)), name, folder)
+    if baseline.state == "retired":
+        raise ConfigError(
+            f"baseline {baseline.accepted.id} is retired already; see dlio-hpc baseline show {baseline.accepted.id}"
+        )
+    decision = Retired(baseline.accepted.id, message, _who(), units.utc_now(fraction=True))
+    _write(folder, decision.id + _RETIRED, decision)
+    return decision
 
 
-def named(found: Sequence[Baseline], name: str, folder: Path) -> Baseline:
-    """By its id, or by its job's name where that has one baseline only."""
-    told = [one for one in found if one.accepted.id == name] or [one for one in found if one.accepted.group.job == name]
-    told = [one for one in told if one.state == "active"] or told
-    if len(told) == 1:
-        return told[0]
-    if told:
-        raise ConfigError(f"{name} has several baselines; name one: {', '.join(one.accepted.id for one in told)}")
+def named(known: Sequence[Baseline], name: str, folder: Path) -> Baseline:
+    """Return the baseline with this id, or the only one (the only active one) of this job. Raise ConfigError where
+    there is none, or more than one.
+    """
+    matching = [baseline for baseline in known if baseline.accepted.id == name] or [
+        baseline for baseline in known if baseline.accepted.group.job == name
+    ]
+    matching = [baseline for baseline in matching if baseline.state == "active"] or matching
+    if len(matching) == 1:
+        return matching[0]
+    if matching:
+        raise ConfigError(
+            f"{name} has several baselines; name one: {', '.join(baseline.accepted.id for baseline in matching)}"
+        )
     raise ConfigError(f"no baseline {name} in {folder}; see dlio-hpc baseline list --archive {folder}")
 
 
 def _check_message(message: str) -> None:
     if not message.strip():
-        raise ConfigError("--message: state the reason; whoever reads the baseline later will ask")
+        raise ConfigError("--message: give the reason; it is recorded with the baseline")
 
 
 def _accepted(group: Group, message: str, warnings: tuple[str, ...]) -> Accepted:
-    made = Accepted("", group, message, _who(), units.utc_now(fraction=True), warnings)
-    digest = hashlib.sha256(document.encode(made)).hexdigest()[:6]
-    return structs.replace(made, id=f"{group.job}-{digest}")
+    accepted = Accepted("", group, message, _who(), units.utc_now(fraction=True), warnings)
+    digest = hashlib.sha256(document.encode(accepted)).hexdigest()[:6]
+    return structs.replace(accepted, id=f"{group.job}-{digest}")
 
 
 def _who() -> str:
     try:
         return f"{getpass.getuser()}@{job_record.host()}"
-    except (OSError, KeyError):  # a container without a name for the user
+    except (OSError, KeyError):  # a container where the user has no name
         return f"unknown@{job_record.host()}"
 
 

@@ -1,4 +1,4 @@
-"""A criteria file: what has to hold of what was measured, for each workload and scale."""
+"""Criteria file: limits and rules for measurements, by workload and scale."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -34,69 +34,70 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     nodes: Counts = None
     """Numbers of nodes that it applies to. Example: [32, 64]"""
     ranks_per_node: Counts = None
-    """Numbers of ranks on a node that it applies to. Example: [4]"""
+    """Numbers of ranks per node that it applies to. Example: [4]"""
     ranks: Counts = None
     """Numbers of ranks that it applies to. Example: 8..64*2"""
     all_runs: bool = False
-    """Every run meets the limits of metrics, rather than the median."""
+    """Every run must meet the limits of metrics, instead of the median."""
     optional: bool = False
-    """What was not measured, or is not known, is skipped; else it fails."""
+    """Skip the criterion if it was not measured or is unknown, instead of fail or inconclusive."""
     min_samples_per_s: Rate | None = None
     """Samples/s. Example: 1300"""
     min_read_MBps: Rate | None = None
-    """MB/s that are read, MB = 1e6 bytes. Example: 200000"""
+    """Read bandwidth in MB/s, MB = 1e6 bytes. Example: 200000"""
     min_au: units.Share | None = None
     """Accelerator utilisation. Example: 90%"""
     min_au_mlperf: units.Share | None = None
     """Accelerator utilisation by MLPerf Storage's formula. Example: 90%"""
     min_checkpoint_write_MBps: Rate | None = None
-    """MB/s at which checkpoints are written. Example: 50000"""
+    """Checkpoint write bandwidth in MB/s. Example: 50000"""
     min_checkpoint_read_MBps: Rate | None = None
-    """MB/s at which checkpoints are read back. Example: 50000"""
+    """Checkpoint read bandwidth in MB/s. Example: 50000"""
     max_slowest_rank_ratio: Ratio | None = None
-    """Time of the slowest rank over that of the median rank. Example: 1.2"""
+    """Time of the slowest rank over time of the median rank. Example: 1.2"""
     max_read_p99: units.Seconds | None = None
     """99th percentile of read latency. Example: 50 ms"""
     max_wait_p99: units.Seconds | None = None
     """99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
-    """Samples/s of a rank over those on the fewest ranks. Example: 70%"""
+    """Samples/s per rank over samples/s per rank on the fewest ranks. Example: 70%"""
     max_spread: units.Share | None = None
-    """Samples/s of the fastest run minus those of the slowest, over the median. Example: 10%"""
+    """Samples/s of the fastest run minus samples/s of the slowest, over the median. Example: 10%"""
     min_steps: Positive | None = None
-    """Steps of an epoch. Example: 500"""
+    """Steps per epoch. Example: 500"""
     min_dataset_over_memory: Rate | None = None
     """Bytes of the dataset over the memory of all nodes. Example: 5"""
     warmups: Natural | None = None
-    """Warm-up runs, neither more nor fewer. Example: 1"""
+    """Exact number of warm-up runs. Example: 1"""
     measured_runs: Positive | None = None
-    """Measured runs, neither more nor fewer. Example: 5"""
+    """Exact number of measured runs. Example: 5"""
     min_measured_runs: Positive | None = None
-    """Measured runs, at least. Example: 3"""
+    """Smallest number of measured runs. Example: 3"""
     gaps: Literal["any", "shorter than a run"] = "any"
-    """Gaps between neighbouring runs, warm-ups included."""
+    """Gaps between consecutive runs, warm-ups included."""
     separate_results_fs: bool = False
-    """Directories of jobs and datasets are on different file systems."""
+    """The directories of jobs and datasets must be on different file systems."""
     unmodified: tuple[str, ...] = ()
-    """Keys of the workload that have the values it ships with. Example: [compute.time]"""
+    """Keys of the workload that must have the shipped values. Example: [compute.time]"""
 
     def __post_init__(self) -> None:
         if not self.asked:
-            told = ", ".join(name for name in self.__struct_fields__ if name not in _ASIDE)
-            raise ValueError(f"it asks for nothing; give at least one of: {told}")
+            names = ", ".join(name for name in self.__struct_fields__ if name not in _ASIDE)
+            raise ValueError(f"no limit or rule is given; give at least one of: {names}")
         for key in self.unmodified:
             if document.kind_at(Workload, key.split(".")) is None:
                 raise ValueError(f"unmodified: a workload has no key {key}")
         if self.all_runs and not set(self.asked) & set(METRIC_LIMITS):
-            raise ValueError(f"all_runs goes with limits of metrics: {', '.join(METRIC_LIMITS)}")
+            raise ValueError(f"all_runs needs a limit of a metric: {', '.join(METRIC_LIMITS)}")
 
     @property
     def asked(self) -> dict[str, Any]:
-        """The limits and rules, by their keys."""
+        """Limits and rules that are set, by their keys."""
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _ASIDE}
         return {name: value for name, value in given.items() if _is_asked(value)}
 
     def selects(self, key: Key) -> bool:
+        """Return whether the criterion applies to runs with this key."""
         counts = (key.nodes, key.ranks_per_node, key.nodes * key.ranks_per_node)
         asked = (self.nodes, self.ranks_per_node, self.ranks)
         return is_named(key.workload, self.workload) and all(
@@ -104,28 +105,28 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def lacking(self, keys: Sequence[Key]) -> list[str]:
-        """What it names, workload or scale, of which nothing is among what it selects of `keys`."""
-        mine = [key for key in keys if self.selects(key)]
-        there = {"nodes": {key.nodes for key in mine}, "ranks_per_node": {key.ranks_per_node for key in mine}}
-        there["ranks"] = {key.nodes * key.ranks_per_node for key in mine}
-        told = [
+        """Return the workloads and scales of the selection that no key has."""
+        selected = [key for key in keys if self.selects(key)]
+        counts = {"nodes": {key.nodes for key in selected}, "ranks_per_node": {key.ranks_per_node for key in selected}}
+        counts["ranks"] = {key.nodes * key.ranks_per_node for key in selected}
+        lines = [
             f"workload {name}"
-            for name in _words(self.workload)
-            if not any(is_named(key.workload, name) for key in mine)
+            for name in _names(self.workload)
+            if not any(is_named(key.workload, name) for key in selected)
         ]
         for name in _SELECTORS:
             wanted = _listed(getattr(self, name)) if getattr(self, name) is not None else ()
-            told += [f"{name.replace('_', ' ')} {count}" for count in wanted if count not in there[name]]
-        return told
+            lines += [f"{name.replace('_', ' ')} {count}" for count in wanted if count not in counts[name]]
+        return lines
 
     @property
     def selection(self) -> str:
-        """What it selects, in words; empty where that is everything."""
+        """The selection in words; empty where everything is selected."""
         return ", ".join(self._selected())
 
     def _selected(self) -> Iterator[str]:
         if self.workload != "*":
-            yield f"workload {' or '.join(_words(self.workload))}"
+            yield f"workload {' or '.join(_names(self.workload))}"
         for name in _SELECTORS:
             if (wanted := getattr(self, name)) is not None:
                 yield f"{name.replace('_', ' ')} {' or '.join(map(str, _listed(wanted)))}"
@@ -141,7 +142,7 @@ METRIC_LIMITS: dict[str, MetricName] = {
 
 
 def _is_asked(value: object) -> bool:
-    """0 is, of warm-ups."""
+    """Return whether the value of a key is set. 0 warm-ups are a rule."""
     return value is not None and value is not False and value not in ("any", ())
 
 
@@ -151,38 +152,39 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     name: str
     """Name of the criteria. Example: acceptance"""
     description: str = ""
-    """A line for lists."""
+    """One line, shown in lists of criteria."""
     source: str = ""
-    """Where the limits come from."""
+    """Source of the limits."""
     cached_above: units.Share = units.Share(LIMIT)
-    """Share of an epoch's bytes from memory above which a run is cached."""
+    """Share of an epoch's bytes from memory above which a run counts as cached."""
     workloads: tuple[str, ...] = ("*",)
-    """Workloads that are allowed, with *; others fail."""
+    """Workloads that are allowed, with *. Other workloads fail."""
     criteria: dict[str, Criterion] = {}
     """Criteria by their names."""
 
 
 def load(name: str) -> Criteria:
-    """Shipped criteria, or a file of them by its path; ConfigError names file and key."""
+    """Load shipped criteria by name, or a criteria file by path. Raise ConfigError with the file and the key."""
     path = shipped.find(shipped.CRITERIA, name)
     file = document.read_named(path, Criteria, "criteria", Criterion)
-    counted = {each: _counted(one, f"{path}: criteria.{each}") for each, one in file.criteria.items()}
+    counted = {key: _counted(criterion, f"{path}: criteria.{key}") for key, criterion in file.criteria.items()}
     return structs.replace(file, criteria=counted)
 
 
 def is_named(workload: str, names: Sequence[str] | str) -> bool:
-    return any(fnmatchcase(workload, name) for name in _words(names))
+    """Return whether a workload matches a name or pattern."""
+    return any(fnmatchcase(workload, name) for name in _names(names))
 
 
-def _words(names: Sequence[str] | str) -> Sequence[str]:
+def _names(names: Sequence[str] | str) -> Sequence[str]:
     return (names,) if isinstance(names, str) else names
 
 
 def _counted(criterion: Criterion, source: str) -> Criterion:
-    """With ranges such as 1..8*2 written out."""
+    """Return the criterion with ranges such as 1..8*2 as numbers."""
     given = {name: getattr(criterion, name) for name in _SELECTORS}
-    told = {name: sweep.counts(each, f"{source}.{name}") for name, each in given.items() if isinstance(each, str)}
-    return structs.replace(criterion, **told)
+    counts = {name: sweep.counts(text, f"{source}.{name}") for name, text in given.items() if isinstance(text, str)}
+    return structs.replace(criterion, **counts)
 
 
 def _listed(counts: Any) -> Sequence[int]:

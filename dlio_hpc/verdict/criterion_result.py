@@ -1,4 +1,4 @@
-"""What a criterion came to: its evidence, and the verdict."""
+"""Result of a criterion: evidence and verdict."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 
 class Ran(NamedTuple):
-    """A run, and the job that made it. results_on: as an entry has it. workload: resolved, as JSON has it."""
+    """A run with its job. results_on: as in the job's entry. workload: resolved, as decoded from JSON."""
 
     job: str
     run: Measurement
@@ -24,8 +24,8 @@ class Ran(NamedTuple):
 
 
 class Group(NamedTuple):
-    """What is judged together: repeats of one measurement. runs: good and measured. sequence: these and their warm-ups,
-    in the order in which they were made.
+    """Repeats of one measurement, which are judged together. runs: good measured runs. sequence: these and their
+    warm-ups, in the order of execution.
     """
 
     label: str
@@ -44,7 +44,9 @@ class Group(NamedTuple):
 
 
 class Evidence(Struct, frozen=True):
-    """One run's part in a verdict. value: in the check's unit; None where it has none. is_met: by itself."""
+    """One run's evidence. value: in the check's unit; None where there is none. is_met: whether this run alone meets
+    the criterion.
+    """
 
     job: str
     run: str
@@ -54,10 +56,10 @@ class Evidence(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """A criterion of a group; group is empty where it is about everything. key: in the criteria file, such as min_au;
-    empty of what is always asked. asked: the limit in words. words: what was found. limit, value, low, high: in `unit`;
-    None where there is none. metric: the figure's name in metrics.METRICS, or spread, or scaling_efficiency; empty
-    where it is about none. advice: what would help.
+    """A criterion of a group; group is empty for all jobs together. key: in the criteria file, such as min_au; empty
+    for checks that are always made. asked: the limit in words. words: the result in words. limit, value, low, high: in
+    `unit`; None where there is none. metric: a name in metrics.METRICS, or spread, or scaling_efficiency; empty where
+    there is none. is_least: the limit is a minimum. advice: what would help to meet the criterion.
     """
 
     criterion: str
@@ -78,8 +80,8 @@ class Check(Struct, frozen=True):
     advice: tuple[str, ...] = ()
 
     @property
-    def found(self) -> str:
-        """The value with its interval, in the fewest words; all words where it is no figure."""
+    def measured(self) -> str:
+        """The value with its interval; the result in words where there is no value."""
         if self.value is None or self.key == "gaps":
             return self.words
         if self.low is None or self.high is None:
@@ -89,7 +91,8 @@ class Check(Struct, frozen=True):
 
     @property
     def runs(self) -> int:
-        return sum(bool(each.run) for each in self.evidence)
+        """Number of runs in the evidence."""
+        return sum(bool(evidence.run) for evidence in self.evidence)
 
 
 def runs_in_words(count: int) -> str:
@@ -97,8 +100,8 @@ def runs_in_words(count: int) -> str:
 
 
 def evidence_lines(check: Check) -> list[str]:
-    """A line for each run: job, run, what it came to."""
-    return ["  ".join(filter(None, (each.job, each.run, each.words))) for each in check.evidence]
+    """Return a line per run: job, run, result."""
+    return ["  ".join(filter(None, (evidence.job, evidence.run, evidence.words))) for evidence in check.evidence]
 
 
 def advice_lines(check: Check) -> list[str]:
@@ -106,7 +109,7 @@ def advice_lines(check: Check) -> list[str]:
     return [f"{lead}: {line}" for line in check.advice]
 
 
-def listed(words: Sequence[str], most: int = 3) -> str:
-    """As many as fit a line."""
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return "; ".join(words[:most]) + more
+def listed(items: Sequence[str], most: int = 3) -> str:
+    """Return the first items, and the number of the others, in one line."""
+    more = f" and {len(items) - most} more" if len(items) > most else ""
+    return "; ".join(items[:most]) + more

@@ -1,4 +1,4 @@
-"""Names of the groups of a history: parts of a suite and points of a study by name, differing settings in words."""
+"""Names of the groups of a history: part of a suite or point of a study, key, and settings that differ."""
 
 import json
 from collections import Counter
@@ -10,12 +10,12 @@ from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict.history_entry import Key
 from dlio_hpc.verdict.run_groups import Group
 
-# Settings that a title lists.
+# Most settings that a title lists.
 _MOST = 3
 
 
 def name(group: Group) -> str:
-    """The group in a few words, such as "nightly images: imagenet on theta, 2 x 4 ranks"."""
+    """Return the name of a group, such as "nightly images: imagenet on theta, 2 x 4 ranks"."""
     point = "" if group.title == group.key.workload else group.title
     study = workload_of(group.study) if point else ""
     label = " ".join(filter(None, (study if study != group.key.workload else "", point)))
@@ -23,12 +23,13 @@ def name(group: Group) -> str:
 
 
 def titles(groups: Sequence[Group]) -> list[str]:
-    """A title for each group; groups of different keys have different titles. Groups with the same name list the
-    settings that differ. The digest of all settings is added where these are the same too, or too many.
+    """Return a title for each group; groups of different keys have different titles. Groups with the same name list the
+    settings that differ. The digest of all settings is added where more than three settings differ, or titles are still
+    equal.
     """
     names = [_place(name(group), group.key) for group in groups]
-    alike = [[other for other, title in zip(groups, names, strict=True) if title == mine] for mine in names]
-    detailed = [_with_settings(title, *_differing(group, some)) for title, group, some in
+    alike = [[group for group, title in zip(groups, names, strict=True) if title == own_title] for own_title in names]
+    detailed = [_with_settings(title, *_differing(group, same_named)) for title, group, same_named in
              zip(names, groups, alike, strict=True)]  # fmt: skip
     again = Counter(title for title, _ in {(title, group.key) for title, group in zip(detailed, groups, strict=True)})
     return [
@@ -50,12 +51,12 @@ def _with_settings(title: str, differing: Sequence[str], digest: str) -> str:
 
 
 def _differing(group: Group, alike: Sequence[Group]) -> tuple[list[str], str]:
-    """The group's values of the settings in which these groups differ, and the digest of all its settings."""
-    settings = [dict(entries_.flat(other.workload)) for other in alike]
-    mine = dict(entries_.flat(group.workload))
+    """Return the group's settings that differ among the groups of the same name, and the digest of all its settings."""
+    settings = [dict(entries_.flat(similar.workload)) for similar in alike]
+    values = dict(entries_.flat(group.workload))
     keys = dict.fromkeys(key for workload in settings for key in workload)
     assignments = [
-        f"{key}={_shown(mine.get(key))}"
+        f"{key}={_shown(values.get(key))}"
         for key in keys
         if len({json.dumps(workload.get(key), sort_keys=True) for workload in settings}) > 1
     ]

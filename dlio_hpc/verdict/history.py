@@ -1,6 +1,6 @@
-"""The history of a folder of archives: every job in it, as verdicts see it, in one SQLite file beside them.
+"""History of a directory of archives: one SQLite file beside them, with an entry for each job.
 
-It is an index. The archives and the decision files are the truth, and it can be made anew from these alone.
+It is an index. It can be rebuilt from the archives and the decision files alone.
 """
 
 import json
@@ -22,15 +22,15 @@ from dlio_hpc.verdict.history_entry import Entry
 
 
 class Taken(NamedTuple):
-    """What a look at the folder brought: jobs that were not known, and what a person should know of the others."""
+    """Result of an update. jobs: jobs that were added. notes: archives and decisions that were skipped, and why."""
 
     jobs: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 class Where(NamedTuple):
-    """Which jobs are wanted; None: all. job: a pattern as shells have it. since, until: of their end, such as
-    2026-11-21; until: that day too.
+    """Selection of jobs; None: any. job: a pattern as in shells. since, until: dates of the end of the job, such as
+    2026-11-21; until includes that day.
     """
 
     job: str | None = None
@@ -47,7 +47,7 @@ EVERYTHING = Where()
 
 
 class _Read(NamedTuple):
-    """An archive's entry, or why there is none."""
+    """Entry of an archive, or why it has none."""
 
     path: Path
     entry: Entry | None
@@ -58,29 +58,29 @@ def _read(path: Path) -> _Read:
     try:
         entry = entries_.of(job_outcome.load_archive(path))
     except (DlioError, OSError) as fault:
-        return _Read(path, None, f"left out: {fault}")
-    except Exception as fault:  # noqa: BLE001 - what one archive holds must not keep the others from being read
-        return _Read(path, None, f"left out: {path} cannot be understood: {type(fault).__name__}: {fault}")
-    if path.name != entry.job + archive.SUFFIX:  # it would stand for that job
-        return _Read(path, None, f"left out: {path} holds the job {entry.job!r}; give the archive its job's name")
+        return _Read(path, None, f"skipped: {fault}")
+    except Exception as fault:  # noqa: BLE001 - a corrupted archive must not prevent the others from being read
+        return _Read(path, None, f"skipped: {path} cannot be read: {type(fault).__name__}: {fault}")
+    if path.name != entry.job + archive.SUFFIX:
+        return _Read(path, None, f"skipped: {path} contains the job {entry.job!r}; rename the archive after its job")
     return _Read(path, entry, None)
 
 
 def enter(folder: Path, entry: Entry) -> None:
-    """The job into the history of `folder`; what was known of it is replaced."""
+    """Write the job into the history of `folder`. An earlier entry of the job is replaced."""
     with history_database.writing(folder) as db:
         _enter(db, entry)
         _stamp(db, folder / (entry.job + archive.SUFFIX))
 
 
 def knows(path: Path) -> bool:
-    """Is the job in an archive in the history beside it, as the archive is now?"""
+    """Return whether the history beside an archive has its job, as the archive is now."""
     with _reading(path.parent) as db:
         return _is_known(db, path)
 
 
 def take_in(folder: Path) -> Taken:
-    """Archives and decisions in `folder` that the history does not know yet."""
+    """Add the archives and decisions in `folder` that the history lacks."""
     with _reading(folder) as db:
         news = _news(db, folder)
     if not news.archives and not news.decisions:
@@ -91,8 +91,8 @@ def take_in(folder: Path) -> Taken:
 
 
 def rebuild(folder: Path) -> Taken:
-    """The history made anew from archives and decisions alone, whatever is there now. Who reads it meanwhile sees the
-    old one or the new one; only a damaged file is replaced.
+    """Rebuild the history from archives and decisions alone. Concurrent readers see the old history or the new one. The
+    file itself is replaced only where it cannot be used.
     """
     history_database.check_folder(folder)
     read = [_read(path) for path in _archives(folder)]
@@ -106,11 +106,11 @@ def rebuild(folder: Path) -> Taken:
 
 
 def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
-    """A new file in the place of one that cannot be used."""
+    """Write a new history file in place of one that cannot be used."""
     target = folder / rundir.HISTORY
     with history_database.locked(folder), rundir.replacing(target) as temporary:
         with (
-            history_database.told(temporary),
+            history_database.explained(temporary),
             closing(history_database.opened(temporary)) as db,
             history_database.transaction(db),
         ):
@@ -118,17 +118,17 @@ def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
             taken = _take_in(db, folder, read)
         for suffix in history_database.SUFFIXES:
             with suppress(FileNotFoundError):
-                os.unlink(f"{target}{suffix}")  # of the file that is replaced
+                os.unlink(f"{target}{suffix}")  # belongs to the replaced file
     return taken
 
 
 def is_writable(folder: Path) -> bool:
-    """May this user enter jobs? Who may not reads all the same."""
+    """Return whether this user may write the history. Other users can still read it."""
     return history_database.is_writable(folder)
 
 
 def check_writable(folder: Path) -> None:
-    """ConfigError where this user may not enter jobs; InfrastructureError where the file system fails."""
+    """Raise ConfigError where this user may not write the history, InfrastructureError where the file system fails."""
     history_database.check_writable(folder)
 
 
@@ -154,25 +154,25 @@ def _decisions(folder: Path) -> list[Path]:
 
 
 def _is_known(db: sqlite3.Connection, path: Path) -> bool:
-    """The archive as it is now?"""
-    found = db.execute("SELECT bytes, mtime_ns FROM archives WHERE file = ?", (path.name,)).fetchone()
-    return found is not None and path.exists() and tuple(found) == _size(path)
+    """Return whether the history has the archive with its present size and time."""
+    row = db.execute("SELECT bytes, mtime_ns FROM archives WHERE file = ?", (path.name,)).fetchone()
+    return row is not None and path.exists() and tuple(row) == _size(path)
 
 
 def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Taken:
-    for each in read:
-        if each.entry is not None:
-            _enter(db, each.entry)
-            _stamp(db, each.path)
-    notes = [each.fault for each in read if each.fault is not None]
+    for result in read:
+        if result.entry is not None:
+            _enter(db, result.entry)
+            _stamp(db, result.path)
+    notes = [result.fault for result in read if result.fault is not None]
     for path in _decisions(folder):
         try:
             content = history_database.compact(safe_folders.content(path, rundir.LARGEST_DOCUMENT))
         except (DlioError, OSError, msgspec.DecodeError) as fault:
-            notes.append(f"left out: {path} is no decision: {fault}")
+            notes.append(f"skipped: {path} is not a decision file: {fault}")
             continue
         db.execute("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (path.name, content))
-    return Taken(tuple(each.entry.job for each in read if each.entry is not None), tuple(notes))
+    return Taken(tuple(result.entry.job for result in read if result.entry is not None), tuple(notes))
 
 
 def _enter(db: sqlite3.Connection, entry: Entry) -> None:
@@ -188,43 +188,44 @@ def _enter(db: sqlite3.Connection, entry: Entry) -> None:
 
 
 def _stamp(db: sqlite3.Connection, path: Path) -> None:
-    """Which file the job was read from, so that another one in its place is seen."""
+    """Record size and time of the archive that the job was read from, so that a replaced archive is noticed."""
     if path.exists():
         db.execute("INSERT OR REPLACE INTO archives VALUES (?, ?, ?)", (path.name, *_size(path)))
 
 
 def _size(path: Path) -> tuple[int, int]:
-    found = path.stat()
-    return found.st_size, found.st_mtime_ns
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
 
 
 def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
-    """The jobs that are wanted, in the order in which they ended."""
+    """Return the selected jobs, in the order of their ends."""
     clauses, values = _clauses(where)
-    asked = f"SELECT document FROM jobs {'WHERE ' if clauses else ''}{' AND '.join(clauses)} ORDER BY ended, job"
+    query = f"SELECT document FROM jobs {'WHERE ' if clauses else ''}{' AND '.join(clauses)} ORDER BY ended, job"
     with _reading(folder) as db:
-        return tuple(history_database.decode(content) for (content,) in db.execute(asked, values))
+        return tuple(history_database.decode(content) for (content,) in db.execute(query, values))
 
 
 def _clauses(where: Where) -> tuple[list[str], list[Any]]:
-    run = "job IN (SELECT job FROM runs WHERE {} = ?)"
-    told = [
+    """Return the SQL clauses of a selection, and their values."""
+    of_run = "job IN (SELECT job FROM runs WHERE {} = ?)"
+    filters = [
         ("job GLOB ?", where.job),
         ("study = ?", where.study),
         ("site = ?", where.site),
         ("state = ?", where.state),
-        (run.format("workload"), where.workload),
-        (run.format("nodes"), where.nodes),
+        (of_run.format("workload"), where.workload),
+        (of_run.format("nodes"), where.nodes),
         ("ended >= ?", where.since),
-        ("ended < ?", None if where.until is None else where.until + "~"),  # behind every time of that day
+        ("ended < ?", None if where.until is None else where.until + "~"),  # sorts after every time of that day
     ]
-    kept = [(clause, value) for clause, value in told if value is not None]
+    kept = [(clause, value) for clause, value in filters if value is not None]
     return [clause for clause, _ in kept], [value for _, value in kept]
 
 
 def export(folder: Path) -> bytes:
-    """The history as lines of JSON, jobs and then decisions, each in the order of their names: the same bytes for the
-    same archives and decisions.
+    """Return the history as lines of JSON: jobs, then decisions, each sorted by name. The same archives and decisions
+    give the same bytes.
     """
     with _reading(folder) as db:
         jobs = db.execute("SELECT document FROM jobs ORDER BY job").fetchall()
@@ -237,19 +238,21 @@ def export(folder: Path) -> bytes:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
-    """The history at this schema. Who may not write the folder gets a copy in memory, with what is new in it."""
+    """Open the history at the current schema. A user who may not write the folder gets a copy in memory, with new
+    archives added.
+    """
     history_database.check_folder(folder)
     path = folder / rundir.HISTORY
     if history_database.is_writable(folder):
         if not history_database.is_current(path):
             with history_database.writing(folder):
                 pass
-        with history_database.told(path), closing(history_database.opened(path)) as db:
+        with history_database.explained(path), closing(history_database.opened(path)) as db:
             yield db
         return
-    with history_database.told(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
+    with history_database.explained(path), closing(sqlite3.connect(":memory:", isolation_level=None)) as memory:
         if path.exists():
             history_database.copy(path, memory)
         history_database.migrate(memory, path)
-        _take_in(memory, folder, [_read(each) for each in _news(memory, folder).archives])
+        _take_in(memory, folder, [_read(archive_path) for archive_path in _news(memory, folder).archives])
         yield memory

@@ -1,8 +1,8 @@
-"""The file of a history: its schema, who writes it when, and what is said when it is damaged.
+"""SQLite file of a history: schema, locking, and errors.
 
-Several processes write at a time: each in turn, by a lock file beside it, so that SQLite's own locks are not the only
-guard where a file system's are doubtful. Write-ahead logging needs memory that all nodes share (sqlite.org/wal.html),
-so it is for file systems of one node; elsewhere SQLite keeps its rollback journal.
+Processes write in turn, by a lock file beside the database, because SQLite's own locks are not reliable on all file
+systems. Write-ahead logging needs memory shared by all users of the file (sqlite.org/wal.html), so it is used on local
+file systems only; elsewhere SQLite keeps its rollback journal.
 """
 
 import errno
@@ -22,13 +22,13 @@ from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.verdict.history_entry import Entry
 
 _LOCAL = frozenset({"ext4", "xfs", "btrfs", "tmpfs", "zfs", "overlay"})
-_PATIENCE_S = 60
-# Of the files that SQLite keeps beside its own.
+_TIMEOUT_S = 60
+# Suffixes of the files that SQLite keeps beside the database.
 SUFFIXES = ("-wal", "-shm", "-journal")
 
 
 def _jobs(database: sqlite3.Connection) -> None:
-    """Schema 1. document: the Entry as canonical JSON; the columns are for whoever asks with SQL, and for filters."""
+    """Create schema 1. document: the Entry as canonical JSON. The columns serve filters and SQL queries by users."""
     database.execute(
         "CREATE TABLE jobs (job TEXT PRIMARY KEY, study TEXT NOT NULL, site TEXT NOT NULL, state TEXT NOT NULL, "
         "created TEXT NOT NULL, ended TEXT NOT NULL, exit_code INTEGER NOT NULL, document BLOB NOT NULL)"
@@ -37,7 +37,7 @@ def _jobs(database: sqlite3.Connection) -> None:
 
 
 def _runs(database: sqlite3.Connection) -> None:
-    """Schema 2: runs with their figures, decisions, and which file a job was read from."""
+    """Create schema 2: runs with their metrics, decisions, and the archive that a job was read from."""
     database.execute(
         "CREATE TABLE runs (job TEXT NOT NULL REFERENCES jobs, run TEXT NOT NULL, kind TEXT NOT NULL, "
         "key TEXT NOT NULL, workload TEXT NOT NULL, nodes INTEGER NOT NULL, ranks_per_node INTEGER NOT NULL, "
@@ -51,18 +51,18 @@ def _runs(database: sqlite3.Connection) -> None:
 
 
 def _disturbances(database: sqlite3.Connection) -> None:
-    """Schema 3: entries have the other activity on the nodes; null for older jobs, which did not record it."""
+    """Create schema 3: entries with other activity on the nodes; null for older jobs, which did not record it."""
     for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
 
 
 def canonical(entry: Entry) -> bytes:
-    """The entry as the history keeps it; the same bytes for the same entry."""
+    """Return the entry as the history stores it. Equal entries give the same bytes."""
     return compact(document.encode(entry))
 
 
 def compact(content: bytes) -> bytes:
-    """The JSON text without blanks, with sorted keys."""
+    """Return the JSON text without whitespace, with sorted keys."""
     return msgspec.json.encode(msgspec.json.decode(content), order="sorted")
 
 
@@ -80,20 +80,20 @@ def enter_runs(database: sqlite3.Connection, entry: Entry) -> None:
 
 
 def decode(content: bytes) -> Entry:
-    return document.decode(content, Entry, "the history (dlio-hpc history --rebuild makes it anew)")
+    return document.decode(content, Entry, "the history (dlio-hpc history --rebuild rebuilds it)")
 
 
-# What makes each schema of the one before it. Never change one that was released: add another.
+# Each step migrates from the schema before it. Never change a step that was released: add a step.
 _STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances)
 SCHEMA = len(_STEPS)
 
 
 def migrate(database: sqlite3.Connection, path: Path) -> None:
-    """To this schema, within the caller's transaction."""
+    """Migrate the database to the current schema, within the caller's transaction."""
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:
         raise ConfigError(
-            f"{path} was written by a newer dlio-hpc (schema {version}, this one knows {SCHEMA}): use that one"
+            f"{path} was written by a newer dlio-hpc (schema {version}; this one supports {SCHEMA}): use that version"
         )
     for step in _STEPS[version:]:
         step(database)
@@ -102,10 +102,10 @@ def migrate(database: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[sqlite3.Connection]:
-    """A transaction of whoever has the lock; all of it is kept, or nothing."""
+    """Open the history for one transaction, under the lock. It is committed as a whole or not at all."""
     check_folder(folder)
     path = folder / rundir.HISTORY
-    with locked(folder), told(path), closing(opened(path)) as database, transaction(database):
+    with locked(folder), explained(path), closing(opened(path)) as database, transaction(database):
         migrate(database, path)
         yield database
 
@@ -121,7 +121,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     database.commit()
 
 
-# What the system says where this user may not write.
+# Error codes where this user may not write.
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -137,7 +137,7 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def opened(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=_PATIENCE_S, isolation_level=None)
+    database = sqlite3.connect(path, timeout=_TIMEOUT_S, isolation_level=None)
     try:
         is_local = filesystem.of(path.parent).kind in _LOCAL
         database.execute(f"PRAGMA journal_mode = {'WAL' if is_local else 'DELETE'}")
@@ -154,7 +154,7 @@ def is_writable(folder: Path) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """ConfigError where this user may not write a history there; InfrastructureError where the file system fails."""
+    """Raise ConfigError where this user may not write a history, InfrastructureError where the file system fails."""
     if is_writable(folder):
         return
     try:
@@ -165,22 +165,24 @@ def check_writable(folder: Path) -> None:
         if not is_refused:
             raise InfrastructureError(f"cannot write to {of_system(fault, folder)}") from fault
     if is_refused:
-        raise ConfigError(f"{folder} cannot be written: its history can be made anew by whom it belongs to")
+        raise ConfigError(f"{folder} is not writable: its history can be rebuilt by its owner")
 
 
 def is_current(path: Path) -> bool:
     if not path.exists():
         return False
-    with told(path), closing(opened(path)) as database:
+    with explained(path), closing(opened(path)) as database:
         (version,) = database.execute("PRAGMA user_version").fetchone()
     return bool(version == SCHEMA)
 
 
 def copy(path: Path, memory: sqlite3.Connection) -> None:
-    """Of a file in a folder where nothing may be written, SQLite's own notes on readers neither."""
+    """Copy the database into memory, from a folder where this user may write nothing, not even SQLite's files for
+    readers.
+    """
     for rest in ("mode=ro", "mode=ro&immutable=1"):
         try:
-            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{rest}", uri=True, timeout=_PATIENCE_S)) as file:
+            with closing(sqlite3.connect(f"{path.absolute().as_uri()}?{rest}", uri=True, timeout=_TIMEOUT_S)) as file:
                 file.backup(memory)
                 return
         except sqlite3.OperationalError:
@@ -190,21 +192,21 @@ def copy(path: Path, memory: sqlite3.Connection) -> None:
 
 def check_folder(folder: Path) -> None:
     if not folder.is_dir():
-        raise ConfigError(f"{folder} is no folder of archives; say with --archive where they lie")
+        raise ConfigError(f"{folder} is not a directory of archives; give it with --archive")
     for name in (rundir.HISTORY, rundir.HISTORY_LOCK, *(rundir.HISTORY + suffix for suffix in SUFFIXES)):
         if (folder / name).is_symlink():  # others may write to the folder
-            raise ConfigError(f"{folder / name} is a link, nothing is written through it; remove it")
+            raise ConfigError(f"{folder / name} is a symbolic link, which is not followed; remove it")
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
-    """What SQLite says, with what to do about it."""
-    again = f"dlio-hpc history --rebuild --archive {path.parent}"
+def explained(path: Path) -> Iterator[None]:
+    """Raise the errors of SQLite as InfrastructureError, with the command that rebuilds the history."""
+    command = f"dlio-hpc history --rebuild --archive {path.parent}"
     try:
         yield
     except sqlite3.OperationalError as fault:
-        raise InfrastructureError(f"cannot use {path}: {fault}; if that stays so: {again}") from fault
+        raise InfrastructureError(f"cannot use {path}: {fault}; if this persists: {command}") from fault
     except sqlite3.DatabaseError as fault:
         raise InfrastructureError(
-            f"{path} is damaged ({fault}); nothing is lost, make it anew from the archives: {again}"
+            f"{path} is corrupted ({fault}); nothing is lost, rebuild it from the archives: {command}"
         ) from fault

@@ -1,4 +1,4 @@
-"""A job as the history knows it: all that verdicts ask of it, worked out from its archive and nothing else."""
+"""Entry of a job in the history: all that verdicts need, computed from its archive alone."""
 
 import hashlib
 import json
@@ -22,8 +22,8 @@ from dlio_hpc.results import Disturbance
 
 
 class Key(Struct, frozen=True):
-    """What has to be the same for two measurements to be compared. file_system: kind and mount: "lustre /scratch".
-    layout: how the dataset is striped, in words. settings: digest of everything in the workload. version: of the core.
+    """Everything that must be equal for two measurements to be compared. file_system: kind and mount, such as "lustre
+    /scratch". layout: striping of the dataset, in words. settings: digest of the whole workload. version: of the core.
     """
 
     site: str
@@ -42,15 +42,15 @@ class Key(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """One line for people, such as "cosmoflow on theta, 128 x 4 ranks"."""
+        """Title of one line, such as "cosmoflow on theta, 128 x 4 ranks"."""
         return f"{self.workload} on {self.site}, {self.nodes} x {self.ranks_per_node} ranks"
 
 
 class Measurement(Struct, frozen=True):
-    """A run, warm-ups too, generation not. title: of the study's point that it measures, else empty. data: the folder
-    its dataset lies in. fault: why it is no measurement, with the exit code of its class; None and 0 for a good one.
-    metrics: by their names in metrics.METRICS. steps: of an epoch. gap_s: since the job's run before it ended.
-    disturbance: other activity on its nodes; None where it was not recorded.
+    """A run of warm-up or measurement; runs that generate datasets have none. title: of the study's point, else empty.
+    data: directory of the dataset. fault: why the run does not count, with the exit code of its class; None and 0 for a
+    good run. metrics: by their names in metrics.METRICS. steps: per epoch. gap_s: seconds since the end of the job's
+    previous run. disturbance: other activity on its nodes; None: not recorded.
     """
 
     run: str
@@ -73,22 +73,22 @@ class Measurement(Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        """A measured run whose figures count, whether or not they are of the storage."""
+        """Whether it is a measured run without a fault. Its bytes may still have come from memory."""
         return self.fault is None and self.kind == "measure"
 
     @property
     def unit(self) -> tuple[Any, ...]:
-        """The same of a measurement of the study that was made once more. Without what is looked up while a job runs:
-        one that failed early has it not.
+        """Identity of the measurement within its study: a repetition has the same. It leaves out the parts of the key
+        that are determined while a job runs, because a run that failed early lacks them.
         """
         key = self.key
         return self.title, self.data, key.settings, key.nodes, key.ranks_per_node, self.repeat
 
 
 class Entry(Struct, frozen=True):
-    """A job that has ended. ended: when, UTC. fault: why its figures must not be used, with the exit code of its class.
-    hosts, versions: of its runs. results_on: the file system of its directory while it ran, as keys have a dataset's;
-    empty where that was not noted. workloads: each by the digest in its measurements' keys, resolved.
+    """A job that has ended. ended: UTC. fault: why its metrics must not be used, with the exit code of its class.
+    hosts, versions: of its runs. results_on: file system of the job directory at run time, as Key.file_system; empty:
+    not recorded. workloads: resolved, by the digest in the keys of the measurements.
     """
 
     job: str
@@ -109,7 +109,7 @@ class Entry(Struct, frozen=True):
 
 
 def of(outcome: JobOutcome) -> Entry:
-    """The same from the job's directory and from its archive."""
+    """Return the entry of a job. The job's directory and its archive give the same entry."""
     fault = job_outcome.fault(outcome)
     results = [run.result for run in outcome.runs if run.result is not None]
     measured = [run for run in outcome.runs if run.run.kind != "generate"]
@@ -132,25 +132,27 @@ def of(outcome: JobOutcome) -> Entry:
 
 
 def together(entries: Sequence[Entry]) -> list[Entry]:
-    """One entry for each study, however many jobs it took: repeats of one evening are repeats, not evenings."""
+    """Join the jobs of each study into one entry: repeats in several jobs of a study are repeats of one night."""
     studies: dict[str, list[Entry]] = {}
     for entry in entries:
         studies.setdefault(entry.study, []).append(entry)
     return [
-        each[0] if len(each) == 1 else _joined(sorted(each, key=lambda one: one.created)) for each in studies.values()
+        jobs[0] if len(jobs) == 1 else _joined(sorted(jobs, key=lambda job: job.created)) for jobs in studies.values()
     ]
 
 
 def _joined(jobs: Sequence[Entry]) -> Entry:
-    """Of what was measured more than once the first good one counts; a job's fault if something is missing for it."""
-    found: dict[tuple[Any, ...], Measurement] = {}
+    """Join the jobs of a study. Of a measurement made more than once, the first good run counts. The fault of a job
+    counts only where a measurement is lost, or where it invalidates good runs.
+    """
+    by_unit: dict[tuple[Any, ...], Measurement] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
         unit = run.unit if run.kind == "measure" else (number, run.run)
-        if unit not in found or not found[unit].is_good:
-            found[unit] = run
-    runs = tuple(found.values())
+        if unit not in by_unit or not by_unit[unit].is_good:
+            by_unit[unit] = run
+    runs = tuple(by_unit.values())
     lost = any(run.kind == "measure" and not run.is_good for run in runs)
-    faulty = [job for job in jobs if job.fault is not None and (lost or _is_invalid_beside(job))]
+    faulty = [job for job in jobs if job.fault is not None and (lost or _invalidates_good_runs(job))]
     newest = jobs[-1]
     return structs.replace(
         newest,
@@ -166,8 +168,8 @@ def _joined(jobs: Sequence[Entry]) -> Entry:
     )
 
 
-def _is_invalid_beside(job: Entry) -> bool:
-    """Is something wrong with what its good runs depend on, such as the dataset?"""
+def _invalidates_good_runs(job: Entry) -> bool:
+    """Return whether the job is invalid although no run has a fault, such as by a changed dataset."""
     return job.exit_code == InvalidRun.exit_code and all(run.fault is None for run in job.measurements)
 
 
@@ -197,37 +199,37 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
 
 
 def key(outcome: JobOutcome, run: RunOutcome) -> Key:
-    """Of a run, whether or not it came to a result."""
-    made, planned = outcome.plan, run.run
-    lies = next((each for each in outcome.layouts if each.path == planned.dataset), None)
-    version = made.version if run.result is None else run.result.versions.get("dlio_hpc", made.version)
+    """Return the key of a run, with or without a result."""
+    plan, planned = outcome.plan, run.run
+    layout = next((record for record in outcome.layouts if record.path == planned.dataset), None)
+    version = plan.version if run.result is None else run.result.versions.get("dlio_hpc", plan.version)
     return Key(
-        site=made.site.name,
-        file_system=_file_system(lies, planned),
-        layout=_layout(lies, planned),
-        nodes=made.nodes,
-        ranks_per_node=made.ranks_per_node,
+        site=plan.site.name,
+        file_system=_file_system(layout, planned),
+        layout=_layout(layout, planned),
+        nodes=plan.nodes,
+        ranks_per_node=plan.ranks_per_node,
         workload=planned.workload.name,
         settings=_settings(planned),
         version=version,
     )
 
 
-def _file_system(lies: Record | None, run: Run) -> str:
+def _file_system(layout: Record | None, run: Run) -> str:
     if not run.workload.dataset.is_stored:
         return "none"
-    if lies is None:
+    if layout is None:
         return "unknown"
-    return lies.file_system.words
+    return layout.file_system.words
 
 
-def _layout(lies: Record | None, run: Run) -> str:
-    """As asked for; where the layout was left alone, as it was found."""
-    if lies is not None and not lies.file_system.is_lustre:
+def _layout(layout: Record | None, run: Run) -> str:
+    """Return the requested layout; where none was requested, the layout that the dataset has."""
+    if layout is not None and not layout.file_system.is_lustre:
         return "none"
     if run.layout is not None:
         return lustre_layout.describe(run.layout)
-    return "unknown" if lies is None else layout_record.found(lies) or "unknown"
+    return "unknown" if layout is None else layout_record.found(layout) or "unknown"
 
 
 def _settings(run: Run) -> str:
@@ -238,38 +240,40 @@ def _digest(value: Struct) -> str:
     return hashlib.sha256(document.encode(value)).hexdigest()[:12]
 
 
-def differences(one: Key, other: Key, settings: tuple[Any, Any] = (None, None)) -> list[str]:
-    """What keeps the two from being compared, `one` before `other`. settings: the workloads behind their digests, so
-    that what differs in them is named.
+def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None)) -> list[str]:
+    """Return the differences between two keys, as `before / after`. settings: the workloads of the two keys, so that
+    differing settings are listed by name.
     """
-    told = []
+    lines = []
     for name in Key.__struct_fields__:
-        before, after = getattr(one, name), getattr(other, name)
-        if before != after and name != "settings":
-            told.append(f"{_NAMES[name]}: {before} / {after}")
-    if one.settings != other.settings:
-        told += changes(*settings) or [f"settings of the workload: {one.settings} / {other.settings}"]
-    return told
+        left, right = getattr(before, name), getattr(after, name)
+        if left != right and name != "settings":
+            lines.append(f"{_NAMES[name]}: {left} / {right}")
+    if before.settings != after.settings:
+        lines += changes(*settings) or [f"settings of the workload: {before.settings} / {after.settings}"]
+    return lines
 
 
 _NAMES = {
     "site": "site", "file_system": "file system", "layout": "layout", "nodes": "nodes",
     "ranks_per_node": "ranks per node", "workload": "workload", "version": "version of dlio-hpc",
 }  # fmt: skip
-# Of a workload, for people alone.
+# Keys of a workload that only describe it.
 _ASIDE = {"name", "description", "source"}
 
 
-def changes(one: Any, other: Any, path: str = "") -> list[str]:
-    """Keys below `path` whose values differ, such as reader.batch_size: 4 / 8."""
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return [f"{path}: {one} / {other}"] if path and one != other else []
-    names = [name for name in dict.fromkeys([*one, *other]) if path or name not in _ASIDE]
-    return [words for name in names for words in changes(one.get(name), other.get(name), f"{path}.{name}".lstrip("."))]
+def changes(before: Any, after: Any, path: str = "") -> list[str]:
+    """Return the keys below `path` whose values differ, such as reader.batch_size: 4 / 8."""
+    if not isinstance(before, dict) or not isinstance(after, dict):
+        return [f"{path}: {before} / {after}"] if path and before != after else []
+    names = [name for name in dict.fromkeys([*before, *after]) if path or name not in _ASIDE]
+    return [line for name in names for line in changes(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))]
 
 
 def flat(workload: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys of a workload in JSON, such as reader.batch_size, with their values; without keys that only describe it."""
+    """Yield the keys of a workload in JSON, such as reader.batch_size, with their values, without keys that only
+    describe it.
+    """
     if not isinstance(workload, dict):
         if path:
             yield path, workload

@@ -1,4 +1,4 @@
-"""Verdicts as JUnit's XML, which CI systems read: failures are verdicts, errors are cases that could not be judged."""
+"""JUnit XML of verdicts, for CI systems: a failure is a verdict, an error is a case that could not be judged."""
 
 import re
 from collections.abc import Sequence
@@ -7,13 +7,13 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
 Kind = Literal["pass", "failure", "error", "skipped"]
-# What XML 1.0 cannot hold, escaped or not; section 2.2.
+# Characters that XML 1.0 does not allow, escaped or not (section 2.2).
 _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class Case(NamedTuple):
-    """One thing that was judged. type: of what it failed by, such as "regression"; message: one line; text: the
-    evidence, as many lines as there are. seconds: what it took to measure.
+    """A test case. type: of the failure or error, such as "regression". message: one line. text: the evidence, in any
+    number of lines. seconds: duration of the measurement.
     """
 
     name: str
@@ -26,7 +26,9 @@ class Case(NamedTuple):
 
 
 def document(suite: str, cases: Sequence[Case]) -> bytes:
-    """The file's bytes: one testsuite in a testsuites element, as Jenkins, GitLab and GitHub's readers take it."""
+    """Return the file's bytes: one testsuite in a testsuites element, as the parsers of Jenkins, GitLab and GitHub
+    expect it.
+    """
     counts = {
         "tests": str(len(cases)),
         "failures": str(sum(case.kind == "failure" for case in cases)),
@@ -49,10 +51,10 @@ def _add(group: Element, case: Case) -> None:
         if case.text or case.message:
             ElementTree.SubElement(element, "system-out").text = _fit(case.text or case.message)
         return
-    told = {"message": _fit(case.message)} if case.kind == "skipped" else {
+    attributes = {"message": _fit(case.message)} if case.kind == "skipped" else {
         "type": _fit(case.type), "message": _fit(case.message)
     }  # fmt: skip
-    ElementTree.SubElement(element, case.kind, told).text = _fit(case.text)
+    ElementTree.SubElement(element, case.kind, attributes).text = _fit(case.text)
 
 
 def _seconds(value: float) -> str:
@@ -60,5 +62,5 @@ def _seconds(value: float) -> str:
 
 
 def _fit(text: str) -> str:
-    """What XML forbids, as the sign for that."""
+    """Replace characters that XML does not allow by the replacement character."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

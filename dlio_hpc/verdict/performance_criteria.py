@@ -11,7 +11,7 @@ from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, runs_in_words
 
-# Limits of several runs: metric, label, and whether higher is better; all are shares.
+# Limits on several runs together: metric, label, and whether higher is better. All are shares.
 _SPECIAL = {
     "max_spread": ("spread", "spread of samples/s", False),
     "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
@@ -20,7 +20,7 @@ LIMITS = (*METRIC_LIMITS, *_SPECIAL)
 
 
 class Limit(NamedTuple):
-    """What is asked of a figure. least: more is better."""
+    """Limit of a metric. is_least: it is a minimum. all_runs: every run must meet it."""
 
     name: str
     key: str
@@ -34,22 +34,24 @@ class Limit(NamedTuple):
 
     @property
     def words(self) -> str:
-        of = ", every run" if self.all_runs else ""
-        return f"{self.label} {'>=' if self.is_least else '<='} {format_value(self.value, self.unit)}{of}"
+        """The limit in words, such as samples/s >= 1300, every run."""
+        scope = ", every run" if self.all_runs else ""
+        return f"{self.label} {'>=' if self.is_least else '<='} {format_value(self.value, self.unit)}{scope}"
 
     def is_met(self, value: float) -> bool:
-        if math.isclose(value, self.value, rel_tol=1e-9):  # what rounding adds is no miss
+        """Return whether a value meets the limit."""
+        if math.isclose(value, self.value, rel_tol=1e-9):  # rounding errors are tolerated
             return True
         return value > self.value if self.is_least else value < self.value
 
 
 def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[Group]) -> Iterator[Check]:
-    """Of each limit of a figure that applies to the group; what was measured on the fewest ranks is what scaling is
-    measured by.
+    """Yield a check for each limit of a metric that applies to the group. Scaling efficiency is relative to the groups
+    on the fewest ranks.
     """
     for key in METRIC_LIMITS:
         if getattr(criterion, key) is not None:
-            yield _figure(limit(name, key, criterion), group)
+            yield _metric(limit(name, key, criterion), group)
     if criterion.max_spread is not None:
         yield _spread(limit(name, "max_spread", criterion), group)
     base = fewest(group, all_groups)
@@ -57,21 +59,21 @@ def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[G
         yield _scaling(limit(name, "min_scaling_efficiency", criterion), group, base)
 
 
-def fewest(group: Group, others: Sequence[Group]) -> list[Group] | None:
-    """What measured the same on the fewest ranks; None where that is the group itself."""
-    same = [other for other in others if _unscaled(other) == _unscaled(group)]
-    least = min(other.ranks for other in same)
-    return None if least == group.ranks else [other for other in same if other.ranks == least]
+def fewest(group: Group, groups: Sequence[Group]) -> list[Group] | None:
+    """Return the groups with the same measurement on the fewest ranks; None where the group itself is on the fewest."""
+    same = [candidate for candidate in groups if _unscaled(candidate) == _unscaled(group)]
+    least = min(candidate.ranks for candidate in same)
+    return None if least == group.ranks else [candidate for candidate in same if candidate.ranks == least]
 
 
 def _unscaled(group: Group) -> tuple[str, ...]:
-    """All that is the same on any number of ranks."""
+    """Return the parts of the key that do not depend on the number of ranks."""
     key = group.key
     return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
 
 
 def limit(name: str, key: str, criterion: Criterion) -> Limit:
-    """What the criterion asks under that key."""
+    """Return the limit of a criterion under a key."""
     title, value = criterion.title or name, getattr(criterion, key)
     if (special := _SPECIAL.get(key)) is not None:
         metric, label, is_least = special
@@ -82,82 +84,86 @@ def limit(name: str, key: str, criterion: Criterion) -> Limit:
 
 
 def _check(
-    asked: Limit, group: Group, verdict: Outcome, words: str, found: Estimate | None, evidence: Sequence[Evidence]
+    required: Limit, group: Group, verdict: Outcome, text: str, estimate: Estimate | None, evidence: Sequence[Evidence]
 ) -> Check:
-    value, low, high = found or (None, None, None)
+    value, low, high = estimate or (None, None, None)
     return Check(
-        asked.name, asked.key, asked.title, group.label, asked.words, verdict, words, tuple(evidence), value, low, high,
-        asked.value, asked.unit, asked.metric, asked.is_least,
+        required.name, required.key, required.title, group.label, required.words, verdict, text, tuple(evidence),
+        value, low, high, required.value, required.unit, required.metric, required.is_least,
     )  # fmt: skip
 
 
-def _figure(asked: Limit, group: Group) -> Check:
-    found = group.values(asked.metric)
-    evidence = [_evidence(asked, each, value) for each, value in found]
-    if len(found) < len(group.runs) or not found:
-        lacking = runs_in_words(len(group.runs) - len(found))
-        words = f"{lacking} of {len(group.runs)} without this figure; narrow the criterion (workload, nodes)"
-        return _check(asked, group, "fail", words, None, evidence)
-    values = [value for _, value in found]
-    if asked.all_runs:
-        return _each(asked, group, values, evidence)
+def _metric(required: Limit, group: Group) -> Check:
+    measured = group.values(required.metric)
+    evidence = [_evidence(required, run, value) for run, value in measured]
+    if len(measured) < len(group.runs) or not measured:
+        lacking = runs_in_words(len(group.runs) - len(measured))
+        message = f"{lacking} of {len(group.runs)} without this metric; narrow the criterion (workload, nodes)"
+        return _check(required, group, "fail", message, None, evidence)
+    values = [value for _, value in measured]
+    if required.all_runs:
+        return _every_run(required, group, values, evidence)
     estimate = robust.estimate(values)
-    return _check(asked, group, *_judged(asked, estimate, len(values)), estimate, evidence)
+    return _check(required, group, *_judged(required, estimate, len(values)), estimate, evidence)
 
 
-def _evidence(asked: Limit, each: Ran, value: float) -> Evidence:
-    return Evidence(each.job, each.run.run, value, format_value(value, asked.unit), asked.is_met(value))
+def _evidence(required: Limit, run: Ran, value: float) -> Evidence:
+    return Evidence(run.job, run.run.run, value, format_value(value, required.unit), required.is_met(value))
 
 
-def _each(asked: Limit, group: Group, values: list[float], evidence: list[Evidence]) -> Check:
-    worst = min(values) if asked.is_least else max(values)
-    missed = sum(not each.is_met for each in evidence)
-    told = f"{missed} of {runs_in_words(len(values))} miss it" if missed else f"all {len(values)} meet it"
-    words = f"worst run {format_value(worst, asked.unit)}, {told}"
-    return _check(asked, group, "fail" if missed else "pass", words, Estimate(worst, None, None), evidence)
+def _every_run(required: Limit, group: Group, values: list[float], evidence: list[Evidence]) -> Check:
+    worst = min(values) if required.is_least else max(values)
+    missed = sum(not run_evidence.is_met for run_evidence in evidence)
+    result = f"{missed} of {runs_in_words(len(values))} fail" if missed else f"all {len(values)} pass"
+    message = f"worst run {format_value(worst, required.unit)}, {result}"
+    return _check(required, group, "fail" if missed else "pass", message, Estimate(worst, None, None), evidence)
 
 
-def _judged(asked: Limit, found: Estimate, count: int) -> tuple[Outcome, str]:
-    """Outcome and words."""
-    if found.low is None or found.high is None:
-        verdict: Outcome = "pass" if asked.is_met(found.value) else "fail"
-        return verdict, f"{format_value(found.value, asked.unit)} in one run; its noise is unknown"
-    value, low, high = (format_value(value, asked.unit) for value in (found.value, found.low, found.high))
-    words = f"median {value} of {runs_in_words(count)}, 90 % interval {low} to {high}"
-    good = asked.is_met(found.low), asked.is_met(found.high)
-    if all(good):
-        return "pass", words
-    return ("inconclusive", f"{words}: the limit lies within; repeat it more often") if any(good) else ("fail", words)
+def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, str]:
+    """Return the outcome of a value with its interval, and the result in words."""
+    if estimate.low is None or estimate.high is None:
+        verdict: Outcome = "pass" if required.is_met(estimate.value) else "fail"
+        return verdict, f"{format_value(estimate.value, required.unit)} in one run; noise is unknown"
+    value, low, high = (format_value(value, required.unit) for value in (estimate.value, estimate.low, estimate.high))
+    message = f"median {value} of {runs_in_words(count)}, 90 % interval {low} to {high}"
+    ends = required.is_met(estimate.low), required.is_met(estimate.high)
+    if all(ends):
+        return "pass", message
+    if any(ends):
+        return "inconclusive", f"{message}: the limit lies within it; more repeats are needed"
+    return "fail", message
 
 
-def _spread(asked: Limit, group: Group) -> Check:
-    found = group.values("samples_per_s")
-    values = [value for _, value in found]
-    middle = robust.estimate(values).value if values else 0.0
+def _spread(required: Limit, group: Group) -> Check:
+    measured = group.values("samples_per_s")
+    values = [value for _, value in measured]
+    median = robust.estimate(values).value if values else 0.0
     evidence = [
-        Evidence(each.job, each.run.run, value / middle - 1 if middle else None, format_value(value, "1/s"))
-        for each, value in found
+        Evidence(run.job, run.run.run, value / median - 1 if median else None, format_value(value, "1/s"))
+        for run, value in measured
     ]
-    if len(values) < 2 or not middle:
-        words = f"{runs_in_words(len(values))} has no spread; repeat it (--repeat)"
-        return _check(asked, group, "inconclusive", words, None, evidence)
-    spread = (max(values) - min(values)) / middle
-    words = f"{format_value(min(values), '1/s')} to {format_value(max(values), '1/s')} in {runs_in_words(len(values))}"
-    verdict: Outcome = "pass" if asked.is_met(spread) else "fail"
-    return _check(asked, group, verdict, words, Estimate(spread, None, None), evidence)
+    if len(values) < 2 or not median:
+        message = f"no spread from {runs_in_words(len(values))}; repeat the measurement (--repeat)"
+        return _check(required, group, "inconclusive", message, None, evidence)
+    spread = (max(values) - min(values)) / median
+    message = (
+        f"{format_value(min(values), '1/s')} to {format_value(max(values), '1/s')} in {runs_in_words(len(values))}"
+    )
+    verdict: Outcome = "pass" if required.is_met(spread) else "fail"
+    return _check(required, group, verdict, message, Estimate(spread, None, None), evidence)
 
 
-def _scaling(asked: Limit, group: Group, base: Sequence[Group]) -> Check:
-    """base: groups on the fewest ranks, whose runs are taken together."""
-    by = [value / each.ranks for each in base for _, value in each.values("samples_per_s")]
-    found = group.values("samples_per_s")
-    values = [value / group.ranks for _, value in found]
-    if not values or not by or min(by) <= 0:
-        return _check(asked, group, "fail", "no samples/s to compare", None, ())
-    estimate = robust.ratio(values, by)
-    reference = robust.estimate(by).value
-    evidence = [_evidence(asked, each, value / group.ranks / reference) for each, value in found]
-    verdict, words = _judged(asked, estimate, min(len(values), len(by)))
+def _scaling(required: Limit, group: Group, base: Sequence[Group]) -> Check:
+    """Compare samples/s per rank with that of base, the groups on the fewest ranks, whose runs are taken together."""
+    base_values = [value / part.ranks for part in base for _, value in part.values("samples_per_s")]
+    measured = group.values("samples_per_s")
+    values = [value / group.ranks for _, value in measured]
+    if not values or not base_values or min(base_values) <= 0:
+        return _check(required, group, "fail", "no samples/s to compare", None, ())
+    estimate = robust.ratio(values, base_values)
+    reference = robust.estimate(base_values).value
+    evidence = [_evidence(required, run, value / group.ranks / reference) for run, value in measured]
+    verdict, message = _judged(required, estimate, min(len(values), len(base_values)))
     ranks = base[0].ranks
-    told = f"against {runs_in_words(len(by))} on {ranks} rank{'s' if ranks > 1 else ''}"
-    return _check(asked, group, verdict, f"{words}; {told}", estimate, evidence)
+    reference_words = f"against {runs_in_words(len(base_values))} on {ranks} rank{'s' if ranks > 1 else ''}"
+    return _check(required, group, verdict, f"{message}; {reference_words}", estimate, evidence)

@@ -1,4 +1,4 @@
-"""What of a job can be compared: its measured runs that are alike."""
+"""Groups of a job's measured runs with the same key and dataset. Groups are what is compared between jobs."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
-# The worst first: one run from memory makes the group's figures no storage's.
+# Worst first: one run from memory disqualifies the whole group.
 _WORST: tuple[Outcome, ...] = ("cached", "unknown", "storage", "nothing read")
 
 
 class Group(Struct, frozen=True):
-    """Measured runs of a job of one key on one dataset, faulty ones too. data: the folder the dataset lies in.
-    workload: resolved, as JSON has it.
+    """Measured runs of a job with one key on one dataset, faulty runs included. data: directory of the dataset.
+    workload: resolved, as decoded from JSON.
     """
 
     job: str
@@ -29,39 +29,40 @@ class Group(Struct, frozen=True):
 
     @property
     def good(self) -> tuple[Measurement, ...]:
-        return tuple(each for each in self.measurements if each.is_good)
+        """Runs without a fault."""
+        return tuple(run for run in self.measurements if run.is_good)
 
     @property
     def faulty(self) -> Measurement | None:
-        """The first run that is no measurement."""
-        return next((each for each in self.measurements if not each.is_good), None)
+        """First run with a fault; None where there is none."""
+        return next((run for run in self.measurements if not run.is_good), None)
 
     @property
     def storage(self) -> Outcome:
-        """The worst of the good runs'; unknown where none is."""
-        found = {"unknown" if each.storage is None else each.storage.outcome() for each in self.good}
-        return next((outcome for outcome in _WORST if outcome in found), "unknown")
+        """Worst cache outcome of the good runs; unknown where there is no good run."""
+        outcomes = {"unknown" if run.storage is None else run.storage.outcome() for run in self.good}
+        return next((outcome for outcome in _WORST if outcome in outcomes), "unknown")
 
     @property
     def is_of_storage(self) -> bool:
-        """Do the figures tell of the storage, or, where nothing is read, of nothing that memory could have faked?"""
+        """Whether the runs measured the storage, or read nothing at all."""
         return self.storage in ("storage", "nothing read")
 
     @property
     def storage_words(self) -> str:
-        """Of the run that is worst."""
-        for each in self.good:
-            if each.storage is not None and each.storage.outcome() == self.storage:
-                return f"{each.run}: {each.storage.words()}"
-        return "nothing tells whether storage was read"
+        """Cache outcome of the worst run in words."""
+        for run in self.good:
+            if run.storage is not None and run.storage.outcome() == self.storage:
+                return f"{run.run}: {run.storage.words()}"
+        return "it was not recorded whether bytes came from storage"
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """What would defeat the cache, as options of dlio-submit."""
-        return next((each.storage.advice for each in self.good if each.storage and each.storage.advice), ())
+        """Options of dlio-submit that would defeat the cache."""
+        return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:
-        """Repeats of the good runs that have the metric, inverted where less is better."""
+        """Return the repeats of the good runs that have the metric, inverted where lower is better."""
         sign = 1 if METRICS[metric].is_higher_better else -1
         return tuple(
             Repeat(measurement.run, measurement.metrics[metric] ** sign, measurement.disturbance)
@@ -70,16 +71,16 @@ class Group(Struct, frozen=True):
         )
 
     def values(self, metric: MetricName) -> tuple[float, ...]:
-        """Of the good runs that have it."""
-        return tuple(each.metrics[metric] for each in self.good if metric in each.metrics)
+        """Return the values of the good runs that have the metric."""
+        return tuple(run.metrics[metric] for run in self.good if metric in run.metrics)
 
 
 def of(entry: Entry) -> tuple[Group, ...]:
-    """In the order in which they were first measured."""
-    found: dict[tuple[Key, str], list[Measurement]] = {}
-    for each in entry.measurements:
-        if each.kind == "measure":
-            found.setdefault((each.key, each.data), []).append(each)
+    """Return the groups of a job, in the order of their first runs."""
+    by_key: dict[tuple[Key, str], list[Measurement]] = {}
+    for run in entry.measurements:
+        if run.kind == "measure":
+            by_key.setdefault((run.key, run.data), []).append(run)
     return tuple(
         Group(
             job=entry.job,
@@ -91,10 +92,12 @@ def of(entry: Entry) -> tuple[Group, ...]:
             workload=entry.workloads.get(key.settings),
             measurements=tuple(runs),
         )
-        for (key, data), runs in found.items()
+        for (key, data), runs in by_key.items()
     )
 
 
 def alone(groups: tuple[Group, ...], group: Group) -> bool:
-    """Is it the job's only one of its key? Where datasets are compared under one key, neither stands for the key."""
-    return sum(each.key == group.key for each in groups) == 1
+    """Return whether the group is the job's only group of its key. Where a job compares datasets of one key, no group
+    stands for the key.
+    """
+    return sum(candidate.key == group.key for candidate in groups) == 1

@@ -1,4 +1,4 @@
-"""What the nights before a job tell: how alike they are, and whether something has changed since the baseline."""
+"""Trend of a key over the nights of the history: noise between nights, and changes."""
 
 import math
 import statistics
@@ -14,12 +14,12 @@ from dlio_hpc.verdict.change_detection import Change
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
-# Nights that are looked back over.
+# Most nights that are considered.
 MOST = 90
 
 
 class Night(Struct, frozen=True):
-    """A job's repeats of one metric, in its unit."""
+    """One job's repeats of one metric, in its unit."""
 
     job: str
     ended: str
@@ -31,8 +31,8 @@ class Night(Struct, frozen=True):
 
 
 class Shift(Struct, frozen=True):
-    """A change by the names of its jobs. ratio: how many times as good it is after it; below 1 it is worse. to: the
-    last job of a drift, else `since`.
+    """A change, by the names of its jobs. ratio: level after over level before, inverted where lower is better; below 1
+    is worse. to: last job of a drift, else `since`.
     """
 
     kind: change_detection.Kind
@@ -44,8 +44,8 @@ class Shift(Struct, frozen=True):
 
 
 class Trend(Struct, frozen=True):
-    """nights: oldest first. levels: what the shifts make of them, in the metric's unit. outliers: jobs all by
-    themselves.
+    """A series of nights. nights: oldest first. levels: level of each night by the shifts, in the metric's unit.
+    outliers: jobs of single nights out of line.
     """
 
     nights: tuple[Night, ...]
@@ -54,50 +54,51 @@ class Trend(Struct, frozen=True):
     outliers: tuple[str, ...]
 
     def place(self, job: str) -> int | None:
+        """Return the number of a job's night; None where it has none."""
         return next((place for place, night in enumerate(self.nights) if night.job == job), None)
 
 
 def night(group: Group, metric: MetricName) -> Night | None:
-    """None where the group has nothing that can be compared: no good run with the metric above 0."""
+    """Return the values of a group; None where no good run has the metric, or a value is 0."""
     values = group.values(metric)
     return Night(group.job, group.ended, values) if values and min(values) > 0 else None
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
-    """Jobs of the key whose figures are the storage's as much as those of `like`, oldest first; none that has several
-    datasets of that key.
+    """Return the nights with the key of `like`, oldest first. Jobs with a faulty run or several datasets of that key
+    are left out. Jobs whose storage was measured are not mixed with jobs whose storage was not.
     """
-    found = []
+    kept = []
     for entry in history:
-        mine = [group for group in run_groups.of(entry) if group.key == like.key]
-        if len(mine) == 1 and mine[0].faulty is None and mine[0].is_of_storage == like.is_of_storage:
-            found.append(night(mine[0], metric))
-    return sorted((each for each in found if each is not None), key=lambda each: (each.ended, each.job))[-MOST:]
+        groups = [group for group in run_groups.of(entry) if group.key == like.key]
+        if len(groups) == 1 and groups[0].faulty is None and groups[0].is_of_storage == like.is_of_storage:
+            kept.append(night(groups[0], metric))
+    return sorted((past for past in kept if past is not None), key=lambda past: (past.ended, past.job))[-MOST:]
 
 
-def of(found: Sequence[Night], metric: MetricName) -> Trend:
-    """Of nights in their order."""
-    told = change_detection.find(logs([each.median for each in found], metric))
+def of(series: Sequence[Night], metric: MetricName) -> Trend:
+    """Return the trend of nights, oldest first."""
+    detected = change_detection.find(logs([past.median for past in series], metric))
     sign = 1.0 if METRICS[metric].is_higher_better else -1.0
     return Trend(
-        nights=tuple(found),
-        levels=tuple(float(each) for each in np.exp(sign * told.levels)),
-        shifts=tuple(_shift(found, change) for change in told.changes),
-        outliers=tuple(found[place].job for place in told.outliers),
+        nights=tuple(series),
+        levels=tuple(float(level) for level in np.exp(sign * detected.levels)),
+        shifts=tuple(_shift(series, change) for change in detected.changes),
+        outliers=tuple(series[place].job for place in detected.outliers),
     )
 
 
-def noise(found: Sequence[Night], metric: MetricName) -> Noise | None:
-    """Between these nights' medians, apart from what has changed; None where they are too few."""
-    return change_detection.find(logs([each.median for each in found], metric)).noise
+def noise(series: Sequence[Night], metric: MetricName) -> Noise | None:
+    """Return the noise between the medians of these nights, apart from changes; None where there are too few nights."""
+    return change_detection.find(logs([past.median for past in series], metric)).noise
 
 
 def logs(values: Sequence[float], metric: MetricName) -> Floats:
-    """Logarithms, of which more is better."""
-    found: Floats = np.log(np.asarray(values, np.float64))
-    return found if METRICS[metric].is_higher_better else -found
+    """Return logarithms, negated where lower is better."""
+    logarithms: Floats = np.log(np.asarray(values, np.float64))
+    return logarithms if METRICS[metric].is_higher_better else -logarithms
 
 
-def _shift(found: Sequence[Night], change: Change) -> Shift:
-    first = found[change.at]
-    return Shift(change.kind, first.job, found[change.until].job, first.ended, math.exp(change.size), change.p)
+def _shift(series: Sequence[Night], change: Change) -> Shift:
+    first = series[change.at]
+    return Shift(change.kind, first.job, series[change.until].job, first.ended, math.exp(change.size), change.p)

@@ -1,4 +1,4 @@
-"""What is asked whatever a criteria file says: that every run is good, and that the storage was measured."""
+"""Checks that every acceptance makes: all runs are good, no measurement is missing, and the storage was measured."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -11,9 +11,9 @@ from dlio_hpc.verdict.history_entry import Entry
 
 STORAGE = "storage"
 _CLASSES: dict[int, Outcome] = {3: "invalid", 7: "incomplete"}
-# Where the run itself has no better one, as its limit was wider.
+# Advice where the run has none, because its own limit on cached bytes was wider.
 _LARGER = (f"a dataset of {ENOUGH} times the nodes' memory",)
-# Criterion and what it asks, by what it comes to where it is not met.
+# Name and requirement, by the outcome where it is not met.
 _ALWAYS: dict[Outcome, tuple[str, str]] = {
     "invalid": ("validity", "no run is invalid"),
     "infrastructure": ("infrastructure", "no run failed"),
@@ -22,7 +22,7 @@ _ALWAYS: dict[Outcome, tuple[str, str]] = {
 
 
 class Absent(NamedTuple):
-    """A measurement of a study that nobody has. title: of its point. job: the last that was to make it."""
+    """A measurement that a study lacks. title: of its point. job: the last job that was to make it. why: the reason."""
 
     title: str
     repeat: int
@@ -36,24 +36,24 @@ class _Fault(NamedTuple):
 
 
 def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
-    """One check for each kind of fault, so that it has the same names each time."""
+    """Yield one check for each kind of fault, so that reports always have the same checks."""
     faults = [*_faulty(entries), *_unfinished(entries, absent)]
     count = sum(run.is_good for entry in entries for run in entry.measurements)
     if not count and not faults:
         faults = [_Fault("incomplete", Evidence("", "", None, "nothing was measured", is_met=False))]
     for outcome, (name, asked) in _ALWAYS.items():
-        found = [fault.evidence for fault in faults if fault.outcome == outcome]
-        told = listed(list(dict.fromkeys(each.words for each in found)), 1)
-        words = f"{len(found)} x {told}" if len(found) > 1 else told
+        evidence = [fault.evidence for fault in faults if fault.outcome == outcome]
+        message = listed(list(dict.fromkeys(item.words for item in evidence)), 1)
+        message = f"{len(evidence)} x {message}" if len(evidence) > 1 else message
         yield Check(
-            name, "", name, "", asked, outcome if found else "pass", words or f"{runs_in_words(count)} measured",
-            tuple(found),
+            name, "", name, "", asked, outcome if evidence else "pass", message or f"{runs_in_words(count)} measured",
+            tuple(evidence),
         )  # fmt: skip
 
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
-    """Runs that are no measurement and were not made once more; and what else was wrong with a job. One whose time was
-    over after its last run lost nothing.
+    """Yield the faults of runs that were not repeated successfully, and other faults of jobs. A job that reached its
+    time limit after its last run lost nothing.
     """
     measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
@@ -64,58 +64,63 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
                 yield _Fault(verdict, Evidence(entry.job, run.run, None, run.fault, is_met=False))
         codes = {run.exit_code for run in runs}
         lost_nothing = entry.exit_code == Incomplete.exit_code and codes == {0}
-        is_told = entry.exit_code != InvalidRun.exit_code and codes - {0}
-        if entry.fault is not None and entry.exit_code not in codes and not lost_nothing and not is_told:
+        is_reported = entry.exit_code != InvalidRun.exit_code and codes - {0}
+        if entry.fault is not None and entry.exit_code not in codes and not lost_nothing and not is_reported:
             verdict = _CLASSES.get(entry.exit_code, "infrastructure")
             yield _Fault(verdict, Evidence(entry.job, "", None, entry.fault, is_met=False))
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Measurements that no job's entry tells of."""
-    told = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
-    for each in absent:
-        if (each.job, each.title, each.repeat) not in told:
-            words = f"{each.title}, repeat {each.repeat + 1}: {each.why}"
-            yield _Fault("incomplete", Evidence(each.job or "", "", None, words, is_met=False))
+    """Yield the missing measurements that no entry of a job has."""
+    recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
+    for missing in absent:
+        if (missing.job, missing.title, missing.repeat) not in recorded:
+            message = f"{missing.title}, repeat {missing.repeat + 1}: {missing.why}"
+            yield _Fault("incomplete", Evidence(missing.job or "", "", None, message, is_met=False))
 
 
 def of_storage(group: Group, limit: float) -> Check:
-    """Were its bytes read from storage? cached shares above the limit, and unknown ones, are cached."""
-    outcomes = [_outcome(each, limit) for each in group.runs]
+    """Check whether the bytes of a group were read from storage. A cached share above the limit, or an unknown one, is
+    cached.
+    """
+    outcomes = [_outcome(ran, limit) for ran in group.runs]
     evidence = tuple(
-        Evidence(each.job, each.run.run, _share(each), words, is_met=is_met)
-        for each, (is_met, words) in zip(group.runs, outcomes, strict=True)
+        Evidence(ran.job, ran.run.run, _share(ran), message, is_met=is_met)
+        for ran, (is_met, message) in zip(group.runs, outcomes, strict=True)
     )
-    bad = [each for each in evidence if not each.is_met]
-    shares = [each.value for each in evidence if each.value is not None]
-    first = min(bad, key=lambda each: each.value or 0.0, default=evidence[0])
-    words = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.words}" if bad else first.words
-    advice = dict.fromkeys(line for each in group.runs if (found := each.run.storage) for line in _advice(found, limit))
+    bad = [item for item in evidence if not item.is_met]
+    shares = [item.value for item in evidence if item.value is not None]
+    first = min(bad, key=lambda item: item.value or 0.0, default=evidence[0])
+    message = f"{len(bad)} of {runs_in_words(len(evidence))}: {first.words}" if bad else first.words
+    advice = dict.fromkeys(
+        line for ran in group.runs if (storage := ran.run.storage) for line in _advice(storage, limit)
+    )
     better = tuple(advice) or _larger(group)
     asked = f"at least {100 * (1 - limit):g} % of each epoch from storage"
     return Check(
-        STORAGE, "", "the storage was measured", group.label, asked, "cached" if bad else "pass", words, evidence,
+        STORAGE, "", "the storage was measured", group.label, asked, "cached" if bad else "pass", message, evidence,
         min(shares, default=None), limit=1 - limit, unit="share", advice=better if bad else (),
     )  # fmt: skip
 
 
 def _larger(group: Group) -> tuple[str, ...]:
-    """Of no use where nothing is stored."""
-    return _LARGER if any(each.run.storage is not None and each.run.storage.epochs for each in group.runs) else ()
+    """Return the advice for a larger dataset; none where nothing is stored."""
+    return _LARGER if any(ran.run.storage is not None and ran.run.storage.epochs for ran in group.runs) else ()
 
 
-def _outcome(each: Ran, limit: float) -> tuple[bool, str]:
-    storage = each.run.storage
+def _outcome(ran: Ran, limit: float) -> tuple[bool, str]:
+    """Return whether a run read from storage, and the reason."""
+    storage = ran.run.storage
     if storage is None:
-        return False, "UNKNOWN: there is no record of what was read"
+        return False, "UNKNOWN: it was not recorded what was read"
     return storage.outcome(limit) == "storage", storage.words(limit)
 
 
-def _share(each: Ran) -> float | None:
-    """Of the worst epoch, from storage."""
-    storage = each.run.storage
+def _share(ran: Ran) -> float | None:
+    """Return the share from storage in the worst epoch; None where it is unknown."""
+    storage = ran.run.storage
     return None if storage is None or storage.cached is None else 1 - storage.cached
 
 
-def _advice(found: Storage, limit: float) -> tuple[str, ...]:
-    return () if found.outcome(limit) == "storage" else found.advice
+def _advice(storage: Storage, limit: float) -> tuple[str, ...]:
+    return () if storage.outcome(limit) == "storage" else storage.advice

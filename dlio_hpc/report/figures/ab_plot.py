@@ -1,4 +1,4 @@
-"""A picture of two file systems compared: each pair, and what they come to."""
+"""The picture of two file systems that are compared: each pair, and the mean with its interval."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -10,24 +10,28 @@ from dlio_hpc.report.figures import canvas, plots
 from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK
 
 
-def effects(study: Study, found: tuple[Effect, ...], title: str) -> tuple[Figure, str]:
-    """A line for each setting, the first on top; right of 1 B is better."""
-    figure, (axes,) = plots.sheet(title, f"{study.study} on {study.site.name}", 1.4 + 0.4 * len(found), 1)
-    for row, one in enumerate(reversed(found)):
-        axes.plot(one.ratios, [row] * len(one.ratios), linestyle="", marker="o", markersize=3, color=COLOURS["read"])
-        if one.low is not None and one.high is not None:
-            axes.plot([one.low, one.high], [row, row], color=INK, linewidth=1.4)
-        axes.plot([one.ratio], [row], linestyle="", marker="D", markersize=5, color=INK)
+def effects(study: Study, results: tuple[Effect, ...], title: str) -> tuple[Figure, str]:
+    """Draw a line per setting, the first at the top. B is better right of 1."""
+    figure, (axes,) = plots.sheet(title, f"{study.study} on {study.site.name}", 1.4 + 0.4 * len(results), 1)
+    for row, result in enumerate(reversed(results)):
+        axes.plot(
+            result.ratios, [row] * len(result.ratios), linestyle="", marker="o", markersize=3, color=COLOURS["read"]
+        )
+        if result.low is not None and result.high is not None:
+            axes.plot([result.low, result.high], [row, row], color=INK, linewidth=1.4)
+        axes.plot([result.ratio], [row], linestyle="", marker="D", markersize=5, color=INK)
     axes.axvline(1, color=GREY, linewidth=0.8)
-    values = np.concatenate([(*one.ratios, one.low or one.ratio, one.high or one.ratio, 1.0) for one in found])
+    values = np.concatenate(
+        [(*result.ratios, result.low or result.ratio, result.high or result.ratio, 1.0) for result in results]
+    )
     axes.set_xscale("log")
     margin = 1.05
-    axes.set(xlim=(values.min() / margin, values.max() * margin), ylim=(-0.6, len(found) - 0.4))
+    axes.set(xlim=(values.min() / margin, values.max() * margin), ylim=(-0.6, len(results) - 0.4))
     ticks = np.unique(np.round(np.geomspace(values.min(), values.max(), 6), 2))
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     axes.minorticks_off()
-    names = [canvas.printable(one.setting or "all together", 40) for one in reversed(found)]
-    axes.set_yticks(range(len(found)), names)
+    names = [canvas.printable(result.setting or "all together", 40) for result in reversed(results)]
+    axes.set_yticks(range(len(results)), names)
     axes.set_xlabel("B / A; right of 1 B is better")
-    told = "Dots are pairs measured side by side, the diamond their mean, the line its 95 % interval."
-    return figure, f"{ab_rows.verdict(study, found)} {told}"
+    legend = "Dots: pairs measured side by side; diamond: their mean; line: its 95 % interval."
+    return figure, f"{ab_rows.verdict(study, results)} {legend}"

@@ -1,4 +1,4 @@
-"""What pictures are drawn on and with: one style, one colour for one thing, the same bytes for the same input."""
+"""Style, colours, sheets and scales of pictures. Equal input gives equal bytes."""
 
 import warnings
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 from dlio_hpc.analysis.log.view import Floats, View
 from dlio_hpc.units import format_size
 
-# Okabe and Ito's palette, which colour-blind people tell apart.
+# The palette of Okabe and Ito, which colour-blind readers can distinguish.
 COLOURS = {
     "read": "#0072B2",
     "written": "#D55E00",
@@ -27,13 +27,13 @@ COLOURS = {
     "metadata": "#CC79A7",
 }
 INK, GREY, RULE = "#222222", "#6A6A6A", "#E4E4E4"
-# For lines, in the order in which they take them.
+# Colours of lines, in the order of use.
 LINES = [COLOURS["read"], COLOURS["written"], COLOURS["compute"], COLOURS["sync"], COLOURS["wait"], "#56B4E9", INK]
-# Inches. A line of the report is one wide picture or two narrow ones.
+# Inches. One row of the page holds one wide picture or two narrow ones.
 WIDE, NARROW = 9.2, 4.55
 NOTHING = "Nothing was read or written."
 
-# Letters stay text: small, sharp, searchable. They were measured in DejaVu; Verdana is as wide where that is not.
+# Letters stay text: small, sharp, searchable. Layout uses DejaVu; Verdana, as wide, is used where DejaVu is missing.
 _STYLE = {
     "svg.fonttype": "none",
     "svg.hashsalt": "dlio-hpc",
@@ -71,7 +71,9 @@ _BYTES = (("TiB", 2.0**40), ("GiB", 2.0**30), ("MiB", 2.0**20), ("KiB", 2.0**10)
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Whatever the user's matplotlibrc says. Letters that the font lacks are the business of who shows the SVG."""
+    """Set the style, whatever the user's matplotlibrc has. Letters that the font lacks are left to the viewer of the
+    SVG.
+    """
     with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing from")
         yield
@@ -80,17 +82,17 @@ def style() -> Iterator[None]:
 def sheet(
     view: View, title: str, width: float, height: float, rows: Sequence[float] = (1,)
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of width x height inches with axes one below the other, `rows` their relative heights."""
+    """Return a figure of width x height inches with axes one below the other. rows: their relative heights."""
     figure = Figure(figsize=(width, height), layout="constrained")
     axes = figure.subplots(len(rows), 1, squeeze=False, gridspec_kw={"height_ratios": list(rows)})[:, 0]
     axes[0].set_title(title)
-    whose = printable(f"{view.title}, {view.source}", 100 if width > NARROW else 62)
-    figure.supxlabel(whose, x=0.995, ha="right", fontsize=7, color=GREY)
+    source = printable(f"{view.title}, {view.source}", 100 if width > NARROW else 62)
+    figure.supxlabel(source, x=0.995, ha="right", fontsize=7, color=GREY)
     return figure, list(axes)
 
 
 def sentence(view: View, title: str, width: float, text: str) -> Figure:
-    """What stands where there is nothing to draw."""
+    """Return a figure with a sentence, where there is nothing to draw."""
     figure, (axes,) = sheet(view, title, width, 1.2)
     axes.axis("off")
     axes.text(0, 0.6, text, transform=axes.transAxes, color=GREY, va="center")
@@ -98,27 +100,27 @@ def sentence(view: View, title: str, width: float, text: str) -> Figure:
 
 
 def printable(text: str, most: int) -> str:
-    """At most `most` characters, none of them one that XML forbids."""
+    """Return at most `most` characters of a text, without characters that XML forbids."""
     clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)
     return clean if len(clean) <= most else clean[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def legend(axes: Axes, markerscale: float = 2) -> None:
-    """Above the axes, beside their title: never over data."""
+    """Draw the legend above the axes, beside the title, so that it never covers data."""
     handles, labels = axes.get_legend_handles_labels()
     if labels:
         across, where = len(labels), (1.0, 1.0)
         axes.legend(handles, labels, loc="lower right", bbox_to_anchor=where, ncols=across, markerscale=markerscale)
 
 
-def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], what: str) -> None:
-    """Steps over bins, light enough for two to be seen through each other."""
-    colour = COLOURS[what]
-    axes.stairs(heights, edges, fill=True, facecolor=f"{colour}66", edgecolor=colour, linewidth=0.8, label=what)
+def area(axes: Axes, edges: Floats, heights: npt.NDArray[np.number], label: str) -> None:
+    """Draw steps over bins, light enough to see two areas through each other."""
+    colour = COLOURS[label]
+    axes.stairs(heights, edges, fill=True, facecolor=f"{colour}66", edgecolor=colour, linewidth=0.8, label=label)
 
 
 def boxes(axes: Axes, left: Floats, right: Floats, bottom: float, top: Floats | float, colour: str) -> None:
-    """Any number of filled boxes as one path: a fifth of the bytes of patches. left, right: (n)."""
+    """Draw filled boxes as one path, which takes a fifth of the bytes of patches. left, right: (n)."""
     low, high = np.full(len(left), bottom), np.broadcast_to(top, left.shape)
     corners = [[left, low], [left, high], [right, high], [right, low], [left, low]]
     vertices = np.moveaxis(np.array(corners), 2, 0).reshape(-1, 2)
@@ -126,32 +128,32 @@ def boxes(axes: Axes, left: Floats, right: Floats, bottom: float, top: Floats | 
     axes.add_patch(PathPatch(Path(vertices, codes), facecolor=colour, linewidth=0))
 
 
-def numbers(axes: Axes, which: str = "xy", whole: bool = False) -> None:
-    """Plain numbers on linear axes, with thousands marked. whole: where there is nothing between 1 and 2."""
+def numbers(axes: Axes, names: str = "xy", whole: bool = False) -> None:
+    """Set plain numbers on linear axes, with thousands separators. whole: only whole numbers."""
     steps = [1, 2, 5, 10] if whole else [1, 2, 2.5, 5, 10]
-    for name in which:
+    for name in names:
         axis = axes.xaxis if name == "x" else axes.yaxis
         axis.set_major_locator(MaxNLocator(5 if name == "y" else 8, steps=steps, integer=whole))
         axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
 
 
-def count_scale(axes: Axes, counts: npt.NDArray[np.number], what: str) -> None:
-    """Linear, or, where little stands beside much, logarithmic so that both are seen."""
-    some = counts[counts > 0]
+def count_scale(axes: Axes, counts: npt.NDArray[np.number], label: str) -> None:
+    """Set a linear scale, or a logarithmic one where the largest count is more than 200 times the smallest."""
+    nonzero = counts[counts > 0]
     numbers(axes, "y", whole=True)
-    axes.set_ylabel(what)
-    axes.set_ylim(0, 1.08 * float(some.max()))
-    if some.max() > 200 * some.min():
+    axes.set_ylabel(label)
+    axes.set_ylim(0, 1.08 * float(nonzero.max()))
+    if nonzero.max() > 200 * nonzero.min():
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(numticks=6))
         axes.yaxis.set_minor_locator(NullLocator())
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-        axes.set_ylim(0.5, 2 * float(some.max()))
-        axes.set_ylabel(f"{what} (log scale)")
+        axes.set_ylim(0.5, 2 * float(nonzero.max()))
+        axes.set_ylabel(f"{label} (log scale)")
 
 
 def log_bytes(axes: Axes, least: float, most: float) -> None:
-    """Let x go from `least` to `most` bytes, at least four octaves, with ticks at powers of two."""
+    """Set a logarithmic x axis from `least` to `most` bytes, at least four octaves, with ticks at powers of two."""
     low, high = _at_least(np.log2(least), np.log2(most), 4)
     _log_x(axes, 2, low, high)
     step = next(step for step in (1, 2, 5, 10, 20) if (high - low) / step <= 6 or step == 20)
@@ -160,7 +162,7 @@ def log_bytes(axes: Axes, least: float, most: float) -> None:
 
 
 def log_seconds(axes: Axes, least: float, most: float) -> None:
-    """Let x go from `least` to `most` seconds, at least two decades, with ticks at powers of ten."""
+    """Set a logarithmic x axis from `least` to `most` seconds, at least two decades, with ticks at powers of ten."""
     low, high = _at_least(np.log10(least), np.log10(most), 2)
     _log_x(axes, 10, low, high)
     powers = np.arange(np.ceil(low), np.floor(high) + 1)
@@ -177,30 +179,31 @@ def _log_x(axes: Axes, base: int, low: float, high: float) -> None:
 
 
 def _at_least(low: float, high: float, width: float) -> tuple[float, float]:
+    """Return the range, widened to at least `width`, with a margin."""
     missing = max(0.0, width - (high - low)) / 2
     return low - missing - 0.1, high + missing + 0.1
 
 
 def rate_unit(most: float) -> tuple[str, float]:
-    """Name and bytes/s of the unit for rates up to `most` bytes/s."""
+    """Return name and bytes/s of the unit for rates up to `most` bytes/s."""
     return ("GB/s", 1e9) if most >= 2e10 else ("MB/s", 1e6)
 
 
 def seconds_unit(most: float) -> tuple[str, float]:
-    """Name and seconds of the unit in which `most` seconds are a handy number."""
+    """Return name and seconds of the unit that suits `most` seconds."""
     return next((unit for unit in _SECONDS if most >= unit[1]), _SECONDS[0] if not most else _SECONDS[-1])
 
 
 def bytes_unit(most: float) -> tuple[str, float]:
-    """Name and bytes of the unit in which `most` bytes are a handy number."""
+    """Return name and bytes of the unit that suits `most` bytes."""
     return next((unit for unit in _BYTES if most >= unit[1]), _BYTES[-1])
 
 
 def plain(value: float) -> str:
-    """Three digits, or all before the point: 0.0123, 12.3, 1,234."""
+    """Return a number with three digits, or with all digits before the point: 0.0123, 12.3, 1,234."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def groups(count: int, most: int) -> npt.NDArray[np.int64]:
-    """Where each of at most `most` groups of neighbours begins; all but the last are of one size."""
+    """Return the start of each of at most `most` groups of neighbours. All groups but the last have the same size."""
     return np.arange(0, count, max(1, -(-count // most)))

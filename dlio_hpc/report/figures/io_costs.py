@@ -20,7 +20,7 @@ _NAMES = {"read": "read", "written": "write", "metadata": "metadata"}
 
 
 def heat_map(view: View, title: str) -> tuple[Figure | str, str]:
-    """Bytes per second of each rank over time."""
+    """Draw bytes per second of each rank over time."""
     heat = view.heat
     if heat is None:
         return "Bytes of each rank over time were not recorded.", ""
@@ -28,9 +28,9 @@ def heat_map(view: View, title: str) -> tuple[Figure | str, str]:
         return canvas.NOTHING, ""
     rates = heat.moved / np.diff(heat.edges)
     name, unit = canvas.rate_unit(float(rates.max()))
-    some = rates[rates > 0] / unit
-    is_wide = float(some.max()) > _LINEAR * float(some.min())
-    low, high = (max(float(some.min()), float(some.max()) / _WIDEST) if is_wide else 0.0), float(some.max())
+    nonzero = rates[rates > 0] / unit
+    is_wide = float(nonzero.max()) > _LINEAR * float(nonzero.min())
+    low, high = (max(float(nonzero.min()), float(nonzero.max()) / _WIDEST) if is_wide else 0.0), float(nonzero.max())
     figure, (axes,) = canvas.sheet(view, title, NARROW, 3.0)
     colours = matplotlib.colormaps["viridis_r"].with_extremes(bad="white")
     image = axes.imshow(
@@ -51,7 +51,7 @@ def heat_map(view: View, title: str) -> tuple[Figure | str, str]:
     bar = figure.colorbar(image, ax=axes, pad=0.02, aspect=30, format=plain)
     bar.ax.minorticks_off()
     bar.outline.set_visible(False)
-    bar.set_label(f"{name} of a {'rank' if heat.ranks_per_row == 1 else f'group of {heat.ranks_per_row} ranks'}")
+    bar.set_label(f"{name} per {'rank' if heat.ranks_per_row == 1 else f'group of {heat.ranks_per_row} ranks'}")
     return figure, f"{view.title}: {_heat_caption(heat)}"
 
 
@@ -59,12 +59,12 @@ def _heat_caption(heat: HeatMap) -> str:
     moved = heat.moved.sum(axis=1)
     width = format_seconds(float(heat.edges[1] - heat.edges[0]))
     row = "rank" if heat.ranks_per_row == 1 else f"group of {heat.ranks_per_row} ranks"
-    spread = f"{format_size(int(moved.min()))} to {format_size(int(moved.max()))} a {row}"
+    spread = f"{format_size(int(moved.min()))} to {format_size(int(moved.max()))} per {row}"
     return f"bytes read and written, {spread}. A cell is {width} of a {row}; white: nothing moved."
 
 
 def costs(view: View, title: str) -> tuple[Figure | str, str]:
-    """Shares of the run time that a rank spends in read, write and metadata calls of each interface."""
+    """Draw the shares of the run time that a rank spends in read, write and metadata calls of each interface."""
     known = [cost for cost in view.costs if any(getattr(cost, field) is not None for _, field in _PARTS)]
     if not known or view.elapsed_s <= 0:
         return "Times of I/O calls were not recorded.", ""
@@ -83,7 +83,7 @@ def costs(view: View, title: str) -> tuple[Figure | str, str]:
     canvas.legend(axes)
     return (
         figure,
-        f"{view.title}: seconds a rank (mean), of {format_seconds(view.elapsed_s)}: {'; '.join(map(_cost, known))}.",
+        f"{view.title}: seconds per rank (mean), of {format_seconds(view.elapsed_s)}: {'; '.join(map(_cost, known))}.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What pictures of a study are drawn on: sheets, and axes over what was varied."""
+"""Sheets of pictures of a study, and axes over its parameters."""
 
 from typing import NamedTuple
 
@@ -11,11 +11,12 @@ from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.report.figures import canvas
 from dlio_hpc.report.figures.canvas import GREY, WIDE
 
-# More of them than fit beside each other are not all named.
+# Most ticks that fit beside each other; of more levels only some are named.
 _MOST_TICKS = 14
 
 
 def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return a figure with rows x columns of axes. whose: the source, in the lower right corner."""
     figure = Figure(figsize=(WIDE, height), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     axes[0].set_title(title)
@@ -24,7 +25,7 @@ def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) ->
 
 
 class Places(NamedTuple):
-    """Where the levels of an axis lie, and how they are called."""
+    """Positions of the levels of an axis, and their labels."""
 
     at: list[float]
     labels: list[str]
@@ -32,7 +33,7 @@ class Places(NamedTuple):
 
 
 def places(axis: Axis) -> Places:
-    """By their logarithms where they are sizes or powers of two, else side by side."""
+    """Return logarithmic positions for sizes and powers of two; else positions side by side."""
     numbers = axis.numbers
     is_log = (
         numbers is not None
@@ -45,6 +46,7 @@ def places(axis: Axis) -> Places:
 
 
 def ticks(axes: Axes, places: Places, name: str) -> None:
+    """Set the ticks of an x axis at the levels."""
     step = -(-len(places.at) // _MOST_TICKS)
     axes.set_xlabel(canvas.printable(name, 90))
     if places.is_log:

@@ -1,4 +1,4 @@
-"""The pictures of one run: the panels of the DLIO paper (CCGrid 2021) and what explains them."""
+"""The pictures of one run: the panels of the DLIO paper (CCGrid 2021) and pictures that explain them."""
 
 from collections.abc import Callable, Iterator
 
@@ -16,7 +16,7 @@ except ModuleNotFoundError as fault:
         raise
     raise ConfigError("pictures need matplotlib, which is not installed: pip install 'dlio-hpc[report]'") from None
 
-# What draws a view under a title: the figure, or in words why there is none; and what to say below it.
+# Draws a view under a title. Returns the figure, or a sentence why there is none; and the caption.
 _Painter = Callable[[View, str], tuple[Figure | str, str]]
 _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("heat_map", "Bytes of each rank over time", NARROW, io_costs.heat_map),
@@ -25,14 +25,14 @@ _PAINTERS: list[tuple[str, str, float, _Painter]] = [
     ("sizes", "Sizes of requests", NARROW, distributions.sizes),
     ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distributions.ranks_bandwidth),
     ("timeline", "Compute and I/O of single ranks", WIDE, time_series.timeline),
-    ("steps", "What steps spend their time on", WIDE, time_series.steps),
-    ("latency", "How long requests take", NARROW, distributions.latency),
+    ("steps", "Time of steps by phase", WIDE, time_series.steps),
+    ("latency", "Duration of requests", NARROW, distributions.latency),
     ("spread", "Spread over ranks", NARROW, distributions.spread),
 ]
 
 
 def draw(view: View) -> Iterator[Picture]:
-    """One after the other, in the order in which they are shown. Without steps there is no picture of steps."""
+    """Yield the pictures in the order of the page. Without steps there is no picture of steps."""
     for stem, title, width, paint in _PAINTERS:
         if stem == "steps" and view.steps is None:
             continue

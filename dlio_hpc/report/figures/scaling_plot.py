@@ -1,4 +1,4 @@
-"""Pictures of scaling: speed-up and efficiency over ranks, beside the ideal."""
+"""Pictures of scaling: speed-up and efficiency over ranks, with the ideal."""
 
 from typing import Any
 
@@ -15,51 +15,56 @@ from dlio_hpc.report.figures.plots import Places
 
 
 def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
-    """Speed-up above, efficiency below, both against the ideal: over ranks, where all begin with as many."""
+    """Draw speed-up above efficiency, both with the ideal. The x axis has ranks where all curves begin with the same
+    number, else multiples of the fewest.
+    """
     figure, (upper, lower) = plots.sheet(title, whose, 5.0, 2)
     drawn = named[: len(canvas.LINES)]
     starts = {scaling.steps[0].ranks for _, scaling in drawn}
     is_common = len(starts) == 1
     first = min(starts) if is_common else 1
-    over = "ranks" if is_common else "times as many ranks as the fewest"
+    over = "ranks" if is_common else "ranks / fewest ranks"
     at = sorted({first * step.ideal for _, scaling in drawn for step in scaling.steps})
     upper.plot([at[0], at[-1]], [1, at[-1] / at[0]], color=GREY, linewidth=1, linestyle="--", label="ideal")
     for colour, (name, scaling) in zip(canvas.LINES, drawn, strict=False):
         _line(upper, lower, scaling, first, colour, canvas.printable(name, 48))
     lower.axhline(100, color=GREY, linewidth=1, linestyle="--")
     for axes in (upper, lower):
-        plots.ticks(axes, Places(at, [f"{each:g}" for each in at], True), over)
+        plots.ticks(axes, Places(at, [f"{ranks:g}" for ranks in at], True), over)
     upper.set_yscale("log", base=2)
     upper.yaxis.set_minor_locator(NullLocator())
-    upper.yaxis.set_major_formatter(FuncFormatter(lambda each, _: f"{each:g}"))
+    upper.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     upper.set(ylabel="speed-up (log scale)", xlabel="")
     upper.tick_params(labelbottom=False)
     highest = max(100 * step.efficiency for _, scaling in drawn for step in scaling.steps)
     lower.set(ylabel="efficiency (%)", ylim=(0, 1.1 * max(100.0, highest)))
     upper.legend(loc="upper left")
     figure.align_ylabels([upper, lower])
-    return figure, _words(named, len(drawn))
+    return figure, _caption(named, len(drawn))
 
 
 def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, name: str) -> None:
     speed = np.array([step.speed_up for step in scaling.steps])
     ends = np.array([[step.low or step.speed_up, step.high or step.speed_up] for step in scaling.steps]).T
-    room = np.abs(ends - speed)
+    bars = np.abs(ends - speed)
     ideal = np.array([step.ideal for step in scaling.steps])
     looks: dict[str, Any] = {"color": colour, "linewidth": 1.3, "marker": "o", "markersize": 4, "capsize": 2.5}
-    upper.errorbar(first * ideal, speed, room, label=name, **looks)
-    lower.errorbar(first * ideal, 100 * speed / ideal, 100 * room / ideal, **looks)
+    upper.errorbar(first * ideal, speed, bars, label=name, **looks)
+    lower.errorbar(first * ideal, 100 * speed / ideal, 100 * bars / ideal, **looks)
 
 
 def setting(scaling: Scaling) -> str:
+    """Return the setting of a curve, or its kind of scaling."""
     return study_rows.joined(scaling.labels) or f"{scaling.kind} scaling"
 
 
-def _words(named: list[tuple[str, Scaling]], drawn: int) -> str:
+def _caption(named: list[tuple[str, Scaling]], drawn: int) -> str:
+    """Return the kinds of scaling, and the sentences on each curve."""
     sentences = " ".join(f"{name}: {' '.join(study_text.scaling(scaling))}" for name, scaling in named[:drawn])
     kinds = {scaling.kind for _, scaling in named}
     scale = " ".join(
-        f"{kind.capitalize()} scaling: {words}." for kind, words in study_text.KINDS.items() if kind in kinds
+        f"{kind.capitalize()} scaling: {meaning}." for kind, meaning in study_text.KINDS.items() if kind in kinds
     )
     more = f" {len(named) - drawn} more are in the tables." if len(named) > drawn else ""
-    return f"{scale} {sentences} Bars: 95 % intervals, for all ratios of a part together; none without repeats.{more}"
+    bars = "Bars: 95 % intervals, for all ratios of a part together; without repeats there are none."
+    return f"{scale} {sentences} {bars}{more}"

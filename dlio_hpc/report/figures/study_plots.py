@@ -1,4 +1,4 @@
-"""The pictures of a study: figures over what was varied, main effects, and scaling."""
+"""The pictures of a study: metrics over parameters, main effects, and scaling."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from dlio_hpc.report.study_report import StudyReport
 
 
 def draw(report: StudyReport) -> Iterator[Picture]:
-    """Of each part in turn, then of all together; what was not measured has none."""
+    """Yield the pictures of each part, then of all parts together. Parts without measurements have none."""
     yield from of_sides(report)
     for finding in report.findings:
         yield from of_part(report, finding)
@@ -24,68 +24,72 @@ def draw(report: StudyReport) -> Iterator[Picture]:
 
 
 def of_sides(report: StudyReport) -> Iterator[Picture]:
-    """Of two file systems that are compared."""
+    """Yield the picture of two file systems that are compared."""
     if report.effects:
-        words = "Two file systems, pair by pair"
+        title = "Two file systems, pair by pair"
         with canvas.style():
-            figure, caption = ab_plot.effects(report.outcome.study, report.effects, words)
-        yield Picture("sides", words, caption, figure, True)
+            figure, caption = ab_plot.effects(report.outcome.study, report.effects, title)
+        yield Picture("sides", title, caption, figure, True)
 
 
 def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:
-    """Their names begin with the part's where there are several."""
+    """Yield the pictures of a part. Their names begin with the part's name where there are several parts."""
     study = report.outcome.study
-    part, several = study.part(finding.part), len(study.parts) > 1
-    prefix = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', part.name)}-" if several else ""
-    title = f"{part.name}: " if several else ""
-    for stem, words, figure, caption in _of_part(report, part, finding, title):
-        yield Picture(prefix + stem, title + words, caption, figure, True)
+    part, is_one_of_several = study.part(finding.part), len(study.parts) > 1
+    prefix = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', part.name)}-" if is_one_of_several else ""
+    title = f"{part.name}: " if is_one_of_several else ""
+    for stem, heading, figure, caption in _of_part(report, part, finding, title):
+        yield Picture(prefix + stem, title + heading, caption, figure, True)
 
 
 def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> Iterator[tuple[str, str, Figure, str]]:
-    """Stem, title, figure and caption of each."""
+    """Yield stem, title, figure and caption of each picture."""
     study = report.outcome.study
     whose = f"{study.study} on {study.site.name}, {study.created}"
     if finding.comparisons:
-        found = finding.comparisons[-1]
-        ranks = f", {found.nodes} node(s) x {found.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
-        ranks += f", below {found.data}" if found.data is not None else ""
-        shown = Shown(study, part, finding, found, report.outcome.measured, whose + ranks)
+        comparison = finding.comparisons[-1]
+        ranks = (
+            f", {comparison.nodes} node(s) x {comparison.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+        )
+        ranks += f", below {comparison.data}" if comparison.data is not None else ""
+        shown = Shown(study, part, finding, comparison, report.outcome.measured, whose + ranks)
         if part.zipped or len(part.settings) == 1:
-            words = "Time and bandwidth over " + " with ".join(
+            heading = "Time and bandwidth over " + " with ".join(
                 study_rows.short([axis.key for axis in part.settings]).values()
             )
             with canvas.style():
-                yield "sweep", words, *sweep_plots.sweep(shown, title + words)
+                yield "sweep", heading, *sweep_plots.sweep(shown, title + heading)
         elif len(part.settings) == 2 and shown.medians:
-            words = f"{METRICS[finding.metric].noun.capitalize()} of each combination"
+            heading = f"{METRICS[finding.metric].noun.capitalize()} of each combination"
             with canvas.style():
-                yield "map", words, *sweep_plots.heat_map(shown, title + words)
-        if found.ranking is not None and len(found.ranking.effects) > 1 and shown.medians:
+                yield "map", heading, *sweep_plots.heat_map(shown, title + heading)
+        if comparison.ranking is not None and len(comparison.ranking.effects) > 1 and shown.medians:
             with canvas.style():
                 yield (
                     "effects",
-                    "What each parameter does",
-                    *sweep_plots.effects(shown, title + "What each parameter does"),
+                    "Effect of each parameter",
+                    *sweep_plots.effects(shown, title + "Effect of each parameter"),
                 )
     if len(finding.points) == 1 and finding.metric in finding.points[0].metrics:
-        mine = [measurement for measurement in report.outcome.measured if measurement.point == finding.points[0].point]
+        measured = [
+            measurement for measurement in report.outcome.measured if measurement.point == finding.points[0].point
+        ]
         with canvas.style():
-            yield "repeats", "Repeats", *repeats_plot.repeats(finding, mine, whose, title + "Repeats")
+            yield "repeats", "Repeats", *repeats_plot.repeats(finding, measured, whose, title + "Repeats")
     if finding.scalings:
-        words = f"{finding.scalings[0].kind.capitalize()} scaling"
+        heading = f"{finding.scalings[0].kind.capitalize()} scaling"
         named = [(scaling_plot.setting(scaling), scaling) for scaling in finding.scalings]
         with canvas.style():
-            yield "scaling", words, *scaling_plot.scaling(named, whose, title + words)
+            yield "scaling", heading, *scaling_plot.scaling(named, whose, title + heading)
 
 
 def together(report: StudyReport) -> Iterator[Picture]:
-    """How parts scale beside each other; nothing where only one does."""
+    """Yield the picture of the scaling of all parts, where several parts scale."""
     study = report.outcome.study
-    scaling = [(finding, each) for finding in report.findings for each in finding.scalings]
+    scaling = [(finding, curve) for finding in report.findings for curve in finding.scalings]
     if len({finding.part for finding, _ in scaling}) < 2:
         return
-    named = [(f"{finding.part}: {scaling_plot.setting(each)}", each) for finding, each in scaling]
+    named = [(f"{finding.part}: {scaling_plot.setting(curve)}", curve) for finding, curve in scaling]
     with canvas.style():
         figure, caption = scaling_plot.scaling(
             named, f"{study.study} on {study.site.name}, {study.created}", "Scaling of all parts"

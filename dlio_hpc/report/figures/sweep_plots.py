@@ -1,4 +1,4 @@
-"""Pictures over what was varied: curves of one parameter, maps of two, main effects of several."""
+"""Pictures over parameters: curves of one parameter, maps of two, main effects of several."""
 
 from typing import NamedTuple
 
@@ -19,37 +19,39 @@ from dlio_hpc.report.figures import canvas, plots
 from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.report.figures.plots import Places
 
-# More of them than fit beside each other are not all named, or not all drawn.
+# Most panels that are drawn, and most cells of a map in a row or column that are labelled.
 _MOST_PANELS, _MOST_CELLS = 9, 16
 
 
 class Shown(NamedTuple):
-    """A part with its points on the same ranks. title: of the picture; whose: below it."""
+    """A part with its points on the same ranks. comparison: of these points. whose: source, below the picture."""
 
     study: Study
     part: Part
     finding: Finding
-    found: Comparison
+    comparison: Comparison
     measured: list[Measured]
     whose: str
 
     @property
     def points(self) -> list[PointMetrics]:
-        numbers = {point.point for point in self.found.points}
+        """Points of the comparison."""
+        numbers = {point.point for point in self.comparison.points}
         return [point for point in self.finding.points if point.point in numbers]
 
     @property
     def medians(self) -> dict[int, float]:
-        """Of what points are judged by, as far as a logarithm can be had of it."""
+        """Medians of the metric by point, without medians of 0, which have no logarithm."""
         spreads = {point.point: point.metrics.get(self.finding.metric) for point in self.points}
         return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
 
     def level(self, point: int, axis: Axis) -> int:
+        """Return the number of a point's level on an axis."""
         return self.study.points[point].places[axis.key]
 
 
 def sweep(shown: Shown, title: str) -> tuple[Figure, str]:
-    """Each repeat a dot, a line through medians, a band from the least to the most."""
+    """Draw each repeat as a dot, a line through medians, and a band from the lowest to the highest repeat."""
     part = shown.part
     axis = part.settings[0] if len(part.settings) == 1 else _together(part)
     places = plots.places(axis)
@@ -63,11 +65,11 @@ def sweep(shown: Shown, title: str) -> tuple[Figure, str]:
         axes.tick_params(labelbottom=False)
     _legend(sheets[0])
     figure.align_ylabels(sheets)
-    return figure, f"{_verdict(shown)} Dots are measurements, the line their medians, the band from least to most."
+    return figure, f"{_verdict(shown)} Dots are measurements, the line joins their medians, the band is their range."
 
 
 def _legend(axes: Axes) -> None:
-    """Beside the title, with marks as large as they are drawn."""
+    """Draw the legend with marks as large as in the plot."""
     canvas.legend(axes, markerscale=1.0)
 
 
@@ -91,42 +93,44 @@ def _curve(shown: Shown, axes: Axes, axis: Axis, places: Places, metric: MetricN
     for point in sorted(shown.points, key=lambda point: shown.level(point.point, key)):
         if (spread := point.metrics.get(metric)) is not None:
             levels.append(places.at[shown.level(point.point, key)])
-            spreads.append([scale * each for each in (spread.min, spread.median, spread.max)])
+            spreads.append([scale * value for value in (spread.min, spread.median, spread.max)])
             numbers.append(point.point)
     if not spreads:
         axes.text(0.01, 0.5, "unknown", transform=axes.transAxes, color=GREY, va="center")
         return
-    low, middle, high = np.array(spreads).T
+    low, median, high = np.array(spreads).T
     axes.fill_between(levels, low, high, color=f"{colour}33", linewidth=0)
-    axes.plot(levels, middle, color=colour, linewidth=1.2)
+    axes.plot(levels, median, color=colour, linewidth=1.2)
     dots = [
-        (at, scale * found)
+        (at, scale * value)
         for at, number in zip(levels, numbers, strict=True)
-        for each in shown.measured
-        if each.point == number and (found := METRICS[metric].value(each.summary)) is not None
+        for run in shown.measured
+        if run.point == number and (value := METRICS[metric].value(run.summary)) is not None
     ]
     axes.plot(*zip(*dots, strict=True), linestyle="", marker="o", markersize=3, color=colour, label="a measurement")
-    for number, at, y in zip(numbers, levels, middle, strict=True):
-        _mark(axes, shown.found, number, at, y)
+    for number, at, y in zip(numbers, levels, median, strict=True):
+        _mark(axes, shown.comparison, number, at, y)
     canvas.numbers(axes, "y")
     axes.set(ylabel=METRICS[metric].axis, ylim=(0, 1.12 * float(high.max()) or 1))
 
 
-def _mark(axes: Axes, found: Comparison, number: int, x: float, y: float) -> None:
-    """A ring round the best, a square round the reference."""
-    if number == found.best:
-        label = "best" if found.noise.sd is not None else "ahead"
+def _mark(axes: Axes, comparison: Comparison, number: int, x: float, y: float) -> None:
+    """Mark the best point with a ring, the reference with a square."""
+    if number == comparison.best:
+        label = "best" if comparison.noise.sd is not None else "ahead"
         axes.plot([x], [y], linestyle="", marker="o", markersize=10, fillstyle="none", color=INK, label=label)
-    if number == found.reference:
+    if number == comparison.reference:
         axes.plot([x], [y], linestyle="", marker="s", markersize=7.5, fillstyle="none", color=INK, label="reference")
 
 
 def _verdict(shown: Shown) -> str:
-    return " ".join([*study_text.verdict(shown.study, shown.finding, shown.found), *study_text.noise(shown.finding)])
+    return " ".join(
+        [*study_text.verdict(shown.study, shown.finding, shown.comparison), *study_text.noise(shown.finding)]
+    )
 
 
 def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
-    """Two parameters: a cell each, darker where it is better."""
+    """Draw a cell per combination of two parameters, darker where the metric is better."""
     across, up = sorted(shown.part.settings, key=lambda axis: -len(axis.labels))
     metric = shown.finding.metric
     cells = np.full((len(up.labels), len(across.labels)), np.nan)
@@ -139,8 +143,8 @@ def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
     colours = LinearSegmentedColormap.from_list("good", ["#F4F8FB", COLOURS["read"]])
     axes.pcolormesh(np.ma.masked_invalid(shades), cmap=colours, vmin=0, vmax=1, edgecolors="white", linewidth=1.5)
     if max(cells.shape) <= _MOST_CELLS:
-        for (row, column), found in np.ndenumerate(cells):
-            text = "-" if np.isnan(found) else _cell(float(found), metric)
+        for (row, column), median in np.ndenumerate(cells):
+            text = "-" if np.isnan(median) else _cell(float(median), metric)
             shade = 0.0 if np.isnan(shades[row, column]) else shades[row, column]
             axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", color="white" if shade > 0.55 else INK)
     _frames(shown, axes, across, up)
@@ -157,21 +161,21 @@ def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
     return figure, f"{_verdict(shown)} Medians of {METRICS[metric].noun}; the darker the better."
 
 
-def _cell(found: float, metric: MetricName) -> str:
-    return study_rows.number(found, metric)
+def _cell(value: float, metric: MetricName) -> str:
+    return study_rows.number(value, metric)
 
 
 def _frames(shown: Shown, axes: Axes, across: Axis, up: Axis) -> None:
-    """Round the best, and what cannot be told from it, and the reference."""
+    """Draw frames around the best point, points that are not significantly different, and the reference."""
     styles = {"best": (INK, "-", 2.2), "same as best": (INK, ":", 1.4)}
     named: set[str] = set()
-    for point in shown.found.points:
+    for point in shown.comparison.points:
         if point.verdict in styles:
             colour, line, width = styles[point.verdict]
             _frame(shown, axes, (across, up), point.point, 0.06, colour, line, width, point.verdict, named)
-    if shown.found.reference is not None:
+    if shown.comparison.reference is not None:
         place = (across, up)
-        _frame(shown, axes, place, shown.found.reference, 0.13, COLOURS["written"], "-", 1.4, "reference", named)
+        _frame(shown, axes, place, shown.comparison.reference, 0.13, COLOURS["written"], "-", 1.4, "reference", named)
 
 
 def _frame(
@@ -189,9 +193,9 @@ def _frame(
 
 
 def effects(shown: Shown, title: str) -> tuple[Figure, str]:
-    """A panel a parameter, the one that matters most first: its means, and all points behind them."""
-    assert shown.found.ranking is not None
-    effects = shown.found.ranking.effects[:_MOST_PANELS]
+    """Draw a panel per parameter, most important first: its means, and all points behind them."""
+    assert shown.comparison.ranking is not None
+    effects = shown.comparison.ranking.effects[:_MOST_PANELS]
     columns = min(3, len(effects))
     rows = -(-len(effects) // columns)
     figure, sheets = plots.sheet("", shown.whose, 0.7 + 2.2 * rows, rows, columns)
@@ -208,9 +212,10 @@ def effects(shown: Shown, title: str) -> tuple[Figure, str]:
         axes.set_ylabel(METRICS[metric].axis)
     for axes in sheets[len(effects) :]:
         axes.axis("off")
-    told = "; ".join(_effect_words(effect) for effect in effects)
-    notes = " ".join(study_text.ranking_notes(shown.found.ranking))
-    return figure, f"{told}. Lines are geometric means over all settings of the others, dots medians of points. {notes}"
+    sentence = "; ".join(_effect_words(effect) for effect in effects)
+    notes = " ".join(study_text.ranking_notes(shown.comparison.ranking))
+    legend = "Lines are geometric means over all settings of the other parameters, dots are medians of points."
+    return figure, f"{sentence}. {legend} {notes}"
 
 
 def _effect_words(effect: Effect) -> str:

@@ -1,4 +1,4 @@
-"""Pictures over time: of all ranks together, of single ones, of steps."""
+"""Pictures over time: of all ranks together, of single ranks, of steps."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,31 +10,32 @@ from dlio_hpc.report.figures import canvas
 from dlio_hpc.report.figures.canvas import COLOURS, WIDE
 from dlio_hpc.units import format_seconds, format_size
 
-# What a picture can show at its width; more is grouped before it is drawn, so that files stay small.
+# Most bins, lanes and epochs of a picture. More of them are grouped before drawing, so that files stay small.
 _BINS, _LANES, _LANE_BINS, _EPOCHS = 500, 12, 400, 12
 _SHADES = 5
 
 
 def bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
+    """Draw bandwidth and requests per second over time."""
     series = view.series
     both = {"read": (series.bytes_read, series.reads), "written": (series.bytes_written, series.writes)}
-    both = {what: pair for what, pair in both.items() if pair[0].any() or (pair[1] is not None and pair[1].any())}
+    both = {kind: pair for kind, pair in both.items() if pair[0].any() or (pair[1] is not None and pair[1].any())}
     if not both:
         is_moved = bool(view.ranks.bytes_read.sum() + view.ranks.bytes_written.sum())
-        return ("Nothing recorded when bytes were moved." if is_moved else canvas.NOTHING), ""
-    moved = {what: values for what, (values, _) in both.items()}
-    requests = {what: values for what, (_, values) in both.items() if values is not None}
+        return ("Times of reads and writes were not recorded." if is_moved else canvas.NOTHING), ""
+    moved = {kind: values for kind, (values, _) in both.items()}
+    requests = {kind: values for kind, (_, values) in both.items() if values is not None}
     starts = canvas.groups(len(series.bytes_read), _BINS)
     edges = np.append(series.edges[:-1][starts], series.edges[-1])
     widths = np.diff(edges)
-    rates = {what: np.add.reduceat(values, starts) / widths for what, values in moved.items()}
+    rates = {kind: np.add.reduceat(values, starts) / widths for kind, values in moved.items()}
     name, unit = canvas.rate_unit(max(float(values.max()) for values in rates.values()))
     figure, sheets = canvas.sheet(view, title, WIDE, 3.6, (3, 1.3) if requests else (1,))
     upper, lower = sheets[0], sheets[-1]
-    for what, values in rates.items():
-        canvas.area(upper, edges, values / unit, what)
-    for what, counts in requests.items():
-        canvas.area(lower, edges, np.add.reduceat(counts, starts) / widths, what)
+    for kind, values in rates.items():
+        canvas.area(upper, edges, values / unit, kind)
+    for kind, counts in requests.items():
+        canvas.area(lower, edges, np.add.reduceat(counts, starts) / widths, kind)
     for axes, label in zip(sheets, (name, "requests/s"), strict=False):
         canvas.numbers(axes)
         axes.set(ylabel=label, xlim=(edges[0], edges[-1]))
@@ -44,24 +45,25 @@ def bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
         upper.tick_params(labelbottom=False)
     lower.set_xlabel("time (s)")
     canvas.legend(upper)
-    told = "; ".join(
-        f"{format_size(moved[what].sum())} {what}, at most {canvas.plain(values.max() / unit)} {name}"
-        for what, values in rates.items()
+    parts = "; ".join(
+        f"{format_size(moved[kind].sum())} {kind}, at most {canvas.plain(values.max() / unit)} {name}"
+        for kind, values in rates.items()
     )
-    return figure, f"{told} in any {format_seconds(widths[0])}. MB is 1e6 bytes, MiB 2^20."
+    return figure, f"{parts} in any {format_seconds(widths[0])}. MB is 1e6 bytes, MiB 2^20."
 
 
 def timeline(view: View, title: str) -> tuple[Figure | str, str]:
+    """Draw when single ranks computed, and when they had requests in flight."""
     lanes = view.lanes[:_LANES]
     until = max([view.duration_s, *(part[-1, 1] for lane in lanes for part in lane[1:] if len(part))])
     if not any(len(lane.compute) or len(lane.io) for lane in lanes) or until <= 0:
-        return "Nothing is known of when ranks computed and when they were in I/O.", ""
+        return "Times of compute and I/O were not recorded.", ""
     figure, (axes,) = canvas.sheet(view, title, WIDE, 1.3 + 0.3 * len(lanes))
     for row, lane in enumerate(lanes):
         _bars(axes, lane.compute, until, row - 0.4, COLOURS["compute"])
         _bars(axes, lane.io, until, row + 0.03, COLOURS["I/O"])
-    for what in ("compute", "I/O"):
-        axes.plot([], [], color=COLOURS[what], linewidth=5, label=what)
+    for kind in ("compute", "I/O"):
+        axes.plot([], [], color=COLOURS[kind], linewidth=5, label=kind)
     axes.set_yticks(range(len(lanes)), [canvas.printable(lane.label, 24) for lane in lanes])
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
@@ -69,13 +71,13 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
     axes.set(xlim=(0, until), ylim=(len(lanes) - 0.45, -0.55), xlabel="time (s)")
     canvas.legend(axes)
     return figure, (
-        "Above what a rank computed, below when it had requests in flight; paler where only part of the time was so."
+        "Upper bars: a rank computed. Lower bars: it had requests in flight. Paler: only part of the time."
         + (f" The first {len(lanes)} of {len(view.lanes)}." if len(lanes) < len(view.lanes) else "")
     )
 
 
 def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -> None:
-    """segments: (n, 3) as in Lane. Shares are drawn in a few shades, each of them one path."""
+    """Draw segments (n, 3) as in Lane. Shares are drawn in a few shades, each of them one path."""
     if len(segments) > _LANE_BINS:
         segments = _binned(segments, until, _LANE_BINS)
     shades = _shades(segments[:, 2])
@@ -87,7 +89,7 @@ def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -
 
 
 def _binned(segments: Floats, until: float, bins: int) -> Floats:
-    """Segments (n, 3) as at most `bins` of equal width, neighbours of about the same share joined."""
+    """Bin segments (n, 3) into at most `bins` of equal width, and join neighbours of about the same share."""
     times = np.concatenate((segments[:, 0], segments[:, 1]))
     order = np.argsort(times, kind="stable")
     shares = np.cumsum(np.concatenate((segments[:, 2], -segments[:, 2]))[order])
@@ -100,19 +102,20 @@ def _binned(segments: Floats, until: float, bins: int) -> Floats:
 
 
 def _shades(shares: Floats) -> npt.NDArray[np.int64]:
-    """0: nothing, _SHADES: all the time. What rounding left over is nothing."""
+    """Return shades from 0 (nothing) to _SHADES (all the time). Rounding errors count as nothing."""
     return np.ceil(np.clip(shares, 0, 1) * _SHADES - 1e-6).astype(np.int64)
 
 
 def steps(view: View, title: str) -> tuple[Figure | str, str]:
+    """Draw the mean time of steps by phase."""
     done = view.steps
     if done is None or not len(done.wait):
-        return "No step was done.", ""
+        return "No step was completed.", ""
     count = len(done.wait)
     starts = canvas.groups(count, _BINS)
     sizes = np.diff(np.append(starts, count))
     edges = np.append(starts, count) - 0.5
-    means = {what: np.add.reduceat(values, starts) / sizes for what, values in _parts(done).items()}
+    means = {phase: np.add.reduceat(values, starts) / sizes for phase, values in _parts(done).items()}
     total = np.sum(list(means.values()), axis=0)
     most = float(total.max())
     usual = float(np.percentile(total, 98))
@@ -120,12 +123,12 @@ def steps(view: View, title: str) -> tuple[Figure | str, str]:
     name, unit = canvas.seconds_unit(shown)
     figure, (axes,) = canvas.sheet(view, title, WIDE, 3.0)
     below = np.zeros(len(starts))
-    for what, values in means.items():
-        axes.stairs((below + values) / unit, edges, baseline=below / unit, fill=True, color=COLOURS[what], label=what)
+    for phase, values in means.items():
+        axes.stairs((below + values) / unit, edges, baseline=below / unit, fill=True, color=COLOURS[phase], label=phase)
         below = below + values
     canvas.numbers(axes, "x", whole=True)
     canvas.numbers(axes, "y")
-    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.15 * shown / unit or 1), ylabel=f"time of a step ({name})")
+    axes.set(xlim=(edges[0], edges[-1]), ylim=(0, 1.15 * shown / unit or 1), ylabel=f"time per step ({name})")
     highest = f"highest at {starts[int(total.argmax())]:,}: {format_seconds(most)}, cut off"
     axes.set_xlabel(f"step ({highest})" if most > shown else "step")
     _mark_epochs(axes, done.epochs)
@@ -137,12 +140,12 @@ def _parts(steps: Steps) -> dict[str, Floats]:
     return {"wait": steps.wait, "compute": steps.compute, "sync": steps.sync}
 
 
-def _steps_caption(steps: Steps, each: int) -> str:
-    parts = {what: float(values.sum()) for what, values in _parts(steps).items()}
-    whole = sum(parts.values()) or 1.0
-    told = ", ".join(f"{what} {100 * value / whole:.1f} %" for what, value in parts.items())
-    return f"Means over ranks; of all time in steps {told}." + (
-        f" Each bar is the mean of {each} steps." if each > 1 else ""
+def _steps_caption(steps: Steps, group: int) -> str:
+    parts = {phase: float(values.sum()) for phase, values in _parts(steps).items()}
+    total = sum(parts.values()) or 1.0
+    parts_in_words = ", ".join(f"{phase} {100 * value / total:.1f} %" for phase, value in parts.items())
+    return f"Means over ranks. Shares of the time in steps: {parts_in_words}." + (
+        f" Each bar is the mean of {group} steps." if group > 1 else ""
     )
 
 
