@@ -295,7 +295,8 @@ def test_however_much_or_little_there_is_it_fits(tmp_path: Path) -> None:
         ):
             report = _report(made, values)
             text = _shown(report)
-            assert max(len(line) for line in text.splitlines()[1:] if "--resume" not in line) <= 100, "a path stays whole"
+            lines = [line for line in text.splitlines()[1:] if "--resume" not in line]
+            assert max(map(len, lines)) <= 100, "a path stays whole"
             assert ("Nothing was measured yet." in text) == (not report.outcome.measured)
             html = page.render(study_document.of_study(report))
             assert made.study in html

@@ -1,4 +1,4 @@
-"""What a user asks for when jobs are planned: the options of dlio-submit, dlio-hpc estimate and dlio-hpc check."""
+"""Options of commands that plan jobs: dlio-submit, dlio-hpc estimate and dlio-hpc check."""
 
 from pathlib import Path
 

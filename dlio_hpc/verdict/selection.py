@@ -113,7 +113,7 @@ def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> 
 
 
 class Judged(NamedTuple):
-    """What is accepted or not: studies, and jobs that belong to no study here."""
+    """Studies and jobs that are judged by criteria. jobs: those that belong to none of the studies."""
 
     studies: list[StudyOutcome]
     jobs: list[JobOutcome]

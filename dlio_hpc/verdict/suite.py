@@ -92,7 +92,9 @@ def judge(
 
 
 def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
-    """What there is no baseline of is only a fault where there was one, of another key."""
+    """Return the exit codes of the comparisons. A measurement without a baseline counts only where a baseline of another
+    key exists.
+    """
     return {
         verdict.exit_code
         for verdict in judgement.verdicts
