@@ -14,8 +14,8 @@ from dlio_hpc.plan.options import Options
 
 if TYPE_CHECKING:
     from dlio_hpc.batch.job_record import Job
-    from dlio_hpc.batch.job_state import Look
-    from dlio_hpc.batch.preflight import Finding
+    from dlio_hpc.batch.job_state import JobSnapshot
+    from dlio_hpc.batch.preflight import PreflightFinding
     from dlio_hpc.batch.submission import Submission
     from dlio_hpc.metrics import MetricName
     from dlio_hpc.plan.cost import JobCost
@@ -62,7 +62,7 @@ def estimate(options: Options) -> "list[JobCost]":
     return cost.of_jobs(planned.draft(options).jobs)
 
 
-def check(options: Options, patience_s: float | None = 120.0) -> "Iterator[Finding]":
+def check(options: Options, patience_s: float | None = 120.0) -> "Iterator[PreflightFinding]":
     """Look for what would make a job fail. patience_s: how long a job of two ranks may wait in its queue; None: do not
     start one.
     """
@@ -98,7 +98,7 @@ def resume(study: str | Path, runs: Path = RUNS, report: Report = _silent) -> "S
     return resumption.start(known, report, _silent, waiting)[1]
 
 
-def status(*jobs: str | Path, runs: Path = RUNS) -> "list[Look]":
+def status(*jobs: str | Path, runs: Path = RUNS) -> "list[JobSnapshot]":
     """Ask the batch systems for the states of jobs."""
     from dlio_hpc.batch import job_state
 

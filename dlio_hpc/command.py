@@ -50,7 +50,7 @@ class Unanswered(InfrastructureError):
     """A command gave no usable answer, so nothing is known."""
 
 
-class Missing(Unanswered):
+class CommandMissing(Unanswered):
     """The command is not installed here."""
 
 
@@ -67,7 +67,7 @@ def ask(*arguments: str, cwd: str | None = None, patience_s: float = _PATIENCE_S
             check=False,
         )  # fmt: skip
     except FileNotFoundError as fault:
-        raise Missing(f"{arguments[0]} is not on PATH on {os.uname().nodename}") from fault
+        raise CommandMissing(f"{arguments[0]} is not on PATH on {os.uname().nodename}") from fault
     except OSError as fault:
         raise Unanswered(f"cannot run {arguments[0]}: {fault.strerror}") from fault
     except subprocess.TimeoutExpired as fault:

@@ -7,7 +7,7 @@ from dlio_hpc.plan import packing, plan, study
 from dlio_hpc.plan.plan import Plan
 
 
-class Request(study.Request, frozen=True):
+class Request(study.JobRequest, frozen=True):
     """What is asked for beyond workload and site, on one number of nodes."""
 
     nodes: int = 1
@@ -17,15 +17,15 @@ class Request(study.Request, frozen=True):
 
 def plans(workload: Workload, site: Site, request: Request) -> tuple[Plan, ...]:
     """Of a submission without a sweep."""
-    asked = study.Asked(
+    asked = study.PartRequest(
         Draft(document.plain(workload), "test"),
         site,
         nodes=(request.nodes,),
         ranks_per_node=() if request.ranks_per_node is None else (request.ranks_per_node,),
         dataset_size=request.dataset_size,
     )
-    kept = {name: getattr(request, name) for name in study.Request.__struct_fields__}
-    return packing.plans(study.make(plan.job_name(workload.name), [asked], study.Request(**kept)))
+    kept = {name: getattr(request, name) for name in study.JobRequest.__struct_fields__}
+    return packing.plans(study.make(plan.job_name(workload.name), [asked], study.JobRequest(**kept)))
 
 
 def make(workload: Workload, site: Site, request: Request) -> Plan:

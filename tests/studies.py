@@ -14,7 +14,7 @@ from dlio_hpc.config import site, workload
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import packing, study, sweep
 from dlio_hpc.plan.plan import Plan, Run
-from dlio_hpc.plan.study import Asked, Request, Study
+from dlio_hpc.plan.study import JobRequest, PartRequest, Study
 from dlio_hpc.results import (
     DatasetFacts,
     Distribution,
@@ -32,13 +32,15 @@ Values = Callable[[int, int], float | None]
 Disturbed = Callable[[int, int], Disturbance | None] | None
 
 
-def asked(name: str = "demo", *axes: str, settings: Sequence[str] = ("reader.prefetch=null",), **rest: Any) -> Asked:
+def asked(
+    name: str = "demo", *axes: str, settings: Sequence[str] = ("reader.prefetch=null",), **rest: Any
+) -> PartRequest:
     """A part that varies these axes, such as reader.read_threads=1,2,4."""
-    return Asked(workload.draft(name, tuple(settings)), site.load("local"), tuple(map(sweep.axis, axes)), **rest)
+    return PartRequest(workload.draft(name, tuple(settings)), site.load("local"), tuple(map(sweep.axis, axes)), **rest)
 
 
-def make(folder: Path, *parts: Asked, repeat: int = 3, name: str = "tune", **request: Any) -> Study:
-    wanted = Request(folder, data=folder / "data", seed=7, repeat=repeat, **request)
+def make(folder: Path, *parts: PartRequest, repeat: int = 3, name: str = "tune", **request: Any) -> Study:
+    wanted = JobRequest(folder, data=folder / "data", seed=7, repeat=repeat, **request)
     return study.make(name, parts or [asked()], wanted, study.About("what is made up"))
 
 

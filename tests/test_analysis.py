@@ -63,7 +63,7 @@ def test_the_figures_of_a_log_with_known_truth(known: Path) -> None:
     assert isinstance(write, Operation)
     assert (read.requests, write.requests) == (6, 1)
     assert (read.size, write.size) == (
-        findings.Spread(1000, 4096, (4000 + 8192) / 6, 1000), findings.Spread(100, 100, 100, 100),
+        findings.SizeStats(1000, 4096, (4000 + 8192) / 6, 1000), findings.SizeStats(100, 100, 100, 100),
     )  # fmt: skip
     assert read.histogram == {"100_1K": 4, "1K_10K": 2}
     assert write.histogram == {"0_100": 1}

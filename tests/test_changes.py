@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dlio_hpc.analysis import robust
-from dlio_hpc.analysis.robust import Noise
+from dlio_hpc.analysis.robust import RepeatNoise
 from dlio_hpc.verdict import change_detection
 
 _VALUES = st.lists(st.floats(-5, 5), min_size=2, max_size=9)
@@ -53,19 +53,19 @@ def test_three_repeats_are_told_apart_when_none_overlaps() -> None:
 
 def test_noise_between_nights_widens_the_interval_and_stands_in_for_missing_repeats() -> None:
     values = [0.0, 0.001, 0.002]
-    alone, with_nights = robust.difference(values, values), robust.difference(values, values, Noise(0.01, 30))
+    alone, with_nights = robust.difference(values, values), robust.difference(values, values, RepeatNoise(0.01, 30))
     assert alone.half is not None
     assert with_nights.half is not None
     assert with_nights.half > 0.02 > alone.half
     assert robust.difference([0.0], [0.0]).low is None
-    single = robust.difference([0.0], [0.0], Noise(0.01, 30))
+    single = robust.difference([0.0], [0.0], RepeatNoise(0.01, 30))
     assert single.high == pytest.approx(robust.t_quantile(30) * 0.01 * math.sqrt(2))
 
 
 def test_noise_that_repeats_show_already_is_not_counted_twice() -> None:
     random = np.random.default_rng(1)
     one, other = random.normal(0, 0.05, 9), random.normal(0, 0.05, 9)
-    known = robust.difference(one, other, Noise(0.001, 30))
+    known = robust.difference(one, other, RepeatNoise(0.001, 30))
     assert known == pytest.approx(robust.difference(one, other))
 
 

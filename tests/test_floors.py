@@ -1,6 +1,7 @@
 """Imports run downward only: each folder and each module of the package stands on a floor of its own."""
 
 import ast
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -47,3 +48,14 @@ def test_imports_run_downward(room: str) -> None:
         f"{path.relative_to(_ROOT)} -> {name}" for path in _rooms()[room] for name in set(_imports(path)) - allowed
     }
     assert not upward
+
+
+def test_class_names_are_unique() -> None:
+    """One word has one meaning. Private classes are their module's own."""
+    names = Counter(
+        node.name
+        for path in _ROOT.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert not [name for name, count in names.items() if count > 1]

@@ -23,11 +23,11 @@ from dlio_hpc.core import content
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content_check import Verification
 from dlio_hpc.core.formats import FORMATS, csv, npz, tfrecord
-from dlio_hpc.core.formats.format import Reader
+from dlio_hpc.core.formats.format import SampleReader
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.sample_layout import Place, Places
+from dlio_hpc.core.sample_layout import Place, SampleLayout
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.units import Size
 from tests import written
@@ -48,7 +48,7 @@ def _write(folder: Path, dataset: Dataset) -> None:
         written.write(str(folder / str(number)), dataset, number)
 
 
-def _reader(folder: Path, dataset: Dataset, mode: str, transfer_size: int | None = None, **keys: Any) -> Reader:
+def _reader(folder: Path, dataset: Dataset, mode: str, transfer_size: int | None = None, **keys: Any) -> SampleReader:
     size = None if transfer_size is None else Size(transfer_size)
     reader = ReaderKeys(mode=mode, transfer_size=size, **keys)  # type: ignore[arg-type]
     return FORMATS[dataset.format].reader(
@@ -56,11 +56,11 @@ def _reader(folder: Path, dataset: Dataset, mode: str, transfer_size: int | None
     )
 
 
-def _read(reader: Reader, dataset: Dataset, samples: list[int]) -> tuple[list[bytes], Tally]:
+def _read(reader: SampleReader, dataset: Dataset, samples: list[int]) -> tuple[list[bytes], Tally]:
     rows, tally = np.zeros((len(samples), dataset.sample.largest), np.uint8), Tally()
     numbers = np.array(samples, np.uint64)
     reader.read(numbers, rows, tally)
-    places = Places(dataset).of(numbers)
+    places = SampleLayout(dataset).of(numbers)
     return [row[: place.size].tobytes() for row, place in zip(rows, places, strict=True)], tally
 
 
@@ -83,7 +83,7 @@ def _payload(dataset: Dataset, place: Place) -> bytes:
 
 
 def _expected(dataset: Dataset, samples: list[int]) -> list[bytes]:
-    return [_payload(dataset, place) for place in Places(dataset).of(np.array(samples, np.uint64))]
+    return [_payload(dataset, place) for place in SampleLayout(dataset).of(np.array(samples, np.uint64))]
 
 
 _CHUNK = Chunk(bytes=Size(900))
@@ -165,7 +165,7 @@ def test_samples_arrive_whole(tmp_path: Path, case: tuple[Dataset, str, int | No
     reader.close()
 
 
-def _look_up(reader: Reader) -> None:
+def _look_up(reader: SampleReader) -> None:
     """Where samples begin in the files, so that this is not among what is counted later."""
     assert isinstance(reader, FlatReader)
     tally = Tally()
@@ -412,7 +412,7 @@ def test_direct_access_reads_whole_blocks(tmp_path: Path) -> None:
 def test_sizes_that_differ_fill_a_dataset_exactly(per_file: int, mean: int, stdev: int, seed: int, files: int) -> None:
     sample = Sample(bytes=Size(mean), stdev=Size(stdev), seed=seed)
     dataset = Dataset("tfrecord", files, per_file, sample)
-    places = Places(dataset)
+    places = SampleLayout(dataset)
     every = places.of(np.arange(dataset.samples, dtype=np.uint64))
     assert sum(place.size for place in every) == dataset.size
     assert all(1 <= place.size <= sample.largest for place in every)
@@ -430,7 +430,7 @@ def test_sizes_are_spread_normally() -> None:
     sample = Sample(bytes=Size(100_000), stdev=Size(10_000), seed=1)
     for per_file in (1, 1000):
         dataset = Dataset("tfrecord", 200_000 // per_file, per_file, sample)
-        sizes = np.array([place.size for place in Places(dataset).of(np.arange(200_000, dtype=np.uint64))])
+        sizes = np.array([place.size for place in SampleLayout(dataset).of(np.arange(200_000, dtype=np.uint64))])
         assert abs(sizes.mean() - 100_000) < 1
         assert abs(sizes.std() - 10_000) < 100
         within = [float((abs(sizes - 100_000) < 10_000 * sigmas).mean()) for sigmas in (1, 2, 3)]

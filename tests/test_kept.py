@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from dlio_hpc.core.files import OpenFiles, Request, open_file
-from dlio_hpc.core.handle_cache import Kept
+from dlio_hpc.core.files import OpenFiles, ReadRequest, open_file
+from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import InvalidRun
 
@@ -29,7 +29,7 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
     def use(tally: Tally) -> None:
         for number in range(50):
             buffer = bytearray(1)
-            files.fetch([Request(number, 0, [memoryview(buffer)])], tally)
+            files.fetch([ReadRequest(number, 0, [memoryview(buffer)])], tally)
             assert buffer == b"x"
 
     threads = [threading.Thread(target=use, args=(tally,)) for tally in tallies]
@@ -38,7 +38,7 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert sum(tally.opens for tally in tallies) == 50
-    files.fetch([Request(number, 0, [memoryview(bytearray(1))]) for number in range(50, 100)], tallies[0])
+    files.fetch([ReadRequest(number, 0, [memoryview(bytearray(1))]) for number in range(50, 100)], tallies[0])
     assert 50 < _open(tmp_path) <= 64
     files.close()
     assert _open(tmp_path) == 0
@@ -47,7 +47,7 @@ def test_open_files_are_shared_and_bounded(tmp_path: Path) -> None:
 def test_a_file_in_use_stays_open_and_a_failed_one_may_come_later(tmp_path: Path) -> None:
     for number in range(80):
         (tmp_path / str(number)).write_bytes(b"x")
-    kept = Kept(lambda number, _: open_file(str(tmp_path / str(number))))
+    kept = HandleCache(lambda number, _: open_file(str(tmp_path / str(number))))
     tally = Tally()
     with kept.use(0, tally) as first:
         for number in range(1, 80):

@@ -22,7 +22,7 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import Batch, Loader
 from dlio_hpc.core.loaders.memory import MemoryLoader
 from dlio_hpc.core.loaders.native import NativeLoader
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.plan import plan
 from dlio_hpc.plan.sample_order import Order
@@ -79,7 +79,7 @@ def _write(folder: Path, dataset: Dataset) -> None:
 def _contents(dataset: Dataset) -> dict[bytes, int]:
     """The number of each sample by its bytes."""
     numbers = {}
-    for place in Places(dataset).of(np.arange(dataset.samples, dtype=np.uint64)):
+    for place in SampleLayout(dataset).of(np.arange(dataset.samples, dtype=np.uint64)):
         row = np.zeros(dataset.sample.largest, np.uint8)
         content.fill(row[: place.size], place.position, texture(dataset))
         if dataset.format == "csv":
@@ -106,7 +106,7 @@ def _numbers(batches: Iterator[Batch], known: dict[bytes, int], sizes: dict[int,
 def _epoch(loader: str, made: Workload, folder: Path, epoch: int = 0) -> list[list[list[int]]]:
     """Samples by rank and step."""
     known = _contents(made.dataset)
-    places = Places(made.dataset).of(np.arange(made.dataset.samples, dtype=np.uint64))
+    places = SampleLayout(made.dataset).of(np.arange(made.dataset.samples, dtype=np.uint64))
     sizes = {place.sample: place.size for place in places}
     order = Order(made.dataset, made.reader, epoch, ranks=_RANKS)
     steps = plan.steps_per_epoch(made, _RANKS)

@@ -18,7 +18,7 @@ from dlio_hpc.config.lustre_layout import Component, Layout
 from dlio_hpc.errors import ConfigError, DlioError
 from dlio_hpc.files import filesystem
 from dlio_hpc.lustre import lfs, readback
-from dlio_hpc.lustre.lfs import Part
+from dlio_hpc.lustre.lfs import LayoutComponent
 from tests import throttle
 from tests.conftest import Run
 from tests.standins import lfs as standin
@@ -98,8 +98,8 @@ components:
 
 
 def test_what_lfs_prints_is_read() -> None:
-    assert lfs.parse(FOLDER, "") == (Part(None, -1, 4 * MIB, "raid0", "flash", -1),)
-    assert lfs.parse(FILE, "") == (Part(None, 2, MIB, "raid0,overstriped", "flash", 3, (3, 0)),)
+    assert lfs.parse(FOLDER, "") == (LayoutComponent(None, -1, 4 * MIB, "raid0", "flash", -1),)
+    assert lfs.parse(FILE, "") == (LayoutComponent(None, 2, MIB, "raid0,overstriped", "flash", 3, (3, 0)),)
     on_mdt, rest = lfs.parse(COMPOSITE_215, "")
     assert (on_mdt.end, on_mdt.pattern, rest.end, rest.stripe_count) == (4 * MIB, "mdt", None, -1)
     assert [part.stripe_count for part in lfs.parse(COMPOSITE_216, "")] == [8]
@@ -177,8 +177,10 @@ def test_options_are_gated_by_the_clients_version(asked: Layout, client: tuple[i
     lfs.check_version(asked, (2, 16, 1))
 
 
-def _plain(count: int = 4, size: int = MIB, pool: str | None = None, first: int = 0, targets: int = 0) -> Part:
-    return Part(None, count, size, "raid0", pool, first, tuple(range(targets)))
+def _plain(
+    count: int = 4, size: int = MIB, pool: str | None = None, first: int = 0, targets: int = 0
+) -> LayoutComponent:
+    return LayoutComponent(None, count, size, "raid0", pool, first, tuple(range(targets)))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +204,9 @@ def _plain(count: int = 4, size: int = MIB, pool: str | None = None, first: int 
          "component 1: it ends at end of file, asked for 1048576"),
     ],
 )  # fmt: skip
-def test_what_is_not_as_asked_is_told(asked: Layout, found: tuple[Part, ...], is_file: bool, words: str) -> None:
+def test_what_is_not_as_asked_is_told(
+    asked: Layout, found: tuple[LayoutComponent, ...], is_file: bool, words: str
+) -> None:
     told = readback.differences(asked, found, 8, is_file)
     assert "; ".join(told).startswith(words)
     assert bool(told) == bool(words)

@@ -15,7 +15,7 @@ from dlio_hpc.core import auxiliary_files
 from dlio_hpc.core.checkpoint import Checkpoints
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
-from dlio_hpc.core.procfs import Apart
+from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.core.verify_dataset import verify
 from dlio_hpc.errors import ConfigError
@@ -222,7 +222,7 @@ def test_outputs_are_written_to_a_folder_of_mine_alone(shared: Path, what: str) 
         if what == "checkpoint":
             Checkpoints(run, keys, 0).save()
         else:
-            auxiliary_files.AuxiliaryFiles(run, 0, Apart()).due("step")
+            auxiliary_files.AuxiliaryFiles(run, 0, ExcludedIO()).due("step")
 
     assert _as(_OTHER, plant) == (0, "")
     code, words = _as(_ME, write)

@@ -16,7 +16,7 @@ from dlio_hpc import command, units
 from dlio_hpc.batch import job_record, job_state, site_detection
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.collect import collect
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, Known, Sight, cobalt, common, flux, pbs, slurm
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, After, JobRef, JobStatus, cobalt, common, flux, pbs, slurm
 from dlio_hpc.command import Answer, Unanswered
 from dlio_hpc.config import site, workload
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete
@@ -35,7 +35,7 @@ def said(monkeypatch: pytest.MonkeyPatch) -> Said:
 
     def ask(*words: str, **_: object) -> Answer:
         if words[0] not in answers:
-            raise command.Missing(f"{words[0]} is not on PATH")
+            raise command.CommandMissing(f"{words[0]} is not on PATH")
         return answers[words[0]]
 
     monkeypatch.setattr(command, "ask", ask)
@@ -51,8 +51,8 @@ def _plan(name: str, walltime: int = 3600, *options: str, **changes: Any) -> Pla
     return planning.make(workload.load("null"), profile, request)
 
 
-def _known(*ids: str, directory: Path = Path("/nowhere")) -> list[Known]:
-    return [Known(batch_id, directory) for batch_id in ids]
+def _known(*ids: str, directory: Path = Path("/nowhere")) -> list[JobRef]:
+    return [JobRef(batch_id, directory) for batch_id in ids]
 
 
 # What is common to them
@@ -234,7 +234,7 @@ def test_slurm_states(said: Said, line: str, state: str, words: str) -> None:
     said["squeue"] = Answer(0, line, "")
     said["sacct"] = Answer(0, "", "")
     never = "Never" in line or "Invalid" in line or "BadConstraints" in line
-    assert slurm.SLURM.states(_known("7")) == {"7": Sight(state, words, never)}  # type: ignore[arg-type]
+    assert slurm.SLURM.states(_known("7")) == {"7": JobStatus(state, words, never)}  # type: ignore[arg-type]
 
 
 INVALID = Answer(1, "", "slurm_load_jobs error: Invalid job id specified")
@@ -244,9 +244,9 @@ def test_slurm_accounting_knows_what_the_controller_has_forgotten(said: Said) ->
     said["squeue"] = Answer(0, "8|RUNNING|None", "")
     said["sacct"] = Answer(0, "7|CANCELLED by 0\n9|TIMEOUT", "")
     assert slurm.SLURM.states(_known("7", "8", "9")) == {
-        "7": Sight("cancelled", "CANCELLED by 0"),
-        "8": Sight("running", "RUNNING"),
-        "9": Sight("timeout", "TIMEOUT"),
+        "7": JobStatus("cancelled", "CANCELLED by 0"),
+        "8": JobStatus("running", "RUNNING"),
+        "9": JobStatus("timeout", "TIMEOUT"),
     }
     said["squeue"] = INVALID
     assert slurm.SLURM.states(_known("7"))["7"].state == "cancelled"
@@ -315,7 +315,7 @@ def test_pbs_states(said: Said, job: dict[str, Any], state: str, words: str) -> 
 def test_pbs_leaves_out_what_it_does_not_know(said: Said) -> None:
     running = {"14.pbshost": {"job_state": "R"}}
     said["qstat"] = _qstat(running, 153, "qstat: Unknown Job Id 9.pbshost")
-    assert pbs.PBS.states(_known("14.pbshost", "9.pbshost")) == {"14.pbshost": Sight("running")}
+    assert pbs.PBS.states(_known("14.pbshost", "9.pbshost")) == {"14.pbshost": JobStatus("running")}
     said["qstat"] = Answer(153, "", "qstat: Unknown Job Id 9.pbshost")
     assert pbs.PBS.states(_known("9.pbshost")) == {}
     said["qstat"] = Answer(0, '{"timestamp":1}', "")
@@ -324,7 +324,7 @@ def test_pbs_leaves_out_what_it_does_not_know(said: Said) -> None:
 
 def test_pbs_writes_what_is_no_strict_json(said: Said) -> None:
     said["qstat"] = Answer(0, '{"Jobs":{"14.pbshost":{"job_state":"R","comment":"tab\there"}}}', "")
-    assert pbs.PBS.states(_known("14.pbshost")) == {"14.pbshost": Sight("running", "tab\there")}
+    assert pbs.PBS.states(_known("14.pbshost")) == {"14.pbshost": JobStatus("running", "tab\there")}
     said["qstat"] = Answer(0, '{"Jobs":{"14.pbshost":{"job_state":', "")
     with pytest.raises(Unanswered, match="JSON"):
         pbs.PBS.states(_known("14.pbshost"))
@@ -371,15 +371,15 @@ JobID   State
 def test_cobalt_states(said: Said, state: str, taken: str) -> None:
     said["qstat"] = Answer(0, TABLE.format(state), "")
     assert cobalt.COBALT.states(_known("7", "527001")) == {
-        "7": Sight(taken, state),  # type: ignore[arg-type]
-        "527001": Sight("running", "running"),
+        "7": JobStatus(taken, state),  # type: ignore[arg-type]
+        "527001": JobStatus("running", "running"),
     }
 
 
 def test_cobalt_deletes_what_would_be_held_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(command, "ask", _cancelling(asked, TABLE.format("dep_fail")))
-    assert cobalt.COBALT.states(_known("7"))["7"] == Sight("cancelled", "dep_fail")
+    assert cobalt.COBALT.states(_known("7"))["7"] == JobStatus("cancelled", "dep_fail")
     assert asked == [("qstat", "--header", "JobID:State", "7"), ("qdel", "7")]
 
 
@@ -501,12 +501,12 @@ FLUX = [
 @pytest.mark.parametrize(("line", "state", "words"), FLUX)
 def test_flux_states(said: Said, line: str, state: str, words: str) -> None:
     said["flux"] = Answer(0, f"f7|{line}", "")
-    assert flux.FLUX.states(_known("f7")) == {"f7": Sight(state, words)}  # type: ignore[arg-type]
+    assert flux.FLUX.states(_known("f7")) == {"f7": JobStatus(state, words)}  # type: ignore[arg-type]
 
 
 def test_flux_leaves_out_what_it_does_not_know(said: Said) -> None:
     said["flux"] = Answer(0, "f7|RUN|||n1|", "JobID f8 unknown")
-    assert flux.FLUX.states(_known("f7", "f8")) == {"f7": Sight("running", "RUN n1")}
+    assert flux.FLUX.states(_known("f7", "f8")) == {"f7": JobStatus("running", "RUN n1")}
     said["flux"] = Answer(1, "", "JobID f8 unknown")
     assert flux.FLUX.states(_known("f8")) == {}
     said["flux"] = Answer(1, "", "flux-jobs: ERROR: Error in user format: Unknown format field: returncode")

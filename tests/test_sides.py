@@ -12,7 +12,7 @@ from dlio_hpc.analysis.timeline_reader import Recorded
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.lustre import layout_record
-from dlio_hpc.lustre.lfs import Part
+from dlio_hpc.lustre.lfs import LayoutComponent
 from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import packing, study
 from dlio_hpc.records import study_outcome
@@ -160,7 +160,7 @@ def test_targets_are_told_by_the_files_on_them() -> None:
 
 
 def test_targets_of_each_file_are_recorded_unless_they_are_too_many() -> None:
-    few, many = (Part(None, count, 1 << 20, "raid0", None, 0, tuple(range(count))) for count in (2, 9))
+    few, many = (LayoutComponent(None, count, 1 << 20, "raid0", None, 0, tuple(range(count))) for count in (2, 9))
     assert layout_record.targets({"/d/a": (few,), "/d/b": (few, few)}) == {"a": (0, 1), "b": (0, 1)}
     assert layout_record.targets({"/d/a": (few,), "/d/b": (many,)}) == {}
 

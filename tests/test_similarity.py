@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.analysis.similarity import io_profile, reference_profile, request_distance, similarity
 from dlio_hpc.analysis.similarity.io_profile import SLACK, Profile
-from dlio_hpc.analysis.similarity.request_distance import Distribution, Grain
+from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribution
 from dlio_hpc.analysis.similarity.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
 from dlio_hpc.config import shipped
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
@@ -150,7 +150,7 @@ def test_units_do_not_matter(a: Profile, b: Profile, scale: float) -> None:
     assert _scores(similarity.compare(scaled(a), scaled(b))) == pytest.approx(_scores(similarity.compare(a, b)))
 
 
-def _sizes(*sizes: int, grain: Grain = Grain.EXACT) -> Distribution:
+def _sizes(*sizes: int, grain: Grain = Grain.EXACT) -> RequestDistribution:
     return request_distance.of_sizes(np.array(sizes), np.ones(len(sizes)), grain)
 
 

@@ -11,7 +11,7 @@ from dlio_hpc.analysis import page_cache_check
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.config import reader_keys, site, workload
 from dlio_hpc.core import client_counters, page_cache, procfs
-from dlio_hpc.darshan.log_verdict import Bytes, Verdict
+from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict
 from dlio_hpc.files import filesystem
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.plan.plan import Run
@@ -57,10 +57,10 @@ def test_the_kernels_count_decides_on_local_disks() -> None:
 def test_darshans_count_stands_beside_it_wherever_a_run_is_shown() -> None:
     result = _result("ext4", {"storage_bytes_read": 256 * MIB})
     assert RunOutcome(_run(), None, None, None).storage is None
-    assert RunOutcome(_run(), result, None, Verdict(None, "it is gone")).storage == page_cache_check.judge(
+    assert RunOutcome(_run(), result, None, LogVerdict(None, "it is gone")).storage == page_cache_check.judge(
         _run(), result
     )
-    found = RunOutcome(_run(), result, None, Verdict("a.darshan", bytes=Bytes(255 * MIB, 256 * MIB, None))).storage
+    found = RunOutcome(_run(), result, None, LogVerdict("a.darshan", bytes=Bytes(255 * MIB, 256 * MIB, None))).storage
     assert found is not None
     assert found.words() == "100.0 % from storage (kernel's count on ext4; Darshan recorded requests of 255 MiB)"
 

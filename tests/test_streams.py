@@ -362,8 +362,8 @@ def test_more_than_was_planned_is_a_fault(tmp_path: Path, keys: tuple[str, ...])
 
 def _study(name: str, full: bool) -> study.Study:
     machine = site.load("theta" if full else "local")
-    asked = study_file.asked_of(study_file.load(name), machine, study_file.Changes(full))
-    return study.make(name, asked, study.Request(Path("/r"), data=Path("/d")))
+    asked = study_file.asked_of(study_file.load(name), machine, study_file.FileChanges(full))
+    return study.make(name, asked, study.JobRequest(Path("/r"), data=Path("/d")))
 
 
 def test_applications_as_shipped_read_their_datasets_once() -> None:

@@ -13,7 +13,7 @@ from dlio_hpc.config.site import Site
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import cost, packing, site_limits, study, study_file, sweep
 from dlio_hpc.plan.packing import Unit
-from dlio_hpc.plan.study import Asked, Request, Study
+from dlio_hpc.plan.study import JobRequest, PartRequest, Study
 
 LOCAL = site.load("local")
 
@@ -24,8 +24,10 @@ def _study(
     zipped: bool = False, seed: int = 1, **options: object,
 ) -> Study:  # fmt: skip
     axes = tuple(map(sweep.axis, sweeps))
-    asked = Asked(workload.draft(name, overrides), machine, axes, zipped, nodes, weak=weak, dataset_size=dataset_size)
-    request = Request(
+    asked = PartRequest(
+        workload.draft(name, overrides), machine, axes, zipped, nodes, weak=weak, dataset_size=dataset_size
+    )
+    request = JobRequest(
         Path("/r"), data=Path("/d"), repeat=repeat, walltime=units.walltime(walltime), seed=seed,
         **options,  # type: ignore[arg-type]
     )  # fmt: skip
@@ -179,8 +181,8 @@ def test_costs_are_added_up_and_limited() -> None:
     scaled = cost.of_jobs(packing.plans(_study(name="cosmoflow", machine=site.load("theta"), nodes=(128, 256))))
     assert [one.space > 0 for one in scaled] == [True, False], "the second job finds the dataset"
     saving = workload.draft("demo", ("checkpoint={model_bytes: 1 MB, every_steps: 8}", "dataset.format=null"))
-    asked = Asked(saving, LOCAL)
-    (one,) = cost.of_jobs(packing.plans(study.make("s", [asked], Request(Path("/r")))))
+    asked = PartRequest(saving, LOCAL)
+    (one,) = cost.of_jobs(packing.plans(study.make("s", [asked], JobRequest(Path("/r")))))
     assert (one.bytes_read, one.bytes_written) == (0, 4 * 10**6)
     for limit, message in (
         ("node_hours=0.5", "1 job(s) cost 1 node-hours if they run to their limits, site local allows 0.5"),
@@ -202,7 +204,7 @@ def test_shipped_studies_are_planned(name: str, full: bool) -> None:
     assert "Fig." in file.source
     machine = site.load("theta" if full else "local", () if full else ("expected_rates.launch=1",))
     made = study.make(
-        name, study_file.asked_of(file, machine, study_file.Changes(full)), Request(Path("/r"), data=Path("/d"))
+        name, study_file.asked_of(file, machine, study_file.FileChanges(full)), JobRequest(Path("/r"), data=Path("/d"))
     )
     jobs = packing.plans(made)
     assert jobs
@@ -219,8 +221,10 @@ def test_shipped_studies_are_planned(name: str, full: bool) -> None:
 
 def test_what_the_user_says_gets_the_better_of_a_study_file() -> None:
     file = study_file.load("fig14")
-    changes = study_file.Changes(nodes=(2, 4), overrides=("train.epochs=3",), dataset_size=64 << 20)
-    made = study.make("s", study_file.asked_of(file, site.load("slurm"), changes), Request(Path("/r"), data=Path("/d")))
+    changes = study_file.FileChanges(nodes=(2, 4), overrides=("train.epochs=3",), dataset_size=64 << 20)
+    made = study.make(
+        "s", study_file.asked_of(file, site.load("slurm"), changes), JobRequest(Path("/r"), data=Path("/d"))
+    )
     assert {(point.nodes, point.ranks_per_node) for point in made.points} == {(2, 4), (4, 4)}
     assert {point.workload.train.epochs for point in made.points} == {3}
     assert max(point.workload.dataset.size for point in made.points) < 80 << 20
@@ -229,7 +233,7 @@ def test_what_the_user_says_gets_the_better_of_a_study_file() -> None:
 
 def _from_file(path: Path) -> Study:
     return study.make(
-        "s", study_file.asked_of(study_file.load(str(path)), LOCAL, study_file.Changes()), Request(path.parent)
+        "s", study_file.asked_of(study_file.load(str(path)), LOCAL, study_file.FileChanges()), JobRequest(path.parent)
     )
 
 

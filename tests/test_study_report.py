@@ -53,7 +53,7 @@ def _report(made: Study, values: studies.Values, metric: Any = None, **summary: 
     measured = studies.measured(made, values, **summary)
     have = {(each.point, each.repeat) for each in measured}
     missing = [
-        study_outcome.Missing(unit, None, "no job was submitted for it", False)
+        study_outcome.MissingMeasurement(unit, None, "no job was submitted for it", False)
         for unit in packing.order(made)
         if unit not in have
     ]

@@ -54,10 +54,10 @@ def test_each_shipped_suite_is_planned_and_its_criteria_are_there(run: Run, name
 def test_a_suite_is_small_on_a_laptop_and_whole_elsewhere(tmp_path: Path) -> None:
     file = study_file.load(str(shipped.find(shipped.SUITES, "nightly")))
     small = study.make(
-        "s", study_file.asked_of(file, site.load("local"), study_file.Changes()), study.Request(tmp_path)
+        "s", study_file.asked_of(file, site.load("local"), study_file.FileChanges()), study.JobRequest(tmp_path)
     )
     assert max(point.workload.dataset.size for point in small.points) <= 1 << 30
-    whole = study_file.asked_of(file, site.load("slurm"), study_file.Changes(full=True))
+    whole = study_file.asked_of(file, site.load("slurm"), study_file.FileChanges(full=True))
     assert {part.nodes for part in whole} == {(2,)}
     assert whole[1].dataset_size == 64 << 30
 

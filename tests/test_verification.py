@@ -171,9 +171,9 @@ def test_a_bit_that_is_wrong_on_its_way_is_found(tmp_path: Path, monkeypatch: py
 def _planned(*overrides: str, **changes: Any) -> Study:
     file = _changed(study_file.load(str(shipped.find(shipped.SUITES, "acceptance"))), **changes)
     machine = site.load("local")
-    parts = study_file.asked_of(file, machine, study_file.Changes(overrides=overrides))
+    parts = study_file.asked_of(file, machine, study_file.FileChanges(overrides=overrides))
     about = study.About(warmup_set=file.warmup_set)
-    return study.make("s", parts, study.Request(Path("/runs"), data=Path("/data"), warmup=1), about)
+    return study.make("s", parts, study.JobRequest(Path("/runs"), data=Path("/data"), warmup=1), about)
 
 
 def _changed(file: study_file.StudyFile, **changes: Any) -> study_file.StudyFile:

@@ -18,14 +18,17 @@ def _job(current: str, scheduler: str = "slurm", since: float = 0.0) -> Job:
 
 
 def _watched(
-    monkeypatch: pytest.MonkeyPatch, folder: Path, *looks: job_state.Look, limits: tuple[float, float] = (0.3, 0.3)
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    *looks: job_state.JobSnapshot,
+    limits: tuple[float, float] = (0.3, 0.3),
 ) -> list[job_watch.Watched]:
     """The sightings of a job whose looks are these, the last of them again and again."""
     left = list(looks)
     (folder / "job.json").touch()
     monkeypatch.setattr(job_record, "load", lambda _: looks[0].job)
 
-    def refresh_all(_paths: list[Path], ask: bool) -> list[job_state.Look]:
+    def refresh_all(_paths: list[Path], ask: bool) -> list[job_state.JobSnapshot]:
         look = left[0] if not ask or len(left) == 1 else left.pop(0)
         return [look if ask else look._replace(fault=None)]  # files alone tell no fault
 
@@ -38,7 +41,7 @@ def _watched(
 
 def test_a_job_of_which_nothing_is_learned_is_given_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The controller has purged it, and accounting does not answer."""
-    silent = job_state.Look(tmp_path, _job("running"), Unanswered("sacct ended with 1"))
+    silent = job_state.JobSnapshot(tmp_path, _job("running"), Unanswered("sacct ended with 1"))
     began = time.monotonic()
     *before, last = _watched(monkeypatch, tmp_path, silent)
     assert time.monotonic() - began > 0.3
@@ -48,9 +51,9 @@ def test_a_job_of_which_nothing_is_learned_is_given_up(monkeypatch: pytest.Monke
 
 
 def test_an_answer_now_and_then_is_enough(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    silent = job_state.Look(tmp_path, _job("running"), Unanswered("no answer"))
-    answered = job_state.Look(tmp_path, _job("running"), None)
-    ended = job_state.Look(tmp_path, _job("completed"), None)
+    silent = job_state.JobSnapshot(tmp_path, _job("running"), Unanswered("no answer"))
+    answered = job_state.JobSnapshot(tmp_path, _job("running"), None)
+    ended = job_state.JobSnapshot(tmp_path, _job("completed"), None)
     sightings = _watched(monkeypatch, tmp_path, silent, answered, silent, answered, ended, limits=(0.3, 0.25))
     assert [one.is_final for one in sightings] == [False] * 4 + [True]
 
@@ -60,16 +63,16 @@ def test_a_lost_job_is_looked_for_a_while(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, scheduler: str, waits: bool
 ) -> None:
     """NFS shows new files late. Processes of this computer are gone or not."""
-    lost = job_state.Look(tmp_path, _job("lost", scheduler), None)
-    turned_up = job_state.Look(tmp_path, _job("completed", scheduler), None)
+    lost = job_state.JobSnapshot(tmp_path, _job("lost", scheduler), None)
+    turned_up = job_state.JobSnapshot(tmp_path, _job("completed", scheduler), None)
     last = _watched(monkeypatch, tmp_path, lost, turned_up, limits=(60, 60))[-1]
     assert last.job.state == ("completed" if waits else "lost")
-    old = job_state.Look(tmp_path, _job("lost", scheduler, since=3600), None)
+    old = job_state.JobSnapshot(tmp_path, _job("lost", scheduler, since=3600), None)
     assert len(_watched(monkeypatch, tmp_path, old, limits=(60, 60))) == 1
 
 
 def test_a_job_that_can_never_run_is_given_with_the_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    stuck = job_state.Look(tmp_path, _job("queued"), None, "Can Never Run: no such node")
+    stuck = job_state.JobSnapshot(tmp_path, _job("queued"), None, "Can Never Run: no such node")
     (last,) = _watched(monkeypatch, tmp_path, stuck)
     assert isinstance(last.fault, InfrastructureError)
     assert "Can Never Run: no such node" in str(last.fault)

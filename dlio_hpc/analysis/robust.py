@@ -26,7 +26,7 @@ _DRAWS = 4000
 _SEED = 20_261_121
 
 
-class Noise(NamedTuple):
+class RepeatNoise(NamedTuple):
     """Noise between the medians of equal jobs. sd: standard deviation of the logarithms. df: its degrees of freedom."""
 
     sd: float
@@ -75,7 +75,9 @@ def ratio(values: Sequence[float], base: Sequence[float]) -> Estimate:
     return Estimate(math.exp(logs.value), low, high)
 
 
-def difference(a: Sequence[float] | Floats, b: Sequence[float] | Floats, noise: Noise | None = None) -> Difference:
+def difference(
+    a: Sequence[float] | Floats, b: Sequence[float] | Floats, noise: RepeatNoise | None = None
+) -> Difference:
     """Return the median of `a` minus the median of `b`, both logarithms. noise: noise between jobs, None if unknown."""
     mine, theirs = np.sort(np.asarray(a, np.float64)), np.sort(np.asarray(b, np.float64))
     value = median(mine) - median(theirs)

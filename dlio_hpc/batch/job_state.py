@@ -12,7 +12,7 @@ from msgspec import structs
 
 from dlio_hpc import units
 from dlio_hpc.batch.job_record import Job, host, load, require_host, save, seen
-from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, Known, Scheduler, Sight
+from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS, JobRef, JobStatus, Scheduler
 from dlio_hpc.errors import DlioError, Unexpected
 from dlio_hpc.files import rundir
 
@@ -35,7 +35,7 @@ _LATE_S = 1.0
 _REQUEUE_S = 86400.0
 
 
-class Look(NamedTuple):
+class JobSnapshot(NamedTuple):
     """The current state of a job. fault: why the state could not be updated. never: the batch system's reason why the
     waiting job can never run.
     """
@@ -54,14 +54,16 @@ def refresh(directory: Path) -> Job:
     return look.job
 
 
-def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[Look]:
+def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[JobSnapshot]:
     """Return all jobs with their current states. Each batch system is queried once, for all jobs whose state their
     files do not determine; with ask=False, only files are read. ConfigError if a directory is not a job directory.
     """
     jobs = {directory: load(directory) for directory in directories}
     answers = _ask({directory: job for directory, job in jobs.items() if _must_ask(directory, job)} if ask else {})
     return [
-        Look(directory, job, None) if is_handed_over(directory, job) else _settled(directory, answers.get(directory))
+        JobSnapshot(directory, job, None)
+        if is_handed_over(directory, job)
+        else _settled(directory, answers.get(directory))
         for directory, job in jobs.items()
     ]
 
@@ -75,7 +77,7 @@ class _Answer(NamedTuple):
     """The batch system's answer about a job. sight: None if it does not know the job. fault: why it did not answer."""
 
     batch_id: str | None
-    sight: Sight | None
+    sight: JobStatus | None
     fault: DlioError | None
 
 
@@ -121,12 +123,12 @@ def _ask(jobs: dict[Path, Job]) -> dict[Path, _Answer]:
 
 def _ask_scheduler(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _Answer]:
     answers: dict[Path, _Answer] = {}
-    known: dict[Path, Known] = {}
+    known: dict[Path, JobRef] = {}
     for directory, job in jobs.items():
         try:
             require_host(job)
             if batch_id := job.batch_id or scheduler.find(job.job):
-                known[directory] = Known(batch_id, directory)
+                known[directory] = JobRef(batch_id, directory)
             else:
                 answers[directory] = _Answer(None, None, None)
         except DlioError as fault:
@@ -138,30 +140,30 @@ def _ask_scheduler(scheduler: Scheduler, jobs: dict[Path, Job]) -> dict[Path, _A
     return answers | {path: _Answer(job.batch_id, sights.get(job.batch_id), None) for path, job in known.items()}
 
 
-def _settled(directory: Path, answer: _Answer | None) -> Look:
+def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
     with rundir.locked(directory):
         job = load(directory)
         if answer and answer.batch_id and job.batch_id is None:
             job = structs.replace(job, batch_id=answer.batch_id)  # the submitter died before it recorded the id
         sight = _from_files(directory, job, answer) or _from_answer(directory, job, answer)
         if sight is not None and _is_unexplained(job, sight) and _ran_out_of_memory(directory):
-            sight = Sight("out_of_memory", sight.words)
+            sight = JobStatus("out_of_memory", sight.words)
         fault = answer.fault if answer and sight is None and not _is_settled(directory, job) else None
         if sight is not None and sight.state != job.state:
             job = seen(job, sight.state, sight.words)
             with suppress(OSError):  # another user's job, or read-only storage
                 save(directory, job)
-    return Look(directory, job, fault, sight.words if sight is not None and sight.never else None)
+    return JobSnapshot(directory, job, fault, sight.words if sight is not None and sight.never else None)
 
 
-def _is_unexplained(job: Job, sight: Sight) -> bool:
+def _is_unexplained(job: Job, sight: JobStatus) -> bool:
     """Return whether the job may have been killed for its memory: Slurm then reports FAILED or, if its daemon killed
     the script, CANCELLED.
     """
     return sight.state == "failed" or (sight.state == "cancelled" and job.cancel_asked is None)
 
 
-def _from_files(directory: Path, job: Job, answer: _Answer | None) -> Sight | None:
+def _from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
     """Return the state according to exit_status, or None. It takes precedence over a recorded state: lost jobs may
     reappear, and a script may be run again by hand.
     """
@@ -169,16 +171,16 @@ def _from_files(directory: Path, job: Job, answer: _Answer | None) -> Sight | No
     if status is None:
         return None
     if status == _TIME_LIMIT and job.cancel_asked:
-        return Sight("cancelled")  # it was cancelled after its time-limit warning
+        return JobStatus("cancelled")  # it was cancelled after its time-limit warning
     if status in _SAYS_ALL:
-        return Sight({0: "completed", _TIME_LIMIT: "timeout"}.get(status, "failed"))  # type: ignore[arg-type]
+        return JobStatus({0: "completed", _TIME_LIMIT: "timeout"}.get(status, "failed"))  # type: ignore[arg-type]
     if _is_settled(directory, job) and job.state != "completed":
-        return Sight(job.state)
-    guess = Sight("cancelled" if status == _CANCELLED else "failed")
+        return JobStatus(job.state)
+    guess = JobStatus("cancelled" if status == _CANCELLED else "failed")
     return _reason(directory, answer, guess) if SCHEDULERS[job.scheduler].is_queue else guess
 
 
-def _reason(directory: Path, answer: _Answer | None, guess: Sight) -> Sight | None:
+def _reason(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
     """Return why a job failed, according to its batch system; None while the batch system may still report it."""
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None
@@ -206,18 +208,18 @@ def _is_stale(directory: Path) -> bool:
     return time.time() - (directory / rundir.EXIT_STATUS).stat().st_mtime > _STALE_S
 
 
-def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> Sight | None:
+def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
     """Return the state that the batch system reports for a job without exit_status; None if there is no news."""
     if answer is None or answer.fault is not None:
         return None
     if answer.batch_id is None:
-        return Sight("lost", "its submission was interrupted") if _has_begun(directory) and not job.ended else None
+        return JobStatus("lost", "its submission was interrupted") if _has_begun(directory) and not job.ended else None
     if _is_settled(directory, job):  # the end is final unless the job was requeued
         return answer.sight if answer.sight is not None and answer.sight.state not in ENDED else None
     return answer.sight or _forgotten(directory, job, answer)
 
 
-def _forgotten(directory: Path, job: Job, answer: _Answer) -> Sight:
+def _forgotten(directory: Path, job: Job, answer: _Answer) -> JobStatus:
     """Return the state of a job that its batch system no longer knows."""
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
         time.sleep(_LATE_S)
@@ -225,8 +227,8 @@ def _forgotten(directory: Path, job: Job, answer: _Answer) -> Sight:
     if (sight := _from_files(directory, job, answer)) is not None:
         return sight
     if job.cancel_asked:
-        return Sight("cancelled", "forgotten")
-    return Sight("timeout" if (directory / rundir.STOP).exists() else "lost", "forgotten")
+        return JobStatus("cancelled", "forgotten")
+    return JobStatus("timeout" if (directory / rundir.STOP).exists() else "lost", "forgotten")
 
 
 def _has_begun(directory: Path) -> bool:
@@ -240,7 +242,7 @@ def await_release(directory: Path) -> None:
     scheduler = SCHEDULERS[job.scheduler]
     if not scheduler.is_queue or job.batch_id is None:
         return
-    known = Known(job.batch_id, directory)
+    known = JobRef(job.batch_id, directory)
     deadline = time.monotonic() + _CLEAR_S
     with suppress(DlioError):  # do not wait for a batch system that does not answer
         pause = _LOOK_S

@@ -20,7 +20,7 @@ _ASK_FIRST_S, _ASK_LONGEST_S = 1.0, 60.0
 _LOST_S, _SILENT_S = 60.0, 7200.0
 
 
-class Progress(NamedTuple):
+class JobProgress(NamedTuple):
     """The newest progress line of the ranks in job.out."""
 
     run: str
@@ -35,7 +35,7 @@ class Watched(NamedTuple):
 
     directory: Path
     job: job_record.Job
-    progress: Progress | None
+    progress: JobProgress | None
     fault: DlioError | None
     is_final: bool
 
@@ -82,14 +82,14 @@ def _gone(directory: Path, last: job_record.Job) -> Watched:
     return Watched(directory, last, None, Incomplete(f"{directory} was removed; job {last.job} was {last.state}"), True)
 
 
-def _looks(directories: list[Path], ask: bool) -> list[job_state.Look]:
+def _looks(directories: list[Path], ask: bool) -> list[job_state.JobSnapshot]:
     try:
         return job_state.refresh_all(directories, ask=ask)
     except OSError:  # a directory was removed in the meantime
         return job_state.refresh_all([directory for directory in directories if _is_there(directory)], ask=ask)
 
 
-def _watched(look: job_state.Look, is_final: bool) -> Watched:
+def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
     record = look.job
     fault = look.fault
     if look.never is not None:
@@ -105,20 +105,20 @@ def _watched(look: job_state.Look, is_final: bool) -> Watched:
     return Watched(look.directory, record, progress(look.directory), fault, is_final)
 
 
-def _is_live(look: job_state.Look, is_silent: bool) -> bool:
+def _is_live(look: job_state.JobSnapshot, is_silent: bool) -> bool:
     """Return whether the job must be checked again. is_silent: there was no answer for _SILENT_S."""
     if look.job.state == "lost" and look.job.scheduler != "local":
         return time.time() - units.timestamp(look.job.states[-1].time) < _LOST_S
     return not (look.job.ended or _is_stray(look) or look.never is not None or is_silent)
 
 
-def _is_stray(look: job_state.Look) -> bool:
+def _is_stray(look: job_state.JobSnapshot) -> bool:
     if look.job.batch_id is not None or look.job.ended or look.fault is not None:
         return False
     return not job_state.is_handed_over(look.directory, look.job)
 
 
-def progress(directory: Path) -> Progress | None:
+def progress(directory: Path) -> JobProgress | None:
     """Return the progress of the job's current run; None if no line was printed yet or job.out cannot be read."""
     try:
         with (directory / rundir.STDOUT).open("rb") as file:
@@ -129,4 +129,4 @@ def progress(directory: Path) -> Progress | None:
     if not lines:
         return None
     run, done, total, unit, rest = (part.decode(errors="replace") for part in lines[-1].groups(b""))
-    return Progress(run, int(done), int(total), unit, rest)
+    return JobProgress(run, int(done), int(total), unit, rest)

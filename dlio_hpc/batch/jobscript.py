@@ -17,7 +17,7 @@ from dlio_hpc.lustre import lfs
 from dlio_hpc.plan.plan import Plan, Run
 
 
-class Step(NamedTuple):
+class ScriptStep(NamedTuple):
     """A command of the script that signals may interrupt. otherwise: the command to run if it fails. darshan: the
     folder of its log if it runs under Darshan. notes: comment lines above it.
     """
@@ -54,7 +54,7 @@ def render(plan: Plan) -> str:
     )
 
 
-def _steps(plan: Plan) -> list[Step]:
+def _steps(plan: Plan) -> list[ScriptStep]:
     """Return the steps: for each dataset check the layout, generate and read back the layout; then the measured runs.
     With several datasets, a failure of one does not stop the others.
     """
@@ -69,23 +69,26 @@ def _steps(plan: Plan) -> list[Step]:
 _GO_ON = Shell("status=$?")
 
 
-def _packages(plan: Plan) -> Step:
+def _packages(plan: Plan) -> ScriptStep:
     """Return the step in which one rank on each node imports the packages that the runs need."""
     launch = launchers.command(plan, one_a_node=True)
     command = [*launch, *core_command(plan, plan.runs[0].number), "--packages"]
-    return Step("packages", join(command), Shell("exit $?   # nothing could be measured"))
+    return ScriptStep("packages", join(command), Shell("exit $?   # nothing could be measured"))
 
 
-def _run(plan: Plan, run: Run, otherwise: Shell) -> list[Step]:
+def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
     """Return the step of the run and the step that checks its Darshan log."""
     name = rundir.run_name(run.number, run.name)
     launch = launchers.command(plan, run.darshan)
-    step = Step(name, join([*launch, *core_command(plan, run.number)]), otherwise)
+    step = ScriptStep(name, join([*launch, *core_command(plan, run.number)]), otherwise)
     if not run.darshan:
         return [step]
     folder = quote(f"{rundir.RUNS}/{name}/{rundir.DARSHAN}")
     judged = [*_darshan_command(plan), "judge", rundir.PLAN, "--run", str(run.number)]
-    return [step._replace(darshan=folder), Step(f"darshan {name}", join(judged), Shell("[ $? != 3 ] || status=3"))]
+    return [
+        step._replace(darshan=folder),
+        ScriptStep(f"darshan {name}", join(judged), Shell("[ $? != 3 ] || status=3")),
+    ]
 
 
 def _sweep(plan: Plan) -> Shell | None:
@@ -130,13 +133,13 @@ def _darshan_command(plan: Plan) -> list[str]:
     return [str(plan.site.python), "-m", "dlio_hpc.darshan"]
 
 
-def _layout(plan: Plan, run: Run, when: str, otherwise: Shell) -> Step:
+def _layout(plan: Plan, run: Run, when: str, otherwise: Shell) -> ScriptStep:
     command = [str(plan.site.python), "-m", "dlio_hpc.lustre", rundir.PLAN, when]
     notes = _setstripe(run) if when == "before" else ()
     if len(plan.datasets) == 1:
-        return Step(f"layout {when}", join(command), Shell("exit $?"), notes=notes)
+        return ScriptStep(f"layout {when}", join(command), Shell("exit $?"), notes=notes)
     name = rundir.run_name(run.number, run.name)
-    return Step(f"layout {when} {name}", join([*command, "--run", str(run.number)]), otherwise, notes=notes)
+    return ScriptStep(f"layout {when} {name}", join([*command, "--run", str(run.number)]), otherwise, notes=notes)
 
 
 def _setstripe(run: Run) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from dlio_hpc.config import site, workload
 from dlio_hpc.errors import about
 from dlio_hpc.plan import packing
 from dlio_hpc.plan.plan import Plan
-from dlio_hpc.plan.study import Asked, Request
+from dlio_hpc.plan.study import JobRequest, PartRequest
 
 _PATIENCE_S = 300.0
 _LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
@@ -34,5 +34,5 @@ def profile(text: str, account: str | None, queue: str | None) -> str:
 
 
 def _plan(profile_site: site.Site, folder: Path, account: str | None, queue: str | None) -> Plan:
-    asked = Asked(workload.draft("null", ("name=trial",)), profile_site, nodes=(2,), ranks_per_node=(2,))
-    return packing.one(asked, Request(runs=folder, data=folder, account=account, queue=queue))
+    asked = PartRequest(workload.draft("null", ("name=trial",)), profile_site, nodes=(2,), ranks_per_node=(2,))
+    return packing.one(asked, JobRequest(runs=folder, data=folder, account=account, queue=queue))

@@ -19,7 +19,7 @@ from dlio_hpc.batch.schedulers import SCHEDULERS
 from dlio_hpc.batch.schedulers.common import user
 from dlio_hpc.batch.submit import check as check_submission
 from dlio_hpc.batch.submit import submit
-from dlio_hpc.command import Missing, Unanswered
+from dlio_hpc.command import CommandMissing, Unanswered
 from dlio_hpc.config import lustre_layout, workload
 from dlio_hpc.config.lustre_layout import Layout
 from dlio_hpc.config.site import Remote
@@ -30,12 +30,12 @@ from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost, dataset, packages, packing, plan, site_limits
 from dlio_hpc.plan.plan import Plan, Run
-from dlio_hpc.plan.study import Asked, Request
+from dlio_hpc.plan.study import JobRequest, PartRequest
 
 _LAUNCH_WALLTIME, _RANKS_A_NODE = units.Walltime(120), 2
 
 
-class Finding(NamedTuple):
+class PreflightFinding(NamedTuple):
     """Result of a check. fault: a job would fail or its figures would be worthless. note: the user should know."""
 
     verdict: Literal["ok", "note", "fault"]
@@ -44,7 +44,7 @@ class Finding(NamedTuple):
     exit_code: int = 0
 
 
-def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Finding]:
+def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
     """Yield all findings about a study as they are made. With `patience_s`, also launch ranks in a small job that may
     wait that many seconds.
     """
@@ -58,14 +58,14 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[Finding]:
     yield from _guarded("batch system", lambda: _batch_system(made))
     yield from _guarded("preload", lambda: _preload(made))
     if patience_s is None:
-        yield Finding("note", "launch", "not tried")
+        yield PreflightFinding("note", "launch", "not tried")
     else:
         yield from _guarded("launch", lambda: _launch(made, packages.measured(plans), patience_s))
 
 
-def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
+def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
     """Check the file system under test, which holds `folder`."""
-    checks: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+    checks: tuple[tuple[str, Callable[[], Iterator[PreflightFinding]]], ...] = (
         ("file system", lambda: _file_system(folder)),
         ("layout", lambda: _layout(asked, folder)),
         ("targets", lambda: _targets(asked, folder)),
@@ -76,75 +76,77 @@ def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterat
         yield from _guarded(title, check)
 
 
-def _guarded(title: str, check: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def _guarded(title: str, check: Callable[[], Iterator[PreflightFinding]]) -> Iterator[PreflightFinding]:
     try:
         yield from check()
     except DlioError as fault:
-        yield Finding("fault", title, str(fault), fault.exit_code)
+        yield PreflightFinding("fault", title, str(fault), fault.exit_code)
     except OSError as fault:
-        yield Finding("fault", title, str(fault), DlioError.exit_code)
+        yield PreflightFinding("fault", title, str(fault), DlioError.exit_code)
 
 
-def _limits(plans: Sequence[Plan]) -> Iterator[Finding]:
+def _limits(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
     """Check the limits of the site and its queue, with account, walltime and ranks per node."""
     made = plans[0]
     faults = {str(fault): fault for job_plan in plans for fault in site_limits.faults(job_plan)}
     faults |= {str(fault): fault for fault in site_limits.of_cost(made.site, cost.of_jobs(plans))}
     for text, fault in faults.items():
-        yield Finding("fault", "limits", text, fault.exit_code)
+        yield PreflightFinding("fault", "limits", text, fault.exit_code)
     for note in dict.fromkeys(note for job_plan in plans for note in job_plan.notes):
-        yield Finding("note", "limits", note)
+        yield PreflightFinding("note", "limits", note)
     if not faults:
-        yield Finding(
+        yield PreflightFinding(
             "ok",
             "limits",
             f"{made.nodes} node(s) for {units.format_walltime(made.walltime)}: within the profile's limits",
         )
 
 
-def _file_system(folder: str) -> Iterator[Finding]:
+def _file_system(folder: str) -> Iterator[PreflightFinding]:
     file_system = filesystem.of(Path(folder))
     where = f"{folder}: {file_system.kind}" + (
         f", mounted at {file_system.mount} from {file_system.source}" if file_system.mount else ""
     )
     if file_system.kind == "tmpfs":
-        yield Finding("note", "file system", f"{where}; this is memory, not storage")
+        yield PreflightFinding("note", "file system", f"{where}; this is memory, not storage")
     else:
-        yield Finding("ok", "file system", where)
+        yield PreflightFinding("ok", "file system", where)
 
 
-def _folders(made: Plan) -> Iterator[Finding]:
+def _folders(made: Plan) -> Iterator[PreflightFinding]:
     """Check that files can be created in each folder, or in its nearest existing parent."""
     sound = True
     data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
     for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
         if (why := filesystem.unwritable(folder)) is not None:
             sound = False
-            yield Finding("fault", "folders", f"--{name} {folder}: {why}", InfrastructureError.exit_code)
+            yield PreflightFinding("fault", "folders", f"--{name} {folder}: {why}", InfrastructureError.exit_code)
     if sound:
-        yield Finding("ok", "folders", "data, runs and archive can be written")
+        yield PreflightFinding("ok", "folders", "data, runs and archive can be written")
 
 
-def _layout(asked: Layout | None, folder: str) -> Iterator[Finding]:
+def _layout(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:
     file_system = filesystem.of(Path(folder))
     if not file_system.is_lustre:
         outcome = "the site's layout will not be set" if asked else "nothing to set"
-        yield Finding("note" if asked else "ok", "layout", f"{file_system.kind} is not Lustre: {outcome}")
+        yield PreflightFinding("note" if asked else "ok", "layout", f"{file_system.kind} is not Lustre: {outcome}")
         return
     try:
         client = lfs.version()
-    except Missing as fault:
-        yield Finding("fault" if asked else "note", "layout", str(fault), InfrastructureError.exit_code if asked else 0)
+    except CommandMissing as fault:
+        yield PreflightFinding(
+            "fault" if asked else "note", "layout", str(fault), InfrastructureError.exit_code if asked else 0
+        )
         return
     number = ".".join(map(str, client))
     if asked is None:
-        yield Finding("ok", "layout", f"default layout of the file system; Lustre client {number}")
+        yield PreflightFinding("ok", "layout", f"default layout of the file system; Lustre client {number}")
         return
     lfs.check_version(asked, client)
-    yield Finding("ok", "layout", f"{lustre_layout.describe(asked)}; Lustre client {number}")
+    yield PreflightFinding("ok", "layout", f"{lustre_layout.describe(asked)}; Lustre client {number}")
 
 
-def _targets(asked: Layout | None, folder: str) -> Iterator[Finding]:
+def _targets(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:
     file_system = filesystem.of(Path(folder))
     if not file_system.is_lustre:
         return
@@ -152,17 +154,17 @@ def _targets(asked: Layout | None, folder: str) -> Iterator[Finding]:
     flagged = [f"{target.number} ({target.flags})" for target in targets if target.flags]
     if flagged:
         summary = f"{len(flagged)} of {len(targets)} targets are flagged: {', '.join(flagged)}"
-        yield Finding(
+        yield PreflightFinding(
             "note",
             "targets",
             f"{summary} (D degraded, R read-only, N no new files, S no space, I no inodes, down: no answer)",
         )
     else:
-        yield Finding("ok", "targets", f"{len(targets)} targets, none degraded, full or read-only")
+        yield PreflightFinding("ok", "targets", f"{len(targets)} targets, none degraded, full or read-only")
     if asked is None:
         return
     for pool in filter(None, lustre_layout.pools(asked)):
-        yield Finding("ok", "pool", f"{pool} has {lfs.pool_size(file_system.fsname, pool)} targets")
+        yield PreflightFinding("ok", "pool", f"{pool} has {lfs.pool_size(file_system.fsname, pool)} targets")
     most = max((part.stripe_count or 0 for part in (asked.components or (asked,))), default=0)
     if most > len(targets) and not asked.overstripe:
         raise ConfigError(
@@ -170,15 +172,15 @@ def _targets(asked: Layout | None, folder: str) -> Iterator[Finding]:
         )
 
 
-def _space(folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
-    yield Finding("ok", "space", dataset.check_space(needed, filesystem.existing(Path(folder))))
+def _space(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
+    yield PreflightFinding("ok", "space", dataset.check_space(needed, filesystem.existing(Path(folder))))
 
 
-def _quota(folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
+def _quota(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
     """Check the quotas of the user, of the folder's group and of its project."""
     file_system = filesystem.of(Path(folder))
     if not file_system.is_lustre:
-        yield Finding("note", "quota", f"not checked on {file_system.kind}")
+        yield PreflightFinding("note", "quota", f"not checked on {file_system.kind}")
         return
     path = filesystem.existing(Path(folder))
     owners = [("-u", "user", user()), ("-g", "group", path.group()), ("-p", "project", lfs.project(path))]
@@ -187,13 +189,13 @@ def _quota(folder: str, needed: Sequence[Run]) -> Iterator[Finding]:
             yield _owner_quota(needed, option, f"{kind} {name}", name, path)
 
 
-def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path: Path) -> Finding:
+def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path: Path) -> PreflightFinding:
     try:
         kept = lfs.quota(option, name, path)
     except Unanswered as fault:
-        return Finding("note", "quota", f"{owner}: unknown, {fault}")
+        return PreflightFinding("note", "quota", f"{owner}: unknown, {fault}")
     if kept is None:
-        return Finding("ok", "quota", f"{owner}: no quota")
+        return PreflightFinding("ok", "quota", f"{owner}: no quota")
     wanted, files = dataset.needs_of_all(needed)
     for need, used, most, unit in (
         (wanted, kept.used_bytes, kept.most_bytes, "bytes"),
@@ -201,12 +203,12 @@ def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path
     ):
         if most and used + need > most:
             text = f"{owner}: {used} of {most} {unit} are used, the dataset needs {need:.0f} more"
-            return Finding("fault", "quota", text, ConfigError.exit_code)
+            return PreflightFinding("fault", "quota", text, ConfigError.exit_code)
     limit = units.format_size(kept.most_bytes) if kept.most_bytes else "no limit"
-    return Finding("ok", "quota", f"{owner}: {units.format_size(kept.used_bytes)} used, {limit}")
+    return PreflightFinding("ok", "quota", f"{owner}: {units.format_size(kept.used_bytes)} used, {limit}")
 
 
-def _batch_system(made: Plan) -> Iterator[Finding]:
+def _batch_system(made: Plan) -> Iterator[PreflightFinding]:
     """Check queue, account and limits against the batch system."""
     script = jobscript.render(made)
     with tempfile.TemporaryDirectory() as folder:
@@ -215,26 +217,26 @@ def _batch_system(made: Plan) -> Iterator[Finding]:
             path.write_text(script)
         path.chmod(0o755)
         answer = SCHEDULERS[made.site.scheduler].probe(made, path)
-    yield Finding("ok", "batch system", answer)
+    yield PreflightFinding("ok", "batch system", answer)
 
 
-def _submission(plans: Sequence[Plan]) -> Iterator[Finding]:
+def _submission(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
     check_submission(plans)
-    yield Finding("ok", "submission", f"{len(plans)} more job(s) can be submitted from here")
+    yield PreflightFinding("ok", "submission", f"{len(plans)} more job(s) can be submitted from here")
 
 
-def _preload(made: Plan) -> Iterator[Finding]:
+def _preload(made: Plan) -> Iterator[PreflightFinding]:
     """Check the libraries that the ranks preload. They must exist on this node too, if it shares their software."""
     for library in made.site.preload:
         if why := _unfit(library):
             raise InfrastructureError(f"preload: {why}")
-        yield Finding("ok", "preload", f"{library} exists")
+        yield PreflightFinding("ok", "preload", f"{library} exists")
     if made.site.darshan is None:
-        yield Finding("note", "Darshan", "the site sets no libdarshan.so (darshan): runs have no Darshan logs")
+        yield PreflightFinding("note", "Darshan", "the site sets no libdarshan.so (darshan): runs have no Darshan logs")
     elif why := _unfit(made.site.darshan):
-        yield Finding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without it")
+        yield PreflightFinding("note", "Darshan", f"{why}: runs have no Darshan log on nodes without it")
     else:
-        yield Finding("ok", "Darshan", f"{made.site.darshan} exists")
+        yield PreflightFinding("ok", "Darshan", f"{made.site.darshan} exists")
 
 
 def _unfit(library: str) -> str | None:
@@ -245,7 +247,7 @@ def _unfit(library: str) -> str | None:
         return f"{library}: {fault.strerror} on {os.uname().nodename}"
 
 
-def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:
+def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
     """Start two ranks per node on one or two nodes with the site's launcher, in a job of their own. They import the
     packages in `needed`. If they cannot communicate on two nodes, the other remote start methods are tried in turn.
     """
@@ -277,13 +279,13 @@ def working_remote(
     return None, "tried, none works"
 
 
-def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[Finding]:
+def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
     """Run a small job with the site's own remote start method and yield its findings. Raises if its ranks cannot
     communicate.
     """
     smallest = _smallest(made, needed)
     if smallest is None:
-        yield Finding("note", "launch", f"not tried: queue {made.queue} accepts no job of so few nodes")
+        yield PreflightFinding("note", "launch", f"not tried: queue {made.queue} accepts no job of so few nodes")
         return
     started = time.monotonic()
     record = submit(smallest).job
@@ -298,7 +300,9 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
         cancel(directory)
         if last.is_final and last.fault is not None:
             raise last.fault
-        yield Finding("note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}")
+        yield PreflightFinding(
+            "note", "launch", f"still {record.state} after {patience_s:.0f} s, cancelled: {directory}"
+        )
         return
     if record.state != "completed":
         raise _failure(smallest, record)
@@ -307,16 +311,16 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     probe = directory / rundir.DARSHAN / darshan.PROBE
     probe_verdict = log_verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
     shutil.rmtree(directory, ignore_errors=True)
-    yield Finding(
+    yield PreflightFinding(
         "ok", "launch", f"{_who(smallest)} communicated through {made.site.launcher.kind}, {took:.0f} s in total"
     )
     if needed:
-        yield Finding("ok", "packages", f"ranks can import {', '.join(needed)}")
+        yield PreflightFinding("ok", "packages", f"ranks can import {', '.join(needed)}")
     if probe_verdict is not None and probe_verdict.why_not is None:
         text = f"{_RANKS_A_NODE} ranks wrote a log of {_RANKS_A_NODE}; version {probe_verdict.version}"
-        yield Finding("ok", "Darshan", text)
+        yield PreflightFinding("ok", "Darshan", text)
     elif probe_verdict is not None:
-        yield Finding("note", "Darshan", f"runs will have no Darshan log: {probe_verdict.why_not}")
+        yield PreflightFinding("note", "Darshan", f"runs will have no Darshan log: {probe_verdict.why_not}")
 
 
 def _who(smallest: Plan) -> str:
@@ -365,8 +369,8 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
     site = replace(made.site, depth=None, launcher=replace(launcher, bind=bind))
     draft = workload.draft("null", ("train.steps=1", "name=check"))
     smallest = packing.one(
-        Asked(draft, site, nodes=(nodes,), ranks_per_node=(_RANKS_A_NODE,)),
-        Request(
+        PartRequest(draft, site, nodes=(nodes,), ranks_per_node=(_RANKS_A_NODE,)),
+        JobRequest(
             runs=Path(made.directory).parent,
             data=Path(made.data),
             walltime=units.Walltime(wanted),
@@ -379,6 +383,6 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
     return replace(smallest, packages=needed, runs=tuple(replace(run, darshan=watched) for run in smallest.runs))
 
 
-def as_document(findings: list[Finding]) -> list[dict[str, object]]:
+def as_document(findings: list[PreflightFinding]) -> list[dict[str, object]]:
     """Return the findings as plain data for --json."""
     return [dict(zip(("verdict", "what", "text"), finding, strict=False)) for finding in findings]

@@ -32,7 +32,7 @@ class QueueFound(NamedTuple):
     walltime: str
 
 
-class Batch(NamedTuple):
+class DetectedScheduler(NamedTuple):
     """The batch system that was detected. version: its own version string. queue: the default queue. cpus: per node."""
 
     scheduler: str
@@ -95,7 +95,7 @@ def _ask(*arguments: str) -> Answer | None:
         return None
 
 
-def batch() -> Batch:
+def batch() -> DetectedScheduler:
     """Detect the batch system. PBS and Cobalt share their command names, so the output of qsub --version decides.
     Slurm's commands may be installed without a running Slurm, so its controller must answer. Flux is tried first: it
     runs within allocations of the others, and its machines may have wrappers with the names of Slurm's commands.
@@ -114,10 +114,10 @@ def batch() -> Batch:
         return _cobalt(printed)
     if qsub is not None:
         raise ConfigError(f"qsub belongs to an unknown batch system: {printed[:200]!r}")
-    return Batch("local", "no batch system", None, [], None)
+    return DetectedScheduler("local", "no batch system", None, [], None)
 
 
-def _flux(version: str) -> Batch:
+def _flux(version: str) -> DetectedScheduler:
     """Return Flux's queues with their limits. A job of a queue without a limit may use all of its nodes."""
     try:
         rows, nodes = flux.queue_rows(), flux.node_rows()
@@ -131,21 +131,21 @@ def _flux(version: str) -> Batch:
     ]
     default = next((name for name, marked, *_ in rows if marked.endswith("*")), None)
     cpus = min((cores // count for _, count, cores in nodes if count), default=None)
-    return Batch("flux", f"Flux {version}", default, queues, cpus)
+    return DetectedScheduler("flux", f"Flux {version}", default, queues, cpus)
 
 
 def _flux_limit(seconds: str) -> str:
     return f"{{1: {units.format_walltime(int(float(seconds)))}}}" if re.fullmatch(r"\d+\.\d+", seconds) else "{}"
 
 
-def _slurm(version: str, partitions: Answer) -> Batch:
+def _slurm(version: str, partitions: Answer) -> DetectedScheduler:
     """Return the partitions that are up; sinfo(1) marks the default one with *."""
     rows = [line.split("|") for line in partitions.lines]
     usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
     queues = [QueueFound(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _slurm_limit(row[3])) for row in usable]
     default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
     cpus = next((_count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
-    return Batch("slurm", version, default, list({queue.name: queue for queue in queues}.values()), cpus)
+    return DetectedScheduler("slurm", version, default, list({queue.name: queue for queue in queues}.values()), cpus)
 
 
 def _most_nodes(there: str, size: str) -> int | None:
@@ -171,14 +171,14 @@ def _slurm_limit(text: str) -> str:
     return f"{{1: {units.format_walltime(((days * 24 + hours) * 60 + minutes) * 60 + seconds)}}}"
 
 
-def _pbs(version: str) -> Batch:
+def _pbs(version: str) -> DetectedScheduler:
     answer = _ask("qstat", "-Q", "-f", "-F", "json")
     try:
         known = section(answer, "Queue") if answer is not None else {}
     except Unanswered:
         known = {}
     queues = [_pbs_queue(name, facts) for name, facts in known.items() if str(facts.get("enabled")) == "True"]
-    return Batch("pbs", f"PBS {version}", None, queues, _pbs_cpus())
+    return DetectedScheduler("pbs", f"PBS {version}", None, queues, _pbs_cpus())
 
 
 def _pbs_cpus() -> int | None:
@@ -197,7 +197,7 @@ def _pbs_queue(name: str, facts: dict[str, Any]) -> QueueFound:
     return QueueFound(name, int(nodes) if nodes.isdigit() else None, walltime)
 
 
-def _cobalt(version: str) -> Batch:
+def _cobalt(version: str) -> DetectedScheduler:
     try:
         rows = queue_rows()
     except Unanswered:
@@ -207,7 +207,7 @@ def _cobalt(version: str) -> Batch:
         for row in rows
         if row[-1] == "running"
     ]
-    return Batch("cobalt", version.splitlines()[0], None, queues, None)
+    return DetectedScheduler("cobalt", version.splitlines()[0], None, queues, None)
 
 
 def mpi_library() -> str:

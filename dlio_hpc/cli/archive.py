@@ -5,13 +5,13 @@ from pathlib import Path
 import click
 
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, Group, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, option
 from dlio_hpc.errors import InvalidRun
 
 _ARCHIVES = click.argument("archives", nargs=-1, required=True, type=PATH, metavar="ARCHIVE...")
 
 
-@click.group(cls=Group, context_settings=SETTINGS)
+@click.group(cls=CommandGroup, context_settings=SETTINGS)
 def archive() -> None:
     """Verify, list and extract the archives of jobs (NAME.tar.zst)."""
 

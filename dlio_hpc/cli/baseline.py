@@ -8,12 +8,12 @@ import msgspec
 
 from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
-from dlio_hpc.cli.verbs import SETTINGS, Group, option
+from dlio_hpc.cli.verbs import SETTINGS, CommandGroup, option
 from dlio_hpc.verdict import baselines, selection
 from dlio_hpc.verdict.history_entry import together
 
 
-@click.group(cls=Group, context_settings=SETTINGS)
+@click.group(cls=CommandGroup, context_settings=SETTINGS)
 def baseline() -> None:
     """Accept, list, show and retire baselines: valid runs of a job that later jobs of the same key are compared with.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from dlio_hpc.batch import job_record
-from dlio_hpc.batch.job_watch import Progress, Watched, watch
+from dlio_hpc.batch.job_watch import JobProgress, Watched, watch
 from dlio_hpc.errors import DlioError, Incomplete, shortened
 
 S = TypeVar("S")
@@ -127,7 +127,7 @@ def _bars(directories: list[Path], _quiet: bool) -> dict[Path, Watched]:
     return last
 
 
-def _advance(bar: Any, task: Any, progress: Progress) -> None:
+def _advance(bar: Any, task: Any, progress: JobProgress) -> None:
     bar.update(
         task,
         description=progress.run,

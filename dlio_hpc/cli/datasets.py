@@ -11,7 +11,7 @@ import click
 
 from dlio_hpc import units
 from dlio_hpc.cli import console
-from dlio_hpc.cli.verbs import PATH, SETTINGS, Group, option
+from dlio_hpc.cli.verbs import PATH, SETTINGS, CommandGroup, option
 from dlio_hpc.config import site
 from dlio_hpc.errors import InfrastructureError, InvalidRun, Unexpected, unreadable
 from dlio_hpc.plan import dataset, dataset_removal, plan
@@ -39,7 +39,7 @@ class _Found(NamedTuple):
     made: str
 
 
-@click.group(cls=Group, context_settings=SETTINGS)
+@click.group(cls=CommandGroup, context_settings=SETTINGS)
 def datasets() -> None:
     """List, verify and remove the datasets below the data directory."""
 

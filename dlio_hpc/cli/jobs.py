@@ -44,7 +44,7 @@ def status(jobs: tuple[str, ...], runs: Path, as_json: bool) -> int:
     return code
 
 
-def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.Look], int]:
+def _refreshed(jobs: tuple[str, ...], runs: Path) -> tuple[list[job_state.JobSnapshot], int]:
     """Return the current states of the jobs. Ask each batch system once; report one that does not answer."""
     directories, code = _sound(jobs, runs)
     looks = job_state.refresh_all(directories)

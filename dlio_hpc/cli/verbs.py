@@ -38,7 +38,7 @@ PATH = _Path(path_type=Path, readable=False)
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """A group of commands that suggests the nearest name for an unknown command."""
 
     def resolve_command(
@@ -51,7 +51,7 @@ class Group(click.Group):
         return super().resolve_command(ctx, args)
 
 
-class _Verbs(Group):
+class _Verbs(CommandGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_VERBS)
 

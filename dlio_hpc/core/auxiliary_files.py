@@ -5,10 +5,10 @@ from typing import NamedTuple
 from dlio_hpc.config.dataset_keys import AuxiliaryFile
 from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import File, open_file, write_all, write_file
+from dlio_hpc.core.files import OpenFile, open_file, write_all, write_file
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.output_folder import Outputs
-from dlio_hpc.core.procfs import Apart
+from dlio_hpc.core.output_folder import OutputFolder
+from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run
@@ -32,15 +32,15 @@ class AuxiliaryFiles:
     apart: counts the bytes that the kernel fetches from storage for these requests.
     """
 
-    def __init__(self, run: Run, rank: int, apart: Apart) -> None:
+    def __init__(self, run: Run, rank: int, apart: ExcludedIO) -> None:
         sides = run.workload.dataset.auxiliary_files
         self._mine = [side for side in sides if side.by == "all" or rank == 0]
         self._apart = apart
         self._run = run
-        self._outputs = Outputs(run.outputs)
+        self._outputs = OutputFolder(run.outputs)
         self._rank = rank
         self._requests: dict[str, int] = {}
-        self._open: dict[str, File] = {}
+        self._open: dict[str, OpenFile] = {}
         self._tally = Tally()
         self._writes = self._written = 0
         self._time_s = 0.0

@@ -11,7 +11,7 @@ from dlio_hpc.core import content
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.file_comparison import difference
 from dlio_hpc.core.files import write_all
-from dlio_hpc.core.output_folder import Outputs
+from dlio_hpc.core.output_folder import OutputFolder
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.plan.plan import Run
 
@@ -35,7 +35,7 @@ class Checkpoints:
 
     def __init__(self, run: Run, keys: Checkpoint, rank: int) -> None:
         self._keys = keys
-        self._outputs = Outputs(run.outputs)
+        self._outputs = OutputFolder(run.outputs)
         self._rank = rank
         self._every = keys.every_steps or run.steps_per_epoch
         self._writes = keys.by == "all" or rank == 0

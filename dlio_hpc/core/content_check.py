@@ -9,7 +9,7 @@ from dlio_hpc.core.file_comparison import difference
 from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.sample_layout import Place, Places
+from dlio_hpc.core.sample_layout import Place, SampleLayout
 from dlio_hpc.errors import InvalidRun
 
 _REMEDY = "this differs from the generated contents; remove the dataset's folder and generate it again"
@@ -25,7 +25,7 @@ class Verification:
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._format = FORMATS[workload.dataset.format]
         self._extent = workload.reader.verify_content if workload.dataset.format != "null" else "none"
-        self._places = Places(workload.dataset)
+        self._places = SampleLayout(workload.dataset)
         self._texture = texture(workload.dataset)
         self._paths = paths
         self._expected = np.empty(BLOCK if self.is_whole else 0, np.uint8)

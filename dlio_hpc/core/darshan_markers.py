@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _READS = 5
 
 
-class Marks:
+class MarkerReads:
     """Marker reads of a rank. taken (markers, 2): timestamps before and after each read; empty without libdarshan."""
 
     def __init__(self, comm: "Intracomm", directory: str, run: Run) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dlio_hpc.config.reader_keys import BLOCK
 from dlio_hpc.core import darshan_fd_gate
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.handle_cache import Kept
+from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
 
@@ -23,7 +23,7 @@ _MOST_VIEWS = 1024
 ABSENT = "; the dataset may have been removed or never generated"
 
 
-class Request(NamedTuple):
+class ReadRequest(NamedTuple):
     """Request to read file `number` from `offset` on into `views`, which are filled in order."""
 
     number: int
@@ -31,7 +31,7 @@ class Request(NamedTuple):
     views: list[memoryview]
 
 
-class File(NamedTuple):
+class OpenFile(NamedTuple):
     """Open file. The path is for messages."""
 
     path: str
@@ -94,11 +94,11 @@ class File(NamedTuple):
             os.close(self.descriptor)
 
 
-def open_file(path: str, direct: bool = False) -> File:
+def open_file(path: str, direct: bool = False) -> OpenFile:
     """Open a file to read it. Raise InvalidRun if that fails, ConfigError if the file system has no O_DIRECT."""
     try:
         with darshan_fd_gate.opening():
-            return File(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
+            return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
     except OSError as fault:
         if fault.errno == errno.EINVAL and direct:
             raise ConfigError(f"the file system of {path} has no O_DIRECT; set reader.direct: false") from fault
@@ -125,11 +125,11 @@ class OpenFiles:
     """Open files of a dataset by number, read in requests of `transfer_size` bytes."""
 
     def __init__(self, paths: Callable[[int], str], transfer_size: int, direct: bool = False) -> None:
-        self._kept: Kept[File] = Kept(lambda number, _: open_file(paths(number), direct))
+        self._kept: HandleCache[OpenFile] = HandleCache(lambda number, _: open_file(paths(number), direct))
         self._transfer_size = transfer_size
         self._direct = direct
 
-    def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
+    def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
         """Read all `requests`."""
         for number, of_file in groupby(requests, itemgetter(0)):
             with self._kept.use(number, tally) as file:

@@ -20,7 +20,7 @@ class Closable(Protocol):
 H = TypeVar("H", bound=Closable)
 
 
-class Kept(Generic[H]):
+class HandleCache(Generic[H]):
     """The 64 most recently used files. `opened` opens a file by its number. A file in use is not closed."""
 
     def __init__(self, opened: Callable[[int, Tally], H]) -> None:

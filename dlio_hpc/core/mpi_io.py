@@ -6,7 +6,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from dlio_hpc.core.clock import now
-from dlio_hpc.core.files import Request
+from dlio_hpc.core.files import ReadRequest
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun
 
@@ -44,7 +44,7 @@ class CollectiveFile:
         self._size = self._file.Get_size()
         self._opened = False
 
-    def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
+    def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
         """Read all `requests` in one collective call. They are sorted because file views need ascending offsets."""
         mpi = self._mpi
         pieces = sorted(_pieces(requests), key=itemgetter(0))
@@ -90,7 +90,7 @@ def check_library(mpi: str, mpi4py: str) -> None:
         )
 
 
-def _pieces(requests: Sequence[Request]) -> list[tuple[int, memoryview]]:
+def _pieces(requests: Sequence[ReadRequest]) -> list[tuple[int, memoryview]]:
     pieces = []
     for request in requests:
         offset = request.offset

@@ -9,7 +9,7 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import safe_folders
 
 
-class Outputs:
+class OutputFolder:
     """Access of a rank to the output folder, which is created and opened on first use."""
 
     def __init__(self, path: str) -> None:

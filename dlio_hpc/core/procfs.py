@@ -74,7 +74,7 @@ def _parsed(text: bytes) -> IO | None:
         return None
 
 
-class Apart:
+class ExcludedIO:
     """Context manager that counts the bytes that the kernel fetches from storage for the calling thread."""
 
     def __init__(self) -> None:

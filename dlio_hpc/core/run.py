@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from dlio_hpc import units
 from dlio_hpc.core import clock, environment, merge, timeline
-from dlio_hpc.core.darshan_markers import Marks
+from dlio_hpc.core.darshan_markers import MarkerReads
 from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.progress import Progress
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
     from dlio_hpc.core.loaders.tensorflow.profile import Profiler
-    from dlio_hpc.core.loaders.tensorflow.xplane import Profile
+    from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
 
 
 def load(path: Path, number: int) -> tuple[Plan, Run, str]:
@@ -114,13 +114,13 @@ def _train(
     """Run all steps and write timeline.h5. Return the results on rank 0, None elsewhere."""
     on_root(comm, lambda: dataset.require(run))
     profiler = _profiler(folder, comm.rank) if run.tf_profile else None
-    marks = Marks(comm, plan.directory, run)
+    marks = MarkerReads(comm, plan.directory, run)
     marks.take()
     recording = train(comm, run, plan.ranks_per_node, progress, stop, profiler or nullcontext())
     marks.take()
     clock.barrier(comm)
     marks.close()
-    profiles: list[Profile | None] = []
+    profiles: list[XPlane | None] = []
     if run.tf_profile:
         profiles = comm.gather(profiler.profile() if profiler else None) or []
     merged = merge.gather(comm, hosts, recording, marks.taken)

@@ -29,7 +29,7 @@ class Place(NamedTuple):
     position: int
 
 
-class Places:
+class SampleLayout:
     """Locations of the samples of a dataset.
 
     Sizes that vary come in pairs: the mean plus and the mean minus the same random number. Each pair therefore begins

@@ -18,14 +18,15 @@ from dlio_hpc.plan.plan import Run
 if TYPE_CHECKING:
     import h5py
 
-    from dlio_hpc.core.loaders.tensorflow.xplane import Profile
+    from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
+
 
 Column = npt.NDArray[Any]
 
 _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffle": True}
 
 
-def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | None]", marker: str) -> None:
+def write(directory: Path, merged: Merged, run: Run, profiles: "list[XPlane | None]", marker: str) -> None:
     """Write all groups. The attribute `about` of a group describes its contents. profiles: those of the first ranks, if
     any.
     """
@@ -37,7 +38,7 @@ def write(directory: Path, merged: Merged, run: Run, profiles: "list[Profile | N
         outlet.check()
 
 
-def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[Profile | None]", marker: str) -> None:
+def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[XPlane | None]", marker: str) -> None:
     file.attrs["schema"] = 1
     _steps(file.create_group("steps"), merged, run)
     _ranks(file.create_group("ranks"), merged)
@@ -145,7 +146,7 @@ def _activity(group: "h5py.Group", merged: Merged) -> None:
     group.create_dataset("busy", data=busy.astype(np.float32), **_PACKED)
 
 
-def _tf_profile(group: "h5py.Group", merged: Merged, profiles: "dict[int, Profile]") -> None:
+def _tf_profile(group: "h5py.Group", merged: Merged, profiles: "dict[int, XPlane]") -> None:
     import h5py
 
     group.attrs["about"] = (

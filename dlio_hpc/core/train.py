@@ -32,7 +32,7 @@ from dlio_hpc.core.early_stop import Stop
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
-from dlio_hpc.core.procfs import Apart
+from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run, positions
@@ -77,7 +77,7 @@ def train(
     check_cores(workload, ranks_on_node)
     first, last = positions(workload, comm.size, comm.rank, ranks_on_node)
     loader = open_loader(comm, run, ranks_on_node)
-    apart = Apart()
+    apart = ExcludedIO()
     loop = _Loop(
         comm,
         workload,
@@ -133,7 +133,7 @@ class _Loop(NamedTuple):
     checkpoints: Checkpoints | None
     auxiliary_files: AuxiliaryFiles
     verification: Verification
-    apart: Apart
+    apart: ExcludedIO
     stop: Stop
 
     def epoch(self, epoch: int, batches: Iterator[Batch]) -> bool:

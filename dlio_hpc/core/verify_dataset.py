@@ -22,7 +22,7 @@ from dlio_hpc.plan import dataset
 _MOST_FAULTS = 1000
 
 
-class Fault(Struct, frozen=True):
+class DatasetFault(Struct, frozen=True):
     """Fault of a dataset. file: name of the file in the folder, or of the folder for faults of the whole dataset."""
 
     file: str
@@ -34,7 +34,7 @@ class Findings(Struct, frozen=True):
 
     files: int
     bytes: int
-    faults: tuple[Fault, ...]
+    faults: tuple[DatasetFault, ...]
 
 
 def main() -> None:
@@ -69,9 +69,10 @@ def verify(folder: Path, quick: bool) -> Findings:
             "its generation did not complete; the next job that needs it generates it again; dlio-hpc datasets remove "
             "deletes it"
         )
-        return Findings(0, 0, (Fault(folder.name, fault),))
+        return Findings(0, 0, (DatasetFault(folder.name, fault),))
     faults = [
-        Fault(name, "does not belong to the dataset") for name in sorted(dataset.strangers(folder, known.dataset))
+        DatasetFault(name, "does not belong to the dataset")
+        for name in sorted(dataset.strangers(folder, known.dataset))
     ]
     progress = Progress(folder.name, speaks=True, to=sys.stderr)
     size = number = 0
@@ -80,9 +81,9 @@ def verify(folder: Path, quick: bool) -> Findings:
         file_bytes, file_fault = _checked(os.path.join(folder, name), check)
         size += file_bytes
         if file_fault is not None:
-            faults.append(Fault(name, file_fault))
+            faults.append(DatasetFault(name, file_fault))
         if len(faults) >= _MOST_FAULTS:
-            faults.append(Fault(folder.name, f"has {_MOST_FAULTS} faults or more: the rest was not checked"))
+            faults.append(DatasetFault(folder.name, f"has {_MOST_FAULTS} faults or more: the rest was not checked"))
             break
         progress.show(number, total, "files", f"{size / 1e6:.0f} MB")
     return Findings(number, size, tuple(faults))

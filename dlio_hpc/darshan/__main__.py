@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dlio_hpc import document
 from dlio_hpc.darshan import setup
-from dlio_hpc.darshan.log_verdict import Verdict
+from dlio_hpc.darshan.log_verdict import LogVerdict
 from dlio_hpc.darshan.preload_probe import probe
 from dlio_hpc.darshan.run_check import judge
 from dlio_hpc.errors import InvalidRun, Unexpected, classified, told
@@ -69,7 +69,7 @@ def _judge(directory: Path, plan: Plan, number: int) -> None:
         verdict = judge(directory, plan, run)
     except Exception as fault:
         if isinstance(known := classified(fault), Unexpected):  # the measurement stays as valid as without a log
-            rundir.write(folder / setup.VERDICT, document.encode(Verdict(None, f"it could not be checked: {known}")))
+            rundir.write(folder / setup.VERDICT, document.encode(LogVerdict(None, f"it could not be checked: {known}")))
         raise
     rundir.write(folder / setup.VERDICT, document.encode(verdict))
     for reason in verdict.faults:

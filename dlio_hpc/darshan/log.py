@@ -20,7 +20,7 @@ TRACING = ("DXT_POSIX", "DXT_MPIIO")
 _SLOTS = 4
 
 
-class Fault(NamedTuple):
+class LogFault(NamedTuple):
     """Reason why a log, or a part of it, cannot be trusted."""
 
     name: Name
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
         return f"{self.name}: {self.text}"
 
 
-class Job(NamedTuple):
+class LogJob(NamedTuple):
     """Job of a log. started, ended: seconds since 1970; ended is 0 if no end was recorded. library: version of
     libdarshan.
     """
@@ -99,12 +99,12 @@ class Log(NamedTuple):
 
     path: Path
     version: str
-    job: Job
+    job: LogJob
     modules: dict[str, Module]
     names: dict[int, str]
     counted: dict[str, Records]
     traced: dict[str, Trace]
-    faults: list[Fault]
+    faults: list[LogFault]
     heat: dict[str, Heat]
 
 

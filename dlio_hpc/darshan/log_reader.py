@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc.darshan import counters, pydarshan_reader
-from dlio_hpc.darshan.log import COUNTING, TRACING, Fault, Heat, Job, Log, Module, Name, Trace
+from dlio_hpc.darshan.log import COUNTING, TRACING, Heat, Log, LogFault, LogJob, Module, Name, Trace
 from dlio_hpc.errors import ConfigError, InvalidRun
 
 VERSION = "3.41"
@@ -38,7 +38,7 @@ class _Broken(Exception):
 
     def __init__(self, name: Name, text: str) -> None:
         super().__init__(text)
-        self.fault = Fault(name, text)
+        self.fault = LogFault(name, text)
 
 
 class _Header(NamedTuple):
@@ -86,7 +86,7 @@ def _load(file: IO[bytes], path: Path, trace: bool) -> Log:
         return log  # the locations of the regions are unknown
     for name, module in header.modules.items():
         if module.partial:
-            faults.append(Fault("partial", f"{name} ran out of memory and dropped records"))
+            faults.append(LogFault("partial", f"{name} ran out of memory and dropped records"))
         if name in COUNTING:
             _count(file, header, name, log)
         elif name in TRACING and trace:
@@ -120,16 +120,16 @@ def _header(file: IO[bytes], path: Path) -> _Header:
     return _Header((rest[0], rest[1]), modules)
 
 
-def _region_faults(header: _Header, size: int) -> list[Fault]:
+def _region_faults(header: _Header, size: int) -> list[LogFault]:
     """Return a fault if the regions are not contiguous or the last does not end with the file."""
     regions = [header.names, *((module.offset, module.length) for module in header.modules.values() if module.length)]
     regions.sort()
     end = max(offset + length for offset, length in regions)
     if end > size:
-        return [Fault("truncated", f"{size} bytes, its header requires {end}")]
+        return [LogFault("truncated", f"{size} bytes, its header requires {end}")]
     contiguous = all(first + length == second for (first, length), (second, _) in pairwise(regions))
     if not contiguous or end != size or header.names[0] <= _HEADER.size:
-        return [Fault("garbled", "the header's table of regions does not match the file")]
+        return [LogFault("garbled", "the header's table of regions does not match the file")]
     return []
 
 
@@ -176,10 +176,10 @@ class _Content(NamedTuple):
     """Content of a region, up to the last valid checksum."""
 
     data: bytearray
-    fault: Fault | None
+    fault: LogFault | None
 
 
-def _job(content: _Content, path: Path, faults: list[Fault]) -> Job:
+def _job(content: _Content, path: Path, faults: list[LogFault]) -> LogJob:
     if content.fault or len(content.data) < _JOB.size:
         raise InvalidRun(f"{path}: its job record cannot be read ({content.fault or 'too short'})")
     uid, start, start_ns, end, end_ns, ranks, number, metadata = _JOB.unpack_from(content.data)
@@ -189,10 +189,10 @@ def _job(content: _Content, path: Path, faults: list[Fault]) -> Job:
         line.partition("=")[::2] for line in metadata.split(b"\0", 1)[0].decode("utf-8", "replace").splitlines()
     )
     if end <= 0:
-        faults.append(Fault("no end", "Darshan recorded no end of the job: it was killed or skipped MPI_Finalize"))
+        faults.append(LogFault("no end", "Darshan recorded no end of the job: it was killed or skipped MPI_Finalize"))
     elif end + end_ns / 1e9 < start + start_ns / 1e9:
-        faults.append(Fault("no end", "the job ended before it started"))
-    return Job(
+        faults.append(LogFault("no end", "the job ended before it started"))
+    return LogJob(
         uid,
         number,
         ranks,
@@ -205,7 +205,7 @@ def _job(content: _Content, path: Path, faults: list[Fault]) -> Job:
     )
 
 
-def _names(content: _Content, faults: list[Fault]) -> dict[int, str]:
+def _names(content: _Content, faults: list[LogFault]) -> dict[int, str]:
     """Return the path of each record number."""
     names: dict[int, str] = {}
     data, at = bytes(content.data), 0
@@ -213,16 +213,16 @@ def _names(content: _Content, faults: list[Fault]) -> dict[int, str]:
         names[int.from_bytes(data[at : at + 8], "little")] = data[at + 8 : end].decode("utf-8", "surrogateescape")
         at = end + 1
     if content.fault:
-        faults.append(Fault(content.fault.name, f"names of files: {content.fault.text}"))
+        faults.append(LogFault(content.fault.name, f"names of files: {content.fault.text}"))
     elif at != len(data):
-        faults.append(Fault("garbled", "the last name of a file is incomplete"))
+        faults.append(LogFault("garbled", "the last name of a file is incomplete"))
     return names
 
 
 def _known(kind: "np.dtype[np.void] | None", name: str, module: Module, log: Log) -> "np.dtype[np.void] | None":
     """Return `kind`. Add a fault to the log if it is None."""
     if kind is None:
-        log.faults.append(Fault("unknown version", f"{name} has records of version {module.version}"))
+        log.faults.append(LogFault("unknown version", f"{name} has records of version {module.version}"))
     return kind
 
 
@@ -235,9 +235,11 @@ def _count(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
     whole = len(content.data) // kind.itemsize
     log.counted[name] = np.frombuffer(content.data, kind, whole)
     if content.fault:
-        log.faults.append(Fault(content.fault.name, f"{name}: {content.fault.text}"))
+        log.faults.append(LogFault(content.fault.name, f"{name}: {content.fault.text}"))
     elif len(content.data) % kind.itemsize:
-        log.faults.append(Fault("garbled", f"{name}: {len(content.data)} bytes are not a multiple of the record size"))
+        log.faults.append(
+            LogFault("garbled", f"{name}: {len(content.data)} bytes are not a multiple of the record size")
+        )
 
 
 def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
@@ -251,7 +253,7 @@ def _trace(file: IO[bytes], header: _Header, name: str, log: Log) -> None:
             reading.take(piece, is_end)
         reading.end()
     except _Broken as broken:
-        log.faults.append(Fault(broken.fault.name, f"{name}: {broken.fault.text}"))
+        log.faults.append(LogFault(broken.fault.name, f"{name}: {broken.fault.text}"))
     log.traced[name] = reading.trace(kind)
 
 

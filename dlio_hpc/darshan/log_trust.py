@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.darshan.log import Fault, Log, Records, Trace, used
+from dlio_hpc.darshan.log import Log, LogFault, Records, Trace, used
 
 # Counting module -> its tracing module, its counters of reads, its counters of writes.
 _PAIRS = {
@@ -40,14 +40,14 @@ class Expected(NamedTuple):
     ended: float | None = None
 
 
-def judge(log: Log, expected: Expected | None = None) -> list[Fault]:
+def judge(log: Log, expected: Expected | None = None) -> list[LogFault]:
     """Return all faults of the log: those of reading it and contradictions between its parts.
 
     Without a fault its counters and its trace are complete.
     """
     faults = list(log.faults)
     if log.path.name.endswith("_partial"):
-        faults.append(Fault("no end", "Darshan died while it wrote the log (.darshan_partial)"))
+        faults.append(LogFault("no end", "Darshan died while it wrote the log (.darshan_partial)"))
     faults += _impossible(log)
     if expected is not None:
         faults += _against_run(log, expected)
@@ -57,32 +57,32 @@ def judge(log: Log, expected: Expected | None = None) -> list[Fault]:
     return faults
 
 
-def has_possible(faults: list[Fault], module: str) -> bool:
+def has_possible(faults: list[LogFault], module: str) -> bool:
     """Return whether all numbers of a module are plausible."""
     return not any(fault.name == "garbled" and fault.text.startswith((f"{module}:", f"{module} ")) for fault in faults)
 
 
-def _impossible(log: Log) -> Iterator[Fault]:
+def _impossible(log: Log) -> Iterator[LogFault]:
     """Yield faults for values that no program can cause. They occur because checksums do not cover the header, and
     because writers of logs have bugs.
     """
     ranks = log.job.ranks
     if not 1 <= ranks <= _MOST_RANKS or not 0 <= log.job.started < _MOST_S:
-        yield Fault("garbled", f"a job of {ranks} processes that began at {log.job.started:.0f}")
+        yield LogFault("garbled", f"a job of {ranks} processes that began at {log.job.started:.0f}")
     for module, records in log.counted.items():
         wrong = (records["rank"] < -1) | (records["rank"] >= ranks)
         for name in set(records.dtype.names or ()) - _ANY:
             values = used(records, name).astype(np.float64)
             wrong |= ~np.isfinite(values) | (abs(values) > _most(name))
         if count := int(wrong.sum()):
-            yield Fault("garbled", f"{module}: {count} of {len(records)} records hold impossible numbers")
+            yield LogFault("garbled", f"{module}: {count} of {len(records)} records hold impossible numbers")
     for module, trace in log.traced.items():
         rows = trace.segments
         wrong = ~(rows["start"] <= rows["end"]) | ~(abs(rows["start"]) < _MOST) | ~(rows["end"] < _MOST)
         wrong |= (rows["length"] < 0) | (rows["length"] > _MOST)
         strangers = int(((trace.files["rank"] < 0) | (trace.files["rank"] >= ranks)).sum())
         if wrong.any() or strangers:
-            yield Fault("garbled", f"{module}: {int(wrong.sum())} requests and {strangers} files are impossible")
+            yield LogFault("garbled", f"{module}: {int(wrong.sum())} requests and {strangers} files are impossible")
 
 
 def _most(name: str) -> float:
@@ -90,27 +90,29 @@ def _most(name: str) -> float:
     return _MOST**2 if "_VARIANCE_" in name else _MOST
 
 
-def has_whole_counters(faults: list[Fault]) -> bool:
+def has_whole_counters(faults: list[LogFault]) -> bool:
     """Return whether the counters can be trusted, even if the trace has faults."""
     about_trace = ("DXT missing", "DXT cut")
     return all(fault.name in about_trace or fault.text.startswith(("DXT_", "HEATMAP")) for fault in faults)
 
 
-def _against_run(log: Log, expected: Expected) -> Iterator[Fault]:
+def _against_run(log: Log, expected: Expected) -> Iterator[LogFault]:
     job = log.job
     if expected.ranks is not None and job.ranks != expected.ranks:
-        yield Fault(
+        yield LogFault(
             "rank count",
             f"the log has {job.ranks} process(es), the run had {expected.ranks} ranks: Darshan's library and the "
             "ranks' MPI do not match, or DARSHAN_ENABLE_NONMPI is set",
         )
     if expected.started is not None and job.ended and job.ended < expected.started - _SLACK_S:
-        yield Fault("stale", f"it ended {expected.started - job.ended:.0f} s before the run began")
+        yield LogFault("stale", f"it ended {expected.started - job.ended:.0f} s before the run began")
     if expected.ended is not None and job.started > expected.ended + _SLACK_S:
-        yield Fault("stale", f"it began {job.started - expected.ended:.0f} s after the run ended")
+        yield LogFault("stale", f"it began {job.started - expected.ended:.0f} s after the run ended")
 
 
-def _trace_faults(log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]) -> list[Fault]:
+def _trace_faults(
+    log: Log, module: str, tracer: str, reads: tuple[str, ...], writes: tuple[str, ...]
+) -> list[LogFault]:
     """Return the differences between the trace and the counters of the same files."""
     counted = _counted(log.counted[module], reads, writes)
     requests = sum(int(row[_READS]) + int(row[_WRITES]) for row in counted.values())
@@ -118,9 +120,9 @@ def _trace_faults(log: Log, module: str, tracer: str, reads: tuple[str, ...], wr
     if unread or not requests:
         return []
     if tracer not in log.modules or not (trace := log.traced.get(tracer)):
-        return [Fault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
+        return [LogFault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
     if not len(trace.segments):
-        return [Fault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
+        return [LogFault("DXT missing", f"{requests} requests were counted, {tracer} holds none")]
     traced = _traced(trace, {number for number, rank in counted if rank < 0})
     differing = {key: (row, traced.get(key, _NONE)) for key, row in counted.items()}
     differing = {key: (row, traced_row) for key, (row, traced_row) in differing.items() if (row != traced_row).any()}
@@ -130,11 +132,11 @@ def _trace_faults(log: Log, module: str, tracer: str, reads: tuple[str, ...], wr
     faults = []
     if short:
         lost = sum(int((row - traced_row)[[_READS, _WRITES]].sum()) for row, traced_row in short.values())
-        faults.append(Fault("DXT cut", f"{tracer} lacks {lost} of {requests} requests: {_where(log, list(short))}"))
+        faults.append(LogFault("DXT cut", f"{tracer} lacks {lost} of {requests} requests: {_where(log, list(short))}"))
     if odd:
         row, traced_row = next(iter(odd.values()))
         faults.append(
-            Fault(
+            LogFault(
                 "counters disagree",
                 f"{module} has {_described(row)}, but {tracer} has {_described(traced_row)}: {_where(log, list(odd))}; "
                 "fork() under MPI is a possible cause",

@@ -21,7 +21,7 @@ class Bytes(Struct, frozen=True):
     planned: int | None
 
 
-class Verdict(Struct, frozen=True):
+class LogVerdict(Struct, frozen=True):
     """Verdict on the log of a run. log: file name in the run's Darshan folder; None if there is no log, and why_not is
     the reason. bytes: None if nothing is compared, for example because the counters cannot be trusted. differences:
     each makes the run invalid. clock_error_s: largest error of timestamps of the log on the core's clock; None if the
@@ -47,8 +47,8 @@ class Probe(Struct, frozen=True):
     seconds: float
 
 
-def decode(content: bytes, source: str) -> Verdict:
-    return document.decode(content, Verdict, source, InvalidRun)
+def decode(content: bytes, source: str) -> LogVerdict:
+    return document.decode(content, LogVerdict, source, InvalidRun)
 
 
 def decode_probe(content: bytes, source: str) -> Probe:

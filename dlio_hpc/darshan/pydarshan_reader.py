@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dlio_hpc.darshan import counters
-from dlio_hpc.darshan.log import COUNTING, TRACING, Fault, Job, Log, Module, Records, Trace
+from dlio_hpc.darshan.log import COUNTING, TRACING, Log, LogFault, LogJob, Module, Records, Trace
 from dlio_hpc.errors import ConfigError, InvalidRun
 
 # Versions to which libdarshan-util converts all older records, and which pydarshan returns.
@@ -39,7 +39,7 @@ def load(path: Path) -> Log:
         raise InvalidRun(f"{path}: pydarshan cannot read it ({lines[-1] if lines else f'exit code {done.returncode}'})")
     log: Log = pickle.loads(done.stdout)
     errors = [line for line in lines if line.startswith("Error")]
-    return log._replace(faults=[*log.faults, *(Fault("garbled", line) for line in errors[:1])])
+    return log._replace(faults=[*log.faults, *(LogFault("garbled", line) for line in errors[:1])])
 
 
 def main() -> None:
@@ -58,10 +58,10 @@ def _log(path: Path, report: Any) -> Log:
     }
     log = Log(path, _version(report), _job(report), modules, {}, {}, {}, [], {})
     if not log.job.ended:
-        log.faults.append(Fault("no end", "Darshan recorded no end of the job"))
+        log.faults.append(LogFault("no end", "Darshan recorded no end of the job"))
     for name, module in modules.items():
         if module.partial:
-            log.faults.append(Fault("partial", f"{name} ran out of memory and dropped records"))
+            log.faults.append(LogFault("partial", f"{name} ran out of memory and dropped records"))
         if name in COUNTING:
             log.counted[name] = _counted(report, name)
         elif name in TRACING:
@@ -73,12 +73,12 @@ def _version(report: Any) -> str:
     return str(report.metadata["job"].get("log_ver", "unknown"))
 
 
-def _job(report: Any) -> Job:
+def _job(report: Any) -> LogJob:
     job, mounts = report.metadata["job"], report.mounts
     started = job["start_time_sec"] + job["start_time_nsec"] / 1e9
     ended = job["end_time_sec"] + job["end_time_nsec"] / 1e9
     metadata = {str(key): str(value) for key, value in job.get("metadata", {}).items()}
-    return Job(
+    return LogJob(
         int(job["uid"]),
         int(job["jobid"]),
         int(job["nprocs"]),

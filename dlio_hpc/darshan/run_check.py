@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from dlio_hpc import results, units
 from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, setup
 from dlio_hpc.darshan.log import Log
-from dlio_hpc.darshan.log_verdict import Bytes, Reason, Verdict, decode_probe
+from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
 from dlio_hpc.errors import DlioError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset
@@ -34,21 +34,21 @@ class Core(NamedTuple):
     marks: clock_alignment.Marks | None
 
 
-def judge(directory: Path, plan: Plan, run: Run) -> Verdict:
+def judge(directory: Path, plan: Plan, run: Run) -> LogVerdict:
     """Return the verdict on the run's log. Without a result of the run nothing is compared."""
     folder = rundir.run_directory(directory, run.number, run.name)
     logs = sorted((folder / rundir.DARSHAN).glob("*.darshan*"))
     if not logs:
-        return Verdict(None, _no_log(directory, folder))
+        return LogVerdict(None, _no_log(directory, folder))
     path = logs[-1]
     try:
         log = log_reader.load(path)
     except DlioError as fault:
-        return Verdict(path.name, faults=(Reason("unreadable", str(fault)),))
+        return LogVerdict(path.name, faults=(Reason("unreadable", str(fault)),))
     result = _result(folder)
     faults = log_trust.judge(log, expected(plan, result))
     reasons = tuple(Reason(*fault) for fault in faults)
-    verdict = Verdict(path.name, None, log.job.library, reasons)
+    verdict = LogVerdict(path.name, None, log.job.library, reasons)
     if result is None or not log_trust.has_whole_counters(faults):
         return verdict
     return _compared(verdict, log, plan, run, result, folder)
@@ -77,7 +77,7 @@ def expected(plan: Plan, result: Result | None) -> log_trust.Expected:
     return log_trust.Expected(plan.ranks, units.timestamp(result.started), units.timestamp(result.ended))
 
 
-def _compared(verdict: Verdict, log: Log, plan: Plan, run: Run, result: Result, folder: Path) -> Verdict:
+def _compared(verdict: LogVerdict, log: Log, plan: Plan, run: Run, result: Result, folder: Path) -> LogVerdict:
     if result.generated is not None:
         return replace(verdict, **_generated(log, run, result))
     core = _core(folder, run)

@@ -23,7 +23,7 @@ from msgspec import Struct
 from dlio_hpc import document, units
 from dlio_hpc.errors import ConfigError, Incomplete, InvalidRun, about, unreadable
 from dlio_hpc.files import archive_members, rundir, safe_folders
-from dlio_hpc.files.archive_members import Member, Members, Packed
+from dlio_hpc.files.archive_members import Members, Packed, TarMember
 
 SUFFIX = ".tar.zst"
 _LEVEL = 3
@@ -36,7 +36,7 @@ _SEAL_HEAD = (0x184D2A5D).to_bytes(4, "little") + (32).to_bytes(4, "little")
 _SEAL_BYTES = len(_SEAL_HEAD) + 32
 
 
-class Entry(Struct, frozen=True):
+class ArchivedFile(Struct, frozen=True):
     """A file of the job."""
 
     bytes: int
@@ -49,7 +49,7 @@ class Manifest(Struct, frozen=True):
     """
 
     job: str
-    files: dict[str, Entry]
+    files: dict[str, ArchivedFile]
     skipped: list[str] = []
     schema: int = 1
 
@@ -182,7 +182,7 @@ def _temporary(target: Path, job: str) -> Iterator[str]:
 
 
 def _manifest(directory: Path) -> Manifest:
-    files: dict[str, Entry] = {}
+    files: dict[str, ArchivedFile] = {}
     skipped: list[str] = []
     for path in sorted(_walk(directory)):
         name = path.relative_to(directory).as_posix()
@@ -201,12 +201,12 @@ def _is_utf8(name: str) -> bool:
     return not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
-def _entry(file: IO[bytes]) -> Entry:
+def _entry(file: IO[bytes]) -> ArchivedFile:
     digest, count = hashlib.sha256(), 0
     while chunk := file.read(archive_members.CHUNK):
         digest.update(chunk)
         count += len(chunk)
-    return Entry(count, digest.hexdigest())
+    return ArchivedFile(count, digest.hexdigest())
 
 
 def _walk(directory: Path) -> Iterator[Path]:
@@ -284,11 +284,11 @@ class _Held(NamedTuple):
 
     packed: Packed
     tar: Members
-    iterator: Iterator[Member]
+    iterator: Iterator[TarMember]
     manifest: Manifest
     listing: bytes
 
-    def members(self) -> Iterator[tuple[str, Member]]:
+    def members(self) -> Iterator[tuple[str, TarMember]]:
         """Yield the members with their names relative to the job's folder; InvalidRun for a member that the manifest
         does not list.
         """

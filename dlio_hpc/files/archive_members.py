@@ -32,7 +32,7 @@ MOST_MEMBERS = 1 << 18
 _LONGEST_END = CHUNK + 2 * BLOCK
 
 
-class Member(NamedTuple):
+class TarMember(NamedTuple):
     """A regular file. size: bytes."""
 
     name: str
@@ -82,7 +82,7 @@ class Members:
         self._stream = decompressor.stream_reader(packed, read_across_frames=True)  # type: ignore[arg-type]
         self._left = self._padding = 0
 
-    def __iter__(self) -> Iterator[Member]:
+    def __iter__(self) -> Iterator[TarMember]:
         for _ in range(MOST_MEMBERS + 1):
             member = self._next()
             if member is None:
@@ -101,7 +101,7 @@ class Members:
             self._left -= len(piece)
             yield piece
 
-    def _next(self) -> Member | None:
+    def _next(self) -> TarMember | None:
         header = self._exactly(BLOCK)
         if not any(header):
             return None
@@ -121,7 +121,7 @@ class Members:
             raise InvalidRun(f"member {name!r} is not a regular file")
         size = int(extended["size"]) if "size" in extended else _number(header, 124, 12)
         self._left, self._padding = size, -size % BLOCK
-        return Member(name, size)
+        return TarMember(name, size)
 
     def _check_end(self) -> None:
         """Check that only zeros follow, up to the end of the file."""

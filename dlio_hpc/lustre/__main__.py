@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from dlio_hpc import units
-from dlio_hpc.command import Missing, Unanswered
+from dlio_hpc.command import CommandMissing, Unanswered
 from dlio_hpc.config import lustre_layout
 from dlio_hpc.errors import InfrastructureError, InvalidRun, told
 from dlio_hpc.files import filesystem, rundir
@@ -72,7 +72,7 @@ def _with_folder(record: Record, run: Run) -> Record:
     try:
         client = lfs.version()
         folder = lfs.folder_layout(filesystem.existing(Path(run.dataset)))
-    except Missing as fault:
+    except CommandMissing as fault:
         if record.asked is None:
             return record  # no layout to set, so lfs is not needed
         raise InfrastructureError(

@@ -15,7 +15,7 @@ from dlio_hpc.config.lustre_layout import Layout, Version
 from dlio_hpc.errors import ConfigError, InfrastructureError
 
 
-class Part(Struct, frozen=True):
+class LayoutComponent(Struct, frozen=True):
     """Component of an actual layout; a plain layout has one. end: None for the end of the file. first: target of the
     first stripe, -1 for any target. targets: targets of the stripes of a file; empty for a folder and for a component
     that is not yet written.
@@ -30,7 +30,7 @@ class Part(Struct, frozen=True):
     targets: tuple[int, ...] = ()
 
 
-Found = tuple[Part, ...]
+Found = tuple[LayoutComponent, ...]
 # In place of flags: the target does not answer.
 DOWN = "down"
 _POOL = re.compile(r"^([ -]*(?:lmm_)?pool:[ ]+)([\w.-]+)[ ]*$", re.MULTILINE)
@@ -123,11 +123,11 @@ def parse(text: str, source: str) -> Found:
         raise InfrastructureError(f"{source}: unknown layout, {fault}") from fault
 
 
-def _part(data: dict[str, Any], end: object, source: str) -> Part:
+def _part(data: dict[str, Any], end: object, source: str) -> LayoutComponent:
     try:
         values = {str(key).removeprefix("lmm_"): value for key, value in data.items()}
         objects = values.get("objects") or []
-        return Part(
+        return LayoutComponent(
             end=end if isinstance(end, int) else None,
             stripe_count=int(values["stripe_count"]),
             stripe_size=int(values.get("stripe_size", 0)),

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from dlio_hpc.config.lustre_layout import Component, Layout
-from dlio_hpc.lustre.lfs import Found, Part
+from dlio_hpc.lustre.lfs import Found, LayoutComponent
 from dlio_hpc.units import format_size
 
 
@@ -25,7 +25,9 @@ def _parts(count: int) -> str:
     return "no components" if count == 1 else f"{count} components"
 
 
-def _differences(asked: Layout | Component, actual: Part, available: int | None, is_file: bool) -> Iterator[str]:
+def _differences(
+    asked: Layout | Component, actual: LayoutComponent, available: int | None, is_file: bool
+) -> Iterator[str]:
     if isinstance(asked, Component):
         if asked.end != actual.end:
             yield f"it ends at {actual.end or 'end of file'}, asked for {asked.end or 'end of file'}"
@@ -41,7 +43,7 @@ def _differences(asked: Layout | Component, actual: Part, available: int | None,
         yield f"{f'pool {actual.pool}' if actual.pool else 'no pool'}, asked for pool {asked.pool}"
 
 
-def _of_plain(asked: Layout, actual: Part, available: int | None, is_file: bool) -> Iterator[str]:
+def _of_plain(asked: Layout, actual: LayoutComponent, available: int | None, is_file: bool) -> Iterator[str]:
     """Yield the differences of a plain layout. Lustre does not overstripe if there are enough targets."""
     if asked.stripe_index is not None and asked.stripe_index != actual.first:
         yield f"the first stripe on target {actual.first}, asked for {asked.stripe_index}"

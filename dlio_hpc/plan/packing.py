@@ -11,7 +11,7 @@ from dlio_hpc.config.site import check_options
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan import cost, notes, packages, plan, run_plan
 from dlio_hpc.plan.plan import Kind, Plan, Run
-from dlio_hpc.plan.study import Asked, Point, Request, Study
+from dlio_hpc.plan.study import JobRequest, PartRequest, Point, Study
 from dlio_hpc.plan.study import make as make_study
 
 
@@ -251,7 +251,7 @@ def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
     return packages.needed(point.workload for point in study.points)
 
 
-def one(asked: Asked, request: Request) -> Plan:
+def one(asked: PartRequest, request: JobRequest) -> Plan:
     """Return the plan of a study of one job."""
     (made,) = plans(make_study(plan.job_name(asked.workload.name), [asked], request))
     return made

@@ -104,9 +104,11 @@ def _separated(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, 
     return of_site, tuple(text for text in overrides if not text.startswith(_SITE))
 
 
-def _asked(options: Options, machine: site.Site, overrides: tuple[str, ...], folders: tuple[str, ...]) -> study.Asked:
+def _asked(
+    options: Options, machine: site.Site, overrides: tuple[str, ...], folders: tuple[str, ...]
+) -> study.PartRequest:
     assert options.workload is not None
-    return study.Asked(
+    return study.PartRequest(
         workload.draft(options.workload, overrides), machine, tuple(map(sweep.axis, options.sweeps)), options.zipped,
         options.nodes or (1,), options.ranks_per_node or (), options.weak, options.dataset_size, folders=folders,
     )  # fmt: skip
@@ -115,17 +117,19 @@ def _asked(options: Options, machine: site.Site, overrides: tuple[str, ...], fol
 def _parts(
     file: study_file.StudyFile, options: Options, machine: site.Site, overrides: tuple[str, ...],
     folders: tuple[str, ...],
-) -> list[study.Asked]:  # fmt: skip
+) -> list[study.PartRequest]:  # fmt: skip
     if options.sweeps or options.zipped or options.weak:
         raise ConfigError(f"{file.name} says what varies; for -P, --zip and --weak, copy its file and change that")
     # On a real machine a suite runs in full without an option: cron calls it by its name.
     full = options.full or (file.verdict is not None and machine.scheduler != "local")
-    changes = study_file.Changes(full, overrides, options.nodes, options.ranks_per_node, options.dataset_size, folders)
+    changes = study_file.FileChanges(
+        full, overrides, options.nodes, options.ranks_per_node, options.dataset_size, folders
+    )
     return study_file.asked_of(file, machine, changes)
 
 
-def _request(options: Options, folders: tuple[str, ...], repeat: int, warmup: int) -> study.Request:
-    return study.Request(
+def _request(options: Options, folders: tuple[str, ...], repeat: int, warmup: int) -> study.JobRequest:
+    return study.JobRequest(
         runs=options.runs,
         archive=options.archive,
         data=Path(folders[0]) if folders else options.data,

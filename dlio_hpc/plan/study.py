@@ -24,7 +24,7 @@ Positive = Annotated[int, Meta(ge=1)]
 _MOST = 100_000
 
 
-class Request(Struct, frozen=True):
+class JobRequest(Struct, frozen=True):
     """Options of the user besides workload and site. None: the site's default. seed: for the order of runs, random if
     None.
     """
@@ -178,7 +178,7 @@ class Study(Struct, frozen=True):
         return ": ".join(filter(None, (point.part, settings))) or point.workload.name
 
 
-class Asked(Struct, frozen=True):
+class PartRequest(Struct, frozen=True):
     """A requested part. site: its Lustre layout may be varied too. nodes, ranks_per_node: several values for scaling.
     folders: on the two file systems to be compared.
     """
@@ -200,7 +200,7 @@ class Asked(Struct, frozen=True):
 _NO_ABOUT = About()
 
 
-def make(name: str, asked: Sequence[Asked], request: Request, about: About = _NO_ABOUT) -> Study:
+def make(name: str, asked: Sequence[PartRequest], request: JobRequest, about: About = _NO_ABOUT) -> Study:
     """Make the study `name` (see plan.job_name); ConfigError if request, workload and site do not fit together."""
     site = asked[0].site
     parts: list[Part] = []
@@ -247,7 +247,7 @@ def _too_large() -> ConfigError:
     return ConfigError(f"these are more than {_MOST} measurements; vary fewer values, or lower --repeat")
 
 
-def _part(asked: Asked, points: list[Point]) -> Part:
+def _part(asked: PartRequest, points: list[Point]) -> Part:
     try:
         base = plan.resolved(asked.workload.with_settings({}))
     except ConfigError:
@@ -269,7 +269,7 @@ def _part(asked: Asked, points: list[Point]) -> Part:
     )
 
 
-def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
+def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:
     """Return whether the point has the workload before keys were varied. Its dataset may have another size."""
     same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
     varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
@@ -280,7 +280,7 @@ def _is_base(point: Point, base: Workload, asked: Asked) -> bool:
     return is_first and point.layout == asked.site.layout and plan.resolved(workload) == base
 
 
-def _points(asked: Asked, first: int, notes: dict[str, None]) -> Iterator[Point]:
+def _points(asked: PartRequest, first: int, notes: dict[str, None]) -> Iterator[Point]:
     scales = _scales(asked)
     most = max(nodes * ranks_per_node for nodes, ranks_per_node in scales)
     number = first
@@ -314,7 +314,7 @@ def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
         yield structs.replace(point, number=point.number + place, places=point.places | {key: place}, data=folder)
 
 
-def _scales(asked: Asked) -> list[tuple[int, int]]:
+def _scales(asked: PartRequest) -> list[tuple[int, int]]:
     """Return pairs of nodes and ranks per node; ConfigError for repeated values and for options without effect."""
     ranks_per_node = asked.ranks_per_node or (asked.site.ranks_per_node,)
     scales = list(itertools.product(asked.nodes, ranks_per_node))
@@ -327,7 +327,7 @@ def _scales(asked: Asked) -> list[tuple[int, int]]:
     return scales
 
 
-def _sized(asked: Asked, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
+def _sized(asked: PartRequest, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
     """Return the workload with the dataset and steps that all scales share. most: ranks of the largest scale."""
     if asked.dataset_size is not None:
         sized = resized(workload, asked.dataset_size, most)
@@ -340,7 +340,7 @@ def _sized(asked: Asked, workload: Workload, most: int, notes: dict[str, None]) 
     return workload
 
 
-def _varied(asked: Asked, places: dict[str, int]) -> tuple[Workload, Layout | None]:
+def _varied(asked: PartRequest, places: dict[str, int]) -> tuple[Workload, Layout | None]:
     values = {axis.key: axis.values[places[axis.key]] for axis in asked.axes if not axis.is_layout}
     of_layout = {axis.key: axis.values[places[axis.key]] for axis in asked.axes if axis.is_layout}
     return asked.workload.with_settings(values), layout_of(asked.site, of_layout)

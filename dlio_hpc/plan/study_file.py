@@ -12,7 +12,7 @@ from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft
 from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import sweep
-from dlio_hpc.plan.study import Asked, Judging, Positive, layout_of
+from dlio_hpc.plan.study import Judging, PartRequest, Positive, layout_of
 
 T = TypeVar("T")
 
@@ -109,7 +109,7 @@ def _near(path: Path, name: str | None) -> str | None:
     return str(path.parent.absolute() / name)
 
 
-class Changes(Struct, frozen=True):
+class FileChanges(Struct, frozen=True):
     """Values from the command line that replace those of the study file; None: unchanged. full: full size instead of
     laptop size. folders: on the two file systems to be compared.
     """
@@ -122,14 +122,14 @@ class Changes(Struct, frozen=True):
     folders: tuple[str, ...] = ()
 
 
-def asked_of(file: StudyFile, site: Site, changes: Changes) -> list[Asked]:
+def asked_of(file: StudyFile, site: Site, changes: FileChanges) -> list[PartRequest]:
     """Return the parts of a study file, with common settings, laptop sizes and the user's changes applied in this
     order.
     """
     return [_asked_of(name, part, file, site, changes) for name, part in file.parts.items()]
 
 
-def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: Changes) -> Asked:
+def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: FileChanges) -> PartRequest:
     layers: list[Scale] = [file, part, *([] if changes.full else [file.laptop, part.laptop])]
     settings = {key: value for layer in layers for key, value in layer.set.items()}
     for key in settings:
@@ -137,7 +137,7 @@ def _asked_of(name: str, part: PartFile, file: StudyFile, site: Site, changes: C
     layout = {key: value for key, value in settings.items() if key.startswith("site.")}
     swept = part.sweep if changes.full else part.sweep | part.laptop.sweep
     source = f"{file.name}: parts.{name}"
-    return Asked(
+    return PartRequest(
         workload=draft(
             part.workload or file.workload or "",
             changes.overrides,

@@ -16,7 +16,7 @@ from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.darshan import log_verdict as verdicts
 from dlio_hpc.darshan import setup
-from dlio_hpc.darshan.log_verdict import Verdict
+from dlio_hpc.darshan.log_verdict import LogVerdict
 from dlio_hpc.errors import (
     ConfigError,
     DlioError,
@@ -59,7 +59,7 @@ class RunOutcome(NamedTuple):
     run: Run
     result: results.Result | None
     error: results.RunError | None
-    verdict: Verdict | None
+    verdict: LogVerdict | None
 
     @property
     def name(self) -> str:
@@ -97,7 +97,7 @@ def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
     return [load(path, looks.get(path)) for path in paths]
 
 
-def load(path: Path, look: job_state.Look | None = None) -> JobOutcome:
+def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
     """Load a job from its directory or its archive. look: state of the job; None queries the batch system. Archives
     have the state as recorded.
     """
@@ -190,7 +190,7 @@ def _last_lines(content: bytes) -> tuple[str, ...]:
     return tuple(line[:_TAIL_LETTERS] for line in [line for line in printable if line][-_TAIL_LINES:])
 
 
-class Evidence(NamedTuple):
+class RunFiles(NamedTuple):
     """Detailed records of a run. timeline: bytes of its timeline.h5. log: path of its Darshan log. None: not there."""
 
     run: RunOutcome
@@ -199,12 +199,12 @@ class Evidence(NamedTuple):
 
 
 @contextmanager
-def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
+def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[RunFiles]]:
     """Provide the detailed records of each run that has a result. Logs from an archive exist only within the block."""
     runs = [run for run in outcome.runs if run.result is not None]
     if path.is_dir():
         folders = [(run, path / rundir.RUNS / run.name) for run in runs]
-        yield [Evidence(run, _timeline(folder / rundir.TIMELINE), _log(run, folder)) for run, folder in folders]
+        yield [RunFiles(run, _timeline(folder / rundir.TIMELINE), _log(run, folder)) for run, folder in folders]
         return
     with tempfile.TemporaryDirectory(prefix="dlio-hpc-") as folder:
         content = archive.read(path, lambda name: bool(_LONG.fullmatch(name)), archive.LARGEST_RECORDING)
@@ -221,7 +221,7 @@ def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[Evidence]]:
             timeline = content.get(f"{mine}/{rundir.TIMELINE}")
             if timeline is not None:
                 _check(timeline, f"{path}/{mine}/{rundir.TIMELINE}")
-            records.append(Evidence(run, timeline, target))
+            records.append(RunFiles(run, timeline, target))
         yield records
 
 

@@ -20,7 +20,7 @@ from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 
 
-class Missing(NamedTuple):
+class MissingMeasurement(NamedTuple):
     """Missing measurement. job: newest job that was to make it; None if no job was submitted for it. why: reason.
     is_live: that job is still queued or running.
     """
@@ -39,7 +39,7 @@ class StudyOutcome(NamedTuple):
     study: Study
     jobs: list[JobOutcome]
     measured: list[Measured]
-    missing: list[Missing]
+    missing: list[MissingMeasurement]
     others: int
     broken: tuple[str, ...] = ()
 
@@ -164,7 +164,7 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
     """Return the outcome of a study from these jobs. absent: reason for missing measurements that no job planned."""
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
     good: dict[Unit, Measured] = {}
-    bad: dict[Unit, Missing] = {}
+    bad: dict[Unit, MissingMeasurement] = {}
     others = 0
     for job in outcomes:
         for run in job.runs:
@@ -173,13 +173,13 @@ def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was 
             unit = Unit(run.run.point, run.run.repeat)
             why = job_outcome.run_fault(job, run, must_be_laid_out=study.points[unit.point].part in laid_out)
             if why is not None:
-                bad[unit] = Missing(unit, job.job.job, str(why), is_live(job))
+                bad[unit] = MissingMeasurement(unit, job.job.job, str(why), is_live(job))
             elif unit in good:
                 others += 1
             else:
                 good[unit] = _measured(job, run, unit)
     wanted = packing.order(study)
-    missing = [bad.get(unit, Missing(unit, None, absent, False)) for unit in wanted if unit not in good]
+    missing = [bad.get(unit, MissingMeasurement(unit, None, absent, False)) for unit in wanted if unit not in good]
     return StudyOutcome(study, outcomes, [good[unit] for unit in wanted if unit in good], missing, others)
 
 

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 
 from dlio_hpc.analysis.page_cache_check import LIMIT
-from dlio_hpc.analysis.study.file_system_pairs import Effect
+from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.analysis.study.stragglers import Member
+from dlio_hpc.analysis.study.stragglers import Throughput
 from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Study
 from dlio_hpc.report import study_rows
-from dlio_hpc.report.ab_stragglers import Side
+from dlio_hpc.report.ab_stragglers import Arm
 
 EFFECTS = ("setting", "pairs", "A", "B", "B / A", "95 % interval", "beyond noise")
 MEMBERS = ("name", "runs", "MB/s", "of the median", "")
 
 
-def sides(compared: tuple[Side, ...]) -> list[str]:
+def sides(compared: tuple[Arm, ...]) -> list[str]:
     """Return a line per side, and a note where both are on the same file system."""
     lines = [
         f"{letter} is {side.folder}{f', on {side.file_system}' if side.file_system else ''}"
@@ -37,7 +37,7 @@ def cached(measured: Sequence[Measured]) -> list[str]:
     return [f"cached: up to {100 * max(known):.0f} % came from memory; this does not compare storage."]
 
 
-def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
+def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
     """Return the verdict in one sentence, over all settings together where there are several."""
     if not effects:
         return "No pair has been measured yet."
@@ -55,7 +55,7 @@ def verdict(study: Study, effects: tuple[Effect, ...]) -> str:
     return f"{sentence} (B / A {overall.ratio:.3g}, {interval})."
 
 
-def effect(result: Effect) -> list[str]:
+def effect(result: PairedEffect) -> list[str]:
     """Return the row of an effect, by the columns of EFFECTS."""
     interval = "unknown" if result.low is None or result.high is None else f"{result.low:.3f} to {result.high:.3f}"
     a, b = ("" if value is None else study_rows.with_unit(value, result.metric) for value in (result.a, result.b))
@@ -63,7 +63,7 @@ def effect(result: Effect) -> list[str]:
     return [result.setting or "all together", str(result.pairs), a, b, f"{result.ratio:.3g}", interval, conclusion]
 
 
-def members(side: Side) -> list[tuple[str, list[list[str]]]]:
+def members(side: Arm) -> list[tuple[str, list[list[str]]]]:
     """Return title and rows of each table of nodes or storage targets."""
     kinds = [("nodes", side.nodes), ("storage targets", side.targets)]
     return [
@@ -73,12 +73,12 @@ def members(side: Side) -> list[tuple[str, list[list[str]]]]:
     ]
 
 
-def _member(member: Member) -> list[str]:
+def _member(member: Throughput) -> list[str]:
     flag = "straggler" if member.is_straggler else ""
     return [member.name, str(member.runs), f"{member.MBps:.4g}", f"{100 * member.ratio:.0f} %", flag]
 
 
-def stragglers(compared: tuple[Side, ...]) -> list[str]:
+def stragglers(compared: tuple[Arm, ...]) -> list[str]:
     """Return a sentence per straggler, and one on the sides where nodes could not be compared."""
     lines, unknown = [], []
     for side in compared:

@@ -6,23 +6,23 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis import timeline_reader
 from dlio_hpc.analysis.study import stragglers
-from dlio_hpc.analysis.study.stragglers import Member
+from dlio_hpc.analysis.study.stragglers import Throughput
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.errors import DlioError
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome
-from dlio_hpc.records.job_outcome import Evidence, JobOutcome
+from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 
 
-class Side(NamedTuple):
+class Arm(NamedTuple):
     """One of two file systems. file_system: kind and mount; empty: unknown. nodes, targets: slowest first; empty where
     there are fewer than two, or times are unknown.
     """
 
     folder: str
     file_system: str
-    nodes: tuple[Member, ...]
-    targets: tuple[Member, ...]
+    nodes: tuple[Throughput, ...]
+    targets: tuple[Throughput, ...]
 
 
 class _Rates(NamedTuple):
@@ -33,13 +33,13 @@ class _Rates(NamedTuple):
     targets: dict[str, float]
 
 
-def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Side, ...]:
+def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Arm, ...]:
     """Return both sides; an empty tuple for a study that compares no file systems."""
     if not study.is_ab:
         return ()
     runs = [rates for job in jobs for rates in _of_job(study, job)]
     return tuple(
-        Side(
+        Arm(
             folder,
             _file_system(jobs, folder),
             stragglers.members([rates.nodes for rates in runs if rates.folder == folder]),
@@ -65,14 +65,14 @@ def _of_job(study: Study, job: JobOutcome) -> Iterator[_Rates]:
                 yield _Rates(folder, _nodes(evidence), _targets(job, evidence))
 
 
-def _nodes(evidence: Evidence) -> dict[str, float]:
+def _nodes(evidence: RunFiles) -> dict[str, float]:
     if evidence.timeline is None:
         return {}
     with timeline_reader.opened(evidence.timeline) as file:
         return stragglers.by_node(file)
 
 
-def _targets(job: JobOutcome, evidence: Evidence) -> dict[str, float]:
+def _targets(job: JobOutcome, evidence: RunFiles) -> dict[str, float]:
     """Return the rates by storage target; empty where the layout of the files or their times in Darshan are unknown."""
     layout = next((layout for layout in job.layouts if layout.path == evidence.run.run.dataset), None)
     if layout is None or not layout.targets or evidence.log is None:

@@ -7,7 +7,7 @@ from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.darshan import run_check
 from dlio_hpc.errors import DlioError
 from dlio_hpc.records import job_outcome
-from dlio_hpc.records.job_outcome import Evidence, JobOutcome
+from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 
 
 def examine(path: Path, outcome: JobOutcome, step_s: float | None, is_one: bool) -> dict[str, Examined]:
@@ -21,7 +21,7 @@ def examine(path: Path, outcome: JobOutcome, step_s: float | None, is_one: bool)
         }
 
 
-def _examined(outcome: JobOutcome, evidence: Evidence, step_s: float | None, title: str) -> Examined:
+def _examined(outcome: JobOutcome, evidence: RunFiles, step_s: float | None, title: str) -> Examined:
     run, result = evidence.run, evidence.run.result
     assert result is not None
     notes = []

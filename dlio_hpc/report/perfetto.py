@@ -22,7 +22,7 @@ Floats = npt.NDArray[np.float64]
 _STEPS, _FIRST_ROW = 1, 10
 
 
-class Row(NamedTuple):
+class TraceTrack(NamedTuple):
     """Events of one thread of one rank. start, duration: (n) seconds. names, arguments: one per event."""
 
     rank: int
@@ -70,7 +70,7 @@ def _lines(examined: Examined, number: int) -> Iterator[str]:
             yield _dump(event)
 
 
-def _rows(examined: Examined) -> Iterator[Row]:
+def _rows(examined: Examined) -> Iterator[TraceTrack]:
     if examined.timeline is not None:
         with timeline_reader.opened(examined.timeline) as record:
             for rank in range(len(record.hosts)):
@@ -80,17 +80,17 @@ def _rows(examined: Examined) -> Iterator[Row]:
         yield from _requests(examined)
 
 
-def _steps(record: timeline_reader.Recorded, rank: int) -> Row:
+def _steps(record: timeline_reader.Recorded, rank: int) -> TraceTrack:
     group = record.file["steps"]
     start, *phases = (group[name][rank].reshape(-1) for name in ("start", "wait", "compute", "sync"))
     done = ~np.isnan(start)
     durations = np.stack([phase[done] for phase in phases], axis=1)
     begins = start[done][:, None] + np.cumsum(durations, axis=1) - durations
     kinds = ["wait", "compute", "sync"] * len(durations)
-    return Row(rank, _STEPS, "steps", begins.reshape(-1), durations.reshape(-1), kinds, None)
+    return TraceTrack(rank, _STEPS, "steps", begins.reshape(-1), durations.reshape(-1), kinds, None)
 
 
-def _tensorflow(record: timeline_reader.Recorded) -> Iterator[Row]:
+def _tensorflow(record: timeline_reader.Recorded) -> Iterator[TraceTrack]:
     if "tf_profile" not in record.file:
         return
     group = record.file["tf_profile"]
@@ -103,14 +103,16 @@ def _tensorflow(record: timeline_reader.Recorded) -> Iterator[Row]:
             called = [names[number] for number in which[chosen].tolist()]
             rank = int(ranks[chosen][0])
             row = 1000 + thread
-            yield Row(rank, row, f"TensorFlow {title}", group["start"][chosen], group["duration"][chosen], called, None)
+            yield TraceTrack(
+                rank, row, f"TensorFlow {title}", group["start"][chosen], group["duration"][chosen], called, None
+            )
 
 
 def _text(value: object) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
-def _requests(examined: Examined) -> Iterator[Row]:
+def _requests(examined: Examined) -> Iterator[TraceTrack]:
     """Yield a row per thread where Darshan recorded threads; else as many rows as requests were in flight at once."""
     requests = examined.requests
     assert requests is not None
@@ -132,7 +134,7 @@ def _requests(examined: Examined) -> Iterator[Row]:
             ]
             duration = requests.end[chosen] - requests.start[chosen]
             title = f"I/O of thread {threads[lane]}" if threads.any() else f"I/O {lane + 1}"
-            yield Row(rank, _FIRST_ROW + lane, title, requests.start[chosen], duration, kinds, arguments)
+            yield TraceTrack(rank, _FIRST_ROW + lane, title, requests.start[chosen], duration, kinds, arguments)
 
 
 def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:

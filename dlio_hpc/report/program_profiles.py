@@ -15,7 +15,7 @@ from dlio_hpc.darshan import run_check
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome, study_outcome
-from dlio_hpc.records.job_outcome import Evidence, JobOutcome, RunOutcome
+from dlio_hpc.records.job_outcome import JobOutcome, RunFiles, RunOutcome
 from dlio_hpc.results import Result
 
 
@@ -99,7 +99,7 @@ def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
     return next((candidate for candidate in reversed(measured) if candidate.result is not None), measured[-1])
 
 
-def _of_run(outcome: JobOutcome, evidence: Evidence) -> Profile:
+def _of_run(outcome: JobOutcome, evidence: RunFiles) -> Profile:
     """Return the profile of a run. It does not depend on the run's clock, which is left out."""
     run, result = evidence.run, evidence.run.result
     assert result is not None

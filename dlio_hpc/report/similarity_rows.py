@@ -7,7 +7,7 @@ import msgspec
 
 from dlio_hpc.analysis.similarity import request_distance, similarity
 from dlio_hpc.analysis.similarity.io_profile import Profile
-from dlio_hpc.analysis.similarity.request_distance import Distance, Distribution, Grain
+from dlio_hpc.analysis.similarity.request_distance import Distance, Grain, RequestDistribution
 from dlio_hpc.analysis.similarity.similarity import (
     FACTORS,
     PAPER,
@@ -15,9 +15,9 @@ from dlio_hpc.analysis.similarity.similarity import (
     SEEN,
     Factor,
     Matrix,
-    Row,
+    MatrixRow,
+    ScoreRange,
     Similarity,
-    Span,
     Yardsticks,
 )
 from dlio_hpc.units import format_seconds, format_size
@@ -112,7 +112,7 @@ def measures(compared: Similarity, known: Yardsticks) -> list[list[str]]:
     ]
 
 
-def span(scores: Span) -> str:
+def span(scores: ScoreRange) -> str:
     return f"{scores.least:.2f} to {scores.most:.2f}, median {scores.median:.2f}"
 
 
@@ -185,17 +185,17 @@ def names(profiles: Sequence[Profile]) -> list[str]:
     return labels if len(set(labels)) == len(labels) else [profile.title for profile in profiles]
 
 
-def nearest(row: Row, columns: Sequence[str]) -> str:
+def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
     """Return the names of the nearest columns. columns: names of all columns."""
     return " = ".join(columns[at] for at in row.nearest) or "nothing to compare"
 
 
-def own(row: Row) -> str:
+def own(row: MatrixRow) -> str:
     """Return whether a row is nearest to its own application."""
     return {None: _UNKNOWN, True: "yes, tied" if row.is_tied else "yes", False: "NO"}[row.finds_own]
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: MatrixRow) -> list[str]:
     """Return the pattern similarities; the nearest ones are marked with *."""
     return [
         _UNKNOWN if score is None else f"{score:.2f}{'*' if at in row.nearest else ''}"
@@ -215,7 +215,7 @@ def found_own(matrix: Matrix) -> str:
     return f"{first} By observed factors, without the bytes per sample, which are specified: {_right(observed)}."
 
 
-def _right(rows: Sequence[Row]) -> str:
+def _right(rows: Sequence[MatrixRow]) -> str:
     """Return the number of rows that are nearest to their own application."""
     right = sum(bool(row.finds_own) for row in rows)
     tied = sum(bool(row.finds_own and row.is_tied) for row in rows)
@@ -259,7 +259,7 @@ def _document(profile: Profile) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _quantiles(distribution: Distribution | None) -> dict[str, float] | None:
+def _quantiles(distribution: RequestDistribution | None) -> dict[str, float] | None:
     if distribution is None or not len(distribution.at):
         return None
     shares = {"p5": 0.05, "p25": 0.25, "p50": 0.5, "p75": 0.75, "p95": 0.95}

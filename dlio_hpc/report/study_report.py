@@ -8,15 +8,15 @@ import msgspec
 
 from dlio_hpc.analysis.study import best_setting, file_system_pairs
 from dlio_hpc.analysis.study.best_setting import Finding
-from dlio_hpc.analysis.study.file_system_pairs import Effect
+from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.errors import DlioError, Incomplete
 from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.records import job_outcome
-from dlio_hpc.records.study_outcome import Missing, StudyOutcome
+from dlio_hpc.records.study_outcome import MissingMeasurement, StudyOutcome
 from dlio_hpc.report import ab_stragglers, advice
-from dlio_hpc.report.ab_stragglers import Side
+from dlio_hpc.report.ab_stragglers import Arm
 
 # Counts that are listed with the metrics of a measurement.
 _COUNTS = ("bytes_read", "storage_bytes_read")
@@ -30,8 +30,8 @@ class StudyReport(NamedTuple):
     outcome: StudyOutcome
     findings: tuple[Finding, ...]
     advice: list[str]
-    effects: tuple[Effect, ...] = ()
-    sides: tuple[Side, ...] = ()
+    effects: tuple[PairedEffect, ...] = ()
+    sides: tuple[Arm, ...] = ()
 
 
 def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport:
@@ -111,7 +111,7 @@ def _numbers(measured: Measured) -> dict[str, float | int | None]:
     }
 
 
-def _missing(report: StudyReport, missing: Missing) -> dict[str, Any]:
+def _missing(report: StudyReport, missing: MissingMeasurement) -> dict[str, Any]:
     point = report.outcome.study.points[missing.unit.point]
     return {
         "point": point.number,

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.analysis.study.best_setting import Comparison, Finding, Judged, PointMetrics
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding, JudgedPoint, PointMetrics
 from dlio_hpc.analysis.study.main_effects import Effect, Ranking
 from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.metrics import METRICS, MetricName
@@ -73,7 +73,7 @@ def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[
             yield point, row
 
 
-def _most(study: Study, finding: Finding, judged: dict[int, Judged]) -> list[int]:
+def _most(study: Study, finding: Finding, judged: dict[int, JudgedPoint]) -> list[int]:
     numbers = [point.point for point in finding.points]
     if len(numbers) <= _SHOWN:
         return numbers
@@ -87,7 +87,7 @@ def left_out(finding: Finding) -> str | None:
     return f"... and {more} more points; --csv has all." if more > 0 else None
 
 
-def _judged(judged: Judged | None, is_reference: bool) -> list[str]:
+def _judged(judged: JudgedPoint | None, is_reference: bool) -> list[str]:
     ratio = "ref" if is_reference else ""
     if judged is not None and judged.to_reference is not None and not is_reference:
         ratio = f"{judged.to_reference:.2f}"

@@ -10,7 +10,7 @@ from dlio_hpc.analysis.study.main_effects import Ranking
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Noise
 from dlio_hpc.analysis.study.replicates import SURE
-from dlio_hpc.analysis.study.scaling import Scaling, Step
+from dlio_hpc.analysis.study.scaling import Scaling, ScalingStep
 from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
@@ -101,11 +101,11 @@ def _linear(curve: Scaling) -> str:
     return " ".join(sentences) or "It does not differ from linear beyond noise."
 
 
-def _listed(curve: Scaling, steps: Sequence[Step]) -> str:
+def _listed(curve: Scaling, steps: Sequence[ScalingStep]) -> str:
     return " and ".join(_ranks(curve, step) for step in steps)
 
 
-def _ranks(curve: Scaling, step: Step) -> str:
+def _ranks(curve: Scaling, step: ScalingStep) -> str:
     """Return the number of ranks of a step, with nodes where another step has as many ranks."""
     if sum(candidate.ranks == step.ranks for candidate in curve.steps) > 1:
         return f"{step.nodes} x {step.ranks_per_node} ranks"

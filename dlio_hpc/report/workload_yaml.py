@@ -9,7 +9,7 @@ from typing import Any
 
 from dlio_hpc import __version__, units
 from dlio_hpc.analysis.characterize.characterize import Character
-from dlio_hpc.analysis.characterize.evidence import Estimate
+from dlio_hpc.analysis.characterize.evidence import DerivedValue
 from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.report import characterization_banner
 
@@ -115,9 +115,9 @@ def left_out(files: list[Role]) -> list[str]:
     return lines
 
 
-def _section(keys: dict[str, Estimate]) -> list[str]:
+def _section(keys: dict[str, DerivedValue]) -> list[str]:
     """Return the lines of one section. Keys with further dots are nested."""
-    rows: list[tuple[str, Estimate | None]] = []
+    rows: list[tuple[str, DerivedValue | None]] = []
     opened = ""
     for key, estimate in keys.items():
         parts = key.split(".")[1:]
@@ -129,7 +129,7 @@ def _section(keys: dict[str, Estimate]) -> list[str]:
     return [line for row, estimate in rows for line in _commented(row, estimate, column)]
 
 
-def _commented(row: str, estimate: Estimate | None, column: int) -> list[str]:
+def _commented(row: str, estimate: DerivedValue | None, column: int) -> list[str]:
     """Return a line with its comment, which continues on the lines below."""
     if estimate is None:
         return [row]

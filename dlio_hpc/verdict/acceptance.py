@@ -13,7 +13,7 @@ from dlio_hpc.verdict import criteria_file, history_entry, performance_criteria,
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion, is_named
 from dlio_hpc.verdict.criterion_result import (
     Check,
-    Group,
+    CriterionGroup,
     Ran,
     advice_lines,
     evidence_lines,
@@ -89,7 +89,7 @@ def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent]
     return Acceptance(criteria, tuple(studies), tuple(checks), seconds)
 
 
-def _of_group(criteria: Criteria, group: Group, groups: Sequence[Group]) -> Iterator[Check]:
+def _of_group(criteria: Criteria, group: CriterionGroup, groups: Sequence[CriterionGroup]) -> Iterator[Check]:
     for name, criterion in criteria.criteria.items():
         if criterion.selects(group.key):
             yield from performance_criteria.checks(name, criterion, group, groups)
@@ -105,7 +105,7 @@ def _as_cached(check: Check) -> Check:
     return structs.replace(check, outcome="cached", words=f"{check.words}; not a measurement of the storage")
 
 
-def _unexpected_workloads(criteria: Criteria, groups: Sequence[Group]) -> Iterator[Check]:
+def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) -> Iterator[Check]:
     """Yield a failed check for each workload that the criteria do not allow."""
     for workload in dict.fromkeys(group.key.workload for group in groups):
         if not is_named(workload, criteria.workloads):
@@ -137,7 +137,7 @@ def _in_words(name: str, key: str, criterion: Criterion) -> str:
     return procedure_criteria.in_words(key, criterion)
 
 
-def grouped(entries: Sequence[Entry]) -> list[Group]:
+def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
     """Return groups of repeats of one measurement, in the order of entries. Of a measurement made more than once, the
     first good run counts.
     """
@@ -151,7 +151,7 @@ def grouped(entries: Sequence[Entry]) -> list[Group]:
                 by_key.setdefault((run.key, run.data, run.title), []).append(Ran.of(entry, run))
     labels = _labels(list(by_key))
     return [
-        Group(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(entries, key, data)])))
+        CriterionGroup(label, key, data, tuple(_ordered(runs)), tuple(_ordered([*runs, *_warmups(entries, key, data)])))
         for label, ((key, data, _), runs) in zip(labels, by_key.items(), strict=True)
     ]
 

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from dlio_hpc.analysis.robust import Floats, Noise, mad, median
+from dlio_hpc.analysis.robust import Floats, RepeatNoise, mad, median
 
 Kind = Literal["step", "drift"]
 
@@ -54,7 +54,7 @@ class Changes(NamedTuple):
     changes: tuple[Change, ...]
     outliers: tuple[int, ...]
     levels: Floats
-    noise: Noise | None
+    noise: RepeatNoise | None
 
 
 class _Model(NamedTuple):
@@ -273,10 +273,10 @@ def _outliers(residuals: Floats) -> tuple[int, ...]:
     return tuple(int(place) for place in np.flatnonzero(np.abs(residuals) > _OUT * scale))
 
 
-def _noise(residuals: Floats, outliers: tuple[int, ...], parameters: int) -> Noise | None:
+def _noise(residuals: Floats, outliers: tuple[int, ...], parameters: int) -> RepeatNoise | None:
     """Return the noise between nights without outliers; None where there are too few nights."""
     kept = np.delete(residuals, outliers)
     df = len(kept) - parameters
     if len(kept) < 5 or df < 3:
         return None
-    return Noise(math.sqrt(float((kept**2).sum()) / df), df)
+    return RepeatNoise(math.sqrt(float((kept**2).sum()) / df), df)

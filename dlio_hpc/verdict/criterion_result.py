@@ -23,7 +23,7 @@ class Ran(NamedTuple):
         return Ran(entry.job, run, entry.results_on, entry.workloads.get(run.key.settings))
 
 
-class Group(NamedTuple):
+class CriterionGroup(NamedTuple):
     """Repeats of one measurement, which are judged together. runs: good measured runs. sequence: these and their
     warm-ups, in the order of execution.
     """

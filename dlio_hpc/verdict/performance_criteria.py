@@ -9,7 +9,7 @@ from dlio_hpc.analysis.robust import Estimate
 from dlio_hpc.metrics import METRICS, Unit, format_value
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
-from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, runs_in_words
+from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
 
 # Limits on several runs together: metric, label, and whether higher is better. All are shares.
 _SPECIAL = {
@@ -45,7 +45,9 @@ class Limit(NamedTuple):
         return value > self.value if self.is_least else value < self.value
 
 
-def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[Group]) -> Iterator[Check]:
+def checks(
+    name: str, criterion: Criterion, group: CriterionGroup, all_groups: Sequence[CriterionGroup]
+) -> Iterator[Check]:
     """Yield a check for each limit of a metric that applies to the group. Scaling efficiency is relative to the groups
     on the fewest ranks.
     """
@@ -59,14 +61,14 @@ def checks(name: str, criterion: Criterion, group: Group, all_groups: Sequence[G
         yield _scaling(limit(name, "min_scaling_efficiency", criterion), group, base)
 
 
-def fewest(group: Group, groups: Sequence[Group]) -> list[Group] | None:
+def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:
     """Return the groups with the same measurement on the fewest ranks; None where the group itself is on the fewest."""
     same = [candidate for candidate in groups if _unscaled(candidate) == _unscaled(group)]
     least = min(candidate.ranks for candidate in same)
     return None if least == group.ranks else [candidate for candidate in same if candidate.ranks == least]
 
 
-def _unscaled(group: Group) -> tuple[str, ...]:
+def _unscaled(group: CriterionGroup) -> tuple[str, ...]:
     """Return the parts of the key that do not depend on the number of ranks."""
     key = group.key
     return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
@@ -84,7 +86,12 @@ def limit(name: str, key: str, criterion: Criterion) -> Limit:
 
 
 def _check(
-    required: Limit, group: Group, verdict: Outcome, text: str, estimate: Estimate | None, evidence: Sequence[Evidence]
+    required: Limit,
+    group: CriterionGroup,
+    verdict: Outcome,
+    text: str,
+    estimate: Estimate | None,
+    evidence: Sequence[Evidence],
 ) -> Check:
     value, low, high = estimate or (None, None, None)
     return Check(
@@ -93,7 +100,7 @@ def _check(
     )  # fmt: skip
 
 
-def _metric(required: Limit, group: Group) -> Check:
+def _metric(required: Limit, group: CriterionGroup) -> Check:
     measured = group.values(required.metric)
     evidence = [_evidence(required, run, value) for run, value in measured]
     if len(measured) < len(group.runs) or not measured:
@@ -111,7 +118,7 @@ def _evidence(required: Limit, run: Ran, value: float) -> Evidence:
     return Evidence(run.job, run.run.run, value, format_value(value, required.unit), required.is_met(value))
 
 
-def _every_run(required: Limit, group: Group, values: list[float], evidence: list[Evidence]) -> Check:
+def _every_run(required: Limit, group: CriterionGroup, values: list[float], evidence: list[Evidence]) -> Check:
     worst = min(values) if required.is_least else max(values)
     missed = sum(not run_evidence.is_met for run_evidence in evidence)
     result = f"{missed} of {runs_in_words(len(values))} fail" if missed else f"all {len(values)} pass"
@@ -134,7 +141,7 @@ def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, s
     return "fail", message
 
 
-def _spread(required: Limit, group: Group) -> Check:
+def _spread(required: Limit, group: CriterionGroup) -> Check:
     measured = group.values("samples_per_s")
     values = [value for _, value in measured]
     median = robust.estimate(values).value if values else 0.0
@@ -153,7 +160,7 @@ def _spread(required: Limit, group: Group) -> Check:
     return _check(required, group, verdict, message, Estimate(spread, None, None), evidence)
 
 
-def _scaling(required: Limit, group: Group, base: Sequence[Group]) -> Check:
+def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup]) -> Check:
     """Compare samples/s per rank with that of base, the groups on the fewest ranks, whose runs are taken together."""
     base_values = [value / part.ranks for part in base for _, value in part.values("samples_per_s")]
     measured = group.values("samples_per_s")

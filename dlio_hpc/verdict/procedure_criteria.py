@@ -11,7 +11,7 @@ from dlio_hpc.plan import plan
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.units import format_seconds, format_size, seconds_between
 from dlio_hpc.verdict.criteria_file import Criterion
-from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran
+from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
 from dlio_hpc.verdict.history_entry import changes
 
 # Requirements in words, by the keys of criteria.
@@ -33,7 +33,7 @@ class _Rule(NamedTuple):
     name: str
     key: str
     criterion: Criterion
-    group: Group
+    group: CriterionGroup
 
     def check(self, is_met: bool, message: str, **rest: Any) -> Check:
         """Return the check with pass or fail."""
@@ -49,7 +49,7 @@ class _Rule(NamedTuple):
         return Check(self.name, self.key, title, self.group.label, asked, verdict, message, **rest)
 
 
-def checks(name: str, criterion: Criterion, group: Group) -> Iterator[Check]:
+def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
     """Yield a check for each rule of the criterion."""
     if criterion.min_steps is not None:
         yield _steps(_Rule(name, "min_steps", criterion, group), criterion.min_steps)
@@ -120,7 +120,7 @@ def _sizes(ran: Ran) -> str:
     return f"{format_size(storage.dataset_bytes)} of dataset, {memory} of memory on all nodes"
 
 
-def _counts(name: str, criterion: Criterion, group: Group) -> Iterator[Check]:
+def _counts(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[Check]:
     warmups = sum(ran.run.kind == "warmup" for ran in group.sequence)
     measured = len(group.runs)
     for key, count in (("warmups", warmups), ("measured_runs", measured), ("min_measured_runs", measured)):

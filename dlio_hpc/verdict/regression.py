@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from dlio_hpc.analysis import robust
-from dlio_hpc.analysis.robust import Difference, Noise
+from dlio_hpc.analysis.robust import Difference, RepeatNoise
 from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records.outcomes import Outcome
 from dlio_hpc.verdict import trend
@@ -40,7 +40,7 @@ class Weighed(NamedTuple):
     outcome: Outcome
     alone: Outcome
     difference: Difference
-    noise: Noise | None
+    noise: RepeatNoise | None
     trend: Trend
     shift: Shift | None
 
@@ -124,7 +124,7 @@ def words(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
     return f"{shift_words(weighed.shift)}; {'' if weighed.alone == 'regression' else 'this job alone: '}{by_itself}"
 
 
-def advice(difference: Difference, here: Night, there: Night, noise: Noise | None, tolerance: float) -> list[str]:
+def advice(difference: Difference, here: Night, there: Night, noise: RepeatNoise | None, tolerance: float) -> list[str]:
     """Return what would make a verdict possible, one item per line."""
     if difference.half is None:
         return ["--repeat 3 or more for both jobs, or five nights of history"]

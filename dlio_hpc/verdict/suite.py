@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from dlio_hpc import document
-from dlio_hpc.analysis.study.file_system_pairs import Effect
+from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.plan.plan import workload_of
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.outcomes import OUTCOMES, label, of_exit_code, worst
@@ -34,7 +34,7 @@ class SuiteVerdict(Struct, frozen=True):
     exit_code: int
     judgement: Judgement
     acceptance: Acceptance
-    effects: tuple[Effect, ...]
+    effects: tuple[PairedEffect, ...]
 
     @property
     def is_first(self) -> bool:
@@ -46,7 +46,7 @@ class SuiteVerdict(Struct, frozen=True):
 _NO_CRITERIA = Criteria(name="none")
 
 
-def judge_study(outcome: StudyOutcome, effects: tuple[Effect, ...], report: selection.Report) -> SuiteVerdict:
+def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report: selection.Report) -> SuiteVerdict:
     """Judge a suite by the history and the baselines beside its archives, and by its criteria. effects: of two file
     systems that are compared.
     """
@@ -75,7 +75,7 @@ def as_document(verdict: SuiteVerdict) -> dict[str, Any]:
 
 
 def judge(
-    study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[Effect, ...], known: Sequence[Key]
+    study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[PairedEffect, ...], known: Sequence[Key]
 ) -> SuiteVerdict:
     """The most severe outcome of all. known: keys of the baselines that hold."""
     told = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
@@ -92,8 +92,8 @@ def judge(
 
 
 def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
-    """Return the exit codes of the comparisons. A measurement without a baseline counts only where a baseline of another
-    key exists.
+    """Return the exit codes of the comparisons. A measurement without a baseline counts only where a baseline of
+    another key exists.
     """
     return {
         verdict.exit_code
@@ -107,7 +107,7 @@ def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
     return key is not None and any((one.site, one.workload) == (key.site, key.workload) for one in known)
 
 
-def _sides(study: Study, effects: Sequence[Effect]) -> set[int]:
+def _sides(study: Study, effects: Sequence[PairedEffect]) -> set[int]:
     """Is the new file system slower than the old one, beyond noise and tolerance; or does nobody know?"""
     least = 1 - (0.0 if study.verdict is None else study.verdict.tolerance)
     told = {1 for effect in effects if effect.better == "A" and effect.ratio < least}
@@ -116,7 +116,7 @@ def _sides(study: Study, effects: Sequence[Effect]) -> set[int]:
 
 
 def _details(
-    judgement: Judgement, accepted: Acceptance, effects: Sequence[Effect], known: Sequence[Key]
+    judgement: Judgement, accepted: Acceptance, effects: Sequence[PairedEffect], known: Sequence[Key]
 ) -> Iterator[str]:
     drops = [one for one in judgement.verdicts if one.outcome == "regression" and one.ratio is not None]
     if drops:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from dlio_hpc.analysis.robust import Floats, Noise
+from dlio_hpc.analysis.robust import Floats, RepeatNoise
 from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.verdict import change_detection, run_groups
 from dlio_hpc.verdict.change_detection import Change
@@ -88,7 +88,7 @@ def of(series: Sequence[Night], metric: MetricName) -> Trend:
     )
 
 
-def noise(series: Sequence[Night], metric: MetricName) -> Noise | None:
+def noise(series: Sequence[Night], metric: MetricName) -> RepeatNoise | None:
     """Return the noise between the medians of these nights, apart from changes; None where there are too few nights."""
     return change_detection.find(logs([past.median for past in series], metric)).noise
 

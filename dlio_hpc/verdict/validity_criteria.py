@@ -6,7 +6,7 @@ from typing import NamedTuple
 from dlio_hpc.analysis.page_cache_check import ENOUGH, Storage
 from dlio_hpc.errors import Incomplete, InvalidRun
 from dlio_hpc.records.outcomes import Outcome
-from dlio_hpc.verdict.criterion_result import Check, Evidence, Group, Ran, listed, runs_in_words
+from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, listed, runs_in_words
 from dlio_hpc.verdict.history_entry import Entry
 
 STORAGE = "storage"
@@ -79,7 +79,7 @@ def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[
             yield _Fault("incomplete", Evidence(missing.job or "", "", None, message, is_met=False))
 
 
-def of_storage(group: Group, limit: float) -> Check:
+def of_storage(group: CriterionGroup, limit: float) -> Check:
     """Check whether the bytes of a group were read from storage. A cached share above the limit, or an unknown one, is
     cached.
     """
@@ -103,7 +103,7 @@ def of_storage(group: Group, limit: float) -> Check:
     )  # fmt: skip
 
 
-def _larger(group: Group) -> tuple[str, ...]:
+def _larger(group: CriterionGroup) -> tuple[str, ...]:
     """Return the advice for a larger dataset; none where nothing is stored."""
     return _LARGER if any(ran.run.storage is not None and ran.run.storage.epochs for ran in group.runs) else ()
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from dlio_hpc.analysis.similarity import similarity
 from dlio_hpc.analysis.similarity.request_distance import Distance
-from dlio_hpc.analysis.similarity.similarity import Row, Similarity
+from dlio_hpc.analysis.similarity.similarity import MatrixRow, Similarity
 from tests.fidelity import APPLICATIONS, PROGRAMS, Pair, files, of_application, of_program
 
 _DIFFERENT = "candle", "frnn"
@@ -60,6 +60,6 @@ def _octaves(distance: Distance | None) -> str:
     return "" if distance is None else f"{distance.octaves:.2f} octaves"
 
 
-def _nearest(row: Row, names: list[str]) -> str:
+def _nearest(row: MatrixRow, names: list[str]) -> str:
     own = ["its own"] if row.finds_own else []
     return ", ".join([*own, *(names[at] for at in row.nearest if at not in row.own)])

@@ -10,7 +10,7 @@ from dlio_hpc.analysis.characterize import derive
 from dlio_hpc.analysis.characterize.derive import Derived
 from dlio_hpc.analysis.log import merged_logs, requests
 from dlio_hpc.darshan import log_reader, log_trust
-from dlio_hpc.darshan.log import Fault, Log
+from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.errors import ConfigError, InvalidRun
 
 _NOT_WHOLE = ("DXT cut", "counters disagree")
@@ -51,18 +51,18 @@ def load(paths: Sequence[Path], only: str | None, is_forced: bool) -> Character:
     return Character(log, list(paths), len(hosts) or None, made, _notes(faults, made), wanted)
 
 
-def _judged(log: Log) -> list[Fault]:
+def _judged(log: Log) -> list[LogFault]:
     faults = log_trust.judge(log)
     if not log_trust.has_whole_counters(faults):
         raise InvalidRun(f"{log.path} is incomplete or corrupted, no workload is derived from it: {faults[0]}")
     return faults
 
 
-def _is_whole(faults: Sequence[Fault]) -> bool:
+def _is_whole(faults: Sequence[LogFault]) -> bool:
     return log_trust.has_possible(list(faults), "DXT_POSIX") and not any(fault.name in _NOT_WHOLE for fault in faults)
 
 
-def _notes(faults: Sequence[Fault], made: Derived) -> list[str]:
+def _notes(faults: Sequence[LogFault], made: Derived) -> list[str]:
     notes = [str(fault) for fault in faults]
     if not made.traced:
         notes.append("by counters alone, without a trace (DXT): fewer values are known, with less confidence")

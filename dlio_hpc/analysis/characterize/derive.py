@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 
 from dlio_hpc.analysis.characterize import fitting, from_counters, training_check
-from dlio_hpc.analysis.characterize.evidence import Confidence, Estimate, weaker
+from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.analysis.log import access_pattern, auxiliary_files, extents, file_formats, file_roles, step_detection
 from dlio_hpc.analysis.log import file_stats as files_of
-from dlio_hpc.analysis.log.auxiliary_files import Side
+from dlio_hpc.analysis.log.auxiliary_files import AuxiliaryGroup
 from dlio_hpc.analysis.log.extents import Reads
 from dlio_hpc.analysis.log.file_roles import Role
 from dlio_hpc.analysis.log.file_stats import Seen
@@ -33,8 +33,8 @@ class Derived(NamedTuple):
     against: reasons why the program is not a training; keys are empty then, unless forced. traced: the trace was used.
     """
 
-    keys: dict[str, Estimate]
-    sides: list[Side]
+    keys: dict[str, DerivedValue]
+    sides: list[AuxiliaryGroup]
     roles: list[Role]
     against: list[str]
     traced: bool
@@ -46,7 +46,7 @@ class _Subject(NamedTuple):
     data: list[Seen]
     reads: Reads | None
     requests: Requests | None
-    kind: file_formats.Format
+    kind: file_formats.LogFormat
 
 
 def derive(log: Log, requests: Requests | None, wanted: Callable[[str], bool], is_forced: bool) -> Derived:
@@ -87,7 +87,7 @@ def _reads(data: Sequence[Seen], requests: Requests | None) -> Reads | None:
     return made if len(made.rank) else None
 
 
-def _common(subject: _Subject) -> dict[str, Estimate]:
+def _common(subject: _Subject) -> dict[str, DerivedValue]:
     """Return the keys that follow from counters and traces alike."""
     data, ranks, kind = subject.data, subject.log.job.ranks, subject.kind
     shared = len(data) == 1 and data[0].ranks > 1
@@ -95,7 +95,7 @@ def _common(subject: _Subject) -> dict[str, Estimate]:
     evidence = f"one file, opened by {data[0].ranks} of {ranks} ranks" if len(data) == 1 else evidence
     return {
         "dataset.format": kind.name,
-        "dataset.file_access": Estimate(
+        "dataset.file_access": DerivedValue(
             "shared" if shared else "multi", "high" if len(data) > 1 or shared else "medium", evidence
         ),
         "dataset.files": _count(data),
@@ -103,15 +103,15 @@ def _common(subject: _Subject) -> dict[str, Estimate]:
     }
 
 
-def _count(data: Sequence[Seen]) -> Estimate:
+def _count(data: Sequence[Seen]) -> DerivedValue:
     sizes = [file.size for file in data]
     low, high = min(sizes), max(sizes)
     spread = format_size(high) if low == high else f"{format_size(low)} to {format_size(high)}"
     evidence = f"one file of {spread}" if len(data) == 1 else f"{len(data):,} files were read, {spread} each"
-    return Estimate(len(data), "high", evidence)
+    return DerivedValue(len(data), "high", evidence)
 
 
-def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
+def _by_trace(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     assert subject.reads is not None
     log, reads, kind = subject.log, subject.reads, subject.kind
     core = extents.payload(reads)
@@ -128,7 +128,7 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     keys |= _geometry(subject, size, sample.stdev, access_pattern.places(core, size, per_rank.share))
     request = access_pattern.buffer(reads) if kind.is_numpy else access_pattern.transfer(core.length)
     keys |= _chunk(keys, sample, request, _is_mpiio(subject))
-    keys["reader.load"] = Estimate("on_demand", "medium", "the program read until its end")
+    keys["reader.load"] = DerivedValue("on_demand", "medium", "the program read until its end")
     keys["reader.batch_size"] = pace.batch
     keys["reader.interleave"] = turns = access_pattern.interleave(core if kind.streams else parts)
     keys["reader.transfer_size"] = request
@@ -146,27 +146,29 @@ def _by_trace(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
     return keys, pace
 
 
-def _threads(threads: Estimate, turns: Estimate, streams: bool) -> Estimate:
+def _threads(threads: DerivedValue, turns: DerivedValue, streams: bool) -> DerivedValue:
     """Return reader.read_threads. A stream is read by one thread at a time, so there are no more threads than files
     that are read in turn; a further thread only opens new files.
     """
     files = turns.value or 1
     if not streams or turns.confidence == "unknown" or threads.value <= files:
         return threads
-    return Estimate(files, "medium", f"{threads.evidence}; but only {files} file(s) are read in turn")
+    return DerivedValue(files, "medium", f"{threads.evidence}; but only {files} file(s) are read in turn")
 
 
-def _hidden(subject: _Subject, request: int, burst: float | None) -> Estimate:
+def _hidden(subject: _Subject, request: int, burst: float | None) -> DerivedValue:
     """Return an assumed sample size: the bytes of a step if known, else a size that allows the same requests."""
     size = int(np.median([file.size for file in subject.data]))
     hidden = "reads through a buffer do not show records"
     if burst is not None and 0 < burst <= size:
-        return Estimate(size // round(size / burst), "low", f"assumed to be about the bytes of a step; {hidden}")
+        return DerivedValue(size // round(size / burst), "low", f"assumed to be about the bytes of a step; {hidden}")
     guess = min(size, max(_GUESS, request))
-    return Estimate(guess, "unknown", f"{hidden}; assumed to be 1 MiB, a request or a file")
+    return DerivedValue(guess, "unknown", f"{hidden}; assumed to be 1 MiB, a request or a file")
 
 
-def _geometry(subject: _Subject, sample: Estimate, stdev: int, places: int | None = None) -> dict[str, Estimate]:
+def _geometry(
+    subject: _Subject, sample: DerivedValue, stdev: int, places: int | None = None
+) -> dict[str, DerivedValue]:
     """Return samples per file and sample size, such that files have their recorded size. places: number of samples
     that were read of a file, if all were read.
     """
@@ -178,17 +180,19 @@ def _geometry(subject: _Subject, sample: Estimate, stdev: int, places: int | Non
     if sample.confidence == "unknown":
         bytes_of_sample = sample._replace(value=max(1, size // count))
     keys = {
-        "dataset.samples_per_file": Estimate(
+        "dataset.samples_per_file": DerivedValue(
             count, weaker(sample.confidence, "medium") if count > 1 else sample.confidence, evidence
         )
     }
     if subject.kind.name.value == "csv":
         keys["dataset.sample.shape"] = bytes_of_sample._replace(value=[max(1, bytes_of_sample.value // 10)])
-        keys["dataset.sample.dtype"] = Estimate("float32", "unknown", "the only type of CSV: ten characters a value")
+        keys["dataset.sample.dtype"] = DerivedValue(
+            "float32", "unknown", "the only type of CSV: ten characters a value"
+        )
         return keys
     keys["dataset.sample.bytes"] = bytes_of_sample
     if 1 <= stdev <= 2**40:
-        keys["dataset.sample.stdev"] = Estimate(
+        keys["dataset.sample.stdev"] = DerivedValue(
             stdev, weaker(sample.confidence, "medium"), "standard deviation of sizes"
         )
     return keys
@@ -202,8 +206,8 @@ def _is_mpiio(subject: _Subject) -> bool:
 
 
 def _chunk(
-    keys: dict[str, Estimate], sample: access_pattern.Sample, request: Estimate, is_mpiio: bool
-) -> dict[str, Estimate]:
+    keys: dict[str, DerivedValue], sample: access_pattern.LogSample, request: DerivedValue, is_mpiio: bool
+) -> dict[str, DerivedValue]:
     """Return dataset.chunk if the dataset is chunked. HDF5 reads a chunk in one request. Data are chunked if samples
     are read in equal pieces, or if requests are smaller than HDF5's sieve buffer, which contiguous data would fill.
     """
@@ -214,34 +218,34 @@ def _chunk(
         return {}
     if pieces == 1 and request.value < _SIEVE and not is_mpiio:
         evidence = f"requests of {request.value:,} B; those to contiguous data have {_SIEVE:,} B (HDF5's sieve buffer)"
-        return {"dataset.chunk": Estimate(request.value, "medium", evidence)}
+        return {"dataset.chunk": DerivedValue(request.value, "medium", evidence)}
     if pieces < 2:
         return {}
     evidence = f"{pieces:.3g} requests of {request.value:,} B a sample; contiguous data would take one"
-    return {"dataset.chunk": Estimate(request.value, "medium", evidence)}
+    return {"dataset.chunk": DerivedValue(request.value, "medium", evidence)}
 
 
-def _part(keys: dict[str, Estimate], passes: access_pattern.Passes, reads: Reads) -> Estimate:
+def _part(keys: dict[str, DerivedValue], passes: access_pattern.Passes, reads: Reads) -> DerivedValue:
     """Return train.steps, the steps of an epoch, if the program read only a part of the dataset."""
     if passes.share >= _ALL and not passes.drawn:
-        return Estimate(None, "medium", f"{passes.share:.0%} of the files' bytes were read: the whole dataset")
+        return DerivedValue(None, "medium", f"{passes.share:.0%} of the files' bytes were read: the whole dataset")
     ranks = max(1, len(np.unique(reads.rank)))
     size = _sample_bytes(keys)
     samples = reads.length.sum() / ranks / max(size, 1) / max(keys["train.epochs"].value, 1)
     count = max(1, round(samples / keys["reader.batch_size"].value))
     evidence = f"{samples:,.0f} samples a rank in batches of {keys['reader.batch_size'].value:,}"
-    return Estimate(
+    return DerivedValue(
         count, "low", evidence if passes.drawn else f"only {passes.share:.0%} of the files' bytes were read: {evidence}"
     )
 
 
-def _sample_bytes(keys: dict[str, Estimate]) -> int:
+def _sample_bytes(keys: dict[str, DerivedValue]) -> int:
     if "dataset.sample.shape" in keys:
         return int(keys["dataset.sample.shape"].value[0]) * 10
     return int(keys["dataset.sample.bytes"].value)
 
 
-def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
+def _by_counters(subject: _Subject) -> tuple[dict[str, DerivedValue], Pace]:
     log, data, kind = subject.log, subject.data, subject.kind
     records = from_counters.records_of(log, data)
     keys = _common(subject)
@@ -253,16 +257,16 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
         )
     keys |= _geometry(subject, size, 0)
     none = "not recorded without a trace (DXT)"
-    shuffled = Estimate(False, "unknown", none)
+    shuffled = DerivedValue(False, "unknown", none)
     whole = from_counters.compute(records, data, log.job.ranks)
     epochs, shard = from_counters.epochs(data), from_counters.shard(data, log.job.ranks)
     if not shard.value:
         epochs = epochs._replace(value=max(1, round(epochs.value / log.job.ranks)))
-    keys["reader.load"] = Estimate("on_demand", "unknown", none)
-    keys["reader.batch_size"] = Estimate(1, "unknown", none)
+    keys["reader.load"] = DerivedValue("on_demand", "unknown", none)
+    keys["reader.batch_size"] = DerivedValue(1, "unknown", none)
     keys["reader.transfer_size"] = request
-    keys["reader.read_threads"] = Estimate(1, "unknown", none)
-    keys["reader.prefetch"] = Estimate(None, "unknown", none)
+    keys["reader.read_threads"] = DerivedValue(1, "unknown", none)
+    keys["reader.prefetch"] = DerivedValue(None, "unknown", none)
     keys["reader.shuffle.files"] = from_counters.files_shuffled(log, records)
     keys["reader.shuffle.samples"] = from_counters.samples_shuffled(records) if len(records) else shuffled
     keys["reader.shard"] = shard
@@ -271,24 +275,24 @@ def _by_counters(subject: _Subject) -> tuple[dict[str, Estimate], Pace]:
         value=round(whole.value / per_rank, 6), evidence=f"{whole.evidence}, over {per_rank:,.0f} steps"
     )
     keys["train.epochs"] = epochs
-    keys["train.steps"] = Estimate(None, "unknown", none)
+    keys["train.steps"] = DerivedValue(None, "unknown", none)
     return keys, step_detection.pace(None, size)
 
 
-def _saved(subject: _Subject, keys: dict[str, Estimate], pace: Pace) -> dict[str, Estimate]:
+def _saved(subject: _Subject, keys: dict[str, DerivedValue], pace: Pace) -> dict[str, DerivedValue]:
     """Return the checkpoint keys, and the keys of a program that keeps all data in memory."""
     files = file_roles.of(subject.roles, "checkpoint")
     checkpoints = auxiliary_files.checkpoints(files, subject.requests, pace.begins, keys["train.epochs"].value)
     made = {} if checkpoints is None else {f"checkpoint.{name}": value for name, value in checkpoints.keys.items()}
     made |= _in_memory(subject, keys, 0 if checkpoints is None else checkpoints.number)
     if checkpoints is not None and "train.epochs" in made:
-        made["checkpoint.every_steps"] = Estimate(
+        made["checkpoint.every_steps"] = DerivedValue(
             None, "low", f"{checkpoints.number} checkpoint(s), assumed to be one per epoch"
         )
     return made
 
 
-def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict[str, Estimate]:
+def _in_memory(subject: _Subject, keys: dict[str, DerivedValue], saved: int) -> dict[str, DerivedValue]:
     """Return the keys of a program that keeps all data in memory: it reads them once, without pauses, and continues for
     long after the last read. Empty for other programs.
     """
@@ -305,22 +309,22 @@ def _in_memory(subject: _Subject, keys: dict[str, Estimate], saved: int) -> dict
     evidence = f"all data were read once, within {last - first:.3g} s from second {first:.3g} on"
     evidence += f"; the program continued for {after:.3g} s"
     epochs = max(saved, 1)
-    made = {"reader.load": Estimate("memory", level, evidence)}
-    made["train.epochs"] = Estimate(
+    made = {"reader.load": DerivedValue("memory", level, evidence)}
+    made["train.epochs"] = DerivedValue(
         epochs, "low" if saved > 1 else "unknown", f"{saved} checkpoint(s) after the last read"
     )
     count = max(1.0, _samples_a_rank(subject, keys) / keys["reader.batch_size"].value)
     evidence = f"{after:.3g} s after the last read, over {epochs} x {count:,.0f} steps"
-    made["compute.time"] = Estimate(round(after / epochs / count, 6), "low", evidence)
+    made["compute.time"] = DerivedValue(round(after / epochs / count, 6), "low", evidence)
     return made
 
 
-def _sides(subject: _Subject, keys: dict[str, Estimate]) -> list[Side]:
+def _sides(subject: _Subject, keys: dict[str, DerivedValue]) -> list[AuxiliaryGroup]:
     files = [*file_roles.of(subject.roles, "auxiliary file"), *file_roles.of(subject.roles, "output")]
     return auxiliary_files.sides(files, subject.requests, subject.log.job.ranks, _steps(subject, keys))
 
 
-def _steps(subject: _Subject, keys: dict[str, Estimate]) -> int | None:
+def _steps(subject: _Subject, keys: dict[str, DerivedValue]) -> int | None:
     """Return the steps of a rank in the whole run; None if the batch size is unknown."""
     if keys["reader.batch_size"].confidence == "unknown":
         return None
@@ -328,7 +332,7 @@ def _steps(subject: _Subject, keys: dict[str, Estimate]) -> int | None:
     return max(1, round(per_epoch * int(keys["train.epochs"].value)))
 
 
-def _samples_a_rank(subject: _Subject, keys: dict[str, Estimate]) -> float:
+def _samples_a_rank(subject: _Subject, keys: dict[str, DerivedValue]) -> float:
     """Return the samples that a rank reads in a complete epoch."""
     samples = float(keys["dataset.files"].value * keys["dataset.samples_per_file"].value)
     return samples / (subject.log.job.ranks if keys["reader.shard"].value else 1)

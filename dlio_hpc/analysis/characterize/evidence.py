@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 Confidence = Literal["high", "medium", "low", "unknown"]
 
 
-class Estimate(NamedTuple):
+class DerivedValue(NamedTuple):
     """Value of a workload key. evidence: a phrase with the numbers that support it. A confidence of unknown means that
     the value is a default, because the log does not show it.
     """

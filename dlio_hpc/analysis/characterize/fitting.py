@@ -2,20 +2,20 @@
 
 from typing import Any
 
-from dlio_hpc.analysis.characterize.evidence import Estimate
+from dlio_hpc.analysis.characterize.evidence import DerivedValue
 from dlio_hpc.config import reader_keys, workload_rules
 
 _ROOM = 2**31
 
 
-def fit(keys: dict[str, Estimate]) -> None:
+def fit(keys: dict[str, DerivedValue]) -> None:
     """Change `keys` in place so that they form a valid workload."""
 
     def value(key: str) -> Any:
         return keys[key].value if key in keys else None
 
     def give_up(key: str, instead: Any, why: str) -> None:
-        keys[key] = Estimate(instead, "unknown", f"{why}; observed: {keys[key].evidence}")
+        keys[key] = DerivedValue(instead, "unknown", f"{why}; observed: {keys[key].evidence}")
 
     _transfer(keys, value, give_up)
     _memory(keys, value, give_up)
@@ -37,7 +37,7 @@ def _against_turns(value: Any) -> str | None:
     return "files are loaded whole" if is_whole else None
 
 
-def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
+def _transfer(keys: dict[str, DerivedValue], value: Any, give_up: Any) -> None:
     name, request = value("dataset.format"), value("reader.transfer_size")
     library = workload_rules.LIBRARIES.get(name) if value("reader.mode") == "framework" else None
     if library is not None and name == "npz":
@@ -55,7 +55,7 @@ def _transfer(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
         give_up("reader.transfer_size", reader_keys.LARGEST_REQUEST, "limited to the largest request allowed")
 
 
-def _memory(keys: dict[str, Estimate], value: Any, give_up: Any) -> None:
+def _memory(keys: dict[str, DerivedValue], value: Any, give_up: Any) -> None:
     ahead = value("reader.prefetch")
     batches = 1 + (2 * value("reader.read_threads") if ahead is None else ahead)
     if value("reader.batch_size") * batches > _ROOM:

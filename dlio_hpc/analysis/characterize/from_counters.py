@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dlio_hpc.analysis.characterize.evidence import Confidence, Estimate
+from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log.file_stats import Seen
 from dlio_hpc.darshan.log import NO_RECORDS, Log, Records, common_sizes, counter
 from dlio_hpc.units import format_seconds, format_size
@@ -20,7 +20,7 @@ def records_of(log: Log, files: list[Seen]) -> Records:
     return posix[[log.names.get(number, str(number)) in wanted for number in posix["id"].tolist()]]
 
 
-def transfer(records: Records, files: list[Seen]) -> Estimate:
+def transfer(records: Records, files: list[Seen]) -> DerivedValue:
     """Estimate reader.transfer_size: of the four most frequent sizes that Darshan records per file, the one that read
     most bytes.
     """
@@ -30,48 +30,48 @@ def transfer(records: Records, files: list[Seen]) -> Estimate:
     share = best * counts[best] / total if best and total else 0.0
     if _SEEN < share <= 1.05:
         level: Confidence = "medium" if share > 0.6 else "low"
-        return Estimate(best, level, f"counters: {counts[best]:,} requests of {best:,} B, {share:.0%} of bytes")
+        return DerivedValue(best, level, f"counters: {counts[best]:,} requests of {best:,} B, {share:.0%} of bytes")
     reads = sum(file.reads for file in files)
     mean = max(1, round(total / reads)) if reads else 1
     evidence = f"counters: {reads:,} reads with a mean of {format_size(mean)}"
     if sum(file.buffered for file in files) > 0.5 * total:
-        return Estimate(mean, "low", f"{evidence}, through STDIO; its requests to storage are not counted")
-    return Estimate(mean, "low", evidence)
+        return DerivedValue(mean, "low", f"{evidence}, through STDIO; its requests to storage are not counted")
+    return DerivedValue(mean, "low", evidence)
 
 
-def epochs(files: list[Seen]) -> Estimate:
+def epochs(files: list[Seen]) -> DerivedValue:
     """Estimate train.epochs: bytes read over the size of the files."""
     total, sizes = sum(file.bytes_read for file in files), sum(file.size for file in files)
     times = total / sizes if sizes else 1.0
     near = abs(times - round(times)) < 0.1
     evidence = f"counters: {format_size(total)} read, of {format_size(sizes)} in files: {times:.3g} times"
-    return Estimate(max(1, round(times)), "medium" if near and times > 0.5 else "low", evidence)
+    return DerivedValue(max(1, round(times)), "medium" if near and times > 0.5 else "low", evidence)
 
 
-def shard(files: list[Seen], ranks: int) -> Estimate:
+def shard(files: list[Seen], ranks: int) -> DerivedValue:
     """Estimate reader.shard. Ranks read the same data if all of them open nearly all files, and the files are read that
     many times.
     """
     if ranks <= 1:
-        return Estimate(True, "unknown", "a single rank")
+        return DerivedValue(True, "unknown", "a single rank")
     by_all = sum(file.ranks >= ranks for file in files) / len(files)
     times = sum(file.bytes_read for file in files) / max(sum(file.size for file in files), 1)
     evidence = f"{by_all:.0%} of files were opened by all ranks, and read {times:.3g} times"
-    return Estimate(not (by_all > 0.9 and times > 0.9 * ranks), "low", evidence)
+    return DerivedValue(not (by_all > 0.9 and times > 0.9 * ranks), "low", evidence)
 
 
-def samples_shuffled(records: Records) -> Estimate:
+def samples_shuffled(records: Records) -> DerivedValue:
     """Estimate reader.shuffle.samples by the share of requests that began after the previous one."""
     reads, ahead = int(counter(records, "READS").sum()), int(counter(records, "SEQ_READS").sum())
     passes = len(records)
     if reads < 4 * passes or not reads:
-        return Estimate(False, "unknown", "files have too few reads to show an order")
+        return DerivedValue(False, "unknown", "files have too few reads to show an order")
     share = ahead / reads
     evidence = f"counters: {share:.0%} of reads began after the previous one"
-    return Estimate(share < _IN_ORDER, "medium" if abs(share - _IN_ORDER) > 0.15 else "low", evidence)
+    return DerivedValue(share < _IN_ORDER, "medium" if abs(share - _IN_ORDER) > 0.15 else "low", evidence)
 
 
-def files_shuffled(log: Log, records: Records) -> Estimate:
+def files_shuffled(log: Log, records: Records) -> DerivedValue:
     """Estimate reader.shuffle.files by the times at which a rank first read each file."""
     from dlio_hpc.analysis.log.access_pattern import correlation, natural
 
@@ -84,31 +84,31 @@ def files_shuffled(log: Log, records: Records) -> Estimate:
             value = correlation(natural(names)[np.argsort(first[mine], kind="stable")])
             correlations += [] if value is None else [value]
     if not correlations:
-        return Estimate(False, "unknown", "the counters show no order of files")
+        return DerivedValue(False, "unknown", "the counters show no order of files")
     middle = float(np.median(correlations))
     evidence = f"counters: the correlation of file names and first reads is {middle:.2f}"
-    return Estimate(middle < 0.9, "medium" if not 0.6 < middle < 0.9 else "low", evidence)
+    return DerivedValue(middle < 0.9, "medium" if not 0.6 < middle < 0.9 else "low", evidence)
 
 
-def sample(files: list[Seen], request: Estimate, streams: bool) -> Estimate:
+def sample(files: list[Seen], request: DerivedValue, streams: bool) -> DerivedValue:
     """Estimate the sample size: the usual request, unless it may be a buffer or is a whole file. 0: unknown."""
     size = int(np.median([file.size for file in files]))
     is_buffer = request.value & (request.value - 1) == 0 and request.value <= 1 << 24
     if not streams and not is_buffer and request.value < size and request.confidence != "low":
-        return Estimate(request.value, "low", f"assumed to be a request, {request.value:,} B")
-    return Estimate(0, "unknown", "counters do not show samples")
+        return DerivedValue(request.value, "low", f"assumed to be a request, {request.value:,} B")
+    return DerivedValue(0, "unknown", "counters do not show samples")
 
 
-def compute(records: Records, files: list[Seen], ranks: int) -> Estimate:
+def compute(records: Records, files: list[Seen], ranks: int) -> DerivedValue:
     """Estimate the seconds between the first and the last read that a rank did not spend in I/O calls. The value is for
     the whole run, not for a step.
     """
     spans = [file.read_s for file in files if file.read_s is not None]
     if not spans:
-        return Estimate(0.0, "unknown", "the times of reads were not recorded")
+        return DerivedValue(0.0, "unknown", "the times of reads were not recorded")
     whole = max(last for _, last in spans) - min(first for first, _ in spans)
     spent = float(counter(records, "F_READ_TIME").sum() + counter(records, "F_META_TIME").sum()) / max(ranks, 1)
     evidence = (
         f"counters: {format_seconds(whole)} from the first read to the last, {format_seconds(spent)} in I/O calls"
     )
-    return Estimate(max(whole - spent, 0.0), "low", evidence)
+    return DerivedValue(max(whole - spent, 0.0), "low", evidence)

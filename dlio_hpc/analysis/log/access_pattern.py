@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.analysis.characterize.evidence import Confidence, Estimate
+from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log.extents import Reads, Stretches, chosen, distinct, usual
 from dlio_hpc.units import format_size
 
@@ -24,42 +24,42 @@ _LOOKED_AT = 4000
 _DRAWN = 0.4
 
 
-class Sample(NamedTuple):
+class LogSample(NamedTuple):
     """Size of a sample. bytes: mean; stdev: its standard deviation in bytes. whole: a file appears as one sample.
     hidden: read through a buffer whose requests do not end where samples end.
     """
 
-    bytes: Estimate
+    bytes: DerivedValue
     stdev: int
     whole: bool
     hidden: bool
 
 
-def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> Sample:
+def sample(reads: Reads, parts: Stretches, streams: bool, loads_files: bool) -> LogSample:
     """Estimate the sample size. streams: the format is read front to back through a buffer. loads_files: a library
     loads files whole, in requests of its own size.
     """
     sizes = reads.sizes[np.unique(reads.file)]
     through = float(parts.bytes[parts.requests > 1].sum() / max(parts.bytes.sum(), 1))
     if streams and _is_buffered(reads):
-        return Sample(Estimate(0, "unknown", "reads through a buffer do not show samples"), 0, False, True)
+        return LogSample(DerivedValue(0, "unknown", "reads through a buffer do not show samples"), 0, False, True)
     if not loads_files and (size := _one_size(reads, parts)) is not None:
-        return Sample(size, 0, False, False)
+        return LogSample(size, 0, False, False)
     whole = _covers(reads, parts)
     mean, spread = int(parts.bytes.mean()), int(parts.bytes.std())
     if whole >= _NEARLY_ALL or loads_files:
         mean, spread = int(sizes.mean()), int(sizes.std())
         evidence = f"{whole:.0%} of bytes were read as whole files; samples within files do not show"
         evidence = "files are loaded whole, whatever their content" if loads_files else evidence
-        return Sample(Estimate(mean, "medium", evidence), _stdev(mean, spread), True, False)
+        return LogSample(DerivedValue(mean, "medium", evidence), _stdev(mean, spread), True, False)
     if through > _MOST or spread > 0.02 * mean:
         evidence = f"{len(parts.bytes):,} stretches of {format_size(mean)} +- {format_size(spread)}"
-        return Sample(Estimate(mean, "low", evidence), _stdev(mean, spread), False, False)
+        return LogSample(DerivedValue(mean, "low", evidence), _stdev(mean, spread), False, False)
     evidence = f"most bytes were read in requests of {reads.usual:,} B"
-    return Sample(Estimate(reads.usual, "low", evidence), 0, False, False)
+    return LogSample(DerivedValue(reads.usual, "low", evidence), 0, False, False)
 
 
-def places(reads: Reads, size: Estimate, share: float) -> int | None:
+def places(reads: Reads, size: DerivedValue, share: float) -> int | None:
     """Return the number of samples in a file if each sample is one request and all were read, else None. share: share
     of the files' bytes that was read.
     """
@@ -81,7 +81,7 @@ def _is_buffered(reads: Reads) -> bool:
     return bool(((reads.length == reads.usual) | last).mean() >= _NEARLY_ALL)
 
 
-def _one_size(reads: Reads, parts: Stretches) -> Estimate | None:
+def _one_size(reads: Reads, parts: Stretches) -> DerivedValue | None:
     """Return the sample size if most stretches have the same size, each in one or more requests. Return None if no size
     prevails, or if it is the size of a file.
     """
@@ -93,12 +93,12 @@ def _one_size(reads: Reads, parts: Stretches) -> Estimate | None:
         if in_one < 1:
             evidence += f", in {np.median(pieces):.0f} requests each"
         if in_one < 1 and _within(parts)[0] >= _IN_ORDER:
-            return Estimate(size, "low", f"{evidence}, one after the other")
-        return Estimate(size, "high" if share >= _NEARLY_ALL else "medium", evidence)
+            return DerivedValue(size, "low", f"{evidence}, one after the other")
+        return DerivedValue(size, "high" if share >= _NEARLY_ALL else "medium", evidence)
     return _one_request(reads)
 
 
-def _one_request(reads: Reads) -> Estimate | None:
+def _one_request(reads: Reads) -> DerivedValue | None:
     """Return the usual request size as the sample size; None if it reads too few bytes, or if files hold only one. The
     confidence is low if it is a common buffer size.
     """
@@ -108,7 +108,7 @@ def _one_request(reads: Reads) -> Estimate | None:
         return None
     evidence = f"{share:.1%} of bytes were read in requests of {reads.usual:,} B, one after the other"
     strength: Confidence = "low" if reads.usual in _BUFFERS else "medium"
-    return Estimate(reads.usual, strength, evidence + (", possibly a buffer size" if strength == "low" else ""))
+    return DerivedValue(reads.usual, strength, evidence + (", possibly a buffer size" if strength == "low" else ""))
 
 
 def _covers(reads: Reads, parts: Stretches) -> float:
@@ -117,17 +117,17 @@ def _covers(reads: Reads, parts: Stretches) -> float:
     return float(parts.bytes[parts.bytes >= 0.8 * size].sum() / max(parts.bytes.sum(), 1))
 
 
-def transfer(lengths: Integers) -> Estimate:
+def transfer(lengths: Integers) -> DerivedValue:
     """Estimate reader.transfer_size: the request size that read most bytes."""
     size = usual(lengths)
     count = int(np.count_nonzero(lengths == size))
     by_bytes = float(size * count / lengths.sum())
     evidence = f"{count:,} of {len(lengths):,} reads, {by_bytes:.1%} of bytes, are {size:,} B"
     level: Confidence = "high" if by_bytes >= _NEARLY_ALL else "medium" if by_bytes >= _MOST else "low"
-    return Estimate(size, level, evidence)
+    return DerivedValue(size, level, evidence)
 
 
-def interleave(read: Reads | Stretches) -> Estimate:
+def interleave(read: Reads | Stretches) -> DerivedValue:
     """Estimate reader.interleave, the number of files that a rank reads in turn: the distance, in reads of the rank,
     between a read and its continuation in the file. Pass stretches, because threads may read pieces of one sample at
     once; pass reads for formats that are streamed.
@@ -138,44 +138,46 @@ def interleave(read: Reads | Stretches) -> Estimate:
     goes_on = (rank[1:] == rank[:-1]) & (file[1:] == file[:-1]) & (begin[1:] == begin[:-1] + length[order][:-1])
     apart = np.diff(order)[goes_on]  # input is sorted by rank, then by time
     if len(apart) < _FEW_FILES or len(np.unique(file)) < _FEW_FILES:
-        return Estimate(None, "unknown", "too few reads continue a previous read of the file")
+        return DerivedValue(None, "unknown", "too few reads continue a previous read of the file")
     count = int(np.median(apart))
     share = float((apart == count).mean())
     evidence = f"{share:.0%} of reads that continue a file are the {_nth(count)} read after the one that they continue"
     level: Confidence = "high" if share > _MOST else "medium" if share > 0.3 else "low"
-    return Estimate(count if count > 1 else None, level, evidence)
+    return DerivedValue(count if count > 1 else None, level, evidence)
 
 
 def _nth(count: int) -> str:
     return {1: "next", 2: "second", 3: "third"}.get(count, f"{count}th")
 
 
-def buffer(reads: Reads) -> Estimate:
+def buffer(reads: Reads) -> DerivedValue:
     """Estimate the buffer of files that Python opened: the size of the first request, unless that is the whole file."""
     first = reads.offset == 0
     values, counts = np.unique(reads.length[first], return_counts=True)
     size = int(values[np.argmax(counts)]) if len(values) else _PAGE
     if size <= _PAGE:
-        return Estimate(None, "high", f"first reads have {size:,} B, Python's buffer on most file systems")
+        return DerivedValue(None, "high", f"first reads have {size:,} B, Python's buffer on most file systems")
     if size >= int(np.median(reads.sizes)):
-        return Estimate(_LUSTRE, "low", f"first reads have the whole file, {size:,} B: a buffer as Lustre recommends")
-    return Estimate(size, "high", f"first reads have {size:,} B, Python's buffer on this file system")
+        return DerivedValue(
+            _LUSTRE, "low", f"first reads have the whole file, {size:,} B: a buffer as Lustre recommends"
+        )
+    return DerivedValue(size, "high", f"first reads have {size:,} B, Python's buffer on this file system")
 
 
-def threads(reads: Reads) -> Estimate:
+def threads(reads: Reads) -> DerivedValue:
     """Estimate reader.read_threads, by a rank's processes, Darshan's thread numbers, or requests in flight at once."""
     ranks = np.unique(reads.rank)
     if (workers := reads.workers) > 1:
-        return Estimate(workers, "high", f"{workers} processes of a rank read at the same time, by their logs")
+        return DerivedValue(workers, "high", f"{workers} processes of a rank read at the same time, by their logs")
     if reads.thread.any():
         count = int(np.median([len(np.unique(reads.thread[reads.rank == rank])) for rank in ranks]))
-        return Estimate(count, "high", f"{count} thread(s) of a rank read, by Darshan's thread numbers")
+        return DerivedValue(count, "high", f"{count} thread(s) of a rank read, by Darshan's thread numbers")
     peaks, shares = zip(*(_in_flight(reads, int(rank)) for rank in ranks), strict=True)
     peak, share = int(np.median(peaks)), float(np.mean(shares))
     if peak > 1:
         evidence = f"up to {peak} reads of a rank in flight at once, several during {share:.0%} of its read time"
-        return Estimate(peak, "high" if share > 0.2 else "medium", evidence)
-    return Estimate(1, "medium", "no two reads of a rank in flight at once; threads that take turns look the same")
+        return DerivedValue(peak, "high" if share > 0.2 else "medium", evidence)
+    return DerivedValue(1, "medium", "no two reads of a rank in flight at once; threads that take turns look the same")
 
 
 def _in_flight(reads: Reads, rank: int) -> tuple[int, float]:
@@ -200,8 +202,8 @@ class Passes(NamedTuple):
     drawn: samples are drawn at random with replacement, without epochs.
     """
 
-    epochs: Estimate
-    shard: Estimate
+    epochs: DerivedValue
+    shard: DerivedValue
     share: float
     drawn: bool
 
@@ -226,8 +228,8 @@ def passes(reads: Reads, parts: Stretches, ranks: int) -> Passes:
     )
     about = f"a rank reads {own:.0%} of the data before it reads any again" if ranks > 1 else "a single rank"
     return Passes(
-        Estimate(epochs, level, evidence),
-        Estimate(is_own, "medium" if ranks > 1 else "unknown", about),
+        DerivedValue(epochs, level, evidence),
+        DerivedValue(is_own, "medium" if ranks > 1 else "unknown", about),
         min(share, 1.0),
         False,
     )
@@ -238,8 +240,8 @@ def _drawn(total: int, unique: int, times: float, own: float, share: float) -> P
         f"{format_size(total)} read, of {format_size(unique)} distinct: {times:.3g} times, some again after {own:.0%}"
     )
     return Passes(
-        Estimate(1, "low", f"{evidence}: drawn at random, not in passes"),
-        Estimate(False, "low", f"a rank reads some again after {own:.0%} of the data: it draws from all data"),
+        DerivedValue(1, "low", f"{evidence}: drawn at random, not in passes"),
+        DerivedValue(False, "low", f"a rank reads some again after {own:.0%} of the data: it draws from all data"),
         min(share, 1.0),
         True,
     )
@@ -261,21 +263,21 @@ def _own_share(reads: Reads, parts: Stretches, unique: int) -> float:
     return float(np.median(bytes_read)) / unique
 
 
-class Order(NamedTuple):
+class AccessOrder(NamedTuple):
     """Whether files, and samples within files, are shuffled."""
 
-    files: Estimate
-    samples: Estimate
+    files: DerivedValue
+    samples: DerivedValue
 
 
-def order(reads: Reads, parts: Stretches, names: list[str]) -> Order:
+def order(reads: Reads, parts: Stretches, names: list[str]) -> AccessOrder:
     """Estimate the shuffling of files and samples. names: paths of the files; sequential order is by name."""
     place = natural(names)[parts.file] if len(names) else parts.file
     if len(np.unique(parts.file)) >= _FEW_FILES and _jumps(parts) and _within(parts)[0] < _MIXED:
         evidence = f"{_changes(parts):.0%} of samples are followed by one from another file, in any order"
-        both = Estimate(True, "high", evidence)
-        return Order(both, both)
-    return Order(_of_files(parts, place), _of_samples(parts))
+        both = DerivedValue(True, "high", evidence)
+        return AccessOrder(both, both)
+    return AccessOrder(_of_files(parts, place), _of_samples(parts))
 
 
 def natural(names: list[str]) -> Integers:
@@ -299,17 +301,17 @@ def _jumps(parts: Stretches) -> bool:
     return len(parts.rank) > 2 * len(visits) and _changes(parts) > _MIXED
 
 
-def _of_files(parts: Stretches, place: Integers) -> Estimate:
+def _of_files(parts: Stretches, place: Integers) -> DerivedValue:
     """Estimate the shuffling of files by the order in which a rank first reads them."""
     correlations = [correlation(_firsts(place[parts.rank == rank])) for rank in np.unique(parts.rank).tolist()]
     known = [value for value in correlations if value is not None]
     if not known:
-        return Estimate(False, "unknown", "each rank reads too few files to show an order")
+        return DerivedValue(False, "unknown", "each rank reads too few files to show an order")
     middle = float(np.median(known))
     evidence = f"the correlation of file names and time is {middle:.2f}"
     if middle >= _IN_ORDER:
-        return Estimate(False, "high", evidence)
-    return Estimate(True, "high" if middle < _MIXED else "low", evidence)
+        return DerivedValue(False, "high", evidence)
+    return DerivedValue(True, "high" if middle < _MIXED else "low", evidence)
 
 
 def _firsts(values: Integers) -> Integers:
@@ -325,14 +327,14 @@ def correlation(values: Integers) -> float | None:
     return float(np.corrcoef(ranks, np.arange(len(values)))[0, 1])
 
 
-def _of_samples(parts: Stretches) -> Estimate:
+def _of_samples(parts: Stretches) -> DerivedValue:
     middle, count = _within(parts)
     if not count:
-        return Estimate(False, "unknown", "files have too few samples to show an order")
+        return DerivedValue(False, "unknown", "files have too few samples to show an order")
     evidence = f"the correlation of offsets and time within a file is {middle:.2f}"
     if middle >= _IN_ORDER:
-        return Estimate(False, "high", evidence)
-    return Estimate(True, "high" if middle < _MIXED else "low", evidence)
+        return DerivedValue(False, "high", evidence)
+    return DerivedValue(True, "high" if middle < _MIXED else "low", evidence)
 
 
 def _within(parts: Stretches) -> tuple[float, int]:

@@ -13,7 +13,7 @@ from dlio_hpc.analysis.log.requests import Requests, of_log
 from dlio_hpc.analysis.log.summary import summarise
 from dlio_hpc.analysis.log.view import View
 from dlio_hpc.darshan import clock_alignment, log_reader, log_trust
-from dlio_hpc.darshan.log import Fault, Log
+from dlio_hpc.darshan.log import Log, LogFault
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.units import format_size
@@ -27,7 +27,7 @@ class Examined(NamedTuple):
 
     title: str
     log: Log | None
-    faults: list[Fault]
+    faults: list[LogFault]
     analysis: Analysis | None
     requests: Requests | None
     timeline: bytes | None
@@ -44,7 +44,7 @@ class _Subject(NamedTuple):
 
     title: str
     log: Log
-    faults: list[Fault]
+    faults: list[LogFault]
     wanted: Callable[[str], bool]
     notes: list[str]
     timeline: bytes | None
@@ -111,7 +111,7 @@ def _examined(subject: _Subject, record: timeline_reader.Recorded | None, step_s
 
 
 def _requests(
-    log: Log, faults: list[Fault], wanted: Callable[[str], bool], aligned: clock_alignment.Alignment | None
+    log: Log, faults: list[LogFault], wanted: Callable[[str], bool], aligned: clock_alignment.Alignment | None
 ) -> Requests | None:
     """Return the requests of the trace; None without a trace, or if it contradicts the counters. A truncated trace is
     used, and the view says so.
@@ -124,7 +124,7 @@ def _requests(
     return of_log(log, "DXT_POSIX", wanted, None if aligned is None else aligned.offset_s)
 
 
-def _whole(requests: Requests | None, faults: list[Fault]) -> Requests | None:
+def _whole(requests: Requests | None, faults: list[LogFault]) -> Requests | None:
     """Return the requests unless the trace is truncated. Metrics of a part of the requests would pass for those of all;
     figures from such a trace are labelled as truncated.
     """
@@ -138,7 +138,7 @@ def _untraced(analysis: Analysis) -> list[str]:
     return [f"{size} were transferred through STDIO, which is not traced: times, rates and figures do not include them"]
 
 
-def _is_possible(log: Log, faults: list[Fault]) -> bool:
+def _is_possible(log: Log, faults: list[LogFault]) -> bool:
     """Return whether metrics can be computed from the counters of the log."""
     return all(log_trust.has_possible(faults, subject) for subject in ("a job", *log.counted))
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dlio_hpc.analysis.characterize.evidence import Confidence, Estimate
+from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue
 from dlio_hpc.analysis.log.extents import usual
 from dlio_hpc.analysis.log.file_stats import Seen
 from dlio_hpc.analysis.log.requests import Requests
@@ -24,10 +24,10 @@ _HEADER_S = 1e-3
 MOST = 8
 
 
-class Checkpoints(NamedTuple):
+class CheckpointWrites(NamedTuple):
     """Checkpoints of a program. keys: keys of the workload's checkpoint section. number: how many checkpoints."""
 
-    keys: dict[str, Estimate]
+    keys: dict[str, DerivedValue]
     number: int
 
 
@@ -40,7 +40,7 @@ class _Event(NamedTuple):
 
 def checkpoints(
     files: Sequence[Seen], requests: Requests | None, begins: Floats | None, epochs: int
-) -> Checkpoints | None:
+) -> CheckpointWrites | None:
     """Derive the checkpoint keys; None if nothing was saved. begins: start of each step of a rank in seconds, None if
     steps are unknown.
     """
@@ -60,13 +60,13 @@ def checkpoints(
     confidence: Confidence = "high" if traced else "medium"
     keys = {
         "every_steps": _every(events, begins, epochs),
-        "files": Estimate(sizes[:100], confidence, evidence),
+        "files": DerivedValue(sizes[:100], confidence, evidence),
         "transfer_size": _write_size(files, requests),
-        "by": Estimate("all" if len(ranks) > 1 else "root", confidence, f"{len(ranks)} rank(s) wrote them"),
+        "by": DerivedValue("all" if len(ranks) > 1 else "root", confidence, f"{len(ranks)} rank(s) wrote them"),
         "fsync": _fsync(files),
         "read_back": _read_back(files),
     }
-    return Checkpoints(keys, len(events))
+    return CheckpointWrites(keys, len(events))
 
 
 def _traced(files: Sequence[Seen], requests: Requests) -> list[_Event]:
@@ -105,7 +105,7 @@ def _size(file: Seen) -> int:
     return max(1, min(file.size, file.bytes_written))
 
 
-def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
+def _write_size(files: Sequence[Seen], requests: Requests | None) -> DerivedValue:
     """Return the request size that wrote most bytes, or the mean request size if the trace lacks most bytes."""
     lengths = np.empty(0, np.int64)
     if requests is not None:
@@ -114,11 +114,11 @@ def _write_size(files: Sequence[Seen], requests: Requests | None) -> Estimate:
     size = min(usual(lengths), LARGEST_REQUEST)
     if size and lengths.sum() > 0.5 * written:
         share = float(lengths[lengths == size].sum() / lengths.sum())
-        return Estimate(
+        return DerivedValue(
             size, "high" if share > 0.5 else "low", f"{share:.0%} of bytes were written in requests of {size:,} B"
         )
     mean = round(written / max(1, sum(file.writes for file in files)))
-    return Estimate(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to them")
+    return DerivedValue(max(1, min(mean, LARGEST_REQUEST)), "low", "mean size of all writes to them")
 
 
 def _counted(files: Sequence[Seen]) -> list[_Event]:
@@ -142,44 +142,44 @@ def _counted(files: Sequence[Seen]) -> list[_Event]:
     return events
 
 
-def _every(events: list[_Event], begins: Floats | None, epochs: int) -> Estimate:
+def _every(events: list[_Event], begins: Floats | None, epochs: int) -> DerivedValue:
     """Return checkpoint.every_steps: the median number of steps that begin between two checkpoints."""
     if len(events) == epochs:
-        return Estimate(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each epoch")
+        return DerivedValue(None, "medium", f"{len(events)} checkpoint(s) in {epochs} epoch(s): one after each epoch")
     if len(events) < 2:
-        return Estimate(None, "unknown", "a single checkpoint has no interval")
+        return DerivedValue(None, "unknown", "a single checkpoint has no interval")
     starts = np.array([event.start for event in events])
     evidence = f"{len(events)} checkpoints, every {format_seconds(float(np.median(np.diff(starts))))}"
     if begins is None:
-        return Estimate(None, "unknown", f"{evidence}; the steps are unknown")
+        return DerivedValue(None, "unknown", f"{evidence}; the steps are unknown")
     between = float(np.median(np.diff(np.searchsorted(begins, starts))))
-    return Estimate(max(1, round(between)), "medium", f"{evidence}, {between:.3g} bursts of reads between them")
+    return DerivedValue(max(1, round(between)), "medium", f"{evidence}, {between:.3g} bursts of reads between them")
 
 
-def _fsync(files: Sequence[Seen]) -> Estimate:
+def _fsync(files: Sequence[Seen]) -> DerivedValue:
     syncs = sum(file.syncs for file in files)
-    return Estimate(syncs > 0, "high", f"{syncs} fsync call(s) on them")
+    return DerivedValue(syncs > 0, "high", f"{syncs} fsync call(s) on them")
 
 
-def _read_back(files: Sequence[Seen]) -> Estimate:
+def _read_back(files: Sequence[Seen]) -> DerivedValue:
     read, written = sum(file.bytes_read for file in files), sum(file.bytes_written for file in files)
-    return Estimate(
+    return DerivedValue(
         read >= 0.5 * written, "high", f"{format_size(read)} of {format_size(written)} written were read back"
     )
 
 
-class Side(NamedTuple):
+class AuxiliaryGroup(NamedTuple):
     """An entry of dataset.auxiliary_files. keys: its keys in the workload. note: its evidence."""
 
     keys: dict[str, Any]
     note: str
 
 
-def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: int | None) -> list[Side]:
+def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: int | None) -> list[AuxiliaryGroup]:
     """Return the auxiliary files with the most bytes, at most MOST. steps: steps of a rank in the whole run; None if
     unknown.
     """
-    made: list[Side] = []
+    made: list[AuxiliaryGroup] = []
     taken: set[str] = set()
     for file in sorted(files, key=lambda file: (-file.moved, file.path))[:MOST]:
         made.append(_side(file, requests, ranks, steps, taken))
@@ -187,7 +187,7 @@ def sides(files: Sequence[Seen], requests: Requests | None, ranks: int, steps: i
     return made
 
 
-def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> Side:
+def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, taken: set[str]) -> AuxiliaryGroup:
     writes = file.bytes_written > file.bytes_read
     count, moved = (file.writes, file.bytes_written) if writes else (file.reads, file.bytes_read)
     ends = 0 if writes else _ends(file, requests)
@@ -208,7 +208,7 @@ def _side(file: Seen, requests: Requests | None, ranks: int, steps: int | None, 
     if ends and not keys.get("random") and size * times == file.size:
         keys["read_to_eof"] = True
     verb = "written" if writes else "read"
-    return Side(keys, f"{count:,} request(s) of {format_size(size)} (mean) {verb}: {file.path}")
+    return AuxiliaryGroup(keys, f"{count:,} request(s) of {format_size(size)} (mean) {verb}: {file.path}")
 
 
 def _ends(file: Seen, requests: Requests | None) -> int:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dlio_hpc.analysis.characterize.evidence import Estimate
+from dlio_hpc.analysis.characterize.evidence import DerivedValue
 from dlio_hpc.analysis.log import extents, file_roles
 from dlio_hpc.analysis.log.file_stats import Seen
 from dlio_hpc.analysis.log.requests import Requests
@@ -23,13 +23,13 @@ _ZIP_END, _SIGNATURE = 22, 8
 _PANDAS = 256 << 10
 
 
-class Format(NamedTuple):
+class LogFormat(NamedTuple):
     """Format of a dataset and how it was read. streams: read front to back through a buffer, so that requests do not
     show samples. is_image: a file is one sample, regardless of its requests.
     """
 
-    name: Estimate
-    mode: Estimate
+    name: DerivedValue
+    mode: DerivedValue
     streams: bool
     is_image: bool
 
@@ -56,48 +56,50 @@ class _Marks(NamedTuple):
     whole: float
 
 
-def tell(data: Sequence[Seen], requests: Requests | None) -> Format:
+def tell(data: Sequence[Seen], requests: Requests | None) -> LogFormat:
     """Determine the format and the library of a dataset."""
     ending, count = Counter(file_roles.kind(file.path) for file in data).most_common(1)[0]
     marks = None if requests is None else _marks(data, requests)
     shown = next(os.path.splitext(file.path)[1] for file in data if file_roles.kind(file.path) == ending)
     name = _named(ending, shown, count, len(data)) or _by_marks(ending, marks, len(data))
-    return Format(name, _mode(name.value, marks, requests, data), name.value in ("tfrecord", "csv"), ending in _IMAGES)
+    return LogFormat(
+        name, _mode(name.value, marks, requests, data), name.value in ("tfrecord", "csv"), ending in _IMAGES
+    )
 
 
-def _named(ending: str, shown: str, count: int, total: int) -> Estimate | None:
+def _named(ending: str, shown: str, count: int, total: int) -> DerivedValue | None:
     known = "tfrecord" if ending.startswith(".tfrecord") else _ENDINGS.get(ending)
     if known is None:
         return None
-    return Estimate(known, "high", f"{count:,} of {total:,} file(s) end in {shown}")
+    return DerivedValue(known, "high", f"{count:,} of {total:,} file(s) end in {shown}")
 
 
-def _by_marks(ending: str, marks: _Marks | None, files: int) -> Estimate:
+def _by_marks(ending: str, marks: _Marks | None, files: int) -> DerivedValue:
     """Return the format by requests; "raw" if no library is recognised."""
     if marks is not None and marks.zip_ends > 0.5:
-        return Estimate(
+        return DerivedValue(
             "npz",
             "medium",
             f"the {_ZIP_END} bytes at the end of a ZIP archive were read first in {marks.zip_ends:.0%} of files",
         )
     if marks is not None and marks.signatures > 0.5:
-        return Estimate(
+        return DerivedValue(
             "hdf5", "medium", f"{_SIGNATURE} bytes at the front were read first in {marks.signatures:.0%} of files"
         )
     if ending in _PLAIN:
-        return Estimate("raw", "high", f"{files:,} {ending} file(s): plain bytes of one or more samples")
+        return DerivedValue("raw", "high", f"{files:,} {ending} file(s): plain bytes of one or more samples")
     evidence = f"no known format has the extension {ending!r}"
     if marks is None:
-        return Estimate("raw", "low", evidence)
-    return Estimate("raw", "medium", f"{evidence}, and requests match no library")
+        return DerivedValue("raw", "low", evidence)
+    return DerivedValue("raw", "medium", f"{evidence}, and requests match no library")
 
 
-def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> Estimate:
+def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequence[Seen]) -> DerivedValue:
     if name == "raw":
         return _of_raw(marks)
     if marks is None:
         usual = "framework" if name in ("tfrecord", "csv") else "posix"
-        return Estimate(usual, "unknown", "not recorded without a trace (DXT)")
+        return DerivedValue(usual, "unknown", "not recorded without a trace (DXT)")
     if name == "npz":
         share, evidence = marks.zip_ends, "the archive's directory was read first, as by numpy.load"
     elif name == "hdf5":
@@ -105,18 +107,20 @@ def _mode(name: str, marks: _Marks | None, requests: Requests | None, data: Sequ
     else:
         share, evidence = marks.from_front, "the first read was at the front, through a buffer"
     if name == "csv" and requests is not None and (size := _usual(requests, data)) != _PANDAS:
-        return Estimate("posix", "high", f"requests of {size:,} B; those of pandas have {_PANDAS:,} B")
+        return DerivedValue("posix", "high", f"requests of {size:,} B; those of pandas have {_PANDAS:,} B")
     if share > 0.5:
-        return Estimate("framework", "high", f"{evidence}, in {share:.0%} of files")
-    return Estimate("posix", "medium", f"{evidence}, in {share:.0%} of files only")
+        return DerivedValue("framework", "high", f"{evidence}, in {share:.0%} of files")
+    return DerivedValue("posix", "medium", f"{evidence}, in {share:.0%} of files only")
 
 
-def _of_raw(marks: _Marks | None) -> Estimate:
+def _of_raw(marks: _Marks | None) -> DerivedValue:
     if marks is None:
-        return Estimate("posix", "unknown", "not recorded without a trace (DXT)")
+        return DerivedValue("posix", "unknown", "not recorded without a trace (DXT)")
     how = "in one request and another at its end, as by read()"
     evidence = f"{marks.whole:.0%} of files were read {how}" if marks.whole else f"no file was read {how}"
-    return Estimate("framework" if marks.whole > 0.5 else "posix", "high" if marks.whole > 0.9 else "medium", evidence)
+    return DerivedValue(
+        "framework" if marks.whole > 0.5 else "posix", "high" if marks.whole > 0.9 else "medium", evidence
+    )
 
 
 def _usual(requests: Requests, data: Sequence[Seen]) -> int:

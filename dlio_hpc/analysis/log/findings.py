@@ -12,7 +12,7 @@ SIZE_BINS = ("0_100", "100_1K", "1K_10K", "10K_100K", "100K_1M", "1M_4M", "4M_10
 LAST_SIZES = (100, 1 << 10, 10 << 10, 100 << 10, 1 << 20, 4 << 20, 10 << 20, 100 << 20, 1 << 30, 1 << 62)
 
 
-class Spread(Struct, frozen=True):
+class SizeStats(Struct, frozen=True):
     """Distribution of a value over single requests. median: None without a trace."""
 
     min: float
@@ -32,11 +32,11 @@ class Operation(Struct, frozen=True):
     requests: int
     bytes: int
     time_s: float
-    size: Spread | None
+    size: SizeStats | None
     histogram: dict[str, int]
     common: list[tuple[int, int]]
     MBps: float | None
-    bandwidth_MBps: Spread | None
+    bandwidth_MBps: SizeStats | None
     sequential: float | None
     consecutive: float | None
 
@@ -68,7 +68,7 @@ class Node(Struct, frozen=True):
     io_s: float
 
 
-class File(Struct, frozen=True):
+class LogFile(Struct, frozen=True):
     """Metrics of a file. size: bytes up to the end of the last access; the file may be larger. ranks: number of ranks
     that opened it; -1 for all.
     """
@@ -146,5 +146,5 @@ class Analysis(Struct, frozen=True):
     interfaces: dict[str, Interface]
     by_rank: list[Rank]
     by_node: list[Node]
-    files: list[File]
+    files: list[LogFile]
     timeline: Timeline | None

@@ -1,20 +1,22 @@
 """I/O costs: seconds that ranks spend in read, write and metadata calls of each interface."""
 
 from dlio_hpc.analysis.log.findings import Analysis
-from dlio_hpc.analysis.log.view import Cost
+from dlio_hpc.analysis.log.view import CallCost
 from dlio_hpc.analysis.timeline_reader import Recorded
 
 
-def of_log(analysis: Analysis) -> tuple[Cost, ...]:
+def of_log(analysis: Analysis) -> tuple[CallCost, ...]:
     """Return the costs by Darshan's counters. A call of MPI-IO contains the POSIX calls that it makes."""
-    return tuple(Cost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items())
+    return tuple(
+        CallCost(name, used.read_s, used.write_s, used.metadata_s) for name, used in analysis.interfaces.items()
+    )
 
 
-def of_recorded(recorded: Recorded) -> tuple[Cost, ...]:
+def of_recorded(recorded: Recorded) -> tuple[CallCost, ...]:
     """Return the costs by the core's record, which times reads of samples and writes of checkpoints, but no metadata
     calls.
     """
     group = recorded.file["ranks"]
     read_s = float(group["io_time"][:].mean()) if recorded.is_timed else None
     write_s = float(group["checkpoint_time"][:].mean()) if "checkpoint_time" in group else None
-    return (Cost("dlio-hpc", read_s, write_s, None),)
+    return (CallCost("dlio-hpc", read_s, write_s, None),)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dlio_hpc.darshan.log import Job, Log, Records, Trace
+from dlio_hpc.darshan.log import Log, LogJob, Records, Trace
 from dlio_hpc.errors import ConfigError
 
 # <user>_<exe>_id<job>-<pid>_<date>.darshan
@@ -88,7 +88,7 @@ def _counted(parts: Sequence[tuple[Log, int]], name: str) -> Records:
     return np.concatenate(columns)
 
 
-def _traced(parts: Sequence[tuple[Log, int]], name: str, job: Job) -> Trace:
+def _traced(parts: Sequence[tuple[Log, int]], name: str, job: LogJob) -> Trace:
     files, segments = [], []
     ranks = [rank for _, rank in parts]
     for at, (log, rank) in enumerate(parts):

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dlio_hpc import intervals
-from dlio_hpc.analysis.characterize.evidence import Confidence, Estimate, weaker
+from dlio_hpc.analysis.characterize.evidence import Confidence, DerivedValue, weaker
 from dlio_hpc.analysis.log.extents import Integers, Reads
 from dlio_hpc.units import format_seconds, format_size
 
@@ -19,7 +19,7 @@ _FEW, _SHARE, _APART = 5, 0.3, 4.0
 ENOUGH = 8
 
 
-class Steps(NamedTuple):
+class DetectedSteps(NamedTuple):
     """Bursts of reads. pause_s, period_s: median seconds from the end and from the begin of a burst to the begin of the
     next. spread: half the interquartile range of the period over its median. bytes: median bytes of a burst. first:
     bytes of a rank's first burst over `bytes`. number: median number of bursts of a rank. begins: begins of all bursts
@@ -37,7 +37,7 @@ class Steps(NamedTuple):
     workers: int = 1
 
 
-def find(reads: Reads) -> Steps | None:
+def find(reads: Reads) -> DetectedSteps | None:
     """Detect the bursts of reads; None if no pauses stand out."""
     readers = reads.readers
     spans = [_span(reads, mine) for mine in readers]
@@ -55,7 +55,7 @@ def find(reads: Reads) -> Steps | None:
     pauses = np.concatenate([bursts.begin[1:] - bursts.end[:-1] for bursts in several])
     low, middle, high = np.percentile(periods, [25, 50, 75])
     usual = float(np.median(np.concatenate([bursts.bytes[1:] for bursts in several])))
-    return Steps(
+    return DetectedSteps(
         float(np.median(pauses)),
         float(middle),
         float((high - low) / 2 / middle) if middle else 1.0,
@@ -114,19 +114,19 @@ class Pace(NamedTuple):
     Steps.
     """
 
-    batch: Estimate
-    compute_s: Estimate
-    ahead: Estimate
+    batch: DerivedValue
+    compute_s: DerivedValue
+    ahead: DerivedValue
     begins: Floats | None
 
 
-def pace(steps: Steps | None, sample: Estimate) -> Pace:
+def pace(steps: DetectedSteps | None, sample: DerivedValue) -> Pace:
     if steps is None:
         nothing = "reads have no regular pauses"
         return Pace(
-            Estimate(1, "unknown", nothing),
-            Estimate(0.0, "unknown", f"{nothing}: storage is the bottleneck, or steps cannot be detected"),
-            Estimate(None, "unknown", nothing),
+            DerivedValue(1, "unknown", nothing),
+            DerivedValue(0.0, "unknown", f"{nothing}: storage is the bottleneck, or steps cannot be detected"),
+            DerivedValue(None, "unknown", nothing),
             None,
         )
     level: Confidence = "high" if steps.spread < 0.15 else "medium" if steps.spread < 0.4 else "low"
@@ -137,30 +137,30 @@ def pace(steps: Steps | None, sample: Estimate) -> Pace:
     seconds, ends = (steps.period_s, "begin to begin") if is_ahead else (steps.pause_s, "end to begin")
     evidence = f"{bursts}, {format_seconds(seconds)} from {ends} (median, middle half within {steps.spread:.0%})"
     batch = _batch(steps, sample, bursts, level)
-    return Pace(batch, Estimate(seconds / steps.workers, level, evidence), _ahead(steps, is_ahead), steps.begins)
+    return Pace(batch, DerivedValue(seconds / steps.workers, level, evidence), _ahead(steps, is_ahead), steps.begins)
 
 
-def _ahead(steps: Steps, is_ahead: bool) -> Estimate:
+def _ahead(steps: DetectedSteps, is_ahead: bool) -> DerivedValue:
     """Return reader.prefetch. The first burst holds the batches read ahead, plus the batch that is consumed at once if
     the rank reads by itself.
     """
     times = f"{steps.first:.1f} times"
     if not is_ahead:
-        return Estimate(0, "medium", f"the first burst is no larger than the others ({times})")
+        return DerivedValue(0, "medium", f"the first burst is no larger than the others ({times})")
     if steps.workers > 1 and steps.first <= 1.7:
-        return Estimate(
+        return DerivedValue(
             steps.workers, "low", f"each of {steps.workers} worker processes reads at least one batch ahead"
         )
     batches = max(steps.workers * round(steps.first) - (steps.workers == 1), steps.workers)
-    return Estimate(batches, "medium", f"the first burst is {times} as large as the others")
+    return DerivedValue(batches, "medium", f"the first burst is {times} as large as the others")
 
 
-def _batch(steps: Steps, sample: Estimate, bursts: str, level: Confidence) -> Estimate:
+def _batch(steps: DetectedSteps, sample: DerivedValue, bursts: str, level: Confidence) -> DerivedValue:
     if not sample.value:
-        return Estimate(1, "unknown", f"{bursts}; the number of samples in a burst is unknown")
+        return DerivedValue(1, "unknown", f"{bursts}; the number of samples in a burst is unknown")
     count = steps.bytes / sample.value
     near = abs(count - round(count)) < 0.1 * max(count, 1)
     strength: Confidence = (
         "low" if sample.confidence in ("low", "unknown") or not near else "medium" if level == "high" else "low"
     )
-    return Estimate(max(1, round(count)), strength, f"{bursts}, {count:.3g} samples")
+    return DerivedValue(max(1, round(count)), strength, f"{bursts}, {count:.3g} samples")

@@ -14,13 +14,13 @@ from dlio_hpc.analysis.log.findings import (
     LAST_SIZES,
     SIZE_BINS,
     Analysis,
-    File,
     Interface,
+    LogFile,
     Metadata,
     Node,
     Operation,
     Rank,
-    Spread,
+    SizeStats,
     Timeline,
 )
 from dlio_hpc.analysis.log.requests import Requests, over_time
@@ -182,8 +182,8 @@ def _binned(sizes: Counts, numbers: Counts) -> dict[str, int]:
     return {name: int(count) for name, count in zip(SIZE_BINS, counts, strict=True) if count}
 
 
-def _spread(values: Any) -> Spread:
-    return Spread(float(values.min()), float(values.max()), float(values.mean()), float(np.median(values)))
+def _spread(values: Any) -> SizeStats:
+    return SizeStats(float(values.min()), float(values.max()), float(values.mean()), float(np.median(values)))
 
 
 def _sum_s(records: Records, kind: str) -> float:
@@ -278,7 +278,7 @@ def _by_node(ranks: list[Rank]) -> list[Node]:
     ]
 
 
-def _files(log: Log, posix: Records, stdio: Records) -> list[File]:
+def _files(log: Log, posix: Records, stdio: Records) -> list[LogFile]:
     """Return the files, sorted by bytes transferred, the most first."""
     columns = ("BYTES_READ", "BYTES_WRITTEN", "READS", "WRITES", "OPENS", "F_READ_TIME", "F_WRITE_TIME")
     numbers = np.concatenate((posix["id"], stdio["id"]))
@@ -293,7 +293,7 @@ def _files(log: Log, posix: Records, stdio: Records) -> list[File]:
     ranks = np.bincount(at, minlength=len(ids))
     everybody = np.bincount(at, np.concatenate((posix["rank"], stdio["rank"])) < 0, len(ids)) > 0
     files = [
-        File(
+        LogFile(
             path=(path := log.names.get(int(number), str(number))),
             type=kind(path),
             size=int(last[row]) + 1 if table["BYTES_READ"][row] + table["BYTES_WRITTEN"][row] else 0,

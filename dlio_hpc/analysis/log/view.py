@@ -79,7 +79,7 @@ class HeatMap(NamedTuple):
     ranks_per_row: int
 
 
-class Cost(NamedTuple):
+class CallCost(NamedTuple):
     """Seconds that a rank spends in the calls of one interface, mean over ranks. None: not recorded."""
 
     interface: str
@@ -106,5 +106,5 @@ class View(NamedTuple):
     lanes: list[Lane]
     steps: Steps | None
     heat: HeatMap | None = None
-    costs: tuple[Cost, ...] = ()
+    costs: tuple[CallCost, ...] = ()
     elapsed_s: float = 0.0

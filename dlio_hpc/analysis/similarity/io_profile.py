@@ -11,7 +11,7 @@ from dlio_hpc.analysis.log.findings import LAST_SIZES, SIZE_BINS, Analysis, Oper
 from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.analysis.similarity import request_distance
 from dlio_hpc.analysis.similarity.reference_profile import Named
-from dlio_hpc.analysis.similarity.request_distance import Distribution, Grain
+from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribution
 from dlio_hpc.results import Result, Summary
 from dlio_hpc.units import format_size
 
@@ -55,9 +55,9 @@ class Profile(Struct, frozen=True):
     consecutive: float | None = None
     bytes_per_sample: float | None = None
     notes: tuple[str, ...] = ()
-    sizes: Distribution | None = None
-    volumes: Distribution | None = None
-    jumps: Distribution | None = None
+    sizes: RequestDistribution | None = None
+    volumes: RequestDistribution | None = None
+    jumps: RequestDistribution | None = None
 
 
 def of_reference(named: Named) -> Profile:

@@ -15,7 +15,7 @@ Number = Annotated[float, Meta(ge=0)]
 Percent = Annotated[float, Meta(ge=0, le=100)]
 
 
-class Spread(Struct, frozen=True, forbid_unknown_fields=True):
+class ProfileSpread(Struct, frozen=True, forbid_unknown_fields=True):
     """Distribution of a value over single requests; None: not known."""
 
     min: Number | None = None
@@ -30,7 +30,7 @@ class Spread(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"{name} {value:g} is more than max {self.max:g}")
 
 
-class Reference(Struct, frozen=True, forbid_unknown_fields=True):
+class ReferenceProfile(Struct, frozen=True, forbid_unknown_fields=True):
     """Metrics of a program, in the units that their keys name; None: not known. io_time_s: I/O time, mean over ranks.
     data_accessed_gib: read and written by all ranks. request_bytes, bandwidth_per_op_MBps: over single requests (MB is
     1e6 bytes). sequential_pct, consecutive_pct: shares of all requests, as Darshan counts them. bytes_per_sample: of
@@ -42,8 +42,8 @@ class Reference(Struct, frozen=True, forbid_unknown_fields=True):
     data_accessed_gib: Number | None = None
     files: Natural | None = None
     ranks: Positive | None = None
-    request_bytes: Spread = Spread()
-    bandwidth_per_op_MBps: Spread = Spread()
+    request_bytes: ProfileSpread = ProfileSpread()
+    bandwidth_per_op_MBps: ProfileSpread = ProfileSpread()
     sequential_pct: Percent | None = None
     consecutive_pct: Percent | None = None
     bytes_per_sample: Number | None = None
@@ -56,14 +56,14 @@ class Reference(Struct, frozen=True, forbid_unknown_fields=True):
                 f"consecutive_pct {both[1]:g} is more than sequential_pct {both[0]:g}, which it is a part of"
             )
         values = [getattr(self, name) for name in self.__struct_fields__ if name not in ("note", "ranks", "job_time_s")]
-        if all(value is None or value == Spread() for value in values):
+        if all(value is None or value == ProfileSpread() for value in values):
             raise ValueError("no metrics; give some of: io_time_s, data_accessed_gib, files, request_bytes, ...")
 
 
-class File(Struct, frozen=True, forbid_unknown_fields=True):
+class ProfileFile(Struct, frozen=True, forbid_unknown_fields=True):
     """Contents of a reference file. profiles: references by name."""
 
-    profiles: dict[str, Reference]
+    profiles: dict[str, ReferenceProfile]
     description: str = ""
     source: str = ""
 
@@ -78,7 +78,7 @@ class Named(NamedTuple):
     title: str
     name: str
     source: str
-    reference: Reference
+    reference: ReferenceProfile
 
 
 def is_reference(name: str) -> bool:
@@ -93,7 +93,7 @@ def load(name: str) -> list[Named]:
     """
     stem, colon, wanted = _split(name)
     path = shipped.find(shipped.REFERENCES, stem)
-    file = document.read_named(path, File, "profiles", Reference)
+    file = document.read_named(path, ProfileFile, "profiles", ReferenceProfile)
     if colon and wanted not in file.profiles:
         raise ConfigError(f"{path} has no profile {wanted!r}; it has: {', '.join(file.profiles)}")
     return [

@@ -36,7 +36,7 @@ GRAINS = {
 }
 
 
-class Distribution(NamedTuple):
+class RequestDistribution(NamedTuple):
     """Distribution of requests. at: (n) positions in octaves, ascending. weight: (n) shares of all requests or of all
     bytes. Both have length 0 without requests.
     """
@@ -58,12 +58,12 @@ class Distance(NamedTuple):
         return float(2.0**-self.octaves)
 
 
-def of_sizes(sizes: npt.NDArray[np.number], weight: npt.NDArray[np.number], grain: Grain) -> Distribution:
+def of_sizes(sizes: npt.NDArray[np.number], weight: npt.NDArray[np.number], grain: Grain) -> RequestDistribution:
     """Return the distribution of request sizes in bytes; a size of 0 counts as 1."""
     return _gathered(np.log2(np.maximum(sizes, 1).astype(np.float64)), weight.astype(np.float64), grain)
 
 
-def of_jumps(jumps: npt.NDArray[np.number]) -> Distribution:
+def of_jumps(jumps: npt.NDArray[np.number]) -> RequestDistribution:
     """Return the distribution of jumps: bytes from the end of a request to the begin of the next. Negative jumps go
     backwards; 0 is a consecutive request.
     """
@@ -82,7 +82,7 @@ def jumps(requests: Requests) -> npt.NDArray[np.int64]:
     return between
 
 
-def distance(a: Distribution, b: Distribution) -> Distance | None:
+def distance(a: RequestDistribution, b: RequestDistribution) -> Distance | None:
     """Return the distance at the coarser of the two resolutions; None if a distribution is empty."""
     if not len(a.at) or not len(b.at):
         return None
@@ -93,29 +93,29 @@ def distance(a: Distribution, b: Distribution) -> Distance | None:
     return Distance(float((apart[:-1] * np.diff(at)).sum()), grain)
 
 
-def quantiles(distribution: Distribution, shares: list[float]) -> list[float]:
+def quantiles(distribution: RequestDistribution, shares: list[float]) -> list[float]:
     """Return the quantiles of a distribution in octaves."""
     at = np.searchsorted(np.cumsum(distribution.weight), np.array(shares) * (1 - 1e-12))
     values: list[float] = distribution.at[np.minimum(at, len(distribution.at) - 1)].tolist()
     return values
 
 
-def _gathered(at: Floats, weight: Floats, grain: Grain) -> Distribution:
+def _gathered(at: Floats, weight: Floats, grain: Grain) -> RequestDistribution:
     """Return the distribution of weights, with equal positions merged and zero weights removed."""
     some = weight > 0
     places, which = np.unique(at[some], return_inverse=True)
     total: Floats = np.bincount(which, weight[some], len(places)).astype(np.float64)
-    return Distribution(places, total / total.sum() if len(total) else total, grain)
+    return RequestDistribution(places, total / total.sum() if len(total) else total, grain)
 
 
-def _up_to(distribution: Distribution, at: Floats) -> Floats:
+def _up_to(distribution: RequestDistribution, at: Floats) -> Floats:
     """Return the share of the distribution at or below each position in `at`."""
     sums = np.concatenate(([0.0], np.cumsum(distribution.weight)))
     shares: Floats = sums[np.searchsorted(distribution.at, at, side="right")]
     return shares
 
 
-def _coarsened(distribution: Distribution, grain: Grain) -> Distribution:
+def _coarsened(distribution: RequestDistribution, grain: Grain) -> RequestDistribution:
     """Return a distribution of sizes at a coarser resolution; only distributions of sizes have one."""
     if grain == Grain.EXACT:
         return distribution

@@ -81,7 +81,7 @@ class Similarity(Struct, frozen=True):
         return {factor.name for factor in self.factors if factor.difference is None}
 
 
-class Span(NamedTuple):
+class ScoreRange(NamedTuple):
     """Range of the scores of a number of pairs."""
 
     least: float
@@ -95,8 +95,8 @@ class Yardstick(NamedTuple):
     nodes. strangers: pairs of different applications on 128 nodes.
     """
 
-    kindred: Span
-    strangers: Span
+    kindred: ScoreRange
+    strangers: ScoreRange
 
 
 class Yardsticks(NamedTuple):
@@ -107,7 +107,7 @@ class Yardsticks(NamedTuple):
     pattern_cosine: Yardstick
 
 
-class Row(NamedTuple):
+class MatrixRow(NamedTuple):
     """Comparison of one program with those of the columns. scores: pattern similarity to each column, over the factors
     that all of them know, because fewer factors could give higher scores; None for the same program, or if nothing can
     be compared. left_out: the other factors. nearest: columns within TIE of the best score. own: columns of the same
@@ -134,7 +134,7 @@ class Row(NamedTuple):
 
 class Matrix(NamedTuple):
     columns: list[Profile]
-    rows: list[Row]
+    rows: list[MatrixRow]
 
     @property
     def left_out(self) -> set[str]:
@@ -234,11 +234,13 @@ def _cosine(pairs: list[tuple[float, float]]) -> float:
     return min(float(first @ second) / lengths, 1.0) if lengths else 0.0
 
 
-def _distance(a: request_distance.Distribution | None, b: request_distance.Distribution | None) -> Distance | None:
+def _distance(
+    a: request_distance.RequestDistribution | None, b: request_distance.RequestDistribution | None
+) -> Distance | None:
     return None if a is None or b is None else request_distance.distance(a, b)
 
 
-def _row(profile: Profile, columns: Sequence[Profile], asked: tuple[str, ...]) -> Row:
+def _row(profile: Profile, columns: Sequence[Profile], asked: tuple[str, ...]) -> MatrixRow:
     cells = [None if column.title == profile.title else compare(profile, column) for column in columns]
     left_out = [name for name in asked if any(cell and name in cell.pattern.left_out for cell in cells)]
     names = tuple(name for name in asked if name not in left_out)
@@ -247,9 +249,9 @@ def _row(profile: Profile, columns: Sequence[Profile], asked: tuple[str, ...]) -
     nearest = [at for at, score in enumerate(scores) if score is not None and best is not None and score >= best - TIE]
     others = [(at, column) for at, column in enumerate(columns) if column.title != profile.title and column.application]
     own = [at for at, column in others if column.application == profile.application]
-    return Row(profile, cells, scores, left_out, nearest, own)
+    return MatrixRow(profile, cells, scores, left_out, nearest, own)
 
 
-def _span(scores: Sequence[float | None]) -> Span:
+def _span(scores: Sequence[float | None]) -> ScoreRange:
     known = [score for score in scores if score is not None]
-    return Span(min(known), float(np.median(known)), max(known), len(known))
+    return ScoreRange(min(known), float(np.median(known)), max(known), len(known))

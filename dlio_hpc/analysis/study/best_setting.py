@@ -45,7 +45,7 @@ class PointMetrics(Struct, frozen=True):
     from_storage: float | None
 
 
-class Judged(Struct, frozen=True):
+class JudgedPoint(Struct, frozen=True):
     """Comparison of a point with the others. to_best: ratio to the best of the other points (1.1: better by a tenth;
     ratios of times are inverted). to_reference: ratio to the reference; None if that was not measured. low, high,
     reference_low, reference_high: 95 % intervals, for all ratios of the part together; None if noise is unknown, and
@@ -83,7 +83,7 @@ class Comparison(Struct, frozen=True):
 
     nodes: int
     ranks_per_node: int
-    points: tuple[Judged, ...]
+    points: tuple[JudgedPoint, ...]
     noise: Noise
     best: int
     reference: int | None
@@ -92,7 +92,7 @@ class Comparison(Struct, frozen=True):
     ranking: Ranking | None
     data: str | None = None
 
-    def of(self, point: int) -> Judged | None:
+    def of(self, point: int) -> JudgedPoint | None:
         return next((judged for judged in self.points if judged.point == point), None)
 
 
@@ -224,7 +224,7 @@ def _compare(
     )
 
 
-def _judged(numbers: Sequence[int], estimates: Estimates, best: int, reference: int | None) -> tuple[Judged, ...]:
+def _judged(numbers: Sequence[int], estimates: Estimates, best: int, reference: int | None) -> tuple[JudgedPoint, ...]:
     values = estimates.fit.values
     second = int(np.argmax(np.where(np.arange(len(values)) == best, -np.inf, values)))
     judged = []
@@ -234,7 +234,7 @@ def _judged(numbers: Sequence[int], estimates: Estimates, best: int, reference: 
         if estimates.critical is not None:
             verdict = "best" if place == best else "slower" if to_best.is_apart() else "same as best"
         value, low, high = (None, None, None) if reference is None else estimates.ratio(place, reference)
-        judged.append(Judged(number, *to_best, value, low, high, verdict))
+        judged.append(JudgedPoint(number, *to_best, value, low, high, verdict))
     return tuple(judged)
 
 
@@ -252,7 +252,7 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
     return next(iter(own or alike), None)
 
 
-def _recommended(study: Study, points: Sequence[Judged], best: int, reference: int | None) -> int | None:
+def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, reference: int | None) -> int | None:
     """Return the recommended point among those that may be the best: the reference, else the point that differs from it
     in the fewest keys, then in the smallest steps, then the better point. A point that replaces the reference is better
     than it beyond noise. None if noise is unknown.
@@ -266,7 +266,7 @@ def _recommended(study: Study, points: Sequence[Judged], best: int, reference: i
         return reference
     usual = study.points[reference].places
 
-    def effort(judged: Judged) -> tuple[int, int, float]:
+    def effort(judged: JudgedPoint) -> tuple[int, int, float]:
         places = study.points[judged.point].places
         steps = [abs(places[key] - usual[key]) for key in usual]
         return sum(step > 0 for step in steps), sum(steps), -(judged.to_reference or 0.0)

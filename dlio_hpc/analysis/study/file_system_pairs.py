@@ -18,7 +18,7 @@ from dlio_hpc.plan.study import Point, Study
 _NO_NOISE = 1e-9
 
 
-class Effect(Struct, frozen=True):
+class PairedEffect(Struct, frozen=True):
     """Ratio of B to A for one setting and number of ranks, or for all settings together (setting is empty). a, b:
     medians of the metric; None for all settings together. ratios: B over A of each pair, or of each setting for all
     settings together; above 1 if B is better, also for times. ratio: geometric mean of `ratios`. low, high: its 95 %
@@ -37,14 +37,14 @@ class Effect(Struct, frozen=True):
     better: Literal["A", "B"] | None
 
 
-def effects(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Effect, ...]:
+def effects(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[PairedEffect, ...]:
     """Return the effect for each pair of points that has a pair of measurements, and one for all settings together if
     there are several. Empty if the study compares no file systems.
     """
     if not study.is_ab:
         return ()
     by_unit = {(measurement.point, measurement.repeat): measurement for measurement in measured}
-    judgements: list[tuple[Effect, list[float]]] = []
+    judgements: list[tuple[PairedEffect, list[float]]] = []
     for a, b in zip(study.points[::2], study.points[1::2], strict=True):
         judged = metric or study.part(a.part).metric
         pairs = list(_pairs(by_unit, a, b, study.repeat, judged))
@@ -78,17 +78,19 @@ def _log(pair: Pair, metric: MetricName) -> float:
     return float(np.log(pair[1] / pair[0])) * METRICS[metric].sign
 
 
-def _effect(setting: str, metric: MetricName, pairs: list[Pair]) -> Effect:
+def _effect(setting: str, metric: MetricName, pairs: list[Pair]) -> PairedEffect:
     a, b = np.median(np.array(pairs), axis=0).tolist()
     return _judged(setting, metric, a, b, [[_log(pair, metric) for pair in pairs]])
 
 
-def _together(metric: MetricName, groups: list[list[float]]) -> Effect:
+def _together(metric: MetricName, groups: list[list[float]]) -> PairedEffect:
     """Return the effect over all settings. Each setting has the same weight, regardless of its number of pairs."""
     return _judged("", metric, None, None, groups)
 
 
-def _judged(setting: str, metric: MetricName, a: float | None, b: float | None, groups: list[list[float]]) -> Effect:
+def _judged(
+    setting: str, metric: MetricName, a: float | None, b: float | None, groups: list[list[float]]
+) -> PairedEffect:
     """Return the effect of one or more settings. groups: logarithms of the ratios of each setting's pairs; their noise
     is pooled.
     """
@@ -106,7 +108,7 @@ def _judged(setting: str, metric: MetricName, a: float | None, b: float | None, 
         low, high = float(np.exp(low)), float(np.exp(high))
     shown = groups[0] if len(groups) == 1 else [float(np.mean(logs)) for logs in groups]
     ratios = tuple(np.exp(shown).tolist())
-    return Effect(setting, metric, sum(counts), a, b, ratios, float(np.exp(middle)), low, high, better)
+    return PairedEffect(setting, metric, sum(counts), a, b, ratios, float(np.exp(middle)), low, high, better)
 
 
 def students(df: int) -> float:

@@ -15,7 +15,7 @@ from dlio_hpc.plan.study import Part, Point
 _MOST_LEVELS = 300
 
 
-class Level(Struct, frozen=True):
+class EffectLevel(Struct, frozen=True):
     """Value of a parameter. ratio: its effect relative to the geometric mean of all points, other parameters equal."""
 
     label: str
@@ -29,7 +29,7 @@ class Effect(Struct, frozen=True):
     """
 
     keys: tuple[str, ...]
-    levels: tuple[Level, ...]
+    levels: tuple[EffectLevel, ...]
     ratio: float
     best: str
     worst: str
@@ -123,7 +123,7 @@ def _effect(
     confidence = None if noise is None else float((noise < width / sd).mean())
     return Effect(
         keys=keys,
-        levels=tuple(Level(name, float(np.exp(effect))) for name, effect in zip(names, centred, strict=True)),
+        levels=tuple(EffectLevel(name, float(np.exp(effect))) for name, effect in zip(names, centred, strict=True)),
         ratio=float(np.exp(width)),
         best=names[best],
         worst=names[worst],

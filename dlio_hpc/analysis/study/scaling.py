@@ -13,7 +13,7 @@ from dlio_hpc.analysis.study.replicates import Fit
 from dlio_hpc.plan.study import Part, Point, Study
 
 
-class Step(Struct, frozen=True):
+class ScalingStep(Struct, frozen=True):
     """Point of a scaling. speed_up: ratio of samples/s to the point with the fewest ranks. ideal: ratio of the ranks.
     efficiency: speed_up / ideal. low, high: 95 % interval of the speed-up, for all ratios of the part together; None if
     noise is unknown, and for the first point.
@@ -50,7 +50,7 @@ class Scaling(Struct, frozen=True):
 
     kind: Literal["strong", "weak"]
     labels: dict[str, str]
-    steps: tuple[Step, ...]
+    steps: tuple[ScalingStep, ...]
     noise: Noise
 
 
@@ -111,11 +111,11 @@ def _fit(study: Study, measured: Sequence[Measured], places: dict[int, int]) -> 
 
 def _step(
     point: Point, first: Point, places: dict[int, int], estimates: Estimates, measured: Sequence[Measured]
-) -> Step:
+) -> ScalingStep:
     mine = [measurement.summary for measurement in measured if measurement.point == point.number]
     gain = estimates.ratio(places[point.number], places[first.number])
     ideal = point.ranks / first.ranks
-    return Step(
+    return ScalingStep(
         point=point.number,
         nodes=point.nodes,
         ranks_per_node=point.ranks_per_node,

@@ -15,7 +15,7 @@ _SLOW, _SLOWISH, _OFTEN, _RUNS = 0.8, 0.9, 0.75, 3
 _MANY, _APART = 5, 4
 
 
-class Member(Struct, frozen=True):
+class Throughput(Struct, frozen=True):
     """Node or storage target. MBps: read rate while it was read, median over runs. ratio: rate relative to the median
     of all members of a run, median over runs.
     """
@@ -27,7 +27,7 @@ class Member(Struct, frozen=True):
     is_straggler: bool
 
 
-def members(runs: Sequence[Mapping[str, float]]) -> tuple[Member, ...]:
+def members(runs: Sequence[Mapping[str, float]]) -> tuple[Throughput, ...]:
     """Return the members, the slowest first. runs: MB/s by member, for each run. Runs with fewer than two members are
     ignored.
     """
@@ -44,10 +44,10 @@ def members(runs: Sequence[Mapping[str, float]]) -> tuple[Member, ...]:
     return tuple(sorted(judged, key=lambda member: (member.ratio, member.name)))
 
 
-def _member(name: str, rates: list[float], ratios: list[float], least: float) -> Member:
+def _member(name: str, rates: list[float], ratios: list[float], least: float) -> Throughput:
     middle = float(np.median(ratios))
     often = len(ratios) >= _RUNS and float(np.mean(np.array(ratios) < _SLOWISH)) >= _OFTEN
-    return Member(name, len(rates), float(np.median(rates)), middle, middle < least and often)
+    return Throughput(name, len(rates), float(np.median(rates)), middle, middle < least and often)
 
 
 def by_node(recorded: Recorded) -> dict[str, float]:

@@ -4,9 +4,9 @@ from dlio_hpc.batch.schedulers.cobalt import COBALT
 from dlio_hpc.batch.schedulers.flux import FLUX
 from dlio_hpc.batch.schedulers.local import LOCAL
 from dlio_hpc.batch.schedulers.pbs import PBS
-from dlio_hpc.batch.schedulers.scheduler import ENDED, After, Known, Scheduler, Sight, State
+from dlio_hpc.batch.schedulers.scheduler import ENDED, After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.batch.schedulers.slurm import SLURM
 
 SCHEDULERS: dict[str, Scheduler] = {"local": LOCAL, "slurm": SLURM, "pbs": PBS, "cobalt": COBALT, "flux": FLUX}
 
-__all__ = ["ENDED", "SCHEDULERS", "After", "Known", "Scheduler", "Sight", "State"]
+__all__ = ["ENDED", "SCHEDULERS", "After", "JobRef", "JobStatus", "Scheduler", "State"]

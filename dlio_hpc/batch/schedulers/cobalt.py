@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
@@ -59,32 +59,32 @@ _command = partial(common.typed, _arguments)
 _submit = partial(common.submit, _arguments, re.compile("([0-9]+)"))
 
 
-def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
+def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Query states. qstat forgets a job as it ends, whatever the outcome; then its log is read. A job whose parent
     failed would be held for ever, so it is deleted.
     """
     queued = _table(["JobID", "State"], [job.batch_id for job in jobs])
-    sights = {batch_id: Sight(_STATES.get(state, "running"), state) for batch_id, state in queued}
+    sights = {batch_id: JobStatus(_STATES.get(state, "running"), state) for batch_id, state in queued}
     for job in jobs:
         sight = sights.get(job.batch_id) or _logged(job.directory)
         if sight is not None:
             sights[job.batch_id] = sight
         if sight is not None and sight.words == "dep_fail":
             _cancel(job.batch_id)
-            sights[job.batch_id] = Sight("cancelled", "dep_fail")
+            sights[job.batch_id] = JobStatus("cancelled", "dep_fail")
     return sights
 
 
-def _logged(directory: Path) -> Sight | None:
+def _logged(directory: Path) -> JobStatus | None:
     try:
         log = (directory / rundir.COBALT_LOG).read_text(errors="replace")
     except OSError:
         return None
     for mark, state in _ENDS:
         if mark in log:
-            return Sight(state, mark)
+            return JobStatus(state, mark)
     if match := _EXITED.search(log):
-        return Sight("failed" if int(match[1]) else "completed", match[0])
+        return JobStatus("failed" if int(match[1]) else "completed", match[0])
     return None
 
 

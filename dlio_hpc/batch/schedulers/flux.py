@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import ENDED, After, Known, Scheduler, Sight, State
+from dlio_hpc.batch.schedulers.scheduler import ENDED, After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import unexplained
 from dlio_hpc.errors import ConfigError
@@ -50,7 +50,7 @@ def _submit(plan: Plan, after: After) -> str:
     return "f" + common.submit(_arguments, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
 
 
-def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
+def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Query states. Flux prints a line per unknown job, and exits with 1 if it knows none of them. It knows jobs until
     they are purged, at most sites after days.
     """
@@ -60,11 +60,11 @@ def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
     return dict(_sight(line) for line in answer.lines if line.count("|") >= len(_FIELDS) - 1)
 
 
-def _sight(line: str) -> tuple[str, Sight]:
+def _sight(line: str) -> tuple[str, JobStatus]:
     batch_id, status, kind, code, where, note = line.split("|", len(_FIELDS) - 1)
     state = _state(status, kind, note)
     why = note or (f"exit {code}" if status == "FAILED" else "" if state in ENDED else where)
-    return batch_id, Sight(state, f"{status} {why}".strip())
+    return batch_id, JobStatus(state, f"{status} {why}".strip())
 
 
 def _state(status: str, kind: str, note: str) -> State:

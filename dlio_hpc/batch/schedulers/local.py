@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
@@ -70,9 +70,11 @@ def _submit(plan: Plan, after: After) -> str:
     return f"{pid}.{_process(pid).start}"
 
 
-def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
+def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Return the states of live jobs. Jobs that have ended leave only their files."""
-    return {job.batch_id: Sight("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)}
+    return {
+        job.batch_id: JobStatus("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)
+    }
 
 
 def _waits(batch_id: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.command import Answer, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
@@ -68,7 +68,7 @@ _command = partial(common.typed, _arguments)
 _submit = partial(common.submit, _arguments, re.compile(r"([0-9]+\.[\w.-]+)"))
 
 
-def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
+def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Query the states of all jobs in one call. Some versions print only the first job and omit the others without a
     message; those are queried again one by one.
     """
@@ -116,19 +116,19 @@ def _number(value: object) -> int | None:
     return int(str(value)) if re.fullmatch(r"-?[0-9]{1,9}", str(value)) else None
 
 
-def sight(job: dict[str, Any]) -> Sight:
+def sight(job: dict[str, Any]) -> JobStatus:
     """Return the state of a job. Exit_status may be set for a job that waits or runs again; it counts only if the job
     is finished.
     """
     letter = str(job.get("job_state", ""))
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
     if _is_hopeless(job):
-        return Sight("failed", str(job.get("comment", "held by PBS")))
+        return JobStatus("failed", str(job.get("comment", "held by PBS")))
     if letter not in {"F", "X"}:
         comment = str(job.get("comment", ""))
-        return Sight(_LIVE.get(letter, "running"), comment, comment.startswith("Can Never Run"))
+        return JobStatus(_LIVE.get(letter, "running"), comment, comment.startswith("Can Never Run"))
     status_text = f"Exit_status {'absent' if status is None else status}, substate {substate}"
-    return Sight(_over(status, substate), status_text)
+    return JobStatus(_over(status, substate), status_text)
 
 
 def _over(status: int | None, substate: int | None) -> State:

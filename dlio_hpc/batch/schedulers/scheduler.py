@@ -16,7 +16,7 @@ ENDED: frozenset[State] = frozenset(
 )
 
 
-class Known(NamedTuple):
+class JobRef(NamedTuple):
     """A job that was submitted to a batch system, and its directory."""
 
     batch_id: str
@@ -36,7 +36,7 @@ class After(NamedTuple):
         return (*self.well, *self.over)
 
 
-class Sight(NamedTuple):
+class JobStatus(NamedTuple):
     """A job's state as the batch system reports it. words: its own term, such as TIMEOUT or Exit_status -29. never: the
     job waits for a condition that cannot be met.
     """
@@ -69,7 +69,7 @@ class Scheduler(NamedTuple):
     request: Callable[[Plan], dict[str, Any]]
     command: Callable[[Plan, After], str]
     submit: Callable[[Plan, After], str]
-    states: Callable[[Sequence[Known]], dict[str, Sight]]
+    states: Callable[[Sequence[JobRef]], dict[str, JobStatus]]
     cancel: Callable[[str], None]
     find: Callable[[str], str | None]
     queues: Callable[[], list[tuple[str, ...]]]

@@ -8,9 +8,9 @@ from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import After, Known, Scheduler, Sight, State
+from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
 from dlio_hpc.batch.shell_quoting import quote
-from dlio_hpc.command import Missing, unexplained
+from dlio_hpc.command import CommandMissing, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
@@ -54,7 +54,7 @@ _command = partial(common.typed, _arguments)
 _submit = partial(common.submit, _arguments, re.compile(r"([0-9]+)(?:;.*)?"))
 
 
-def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
+def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
     """Query states. The controller knows a job for some minutes after its end; accounting, if enabled, keeps it. The
     exit code is ignored: a job over its limit that ended by itself has TIMEOUT with 0:0.
     """
@@ -64,33 +64,33 @@ def _states(jobs: Sequence[Known]) -> dict[str, Sight]:
     return queued | _accounted(forgotten) if forgotten else queued
 
 
-def _queued(ids: Sequence[str]) -> dict[str, Sight]:
+def _queued(ids: Sequence[str]) -> dict[str, JobStatus]:
     answer = common.ask("squeue", "-h", "-t", "all", "-o", "%i|%T|%r", "-j", ",".join(ids))
     if answer.code and "Invalid job id" not in answer.err:
         raise unexplained("squeue", answer)
     return dict(_sight(line) for line in answer.lines if line.count("|") == 2)
 
 
-def _accounted(ids: Sequence[str]) -> dict[str, Sight]:
+def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
     """Return states from accounting: empty if there is no accounting, or if its rows do not exist yet right after
     submission.
     """
     try:
         answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
-    except Missing:
+    except CommandMissing:
         return {}
     if answer.code and "disabled" not in answer.err:
         raise unexplained("sacct", answer)
     return dict(_sight(line + "|") for line in answer.lines if line.count("|") == 1)
 
 
-def _sight(line: str) -> tuple[str, Sight]:
+def _sight(line: str) -> tuple[str, JobStatus]:
     """Parse ID|STATE|REASON; accounting writes CANCELLED by 1000."""
     batch_id, word, reason = line.split("|")
     state_text = word if reason in {"", "None"} else f"{word} {reason}"
     name = (word.split() or [""])[0].rstrip("+")
     state = _OVER.get(name) or ("queued" if name in _WAITING else "running")
-    return batch_id, Sight(state, state_text, state == "queued" and reason in _NEVER)
+    return batch_id, JobStatus(state, state_text, state == "queued" and reason in _NEVER)
 
 
 def _cancel(batch_id: str) -> None:

@@ -17,8 +17,8 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows, Texture
-from dlio_hpc.core.files import Request, write_file
-from dlio_hpc.core.formats.format import Paths, Reader, damaged
+from dlio_hpc.core.files import ReadRequest, write_file
+from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally
@@ -86,7 +86,7 @@ def head(position: int, texture: Texture) -> bytes:
     return row.tobytes()
 
 
-def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     if workload.reader.mode == "framework":
         try:
             import pandas  # noqa: F401 - checks that it is installed
@@ -95,7 +95,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
                 "format: csv in mode: framework reads with pandas, which is not installed: pip install 'dlio-hpc[csv]'"
             ) from fault
         return WholeFileReader(workload, paths, _Load(workload.dataset))
-    return Floor(workload, paths, comm)
+    return PosixCsv(workload, paths, comm)
 
 
 class _Load:
@@ -116,7 +116,7 @@ class _Load:
             raise damaged(path, fault) from fault
 
 
-class Floor(FlatReader):
+class PosixCsv(FlatReader):
     """Reader of lines at their offsets."""
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
@@ -127,7 +127,7 @@ class Floor(FlatReader):
         places = self._places.of(samples)
         lines = np.empty((len(places), self._line), np.uint8)
         requests = [
-            Request(place.file, place.within * self._line, [line.data])
+            ReadRequest(place.file, place.within * self._line, [line.data])
             for place, line in zip(places, lines, strict=True)
         ]
         self.bring(requests, tally)

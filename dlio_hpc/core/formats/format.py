@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Paths = Callable[[int], str]
 
 
-class Reader(Protocol):
+class SampleReader(Protocol):
     """Access of a rank to the dataset. Threads call read() concurrently, each with its own rows and tally."""
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
@@ -38,7 +38,7 @@ class Format(NamedTuple):
     """
 
     write: Callable[[int, Dataset, int], None]
-    reader: "Callable[[Workload, Paths, Intracomm | None], Reader]"
+    reader: "Callable[[Workload, Paths, Intracomm | None], SampleReader]"
     fault: Callable[[str, Dataset, int, bool], str | None]
     head: Callable[[int, Texture], bytes] = content.head
     fill: Callable[[Rows, int, Texture], None] = content.fill

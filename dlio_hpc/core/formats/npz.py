@@ -21,11 +21,11 @@ from dlio_hpc.config.dataset_keys import LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
-from dlio_hpc.core.formats.format import Paths, Reader, damaged
+from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader, buffered
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.core.sample_layout import SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -48,7 +48,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
     """Write file `number`. If it overwrites an older file of the same geometry, no byte changes at any time, so that
     readers are not disturbed.
     """
-    places = Places(dataset)
+    places = SampleLayout(dataset)
     with os.fdopen(descriptor, "r+b", closefd=False) as file:
         member = zipfile.ZipInfo(_MEMBER)
         if dataset.compression == "gzip":
@@ -62,7 +62,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
         file.truncate()
 
 
-def _member(dataset: Dataset, places: Places, number: int) -> Iterator[bytes | memoryview]:
+def _member(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[bytes | memoryview]:
     """Yield all bytes of the file in the archive. A piece is valid until the next is taken."""
     yield _npy_header(dataset, places.array_shape(number))
     yield from content.pieces(places.position(number), places.file_size(number), texture(dataset))
@@ -72,7 +72,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     """Return the fault of a file, or None. The structures of ZIP may differ between versions of Python and of zlib, so
     they are checked for consistency and not compared.
     """
-    places = Places(dataset)
+    places = SampleLayout(dataset)
     header = DATA_OFFSET - _LOCAL_HEADER
     stored = dataset.compression == "none"
     try:
@@ -127,7 +127,7 @@ def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, store
     return None
 
 
-def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     if workload.reader.mode == "framework":
         return WholeFileReader(workload, paths, partial(_load, workload.reader.transfer_size))
     if workload.dataset.compression == "gzip":

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Protocol
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import OpenFiles, Request
+from dlio_hpc.core.files import OpenFiles, ReadRequest
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, Places, Samples
+from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Transport(Protocol):
     """Reader of bytes: from files opened by this rank, or from a file shared by all ranks through MPI-IO."""
 
-    def fetch(self, requests: Sequence[Request], tally: Tally) -> None:
+    def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
         """Fill the views of all requests."""
 
     def close(self) -> None:
@@ -38,7 +38,7 @@ class FlatReader:
         start: Callable[[int, Tally], int],
         gap: int = 0,
     ) -> None:
-        self._places = Places(workload.dataset)
+        self._places = SampleLayout(workload.dataset)
         self._paths = paths
         self._start_of = start
         self._start: int | None = None
@@ -55,7 +55,9 @@ class FlatReader:
         memory, width = rows.reshape(-1).data, rows.shape[1]
         self.bring(
             [
-                Request(place.file, self.begin(place, tally), [memory[number * width : number * width + place.size]])
+                ReadRequest(
+                    place.file, self.begin(place, tally), [memory[number * width : number * width + place.size]]
+                )
                 for number, place in enumerate(places)
             ],
             tally,
@@ -67,7 +69,7 @@ class FlatReader:
             self._start = self._start_of(place.file, tally)
         return self._start + place.within * self._gap + place.offset
 
-    def bring(self, requests: list[Request], tally: Tally) -> None:
+    def bring(self, requests: list[ReadRequest], tally: Tally) -> None:
         self._transport.fetch(_merged(requests) if self.merges else requests, tally)
 
     def close(self) -> None:
@@ -84,14 +86,14 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
     return OpenFiles(paths, workload.request_size or workload.dataset.largest, keys.direct)
 
 
-def _merged(requests: list[Request]) -> list[Request]:
+def _merged(requests: list[ReadRequest]) -> list[ReadRequest]:
     """Return `requests` with adjacent requests of a file merged."""
-    merged: list[Request] = []
+    merged: list[ReadRequest] = []
     end = -1
     for request in requests:
         if merged and request.number == merged[-1].number and request.offset == end:
             merged[-1].views.extend(request.views)
         else:
-            merged.append(Request(request.number, request.offset, list(request.views)))
+            merged.append(ReadRequest(request.number, request.offset, list(request.views)))
         end = request.offset + sum(map(len, request.views))
     return merged

@@ -14,32 +14,32 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.files import write_file
-from dlio_hpc.core.formats.format import Paths, Reader, damaged
+from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.whole_file import Array, CountedFile, WholeFileReader
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.core.sample_layout import SampleLayout
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    write_file(descriptor, _pieces(Places(dataset), dataset, number))
+    write_file(descriptor, _pieces(SampleLayout(dataset), dataset, number))
 
 
-def _pieces(places: Places, dataset: Dataset, number: int) -> Iterator[memoryview]:
+def _pieces(places: SampleLayout, dataset: Dataset, number: int) -> Iterator[memoryview]:
     """Yield all bytes of the file. A piece is valid until the next is taken."""
     return content.pieces(places.position(number), places.file_size(number), texture(dataset))
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    places = Places(dataset)
+    places = SampleLayout(dataset)
     expected = None if quick else _pieces(places, dataset, number)
     return file_comparison.of_file(path, places.file_size(number), expected, lambda at: places.holder(number, at))
 
 
-def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     if workload.reader.mode == "posix":
         return FlatReader(workload, paths, comm, lambda *_: 0)
     sample = workload.dataset.sample

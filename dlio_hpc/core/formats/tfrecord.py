@@ -19,12 +19,12 @@ from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.core import content, file_comparison
 from dlio_hpc.core.compression import texture
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import Request, write_file
-from dlio_hpc.core.formats.format import Paths, Reader, damaged
+from dlio_hpc.core.files import ReadRequest, write_file
+from dlio_hpc.core.formats.format import Paths, SampleReader, damaged
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.formats.stream import Streams
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, Places, Samples
+from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
@@ -43,7 +43,7 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
     """Yield all bytes of the file. A piece is valid until the next is taken."""
     buffer = np.empty(_BUFFER + dataset.sample.largest + FRAME, np.uint8)
     used, dataset_texture = 0, texture(dataset)
-    for place in Places(dataset).in_file(number):
+    for place in SampleLayout(dataset).in_file(number):
         record = buffer[used : used + place.size + FRAME]
         payload = record[HEAD:-FOOT]
         content.fill(payload, place.position, dataset_texture)
@@ -57,7 +57,7 @@ def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    places = Places(dataset)
+    places = SampleLayout(dataset)
     size = places.file_size(number) + dataset.samples_per_file * FRAME
     return file_comparison.of_file(
         path, size, None if quick else _pieces(dataset, number), lambda at: places.holder(number, at, FRAME)
@@ -78,13 +78,13 @@ def masked_crc(data: bytes | Rows) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     if by_streams(workload.dataset, workload.reader):
         return Stream(workload, paths)
-    return Floor(workload, paths, comm)
+    return PosixTFRecord(workload, paths, comm)
 
 
-class Floor(FlatReader):
+class PosixTFRecord(FlatReader):
     """Reader of records at their offsets. It reads only payloads if a request is one sample, and whole records if
     checksums are verified or requests span several samples.
     """
@@ -101,7 +101,7 @@ class Floor(FlatReader):
         requests = []
         for place, row, frame in zip(places, rows, frames, strict=False):
             views = [frame[:HEAD].data, row[: place.size].data, frame[HEAD:].data]
-            requests.append(Request(place.file, self.begin(place, tally) - HEAD, views))
+            requests.append(ReadRequest(place.file, self.begin(place, tally) - HEAD, views))
         self.bring(requests, tally)
         tally.move_to_overhead(frames.size)
         if self._verifies:
@@ -113,7 +113,7 @@ class Stream:
     """Reader of records from streams of blocks of transfer_size. Concurrent threads read different files."""
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
-        self._places = Places(workload.dataset)
+        self._places = SampleLayout(workload.dataset)
         self._paths = paths
         self._verifies = workload.reader.verifies
         self._lock = threading.Lock()

@@ -17,7 +17,7 @@ from dlio_hpc.core.content import Rows
 from dlio_hpc.core.files import ABSENT
 from dlio_hpc.core.formats.format import Paths, as_bytes
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places, Samples
+from dlio_hpc.core.sample_layout import SampleLayout, Samples
 from dlio_hpc.errors import InvalidRun, unreadable
 
 Array = npt.NDArray[Any]
@@ -36,7 +36,7 @@ class WholeFileReader:
 
     def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], Array]) -> None:
         self._dataset = workload.dataset
-        self._places = Places(workload.dataset)
+        self._places = SampleLayout(workload.dataset)
         self._paths = paths
         self._load = load
         self._last = threading.local()

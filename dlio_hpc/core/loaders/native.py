@@ -12,7 +12,7 @@ from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.compute import emulate
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.formats.format import Reader
+from dlio_hpc.core.formats.format import SampleReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders import threads
 from dlio_hpc.core.loaders.loader import Batch, in_steps
@@ -30,7 +30,7 @@ class NativeLoader:
     steps: steps of an epoch, the limit for reading ahead.
     """
 
-    def __init__(self, workload: Workload, reader: Reader, steps: int) -> None:
+    def __init__(self, workload: Workload, reader: SampleReader, steps: int) -> None:
         self._reader = reader
         self._batch_size = workload.reader.batch_size
         self._ahead = min(workload.reader.batches_ahead, steps)

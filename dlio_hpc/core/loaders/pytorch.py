@@ -9,7 +9,7 @@ import numpy as np
 
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.formats import FORMATS
-from dlio_hpc.core.formats.format import Paths, Reader
+from dlio_hpc.core.formats.format import Paths, SampleReader
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.native import preprocess
@@ -66,7 +66,7 @@ class _Samples:
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._workload = workload
         self._paths = paths
-        self._reader: Reader | None = None
+        self._reader: SampleReader | None = None
 
     def __len__(self) -> int:
         return self._workload.dataset.samples

@@ -3,14 +3,14 @@
 import numpy as np
 from matplotlib.figure import Figure
 
-from dlio_hpc.analysis.study.file_system_pairs import Effect
+from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.plan.study import Study
 from dlio_hpc.report import ab_rows
 from dlio_hpc.report.figures import canvas, plots
 from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK
 
 
-def effects(study: Study, results: tuple[Effect, ...], title: str) -> tuple[Figure, str]:
+def effects(study: Study, results: tuple[PairedEffect, ...], title: str) -> tuple[Figure, str]:
     """Draw a line per setting, the first at the top. B is better right of 1."""
     figure, (axes,) = plots.sheet(title, f"{study.study} on {study.site.name}", 1.4 + 0.4 * len(results), 1)
     for row, result in enumerate(reversed(results)):

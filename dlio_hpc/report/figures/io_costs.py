@@ -6,7 +6,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
-from dlio_hpc.analysis.log.view import Cost, HeatMap, View
+from dlio_hpc.analysis.log.view import CallCost, HeatMap, View
 from dlio_hpc.report.figures import canvas
 from dlio_hpc.report.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
@@ -87,7 +87,7 @@ def costs(view: View, title: str) -> tuple[Figure | str, str]:
     )
 
 
-def _cost(cost: Cost) -> str:
+def _cost(cost: CallCost) -> str:
     parts = []
     for part, field in _PARTS:
         seconds = getattr(cost, field)

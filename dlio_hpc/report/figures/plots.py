@@ -24,7 +24,7 @@ def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) ->
     return figure, axes
 
 
-class Places(NamedTuple):
+class AxisPlaces(NamedTuple):
     """Positions of the levels of an axis, and their labels."""
 
     at: list[float]
@@ -32,7 +32,7 @@ class Places(NamedTuple):
     is_log: bool
 
 
-def places(axis: Axis) -> Places:
+def places(axis: Axis) -> AxisPlaces:
     """Return logarithmic positions for sizes and powers of two; else positions side by side."""
     numbers = axis.numbers
     is_log = (
@@ -42,10 +42,10 @@ def places(axis: Axis) -> Places:
         and (axis.unit == "bytes" or all(float(np.log2(number)).is_integer() for number in numbers))
     )
     at = list(map(float, numbers)) if is_log and numbers is not None else list(map(float, range(len(axis.labels))))
-    return Places(at, list(axis.labels), is_log)
+    return AxisPlaces(at, list(axis.labels), is_log)
 
 
-def ticks(axes: Axes, places: Places, name: str) -> None:
+def ticks(axes: Axes, places: AxisPlaces, name: str) -> None:
     """Set the ticks of an x axis at the levels."""
     step = -(-len(places.at) // _MOST_TICKS)
     axes.set_xlabel(canvas.printable(name, 90))

@@ -11,7 +11,7 @@ from dlio_hpc.analysis.study.scaling import Scaling
 from dlio_hpc.report import study_rows, study_text
 from dlio_hpc.report.figures import canvas, plots
 from dlio_hpc.report.figures.canvas import GREY
-from dlio_hpc.report.figures.plots import Places
+from dlio_hpc.report.figures.plots import AxisPlaces
 
 
 def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
@@ -30,7 +30,7 @@ def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[F
         _line(upper, lower, scaling, first, colour, canvas.printable(name, 48))
     lower.axhline(100, color=GREY, linewidth=1, linestyle="--")
     for axes in (upper, lower):
-        plots.ticks(axes, Places(at, [f"{ranks:g}" for ranks in at], True), over)
+        plots.ticks(axes, AxisPlaces(at, [f"{ranks:g}" for ranks in at], True), over)
     upper.set_yscale("log", base=2)
     upper.yaxis.set_minor_locator(NullLocator())
     upper.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from dlio_hpc.analysis.similarity.io_profile import Profile
-from dlio_hpc.analysis.similarity.request_distance import Distribution, Floats
+from dlio_hpc.analysis.similarity.request_distance import Floats, RequestDistribution
 from dlio_hpc.report.document import Picture
 from dlio_hpc.report.figures import canvas, plots
 from dlio_hpc.report.figures.canvas import COLOURS, GREY
@@ -45,7 +45,7 @@ def _picture(panel: _Panel, a: Profile, b: Profile) -> Picture:
     figure, (axes,) = plots.sheet(panel.title, f"{a.title} and {b.title}", 3.2, 1)
     lacking = []
     for letter, profile, colour in (("A", a, _A), ("B", b, _B)):
-        distribution: Distribution | None = getattr(profile, panel.field)
+        distribution: RequestDistribution | None = getattr(profile, panel.field)
         if distribution is not None and len(distribution.at):
             edges, shares = _binned(distribution)
             axes.stairs(
@@ -62,7 +62,7 @@ def _picture(panel: _Panel, a: Profile, b: Profile) -> Picture:
     return Picture(f"similarity-{panel.stem}", panel.title, f"{'. '.join(sentences)}.", figure, True)
 
 
-def _binned(distribution: Distribution) -> tuple[Floats, Floats]:
+def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
     """Return edges and shares of bins of half an octave."""
     at = np.floor(distribution.at * _PER_OCTAVE + 1e-9)
     low, high = int(at.min()), int(at.max())

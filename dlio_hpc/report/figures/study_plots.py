@@ -11,7 +11,7 @@ from dlio_hpc.plan.study import Part
 from dlio_hpc.report import study_rows
 from dlio_hpc.report.document import Picture
 from dlio_hpc.report.figures import ab_plot, canvas, repeats_plot, scaling_plot, sweep_plots
-from dlio_hpc.report.figures.sweep_plots import Shown
+from dlio_hpc.report.figures.sweep_plots import PlottedPart
 from dlio_hpc.report.study_report import StudyReport
 
 
@@ -52,7 +52,7 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
             f", {comparison.nodes} node(s) x {comparison.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
         )
         ranks += f", below {comparison.data}" if comparison.data is not None else ""
-        shown = Shown(study, part, finding, comparison, report.outcome.measured, whose + ranks)
+        shown = PlottedPart(study, part, finding, comparison, report.outcome.measured, whose + ranks)
         if part.zipped or len(part.settings) == 1:
             heading = "Time and bandwidth over " + " with ".join(
                 study_rows.short([axis.key for axis in part.settings]).values()

@@ -17,13 +17,13 @@ from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.report import study_rows, study_text
 from dlio_hpc.report.figures import canvas, plots
 from dlio_hpc.report.figures.canvas import COLOURS, GREY, INK, WIDE
-from dlio_hpc.report.figures.plots import Places
+from dlio_hpc.report.figures.plots import AxisPlaces
 
 # Most panels that are drawn, and most cells of a map in a row or column that are labelled.
 _MOST_PANELS, _MOST_CELLS = 9, 16
 
 
-class Shown(NamedTuple):
+class PlottedPart(NamedTuple):
     """A part with its points on the same ranks. comparison: of these points. whose: source, below the picture."""
 
     study: Study
@@ -50,7 +50,7 @@ class Shown(NamedTuple):
         return self.study.points[point].places[axis.key]
 
 
-def sweep(shown: Shown, title: str) -> tuple[Figure, str]:
+def sweep(shown: PlottedPart, title: str) -> tuple[Figure, str]:
     """Draw each repeat as a dot, a line through medians, and a band from the lowest to the highest repeat."""
     part = shown.part
     axis = part.settings[0] if len(part.settings) == 1 else _together(part)
@@ -79,13 +79,13 @@ def _together(part: Part) -> Axis:
     return Axis(keys, labels, labels, None)
 
 
-def _panels(shown: Shown) -> list[MetricName]:
+def _panels(shown: PlottedPart) -> list[MetricName]:
     reads = any((spread := point.metrics.get("read_MBps")) and spread.max > 0 for point in shown.points)
     usual: list[MetricName] = ["wall_s", "read_MBps" if reads else "samples_per_s"]
     return usual if shown.finding.metric in {*usual, "samples_per_s"} else [*usual, shown.finding.metric]
 
 
-def _curve(shown: Shown, axes: Axes, axis: Axis, places: Places, metric: MetricName) -> None:
+def _curve(shown: PlottedPart, axes: Axes, axis: Axis, places: AxisPlaces, metric: MetricName) -> None:
     scale = METRICS[metric].scale
     colour = COLOURS["compute"] if METRICS[metric].is_higher_better else COLOURS["read"]
     key = shown.part.settings[0]
@@ -123,13 +123,13 @@ def _mark(axes: Axes, comparison: Comparison, number: int, x: float, y: float) -
         axes.plot([x], [y], linestyle="", marker="s", markersize=7.5, fillstyle="none", color=INK, label="reference")
 
 
-def _verdict(shown: Shown) -> str:
+def _verdict(shown: PlottedPart) -> str:
     return " ".join(
         [*study_text.verdict(shown.study, shown.finding, shown.comparison), *study_text.noise(shown.finding)]
     )
 
 
-def heat_map(shown: Shown, title: str) -> tuple[Figure, str]:
+def heat_map(shown: PlottedPart, title: str) -> tuple[Figure, str]:
     """Draw a cell per combination of two parameters, darker where the metric is better."""
     across, up = sorted(shown.part.settings, key=lambda axis: -len(axis.labels))
     metric = shown.finding.metric
@@ -165,7 +165,7 @@ def _cell(value: float, metric: MetricName) -> str:
     return study_rows.number(value, metric)
 
 
-def _frames(shown: Shown, axes: Axes, across: Axis, up: Axis) -> None:
+def _frames(shown: PlottedPart, axes: Axes, across: Axis, up: Axis) -> None:
     """Draw frames around the best point, points that are not significantly different, and the reference."""
     styles = {"best": (INK, "-", 2.2), "same as best": (INK, ":", 1.4)}
     named: set[str] = set()
@@ -179,7 +179,7 @@ def _frames(shown: Shown, axes: Axes, across: Axis, up: Axis) -> None:
 
 
 def _frame(
-    shown: Shown, axes: Axes, place: tuple[Axis, Axis], number: int, inset: float, colour: str, line: str,
+    shown: PlottedPart, axes: Axes, place: tuple[Axis, Axis], number: int, inset: float, colour: str, line: str,
     width: float, label: str, named: set[str],
 ) -> None:  # fmt: skip
     width_in, height_in = (WIDE - 0.8) / len(place[0].labels), 0.45  # of a cell, roughly
@@ -192,7 +192,7 @@ def _frame(
     named.add(label)
 
 
-def effects(shown: Shown, title: str) -> tuple[Figure, str]:
+def effects(shown: PlottedPart, title: str) -> tuple[Figure, str]:
     """Draw a panel per parameter, most important first: its means, and all points behind them."""
     assert shown.comparison.ranking is not None
     effects = shown.comparison.ranking.effects[:_MOST_PANELS]
@@ -224,7 +224,7 @@ def _effect_words(effect: Effect) -> str:
     return f"{name} {effect.ratio:.2f} x from {effect.worst} to {effect.best}{within}"
 
 
-def _effect(shown: Shown, axes: Axes, effect: Effect, medians: dict[int, float], centre: float) -> None:
+def _effect(shown: PlottedPart, axes: Axes, effect: Effect, medians: dict[int, float], centre: float) -> None:
     (axis,) = (axis for axis in shown.part.axes if axis.key == effect.keys[0])
     places = plots.places(axis)
     x = [places.at[shown.level(number, axis)] for number in medians]

@@ -20,13 +20,13 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core import content, darshan_fd_gate, file_comparison
 from dlio_hpc.core.compression import texture
-from dlio_hpc.core.formats.format import Paths, Reader, as_bytes, damaged
+from dlio_hpc.core.formats.format import Paths, SampleReader, as_bytes, damaged
 from dlio_hpc.core.formats.hdf5.chunks import Chunked
 from dlio_hpc.core.formats.hdf5.file import (
     DAMAGE,
     NAME,
     SUPERBLOCK,
-    File,
+    Hdf5File,
     chunk_of,
     end_of_file,
     looking_up,
@@ -36,7 +36,7 @@ from dlio_hpc.core.formats.hdf5.file import (
 from dlio_hpc.core.formats.hdf5.library import Library
 from dlio_hpc.core.formats.posix import FlatReader
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.files import safe_folders
 
@@ -53,7 +53,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
     """Write file `number` of the dataset to `descriptor`. HDF5 opens it by a path that always leads to this file."""
     import h5py
 
-    places = Places(dataset)
+    places = SampleLayout(dataset)
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
     level = LEVEL if dataset.level is None else dataset.level
     options: dict[str, Any] = {} if chunk is None else {"chunks": chunk}
@@ -89,7 +89,7 @@ def _abandoned(file: "h5py.File") -> Iterator[None]:
         raise
 
 
-def _slabs(dataset: Dataset, places: Places, number: int) -> Iterator[tuple[int, Array]]:
+def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[tuple[int, Array]]:
     """Yield the array in slabs of whole chunks, each with the number of its first row."""
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
     begin = places.position(number)
@@ -112,10 +112,10 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
         return f"has {size} bytes, " + ("not an HDF5 file" if recorded is None else f"its superblock says {recorded}")
     if quick:
         return None
-    places = Places(dataset)
+    places = SampleLayout(dataset)
     at = 0
     try:
-        with contextlib.closing(File(path, dataset, number)) as file:
+        with contextlib.closing(Hdf5File(path, dataset, number)) as file:
             for first, slab in _slabs(dataset, places, number):
                 actual, expected = as_bytes(file.dataset[first : first + len(slab)]), as_bytes(slab)
                 wrong = file_comparison.difference(actual, expected)
@@ -132,7 +132,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
     return None
 
 
-def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> Reader:
+def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) -> SampleReader:
     import h5py  # noqa: F401 - imported here, so that its reads are not counted for a reader thread
 
     darshan_fd_gate.is_watched()  # the first call reads /proc/self/maps
@@ -146,7 +146,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _contiguous_at(path: str, dataset: Dataset, number: int, tally: Tally) -> int:
-    with looking_up(tally), contextlib.closing(File(path, dataset, number)) as file:
+    with looking_up(tally), contextlib.closing(Hdf5File(path, dataset, number)) as file:
         offset: int | None = file.dataset.id.get_offset()
     if offset is None:
         raise damaged(path, "its dataset has no storage in the file")

@@ -13,12 +13,12 @@ import numpy.typing as npt
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.core.content import Rows
-from dlio_hpc.core.files import File as RawFile
+from dlio_hpc.core.files import OpenFile as RawFile
 from dlio_hpc.core.formats.format import Paths, damaged
-from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, looking_up, unusable
-from dlio_hpc.core.handle_cache import Kept
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, looking_up, unusable
+from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, Places, Samples
+from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 
 
 class _Chunks(NamedTuple):
@@ -26,7 +26,7 @@ class _Chunks(NamedTuple):
     chunks. plain: the chunk is stored without the filter.
     """
 
-    file: File
+    file: Hdf5File
     shape: tuple[int, ...]
     offsets: npt.NDArray[np.int64]
     sizes: npt.NDArray[np.int64]
@@ -44,9 +44,9 @@ class Chunked:
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._dataset = workload.dataset
         self._transfer_size = workload.request_size or workload.dataset.largest
-        self._places = Places(workload.dataset)
+        self._places = SampleLayout(workload.dataset)
         self._paths = paths
-        self._files = Kept(self._opened)
+        self._files = HandleCache(self._opened)
         self._last = threading.local()
         self._is_plain = workload.dataset.compression == "none" and _is_run(workload.dataset)
 
@@ -57,7 +57,7 @@ class Chunked:
 
     def _indexed(self, number: int) -> _Chunks:
         path = self._paths(number)
-        file = File(path, self._dataset, number)
+        file = Hdf5File(path, self._dataset, number)
         chunk = file.dataset.chunks
         grid = tuple(-(-extent // part) for extent, part in zip(file.dataset.shape, chunk, strict=True))
         chunks = _Chunks(file, chunk, np.zeros(grid, np.int64), np.zeros(grid, np.int64), np.zeros(grid, np.bool_))

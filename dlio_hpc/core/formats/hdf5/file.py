@@ -15,7 +15,7 @@ from dlio_hpc.core.clock import now
 from dlio_hpc.core.files import ABSENT
 from dlio_hpc.core.formats.format import damaged
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import DlioError, InvalidRun, unreadable
 
 NAME = "x"
@@ -41,7 +41,7 @@ def looking_up(tally: Tally) -> Iterator[None]:
         tally.requests += difference.calls
 
 
-class File:
+class Hdf5File:
     """Open file and its dataset. The constructor raises InvalidRun if the file has no dataset of the expected kind."""
 
     def __init__(self, path: str, dataset: Dataset, number: int, **driver: Any) -> None:
@@ -54,7 +54,7 @@ class File:
             actual = (self.dataset.shape, self.dataset.dtype, self.dataset.chunks, self.dataset.compression or "none")
         except DAMAGE as fault:
             raise unusable(path, fault) from fault
-        places = Places(dataset)
+        places = SampleLayout(dataset)
         shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
         expected = (shape, np.dtype(dataset.sample.array_dtype), chunk, dataset.compression)
         if actual != expected:
@@ -79,7 +79,7 @@ def _described(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None
     return f"{dtype} of shape {shape} in chunks of {chunk}, compression {compression}"
 
 
-def chunk_of(dataset: Dataset, places: Places, number: int) -> tuple[int, ...] | None:
+def chunk_of(dataset: Dataset, places: SampleLayout, number: int) -> tuple[int, ...] | None:
     """Return the chunk shape of a file. HDF5 does not accept chunks that are larger than the array."""
     chunk = dataset.chunk_shape
     return None if chunk is None else tuple(map(min, chunk, places.array_shape(number)))

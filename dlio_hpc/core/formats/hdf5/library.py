@@ -10,10 +10,10 @@ from dlio_hpc.core import procfs
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
-from dlio_hpc.core.formats.hdf5.file import DAMAGE, File, unusable
-from dlio_hpc.core.handle_cache import Kept
+from dlio_hpc.core.formats.hdf5.file import DAMAGE, Hdf5File, unusable
+from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.sample_layout import Place, Places, Samples
+from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 from dlio_hpc.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ class Library:
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         self._dataset = workload.dataset
         self._slab = workload.reader.transfer_size
-        self._places = Places(workload.dataset)
+        self._places = SampleLayout(workload.dataset)
         self._paths = paths
         driver = _mpio(comm) if comm is not None else {}
         self._calls_per_batch = workload.reader.batch_size if comm is not None else 0
-        self._files = Kept(lambda number, _: File(paths(number), workload.dataset, number, **driver))
+        self._files = HandleCache(lambda number, _: Hdf5File(paths(number), workload.dataset, number, **driver))
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         places = self._places.of(samples)

@@ -16,8 +16,8 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import Batch, in_steps
 from dlio_hpc.core.loaders.tensorflow.batches import Batches
 from dlio_hpc.core.loaders.tensorflow.records import Records
-from dlio_hpc.core.loaders.tensorflow.source import Source, Span
-from dlio_hpc.core.sample_layout import Places, Samples
+from dlio_hpc.core.loaders.tensorflow.source import Source, TimeSpan
+from dlio_hpc.core.sample_layout import SampleLayout, Samples
 from dlio_hpc.errors import ConfigError, InvalidRun
 from dlio_hpc.plan.sample_order import Order
 
@@ -32,10 +32,10 @@ class TensorFlowLoader:
         self._tf = _tensorflow()
         self._workload = workload
         self._paths = paths
-        self._places = Places(workload.dataset)
+        self._places = SampleLayout(workload.dataset)
         self._width = workload.dataset.sample.largest
         self._pipeline: Any = None
-        self._span: Span | None = None
+        self._span: TimeSpan | None = None
         self._source: Source
         if reads_records(workload.dataset, workload.reader):
             self._source = Records(self._tf, workload, paths)
@@ -44,7 +44,7 @@ class TensorFlowLoader:
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
         keys = self._workload.reader
-        span = Span(first, min(last, first + steps * keys.batch_size), steps)
+        span = TimeSpan(first, min(last, first + steps * keys.batch_size), steps)
         if self._pipeline is None or self._span != span:
             self._span, self._pipeline = span, self._source.pipeline(span, order.turns)
             if keys.batches_ahead:

@@ -11,7 +11,7 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.loaders.loader import in_steps
-from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
+from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
 from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.errors import DlioError, InvalidRun
 from dlio_hpc.plan.interleave import Turns
@@ -26,7 +26,7 @@ class Batches:
         self._workload = workload
         self._reader = FORMATS[workload.dataset.format].reader(workload, paths, None)
         self._width = workload.dataset.sample.largest
-        self._preprocessing = Preprocessing(tf, workload)
+        self._preprocessing = DatasetPreprocessing(tf, workload)
         self._tallies: dict[int, Tally] = {}
         self._faults: list[DlioError] = []
         self._order: Order | None = None
@@ -38,7 +38,7 @@ class Batches:
         self._next = 0
         self._tallies.clear()
 
-    def pipeline(self, span: Span, turns: Turns) -> Any:
+    def pipeline(self, span: TimeSpan, turns: Turns) -> Any:
         tf, keys = self._tf, self._workload.reader
 
         def numbered() -> Iterator[tuple[int, Samples]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.loaders.tensorflow import xplane
-from dlio_hpc.core.loaders.tensorflow.xplane import Profile
+from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
 from dlio_hpc.files import rundir
 
 # Number of ranks that are profiled, from rank 0 on, and the time limit. TensorFlow keeps all events in memory until the
@@ -84,7 +84,7 @@ class Profiler:
                 self._note(fault)
             shutil.rmtree(self._folder(), ignore_errors=True)
 
-    def profile(self) -> Profile | None:
+    def profile(self) -> XPlane | None:
         """Return the recorded profile, or None if the profiler failed."""
         if not self._path.exists():
             return None

@@ -13,8 +13,8 @@ from dlio_hpc.core import procfs
 from dlio_hpc.core.content import Rows
 from dlio_hpc.core.formats.format import Paths
 from dlio_hpc.core.io_counters import Tally
-from dlio_hpc.core.loaders.tensorflow.source import Preprocessing, Span, parallel
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.core.loaders.tensorflow.source import DatasetPreprocessing, TimeSpan, parallel
+from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
 from dlio_hpc.plan.interleave import Turns
 from dlio_hpc.plan.sample_order import Order
@@ -29,8 +29,8 @@ class Records:
         self._tf = tf
         self._workload = workload
         self._paths = paths
-        self._preprocessing = Preprocessing(tf, workload)
-        self._places = Places(workload.dataset)
+        self._preprocessing = DatasetPreprocessing(tf, workload)
+        self._places = SampleLayout(workload.dataset)
         self._opens = 0
         self._lock = threading.Lock()
         self._order: Order | None = None
@@ -52,7 +52,7 @@ class Records:
             requested = difference.requested + self._thread_before.asking + after.asking
             self._other_reads = (requested, difference.calls + 2)
 
-    def pipeline(self, span: Span, turns: Turns) -> Any:
+    def pipeline(self, span: TimeSpan, turns: Turns) -> Any:
         tf, keys = self._tf, self._workload.reader
         parts = [self._in_turn(begin, end, turns) for begin, end in turns.parts(span.first, span.last)]
         records = parts[0] if parts else tf.data.Dataset.from_tensor_slices(tf.constant([], tf.string))

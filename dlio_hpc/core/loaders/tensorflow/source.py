@@ -13,7 +13,7 @@ from dlio_hpc.plan.interleave import Turns
 from dlio_hpc.plan.sample_order import Order
 
 
-class Span(NamedTuple):
+class TimeSpan(NamedTuple):
     """Range of positions that a rank reads in every epoch, and its number of steps."""
 
     first: int
@@ -33,7 +33,7 @@ def parallel(keys: Reader, calls: int) -> dict[str, Any]:
 class Source(Protocol):
     """Source of batches in the order of the current epoch."""
 
-    def pipeline(self, span: Span, turns: Turns) -> Any:
+    def pipeline(self, span: TimeSpan, turns: Turns) -> Any:
         """Return a tf.data.Dataset of batches for all epochs. It is empty before the first epoch begins."""
 
     def begin(self, order: Order) -> None:
@@ -52,7 +52,7 @@ class Source(Protocol):
         """End the epoch."""
 
 
-class Preprocessing:
+class DatasetPreprocessing:
     """Emulated preprocessing of a sample in tf.data's map, which takes the configured time."""
 
     def __init__(self, tf: Any, workload: Workload) -> None:

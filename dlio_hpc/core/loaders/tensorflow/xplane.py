@@ -19,7 +19,7 @@ MOST = 20_000
 _THREAD, _NAME, _START_NS, _DURATION_PS = range(4)
 
 
-class Profile(NamedTuple):
+class XPlane(NamedTuple):
     """Events of a rank in order of time; only the longest if there are many. thread, name: indices into `threads` and
     `names`. start: seconds of the rank's clock, with an error of at most clock_error. duration: seconds. left_out:
     number of events that are not kept. until: time on the rank's clock when the profiler was stopped.
@@ -36,7 +36,7 @@ class Profile(NamedTuple):
     until: float
 
 
-def read(content: bytes, marks: Marks, until: float) -> Profile:
+def read(content: bytes, marks: Marks, until: float) -> XPlane:
     """Return the events of the host. marks: timestamps of the rank's clock before and after each marker event."""
     space = _classes().XSpace.FromString(content)
     threads: list[str] = []
@@ -56,7 +56,7 @@ def read(content: bytes, marks: Marks, until: float) -> Profile:
     kept = _longest(events[~is_mark])
     used_threads, thread = np.unique(kept[:, _THREAD], return_inverse=True)
     used_names, name = np.unique(kept[:, _NAME], return_inverse=True)
-    return Profile(
+    return XPlane(
         threads=[threads[number] for number in used_threads],
         names=[all_names[number] for number in used_names],
         thread=thread,
