@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dlio_hpc.plan.cost import JobCost
     from dlio_hpc.plan.planned import Planned
     from dlio_hpc.records.job_outcome import JobOutcome
-    from dlio_hpc.report.study_report import StudyReport
+    from dlio_hpc.reports.study_report import StudyReport
     from dlio_hpc.verdict.acceptance import Acceptance
     from dlio_hpc.verdict.baseline_comparison import Judgement
     from dlio_hpc.verdict.baselines import Accepted
@@ -143,7 +143,7 @@ def report_study(study: str | Path, metric: "MetricName | None" = None, runs: Pa
     the study's own.
     """
     from dlio_hpc.records import names
-    from dlio_hpc.report import study_report
+    from dlio_hpc.reports import study_report
 
     return study_report.make(names.study_in(names.study_folder(str(study), runs)), metric)
 

@@ -167,7 +167,7 @@ def _loader() -> Any:
     """Return PyYAML's safe loader with YAML 1.2's core schema: 1:30:00 stays text, 1e-3 is a number, "on" is text."""
     import yaml
 
-    class Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
+    class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
         yaml_implicit_resolvers: typing.ClassVar[dict[str, Any]] = {}
 
         def construct_mapping(self, node: Any, deep: bool = False) -> Any:
@@ -186,8 +186,8 @@ def _loader() -> Any:
         ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
         ("float", r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
     ):
-        Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"(?:{pattern})\\Z"), [*first, ""])
-    return Loader
+        YamlLoader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"(?:{pattern})\\Z"), [*first, ""])
+    return YamlLoader
 
 
 def _explain(message: str, data: object, kind: Any) -> str:

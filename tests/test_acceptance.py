@@ -21,8 +21,8 @@ from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
 from dlio_hpc.files import archive, filesystem, rundir
 from dlio_hpc.plan import plan
-from dlio_hpc.report import acceptance_document, page, terminal
-from dlio_hpc.report.figures import acceptance_plots
+from dlio_hpc.reports import acceptance_document, page, terminal
+from dlio_hpc.reports.figures import acceptance_plots
 from dlio_hpc.results import Epoch
 from dlio_hpc.verdict import acceptance, criteria_file, junit
 from dlio_hpc.verdict.acceptance import Acceptance

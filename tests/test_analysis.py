@@ -266,7 +266,7 @@ def test_pictures_pages_and_traces_of_a_log(run: Run, tmp_path: Path) -> None:
 
 
 def test_requests_at_once_lie_in_rows_of_their_own(known: Path, tmp_path: Path) -> None:
-    from dlio_hpc.report import perfetto
+    from dlio_hpc.reports import perfetto
 
     assert perfetto.write(tmp_path / "p.json.gz", [analyze.log_file(known)]) == 7
     import gzip

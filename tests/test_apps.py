@@ -18,7 +18,7 @@ from dlio_hpc.config import workload
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.report import workload_yaml
+from dlio_hpc.reports import workload_yaml
 from tests import fidelity
 from tests.conftest import BIN, Run
 

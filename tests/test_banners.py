@@ -22,7 +22,7 @@ from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.report import (
+from dlio_hpc.reports import (
     acceptance_document,
     banner,
     bottleneck,
@@ -40,8 +40,8 @@ from dlio_hpc.report import (
     terminal,
     verdict_banners,
 )
-from dlio_hpc.report.banner import Banner, State
-from dlio_hpc.report.document import Document
+from dlio_hpc.reports.banner import Banner, State
+from dlio_hpc.reports.document import Document
 from dlio_hpc.results import Epoch
 from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file
 from tests import judged, nights, studies

@@ -18,7 +18,7 @@ from dlio_hpc.config import workload
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.darshan import log_reader
 from dlio_hpc.errors import ConfigError, InvalidRun
-from dlio_hpc.report import workload_yaml
+from dlio_hpc.reports import workload_yaml
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced

@@ -40,7 +40,7 @@ try:
 except SystemExit as end:
     assert not end.code
 slow = {"numpy", "h5py", "mpi4py", "rich", "zstandard", "pandas", "matplotlib", "tensorflow", "torch",
-        "importlib.metadata", "dlio_hpc.core", "dlio_hpc.report"}
+        "importlib.metadata", "dlio_hpc.core", "dlio_hpc.reports"}
 print(slow & set(sys.modules), file=sys.stderr)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=tmp_path)
@@ -50,7 +50,7 @@ print(slow & set(sys.modules), file=sys.stderr)
 def test_the_core_and_the_login_side_do_not_import_each_other() -> None:
     package = Path(__file__).parents[1] / "dlio_hpc"
     for module in package.glob("core/**/*.py"):
-        for name in ("dlio_hpc.batch", "dlio_hpc.cli", "dlio_hpc.report", "click", "jinja2", "yaml"):
+        for name in ("dlio_hpc.batch", "dlio_hpc.cli", "dlio_hpc.reports", "click", "jinja2", "yaml"):
             assert name not in module.read_text(), f"{module} imports {name}"
     for folder in ("batch", "cli", "report"):
         for module in (package / folder).glob("*.py"):

@@ -14,7 +14,7 @@ from dlio_hpc.analysis import robust
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.outcomes import OUTCOMES
-from dlio_hpc.report import regression_rows
+from dlio_hpc.reports import regression_rows
 from dlio_hpc.verdict import baseline_comparison, baselines, history, history_entry, regression
 from dlio_hpc.verdict.baseline_comparison import Judgement, Terms, Verdict
 from dlio_hpc.verdict.history_entry import Entry

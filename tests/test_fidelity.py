@@ -8,7 +8,7 @@ import pytest
 
 from dlio_hpc import document
 from dlio_hpc.analysis.similarity import similarity
-from dlio_hpc.report import program_profiles
+from dlio_hpc.reports import program_profiles
 from tests import fidelity, straced
 from tests.conftest import Run
 from tests.fidelity import APPLICATIONS, NEEDS, PROGRAMS, RANKS, Pair

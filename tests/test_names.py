@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import structs
 
-from dlio_hpc.report import history_rows
+from dlio_hpc.reports import history_rows
 from dlio_hpc.verdict import group_names, run_groups
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights

@@ -21,11 +21,11 @@ from matplotlib.text import Annotation
 
 from dlio_hpc.analysis.log.view import Histogram, Lane, Ranks, Series, Steps, View
 from dlio_hpc.config import shipped
-from dlio_hpc.report import page, pictures
-from dlio_hpc.report.banner import Banner
-from dlio_hpc.report.document import Document, Facts, Lines, Picture, Pictures, Section, Table
-from dlio_hpc.report.figures import run_panels
-from dlio_hpc.report.figures.canvas import COLOURS
+from dlio_hpc.reports import page, pictures
+from dlio_hpc.reports.banner import Banner
+from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Table
+from dlio_hpc.reports.figures import run_panels
+from dlio_hpc.reports.figures.canvas import COLOURS
 from dlio_hpc.units import seconds
 
 STEMS = ["heat_map", "costs", "bandwidth", "sizes", "ranks_bandwidth", "timeline", "steps", "latency", "spread"]
@@ -310,7 +310,7 @@ def test_the_same_view_gives_the_same_bytes(tmp_path: Path) -> None:
     for name in names:
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
     code = (
-        "from tests.test_pictures import _page, _view; from pathlib import Path; from dlio_hpc.report import pictures;"
+        "from tests.test_pictures import _page, _view; from pathlib import Path; from dlio_hpc.reports import pictures;"
     )
     code += f"pictures.save(_page(_view()), Path({str(tmp_path / 'c')!r}))"
     (tmp_path / "matplotlibrc").write_text("font.size: 20\nxtick.direction: in\nfigure.facecolor: black\n")
@@ -422,11 +422,11 @@ def test_matplotlib_is_asked_for_by_name_and_only_where_pictures_are_drawn() -> 
     program = """
 import sys
 sys.modules["matplotlib"] = None
-import dlio_hpc.report.page
+import dlio_hpc.reports.page
 assert not {"jinja2", "numpy"} & set(sys.modules)
 from dlio_hpc.errors import ConfigError
 try:
-    import dlio_hpc.report.figures.run_panels
+    import dlio_hpc.reports.figures.run_panels
 except ConfigError as fault:
     print(fault)
 """

@@ -155,7 +155,7 @@ from dlio_hpc.core.formats import FORMATS
 from dlio_hpc.core.loaders.loader import in_steps
 from dlio_hpc.core.loaders.native import NativeLoader
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.core.sample_layout import Places
+from dlio_hpc.core.sample_layout import SampleLayout
 from tests import planning
 
 def begin(files):
@@ -169,7 +169,7 @@ def begin(files):
         first, last = plan.positions(run.workload, 4, 3, 4)
         order = Order(run.workload.dataset, run.workload.reader, 3)
         samples = next(in_steps(order, first, last, run.steps_per_epoch, 4))
-        assert len(Places(run.workload.dataset).of(samples)) == 4
+        assert len(SampleLayout(run.workload.dataset).of(samples)) == 4
 
 begin(1)
 before, started = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()

@@ -16,7 +16,7 @@ from dlio_hpc.lustre.lfs import LayoutComponent
 from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import packing, study
 from dlio_hpc.records import study_outcome
-from dlio_hpc.report import ab_rows, ab_stragglers, study_report
+from dlio_hpc.reports import ab_rows, ab_stragglers, study_report
 from tests import studies, throttle
 from tests.conftest import Run
 

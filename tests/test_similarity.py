@@ -19,7 +19,7 @@ from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribu
 from dlio_hpc.analysis.similarity.similarity import FACTORS, PAPER, PATTERN, Score, Similarity
 from dlio_hpc.config import shipped
 from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
-from dlio_hpc.report import program_profiles, similarity_rows
+from dlio_hpc.reports import program_profiles, similarity_rows
 from tests.conftest import Run, runner
 from tests.standins import darshanlog, libdarshan
 from tests.standins.darshanlog import Traced

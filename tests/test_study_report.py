@@ -22,10 +22,10 @@ from dlio_hpc.plan import packing
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.study_outcome import StudyOutcome
-from dlio_hpc.report import page, pictures, study_document, study_report, terminal
-from dlio_hpc.report.document import Picture
-from dlio_hpc.report.figures import study_plots
-from dlio_hpc.report.study_report import StudyReport
+from dlio_hpc.reports import page, pictures, study_document, study_report, terminal
+from dlio_hpc.reports.document import Picture
+from dlio_hpc.reports.figures import study_plots
+from dlio_hpc.reports.study_report import StudyReport
 from tests import studies
 from tests.conftest import Run
 from tests.test_pictures import _browse, _Reader, browser

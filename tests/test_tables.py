@@ -20,7 +20,7 @@ _ROOT = Path(dlio_hpc.__file__).parent
 
 # Tables that omit values on purpose, by module and keys. Their users call get(), iterate, or check the key.
 _PARTIAL = {
-    ("report/study_rows.py", "au read_MBps samples_per_s wall_s"): "metrics with a column of their own",
+    ("reports/study_rows.py", "au read_MBps samples_per_s wall_s"): "metrics with a column of their own",
     ("metrics.py", "1/s share x"): "units that an axis writes in another way",
     ("batch/site_detection.py", "pbs slurm"): "options that only these need",
     ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
@@ -28,13 +28,13 @@ _PARTIAL = {
     ("config/workload_rules.py", "csv npz raw"): "formats that libraries load whole",
     ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",
     ("records/job_outcome.py", "error"): "a key of the JSON document, no table",
-    ("report/figures/sweep_plots.py", "best|same as best"): "verdicts that are framed",
+    ("reports/figures/sweep_plots.py", "best|same as best"): "verdicts that are framed",
     (
-        "report/verdict_banners.py",
+        "reports/verdict_banners.py",
         "cached fail incomplete inconclusive infrastructure invalid pass skipped",
     ): "criteria are not compared",
     (
-        "report/figures/regression_plots.py",
+        "reports/figures/regression_plots.py",
         "improved inconclusive pass regression",
     ): "outcomes with a colour of their own",
     ("verdict/validity_criteria.py", "incomplete infrastructure invalid"): "verdicts that are asked for in any case",

@@ -10,7 +10,7 @@ from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 
 if TYPE_CHECKING:
-    from dlio_hpc.report.document import Document
+    from dlio_hpc.reports.document import Document
     from dlio_hpc.verdict.acceptance import Acceptance
 
 
@@ -42,6 +42,6 @@ def accept(names: tuple[str, ...], criteria: str | None, runs: Path, junit: Path
 
 
 def _document(accepted: "Acceptance") -> "Document":
-    from dlio_hpc.report import acceptance_document
+    from dlio_hpc.reports import acceptance_document
 
     return acceptance_document.of_acceptance(accepted)

@@ -49,7 +49,7 @@ def accept(job: str, archive: Path | None, runs: Path, message: str, force: bool
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool) -> None:
     """List the active baselines."""
-    from dlio_hpc.report import baseline_rows
+    from dlio_hpc.reports import baseline_rows
 
     folder = selection.folder(archive, runs)
     kept = [chosen for chosen in baselines.baselines(baselines.read(folder)) if everything or chosen.state == "active"]
@@ -67,7 +67,7 @@ def list_them(archive: Path | None, runs: Path, everything: bool, as_json: bool)
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def show(name: str, archive: Path | None, runs: Path, as_json: bool) -> None:
     """Show a BASELINE, by its id or its job: key, metrics, who accepted it, when, why, and its state."""
-    from dlio_hpc.report import baseline_rows
+    from dlio_hpc.reports import baseline_rows
 
     folder = selection.folder(archive, runs)
     chosen = baselines.named(baselines.baselines(baselines.read(folder)), name, folder)

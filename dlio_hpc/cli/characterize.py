@@ -59,7 +59,7 @@ def characterize(
     and is described instead.
     """
     from dlio_hpc.analysis.characterize import characterize as analysis
-    from dlio_hpc.report import workload_yaml
+    from dlio_hpc.reports import workload_yaml
 
     character = analysis.load(logs, only, force)
     if not character.derived.keys:
@@ -89,7 +89,7 @@ def _keep(path: Path, content: str) -> None:
 
 
 def _described(character: "Character", as_json: bool) -> int:
-    from dlio_hpc.report import characterization_document, terminal
+    from dlio_hpc.reports import characterization_document, terminal
 
     if as_json:
         console.print_json(_document(character, None, None))
@@ -101,7 +101,7 @@ def _described(character: "Character", as_json: bool) -> int:
 
 
 def _document(character: "Character", content: str | None, compared: Any) -> dict[str, Any]:
-    from dlio_hpc.report import characterization_document
+    from dlio_hpc.reports import characterization_document
 
     return {
         "logs": [str(path) for path in character.paths],

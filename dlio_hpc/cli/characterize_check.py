@@ -67,7 +67,7 @@ def _submit(options: Options) -> Path:
 
 def _compared(character: "Character", job: Path, as_json: bool) -> dict[str, Any] | None:
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.report import program_profiles, similarity_rows
+    from dlio_hpc.reports import program_profiles, similarity_rows
 
     log = program_profiles.of_character(character, ", ".join(path.name for path in character.paths))
     mine = program_profiles.load(str(job), job, None, None)
@@ -76,7 +76,7 @@ def _compared(character: "Character", job: Path, as_json: bool) -> dict[str, Any
     if as_json:
         document: dict[str, Any] = similarity_rows.as_document(log, mine, made, known)
         return document
-    from dlio_hpc.report import similarity_document, terminal
+    from dlio_hpc.reports import similarity_document, terminal
 
     terminal.show(similarity_document.of_pair(log, mine, made, known), sys.stdout)
     return None

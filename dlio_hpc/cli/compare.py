@@ -15,7 +15,7 @@ from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, Invali
 from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
-    from dlio_hpc.report.document import Document
+    from dlio_hpc.reports.document import Document
     from dlio_hpc.verdict.baseline_comparison import Judgement
     from dlio_hpc.verdict.junit import Case
     from dlio_hpc.verdict.selection import Selected
@@ -78,13 +78,13 @@ def compare(
 
 def _cases(judged: "Judgement", jobs: "Sequence[Selected]", seconds: float) -> "list[Case]":
     """Return a case for each verdict. Its time is the wall time of the job's runs."""
-    from dlio_hpc.report import regression_rows
+    from dlio_hpc.reports import regression_rows
 
     took = {job.entry.job: sum(run.metrics.get("wall_s", 0.0) for run in job.entry.measurements) for job in jobs}
     return [regression_rows.case(verdict, took.get(verdict.job, seconds)) for verdict in judged.verdicts]
 
 
 def _document(judged: "Judgement") -> "Document":
-    from dlio_hpc.report import regression_document
+    from dlio_hpc.reports import regression_document
 
     return regression_document.of_judgement(judged)

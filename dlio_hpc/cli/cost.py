@@ -75,8 +75,8 @@ def _total(costs: list[JobCost]) -> JobCost:
 def _show(made: Planned, costs: list[JobCost]) -> None:
     import sys
 
-    from dlio_hpc.report import terminal
-    from dlio_hpc.report.document import Lines, Section, Table
+    from dlio_hpc.reports import terminal
+    from dlio_hpc.reports.document import Lines, Section, Table
 
     study, site = made.study, made.study.site
     rows = [[cost.job.removeprefix(f"{study.study}-") if len(costs) > 1 else "1", *_row(cost)] for cost in costs]

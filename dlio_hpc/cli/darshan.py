@@ -15,7 +15,7 @@ from dlio_hpc.errors import DlioError, InvalidRun
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
-    from dlio_hpc.report.document import Document
+    from dlio_hpc.reports.document import Document
 
 
 def expression(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -43,7 +43,7 @@ def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
     if outputs.as_json:
         console.print_json({"logs": [_document(log) for log in examined]})
     elif outputs.as_csv:
-        from dlio_hpc.report import log_rows
+        from dlio_hpc.reports import log_rows
 
         log_rows.write_csv(chain.from_iterable(map(log_rows.numbers_of_log, examined)), sys.stdout)
     if examined:
@@ -56,7 +56,7 @@ def darshan(logs: tuple[Path, ...], only: str | None, outputs: Outputs) -> int:
 
 
 def _report(examined: "list[Examined]") -> "Document":
-    from dlio_hpc.report import log_document
+    from dlio_hpc.reports import log_document
 
     return log_document.of_logs(examined)
 

@@ -15,7 +15,7 @@ from dlio_hpc.cli.verbs import SETTINGS, option, parsed
 from dlio_hpc.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
-    from dlio_hpc.report.document import Document
+    from dlio_hpc.reports.document import Document
     from dlio_hpc.verdict.history_entry import Entry
 
 
@@ -87,7 +87,7 @@ def history(
 
         console.print_json({"jobs": [msgspec.to_builtins(entry) for entry in entries]})
     elif outputs.as_csv:
-        from dlio_hpc.report import history_rows
+        from dlio_hpc.reports import history_rows
 
         history_rows.write_csv(entries, sys.stdout)
     if not entries:
@@ -110,7 +110,7 @@ def _rebuild(folder: Path) -> None:
 
 
 def _document(entries: "Sequence[Entry]", folder: Path, metric: MetricName) -> "Document":
-    from dlio_hpc.report import history_document, history_rows
+    from dlio_hpc.reports import history_document, history_rows
     from dlio_hpc.verdict import baselines
 
     blocks = history_rows.blocks(entries, baselines.active(baselines.read(folder)), metric)

@@ -15,7 +15,7 @@ from dlio_hpc.files import rundir
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
-    from dlio_hpc.report.document import Document
+    from dlio_hpc.reports.document import Document
     from dlio_hpc.verdict.junit import Case
 
 
@@ -41,7 +41,7 @@ class Outputs(NamedTuple):
             return
         document = make()
         if is_printed:
-            from dlio_hpc.report import terminal
+            from dlio_hpc.reports import terminal
 
             terminal.show(document, sys.stdout)
         self.write(document)
@@ -49,13 +49,13 @@ class Outputs(NamedTuple):
     def write(self, document: "Document") -> None:
         """Write the page and the pictures of a document; name each file on stderr."""
         if self.html is not None:
-            from dlio_hpc.report import page
+            from dlio_hpc.reports import page
 
             with written(self.html):
                 rundir.write(self.html, page.render(document).encode("utf-8"))
             console.say(f"report: {self.html}")
         if self.figures is not None:
-            from dlio_hpc.report import pictures
+            from dlio_hpc.reports import pictures
 
             with written(self.figures):
                 folders = pictures.save(document, self.figures)
@@ -67,7 +67,7 @@ class Outputs(NamedTuple):
     def write_trace(self, examined: "Sequence[Examined]") -> None:
         """Write a trace of runs or logs for Perfetto."""
         if self.perfetto is not None:
-            from dlio_hpc.report import perfetto
+            from dlio_hpc.reports import perfetto
 
             with written(self.perfetto):
                 events = perfetto.write(self.perfetto, examined)

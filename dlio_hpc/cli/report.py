@@ -19,7 +19,7 @@ from dlio_hpc.records import names as jobs_by_name
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined
     from dlio_hpc.records.study_outcome import StudyOutcome
-    from dlio_hpc.report.document import Document
+    from dlio_hpc.reports.document import Document
 
 
 @click.command(context_settings=SETTINGS)
@@ -65,7 +65,7 @@ def _report_study(outcome: "StudyOutcome", outputs: Outputs, metric: MetricName 
 
 
 def _report_jobs(jobs: list[Path], outcomes: list[job_outcome.JobOutcome], outputs: Outputs) -> int:
-    from dlio_hpc.report import examined_runs
+    from dlio_hpc.reports import examined_runs
 
     pairs = zip(jobs, outcomes, strict=True)
     examined = [examined_runs.examine(path, outcome, outputs.step_s, len(jobs) == 1) for path, outcome in pairs]
@@ -79,7 +79,7 @@ def _report_jobs(jobs: list[Path], outcomes: list[job_outcome.JobOutcome], outpu
 
 
 def _job_document(outcomes: list[job_outcome.JobOutcome], examined: "Sequence[dict[str, Examined]]") -> "Document":
-    from dlio_hpc.report import job_document
+    from dlio_hpc.reports import job_document
 
     return job_document.of_jobs(outcomes, examined)
 
@@ -105,7 +105,7 @@ def _print_json(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str
 
 
 def _print_csv(outcomes: list[job_outcome.JobOutcome], examined: "list[dict[str, Examined]]") -> None:
-    from dlio_hpc.report import log_rows
+    from dlio_hpc.reports import log_rows
 
     measured = [
         log_rows.numbers_of_result(run.result, run.name if len(outcomes) == 1 else f"{outcome.job.job}/{run.name}")

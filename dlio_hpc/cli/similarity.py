@@ -51,7 +51,7 @@ def similarity(
 
 
 def _all(name: str, runs: Path, run: str | None, only: str | None) -> "list[Profile]":
-    from dlio_hpc.report import program_profiles
+    from dlio_hpc.reports import program_profiles
 
     return program_profiles.load_all(name, jobs_by_name.place(name, runs), run, only)
 
@@ -62,7 +62,7 @@ def _once(compared: "Iterable[Profile]") -> "list[Profile]":
 
 def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None, outputs: Outputs) -> int:
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.report import program_profiles, similarity_document, similarity_rows
+    from dlio_hpc.reports import program_profiles, similarity_document, similarity_rows
 
     a, b = (program_profiles.load(name, jobs_by_name.place(name, runs), run, only) for name in (first, second))
     compared = similarity.compare(a, b)
@@ -75,7 +75,7 @@ def _pair(first: str, second: str, runs: Path, run: str | None, only: str | None
 
 def _matrix(rows: "list[Profile]", columns: "list[Profile]", outputs: Outputs) -> int:
     from dlio_hpc.analysis.similarity import similarity
-    from dlio_hpc.report import similarity_document, similarity_rows
+    from dlio_hpc.reports import similarity_document, similarity_rows
 
     if len({profile.title for profile in (*rows, *columns)}) < 2:
         raise ConfigError("a matrix needs two programs at least; name more, or --against theta_128_nodes")

@@ -1,0 +1,94 @@
+"""Comparison of two file systems as sentences and table rows, for the terminal and the page."""
+
+from collections.abc import Sequence
+
+from dlio_hpc.analysis.page_cache_check import LIMIT
+from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.stragglers import Throughput
+from dlio_hpc.metrics import METRICS
+from dlio_hpc.plan.study import Study
+from dlio_hpc.reports import study_rows
+from dlio_hpc.reports.ab_stragglers import Arm
+
+EFFECTS = ("setting", "pairs", "A", "B", "B / A", "95 % interval", "beyond noise")
+MEMBERS = ("name", "runs", "MB/s", "of the median", "")
+
+
+def sides(compared: tuple[Arm, ...]) -> list[str]:
+    """Return a line per side, and a note where both are on the same file system."""
+    lines = [
+        f"{letter} is {side.folder}{f', on {side.file_system}' if side.file_system else ''}"
+        for letter, side in zip("AB", compared, strict=True)
+    ]
+    if len({side.file_system for side in compared}) == 1 and compared[0].file_system:
+        lines.append("Both directories are on the same file system: only differences between the directories can show.")
+    return lines
+
+
+def cached(measured: Sequence[Measured]) -> list[str]:
+    """Return a warning where bytes came, or may have come, from memory; else nothing."""
+    shares = [measurement.cached for measurement in measured]
+    if not shares or all(share is not None and share <= LIMIT for share in shares):
+        return []
+    known = [share for share in shares if share is not None]
+    if len(known) < len(shares):
+        return ["UNKNOWN: it was not recorded whether bytes came from storage; this may compare memory."]
+    return [f"cached: up to {100 * max(known):.0f} % came from memory; this does not compare storage."]
+
+
+def verdict(study: Study, effects: tuple[PairedEffect, ...]) -> str:
+    """Return the verdict in one sentence, over all settings together where there are several."""
+    if not effects:
+        return "No pair has been measured yet."
+    overall = effects[-1]
+    names = dict(zip("AB", study.folders, strict=True))
+    metric = METRICS[overall.metric].noun
+    if overall.low is None or overall.high is None:
+        return f"B is {overall.ratio:.3g} x A by {metric}; noise is unknown from one pair: use --repeat 4 or more."
+    interval = f"95 % interval {overall.low:.3f} to {overall.high:.3f}, {overall.pairs} pairs"
+    if overall.better is None:
+        return f"No difference beyond noise between A and B: B is {overall.ratio:.3g} x A by {metric} ({interval})."
+    slower, faster = ("A", "B") if overall.better == "B" else ("B", "A")
+    ratio = overall.ratio if overall.better == "A" else 1 / overall.ratio
+    sentence = f"{slower} ({names[slower]}) is slower: {ratio:.3g} x {faster} by {metric}"
+    return f"{sentence} (B / A {overall.ratio:.3g}, {interval})."
+
+
+def effect(result: PairedEffect) -> list[str]:
+    """Return the row of an effect, by the columns of EFFECTS."""
+    interval = "unknown" if result.low is None or result.high is None else f"{result.low:.3f} to {result.high:.3f}"
+    a, b = ("" if value is None else study_rows.with_unit(value, result.metric) for value in (result.a, result.b))
+    conclusion = "no" if result.better is None else f"{result.better} is better"
+    return [result.setting or "all together", str(result.pairs), a, b, f"{result.ratio:.3g}", interval, conclusion]
+
+
+def members(side: Arm) -> list[tuple[str, list[list[str]]]]:
+    """Return title and rows of each table of nodes or storage targets."""
+    kinds = [("nodes", side.nodes), ("storage targets", side.targets)]
+    return [
+        (f"{side.folder}: {kind}, slowest first", [_member(member) for member in listed])
+        for kind, listed in kinds
+        if listed
+    ]
+
+
+def _member(member: Throughput) -> list[str]:
+    flag = "straggler" if member.is_straggler else ""
+    return [member.name, str(member.runs), f"{member.MBps:.4g}", f"{100 * member.ratio:.0f} %", flag]
+
+
+def stragglers(compared: tuple[Arm, ...]) -> list[str]:
+    """Return a sentence per straggler, and one on the sides where nodes could not be compared."""
+    lines, unknown = [], []
+    for side in compared:
+        slow = [member for member in (*side.nodes, *side.targets) if member.is_straggler]
+        lines += [
+            f"Straggler below {side.folder}: {member.name}, {100 * member.ratio:.0f} % of the median."
+            for member in slow
+        ]
+        if not side.nodes:
+            unknown.append(side.folder)
+    if unknown:
+        lines.append(f"Stragglers among nodes are unknown: one node, or reads were not timed ({', '.join(unknown)}).")
+    return lines

@@ -1,0 +1,95 @@
+"""The report of an acceptance: all criteria of each group, then the evidence for the criteria that are not met."""
+
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc import __version__
+from dlio_hpc.records.outcomes import OUTCOMES
+from dlio_hpc.reports import verdict_banners
+from dlio_hpc.reports.document import Block, Document, Facts, Lines, Picture, Pictures, Section, Style, Table
+from dlio_hpc.verdict import acceptance
+from dlio_hpc.verdict.acceptance import Acceptance
+from dlio_hpc.verdict.criterion_result import Check, advice_lines
+
+_HEADER = ("verdict", "criterion", "required", "measured", "runs")
+_EVIDENCE = ("job", "run", "measured", "run alone")
+_MET = ("pass", "skipped")
+_ROWS = 12
+
+
+def of_acceptance(accepted: Acceptance) -> Document:
+    """Return the report of an acceptance."""
+    return Document(
+        title=f"Acceptance of {', '.join(accepted.what)}",
+        subtitle=f"by {accepted.criteria.name} · dlio-hpc {__version__}",
+        banner=verdict_banners.of_acceptance(accepted),
+        facts=list(_facts(accepted)),
+        sections=sections(accepted),
+        conclusion=acceptance.summary(accepted),
+    )
+
+
+def sections(accepted: Acceptance) -> list[Section]:
+    """Return the criteria of each group, then a section for each criterion that is not met, then what is met."""
+    tables = [_table(group or "All jobs", accepted.of(group)) for group in accepted.groups]
+    unmet = [check for check in accepted.checks if _is_shown(check)]
+    groups = [group for group in accepted.groups if group]
+    return [
+        Section("Criteria", tables),
+        *(_unmet(check) for check in unmet),
+        *(_group(accepted, group) for group in groups),
+    ]
+
+
+def _is_shown(check: Check) -> bool:
+    """Return whether a check has a section. A cached metric has none: the check of the storage gives the reason."""
+    return check.outcome not in _MET and not (check.outcome == "cached" and check.metric)
+
+
+def _facts(accepted: Acceptance) -> Iterator[Facts]:
+    criteria = accepted.criteria
+    rows = [
+        ("name", criteria.name), ("for", criteria.description), ("source", criteria.source),
+        ("cached if", f"more than {100 * criteria.cached_above:g} % came from memory"),
+    ]  # fmt: skip
+    yield Facts("Criteria", [(label, text) for label, text in rows if text], is_detail=True)
+    if unmet := [check for check in accepted.checks if check.outcome not in _MET]:
+        names = [(check.outcome, ": ".join(filter(None, (check.group, check.title)))) for check in unmet]
+        yield Facts("Not met, or without a verdict", names, is_detail=True)
+
+
+def _table(title: str, checks: Sequence[Check]) -> Table:
+    rows = [
+        [check.outcome, check.title, check.asked, check.measured, str(check.runs) if check.runs else ""]
+        for check in checks
+    ]
+    styles: list[Style] = [OUTCOMES[check.outcome].colour for check in checks]
+    return Table(title, _HEADER, rows, styles)
+
+
+def _unmet(check: Check) -> Section:
+    where = f" ({check.group})" if check.group else ""
+    blocks: list[Block] = [Lines([check.words], depth=2)]
+    if check.evidence:
+        blocks.append(_evidence(check))
+    return Section(
+        f"{check.outcome}: {check.title}{where}: {check.asked}", [*blocks, Lines(advice_lines(check), depth=2)]
+    )
+
+
+def _group(accepted: Acceptance, group: str) -> Section:
+    """Return the pictures of a group, and the evidence for its criteria that are met."""
+    evidence = [_evidence(check) for check in accepted.of(group) if check.evidence and not _is_shown(check)]
+    return Section(group, [Pictures("", lambda: _draw(accepted, group)), *evidence], is_detail=True)
+
+
+def _evidence(check: Check) -> Table:
+    labels = {True: "pass", False: "fail", None: "-"}
+    rows = [[entry.job, entry.run or "-", entry.words, labels[entry.is_met]] for entry in check.evidence]
+    title = "" if _is_shown(check) else f"{check.title}: {check.asked}: {check.outcome}. {check.words}"
+    return Table(title, _EVIDENCE, rows, most=_ROWS)
+
+
+def _draw(accepted: Acceptance, group: str) -> Iterator[Picture]:
+    from dlio_hpc.reports.figures import acceptance_plots
+
+    return (picture for picture in acceptance_plots.draw(accepted) if picture.title.endswith(f": {group}"))

@@ -1,0 +1,75 @@
+"""Baselines on a terminal and as JSON."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich.text import Text
+
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.reports import regression_rows, terminal
+from dlio_hpc.verdict import group_names, trend
+from dlio_hpc.verdict.baselines import Baseline
+
+_MAIN: MetricName = "samples_per_s"
+
+
+def show(kept: Sequence[Baseline], file: Any) -> None:
+    """Print three lines per baseline: name and state, key, decision."""
+    out = terminal.console(file)
+    titles = group_names.titles([baseline.accepted.group for baseline in kept])
+    for baseline, title in zip(kept, titles, strict=True):
+        accepted = baseline.accepted
+        out.print(Text.assemble((accepted.id, "bold"), f"  {_state(baseline)}  {_median(baseline)}"), soft_wrap=True)
+        out.print(f"  {title}", soft_wrap=True)
+        out.print(f"  {accepted.when[:10]} {accepted.who}: {accepted.message}", soft_wrap=True)
+
+
+def _state(baseline: Baseline) -> str:
+    return f"replaced by {baseline.by}" if baseline.by else baseline.state
+
+
+def _median(baseline: Baseline) -> str:
+    night = trend.night(baseline.accepted.group, _MAIN)
+    return "" if night is None else f"{regression_rows.number(night, _MAIN)} samples/s, {len(night.values)} repeat(s)"
+
+
+def facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
+    """Yield label and text of all facts on a baseline."""
+    accepted = baseline.accepted
+    key = accepted.group.key
+    yield "baseline", accepted.id
+    yield "state", _state(baseline)
+    yield "job", f"{accepted.group.job}, ended {accepted.group.ended}"
+    yield "accepted", f"{accepted.when} by {accepted.who}"
+    yield "message", accepted.message
+    for warning in accepted.warnings:
+        yield "despite", warning
+    if baseline.retired is not None:
+        yield "retired", f"{baseline.retired.when} by {baseline.retired.who}: {baseline.retired.message}"
+    for name in key.__struct_fields__:
+        yield name.replace("_", " "), str(getattr(key, name))
+    for metric in METRICS:
+        values = accepted.group.values(metric)
+        if values:
+            shown = ", ".join(regression_rows.shown(value, metric) for value in values)
+            yield metric, shown
+
+
+def as_document(baseline: Baseline) -> dict[str, Any]:
+    """Return a baseline as --json prints it."""
+    import msgspec
+
+    accepted = baseline.accepted
+    return {
+        "id": accepted.id,
+        "state": baseline.state,
+        "replaced_by": baseline.by,
+        "retired": None if baseline.retired is None else msgspec.to_builtins(baseline.retired),
+        "job": accepted.group.job,
+        "key": msgspec.to_builtins(accepted.group.key),
+        "message": accepted.message,
+        "who": accepted.who,
+        "when": accepted.when,
+        "warnings": list(accepted.warnings),
+        "metrics": {name: list(values) for name in METRICS if (values := accepted.group.values(name))},
+    }

@@ -1,0 +1,177 @@
+"""Bottlenecks: one sentence on whether storage, compute or synchronisation limited a measurement, with numbers."""
+
+import statistics
+from collections.abc import Sequence
+
+from dlio_hpc.analysis.log.findings import Analysis
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.reports.job_rows import title
+from dlio_hpc.results import Summary
+from dlio_hpc.units import format_seconds
+
+# Two phases whose shares differ by less than this limit a measurement together.
+_ALIKE = 0.10
+# Sentences that a page or summary opens with.
+_ANSWERS = 5
+# Points that the sentence of a study names.
+_NAMED = 6
+# Reads explain the wait where they are in flight for at least this share of it.
+_EXPLAINED = 0.5
+_PHASES = {
+    "wait_s": "waiting for data",
+    "compute_s": "compute",
+    "sync_s": "synchronisation",
+    "checkpoint_s": "checkpoints",
+}
+
+
+def of_job(outcome: JobOutcome) -> list[str]:
+    """Return one sentence per measurement of the job, over its repeats; nothing for a job that measured nothing."""
+    repeats = _repeats([outcome])
+    names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats]
+    return [name + _of_repeats(runs) for name, runs in zip(names, repeats, strict=True)]
+
+
+def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
+    """Return one sentence for all points: points that each limit holds for, and their shares of waiting for data."""
+    limited: dict[str, list[tuple[str, float]]] = {}
+    titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
+    for runs in _repeats(jobs):
+        seconds = _seconds(runs)
+        if total := sum(seconds.values()):
+            limit = " and by ".join(text.partition(" (")[0] for text in _limits(runs, seconds))
+            limited.setdefault(limit, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / total))
+    points = sum(map(len, limited.values()))
+    parts = [
+        f"{_points(held, points)} by {limit} (waiting for data: {_range([wait for _, wait in held])} %)"
+        for limit, held in sorted(limited.items(), key=lambda pair: -len(pair[1]))
+    ]
+    return [f"Bound: {'; '.join(parts)}."] if parts else []
+
+
+def shortened(answers: list[str]) -> list[str]:
+    """Return the first sentences, and the number of the others."""
+    more = len(answers) - _ANSWERS
+    return [*answers[:_ANSWERS], f"And {more} more; each run's section has its numbers."] if more > 0 else answers
+
+
+def _points(held: Sequence[tuple[str, float]], points: int) -> str:
+    """Return the titles of the points where they are few, else their number."""
+    names = [name for name, _ in held if name]
+    return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0f}", f"{max(values):.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
+    """Return measured runs of these jobs that did at least one step, grouped by measurement."""
+    repeats: dict[int | None, list[RunOutcome]] = {}
+    for run in (run for outcome in jobs for run in outcome.runs):
+        if run.run.kind == "measure" and run.result is not None and run.result.summary and run.result.epochs:
+            repeats.setdefault(run.run.point, []).append(run)
+    return list(repeats.values())
+
+
+def _of_repeats(runs: Sequence[RunOutcome]) -> str:
+    seconds = _seconds(runs)
+    total = sum(seconds.values())
+    if not total:
+        return "No time was spent in steps."
+    order = sorted(seconds, key=lambda phase: -seconds[phase])
+    parts = ", ".join(f"{_PHASES[phase]} {100 * seconds[phase] / total:.1f} %" for phase in order if seconds[phase])
+    mean = "mean over ranks" if len(runs) == 1 else f"mean over ranks and {len(runs)} repeats"
+    limits = " and by ".join(_limits(runs, seconds))
+    where = "in steps and checkpoints" if seconds["checkpoint_s"] else "in steps"
+    return f"Bound by {limits}: of {format_seconds(total / len(runs))} {where}, {parts} ({mean})."
+
+
+def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
+    """Return the phase that takes the most time, and the second where it takes nearly as much. Synchronisation during
+    which reads are in flight counts as waiting for another rank's reads.
+    """
+    first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
+    is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
+    phases = [first, second] if is_alike else [first]
+    waited = seconds["wait_s"] + seconds["sync_s"]
+    in_flight = _in_flight(_summaries(runs))
+    if "sync_s" in phases and in_flight is not None and in_flight >= _EXPLAINED * waited:
+        others = [_limit(phase, runs, seconds) for phase in phases if phase not in ("wait_s", "sync_s")]
+        return [f"{_reading(runs, waited)} (ranks wait for the reads of {_slowest(runs)})", *others]
+    return [_limit(phase, runs, seconds) for phase in phases]
+
+
+def _slowest(runs: Sequence[RunOutcome]) -> str:
+    """Return the slowest rank in words, with the median of its ratio over repeats."""
+    ranks = [summary.slowest_rank for summary in _summaries(runs)]
+    ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
+    if len({rank.rank for rank in ranks}) > 1:
+        return f"the slowest rank, {ratio} and not the same in each repeat"
+    return f"rank {ranks[0].rank} on {ranks[0].host}, {ratio}"
+
+
+def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:
+    """Return the seconds of each phase in all epochs of these runs, mean over ranks."""
+    epochs = [epoch for run in runs if run.result is not None for epoch in run.result.epochs]
+    return {phase: sum(getattr(epoch, phase) for epoch in epochs) for phase in _PHASES}
+
+
+def _summaries(runs: Sequence[RunOutcome]) -> list[Summary]:
+    return [run.result.summary for run in runs if run.result is not None and run.result.summary is not None]
+
+
+def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) -> str:
+    if phase == "compute_s":
+        return "compute"
+    if phase == "checkpoint_s":
+        return "writing checkpoints"
+    if phase == "sync_s":
+        return f"synchronisation (waiting for {_slowest(runs)})"
+    return _reading(runs, seconds["wait_s"])
+
+
+def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
+    """Return the cause of waiting for data. It is storage only where bytes came from storage and reads were in flight
+    during the wait.
+    """
+    origins = {run.storage.outcome() for run in runs if run.storage is not None}
+    if origins == {"nothing read"}:
+        return "the benchmark itself, since nothing was read"
+    in_flight = _in_flight(_summaries(runs))
+    if in_flight is not None and in_flight < _EXPLAINED * waited:
+        return (
+            f"preparing data, not storage (reads were in flight for {format_seconds(in_flight)} of "
+            f"{format_seconds(waited)} of waiting)"
+        )
+    if "cached" in origins:
+        return "reads from memory instead of storage"
+    if "unknown" in origins:
+        return "reads (whether from storage or from memory is unknown)"
+    if in_flight is None:
+        return "storage or decoding (TensorFlow's read times are unknown)"
+    work = runs[0].run.workload
+    unpacks = work.dataset.compression != "none" and work.reader.mode == "framework"
+    return "storage or decompression (one call does both)" if unpacks else "storage"
+
+
+def _in_flight(summaries: Sequence[Summary]) -> float | None:
+    """Return the seconds with a read in flight and no compute, mean over ranks; None where reads were not timed."""
+    total = 0.0
+    for summary in summaries:
+        if summary.io_time_s is None:
+            return None
+        total += summary.io_time_s * (1 - (summary.io_hidden_fraction or 0.0))
+    return total
+
+
+def of_log(title: str, analysis: Analysis) -> str:
+    """Return the sentence for a Darshan log, which has no times of compute or synchronisation."""
+    if analysis.io_share is None:
+        return f"{title}: the run time is unknown, and so is what limited the program."
+    took, share = f"{format_seconds(analysis.io_s)} of {format_seconds(analysis.job_s)}", 100 * analysis.io_share
+    bound = "is bound by I/O" if analysis.io_share >= _EXPLAINED else "is not bound by I/O"
+    meta = analysis.metadata.share
+    cost = "" if meta is None else f"; metadata calls are {100 * meta:.1f} % of the time in I/O calls"
+    return f"{title} {bound}: reads and writes took {took} per rank ({share:.1f} %){cost}."

@@ -1,0 +1,43 @@
+"""The pictures of one run: the panels of the DLIO paper (CCGrid 2021) and pictures that explain them."""
+
+from collections.abc import Callable, Iterator
+
+from dlio_hpc.analysis.log.view import View
+from dlio_hpc.errors import ConfigError
+from dlio_hpc.reports.document import Picture
+
+try:
+    from matplotlib.figure import Figure
+
+    from dlio_hpc.reports.figures import canvas, distributions, io_costs, time_series
+    from dlio_hpc.reports.figures.canvas import NARROW, WIDE
+except ModuleNotFoundError as fault:
+    if not (fault.name or "").startswith("matplotlib"):
+        raise
+    raise ConfigError("pictures need matplotlib, which is not installed: pip install 'dlio-hpc[report]'") from None
+
+# Draws a view under a title. Returns the figure, or a sentence why there is none; and the caption.
+_Painter = Callable[[View, str], tuple[Figure | str, str]]
+_PAINTERS: list[tuple[str, str, float, _Painter]] = [
+    ("heat_map", "Bytes of each rank over time", NARROW, io_costs.heat_map),
+    ("costs", "I/O cost of a rank", NARROW, io_costs.costs),
+    ("bandwidth", "Bandwidth over time", WIDE, time_series.bandwidth),
+    ("sizes", "Sizes of requests", NARROW, distributions.sizes),
+    ("ranks_bandwidth", "Bandwidth of each rank", NARROW, distributions.ranks_bandwidth),
+    ("timeline", "Compute and I/O of single ranks", WIDE, time_series.timeline),
+    ("steps", "Time of steps by phase", WIDE, time_series.steps),
+    ("latency", "Duration of requests", NARROW, distributions.latency),
+    ("spread", "Spread over ranks", NARROW, distributions.spread),
+]
+
+
+def draw(view: View) -> Iterator[Picture]:
+    """Yield the pictures in the order of the page. Without steps there is no picture of steps."""
+    for stem, title, width, paint in _PAINTERS:
+        if stem == "steps" and view.steps is None:
+            continue
+        with canvas.style():
+            figure, caption = paint(view, title)
+            if isinstance(figure, str):
+                figure = canvas.sentence(view, title, width, figure)
+        yield Picture(stem, title, caption, figure, width == WIDE)

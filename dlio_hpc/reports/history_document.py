@@ -1,0 +1,41 @@
+"""The report of a history: the nights of each key, newest last, and the changes over them."""
+
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.reports import history_rows, verdict_banners
+from dlio_hpc.reports.document import Document, Lines, Picture, Pictures, Section, Table
+from dlio_hpc.reports.history_rows import Block
+
+
+def of_history(blocks: Sequence[Block], metric: MetricName, source: str) -> Document:
+    """Return the report of a metric in a history. source: the directory of the history."""
+    count = len({line.job for block in blocks for line in block.lines})
+    return Document(
+        title=f"History of {METRICS[metric].noun}",
+        subtitle=f"{source}, {count} jobs",
+        banner=verdict_banners.of_history(blocks, metric),
+        facts=[],
+        sections=[_block(block, metric) for block in blocks],
+    )
+
+
+def _block(block: Block, metric: MetricName) -> Section:
+    change = "to baseline" if block.baseline is not None else "change"
+    header = [name.replace("change", change) for name in history_rows.HEADER]
+    rows = [list(history_rows.cells(line)) for line in block.lines]
+    return Section(
+        block.title,
+        [
+            Lines([f"{METRICS[metric].noun}  {block.bars}"] if block.bars else []),
+            Pictures("", lambda: _draw(block, metric)),
+            Table("", header, rows, is_whole=True),
+            Lines(block.shifts, "red" if block.is_worse else ""),
+        ],
+    )
+
+
+def _draw(block: Block, metric: MetricName) -> Iterator[Picture]:
+    from dlio_hpc.reports.figures import regression_plots
+
+    return regression_plots.of_block(block, metric)

@@ -1,0 +1,201 @@
+"""The history as table rows: a block for each key, its jobs newest last."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.reports import regression_rows
+from dlio_hpc.verdict import group_names, regression, run_groups, trend
+from dlio_hpc.verdict.baseline_comparison import TOLERANCE
+from dlio_hpc.verdict.baselines import Accepted
+from dlio_hpc.verdict.history_entry import Entry, Key, together
+from dlio_hpc.verdict.run_groups import Group
+from dlio_hpc.verdict.trend import Trend
+
+_COLUMNS = ("study", "site", "state", "ended")
+_OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "settings", "version")
+_OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
+HEADER = ("when", "job", "n", "median", "spread", "change", "")
+_BARS = "▁▂▃▄▅▆▇█"
+# Smallest span of the bars, as a share of the largest median.
+_LEAST_SPAN = 0.1
+
+
+class Line(NamedTuple):
+    """A job. change: to the key's baseline, else to the job before. note: baseline, faults, steps, memory."""
+
+    when: str
+    job: str
+    repeats: str
+    median: str
+    spread: str
+    change: str
+    note: str
+
+
+class Block(NamedTuple):
+    """The nights of one key. title: distinguishes the key from those of other blocks. name: the key in a few words.
+    bars: the medians as text bars. trend: None where nothing was measured. shifts: sentences. is_worse: the last shift
+    is for the worse. newest: the entry that ended last. group: its measurements of the key; None where it measured
+    nothing.
+    """
+
+    title: str
+    key: Key | None
+    lines: list[Line]
+    bars: str
+    trend: Trend | None
+    baseline: Accepted | None
+    shifts: list[str]
+    is_worse: bool
+    newest: Entry
+    group: Group | None
+    name: str = ""
+
+
+def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
+    """Return a block per key, in the order of their newest jobs. A block of jobs that measured nothing comes first."""
+    by_key: dict[Key, list[tuple[Entry, Group]]] = {}
+    entries = together(entries)
+    for entry in sorted(entries, key=lambda entry: (entry.ended, entry.job)):
+        for group in run_groups.of(entry):
+            by_key.setdefault(group.key, []).append((entry, group))
+    newest = sorted(by_key, key=lambda key: (by_key[key][-1][0].ended, key.digest))
+    titles = group_names.titles([_named(by_key[key]) for key in newest])
+    result = [_block(title, key, by_key[key], active, metric) for title, key in zip(titles, newest, strict=True)]
+    rest = [entry for entry in entries if not run_groups.of(entry)]
+    if rest:
+        lines = [Line(_when(entry), entry.job, "-", "-", "-", "-", entry.fault or entry.state) for entry in rest]
+        last = max(rest, key=lambda entry: entry.ended)
+        result.insert(0, Block("no measurements", None, lines, "", None, None, [], False, last, None))
+    return result
+
+
+def _named(nights: list[tuple[Entry, Group]]) -> Group:
+    """Return the group that names the block: the newest one. It keeps the title of a point only where all groups with a
+    title have the same.
+    """
+    newest = nights[-1][1]
+    titles = {group.title for _, group in nights if group.title}
+    return structs.replace(newest, title=titles.pop() if len(titles) == 1 else "")
+
+
+def _block(
+    title: str, key: Key, nights: list[tuple[Entry, Group]], active: Sequence[Accepted], metric: MetricName
+) -> Block:
+    name = group_names.name(_named(nights))
+    baseline = next((accepted for accepted in active if accepted.group.key == key), None)
+    alike = [group for _, group in nights if group.is_of_storage] or [group for _, group in nights]
+    history = trend.of(trend.nights([entry for entry, _ in nights], alike[-1], metric), metric)
+    if not history.nights:
+        lines = [_line(entry, group, metric, None, "") for entry, group in nights]
+        return Block(title, key, lines, "", None, baseline, [], False, *nights[-1], name)
+    notes = _notes(history, baseline)
+    lines, before = [], None
+    for entry, group in nights:
+        lines.append(_line(entry, group, metric, _base(baseline, metric) or before, notes.get(entry.job, "")))
+        before = next((night.median for night in history.nights if night.job == entry.job), before)
+    shifts = [f"{name}: {regression.shift_words(shift)}" for shift in history.shifts]
+    is_worse = bool(history.shifts) and history.shifts[-1].ratio < 1 - TOLERANCE
+    bars = _bars([night.median for night in history.nights])
+    return Block(title, key, lines, bars, history, baseline, shifts, is_worse, *nights[-1], name)
+
+
+def _base(baseline: Accepted | None, metric: MetricName) -> float | None:
+    """Return the median of the baseline; None where there is none."""
+    night = None if baseline is None else trend.night(baseline.group, metric)
+    return None if night is None else night.median
+
+
+def _notes(history: Trend, baseline: Accepted | None) -> dict[str, str]:
+    """Return notes on single jobs, by job."""
+    notes: dict[str, list[str]] = {}
+    if baseline is not None:
+        notes.setdefault(baseline.group.job, []).append("baseline")
+    for shift in history.shifts:
+        notes.setdefault(shift.since, []).append(f"{shift.kind} of {regression.signed(shift.ratio)} begins")
+    for job in history.outliers:
+        notes.setdefault(job, []).append("outlier")
+    return {job: ", ".join(lines) for job, lines in notes.items()}
+
+
+def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, note: str) -> Line:
+    values = group.values(metric)
+    night = trend.night(group, metric)
+    is_one_of_several = not run_groups.alone(run_groups.of(entry), group)
+    remarks = [note, f"data {group.data}" if is_one_of_several else "", *_doubts(group), *_disturbances(group, metric)]
+    spread = (
+        f"{regression_rows.shown(min(values), metric)} to {regression_rows.shown(max(values), metric)}"
+        if values
+        else "-"
+    )
+    change = "-"
+    if night is not None and base:
+        ratio = night.median / base if METRICS[metric].is_higher_better else base / night.median
+        change = regression.signed(ratio)
+    return Line(
+        when=_when(entry),
+        job=entry.job,
+        repeats=str(len(values)),
+        median="-" if night is None else regression_rows.number(night, metric),
+        spread=spread if len(values) > 1 else "-",
+        change=change,
+        note="; ".join(filter(None, remarks)),
+    )
+
+
+def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
+    """Yield the spread of repeats and reasons for it, where it is larger than disturbances.LARGE."""
+    repeats = group.repeats(metric)
+    differ = disturbances.spread([repeat.value for repeat in repeats])
+    if differ > disturbances.LARGE:
+        yield f"repeats differ by {100 * differ:.0f} %"
+        yield from disturbances.explained(repeats)
+
+
+def _doubts(group: Group) -> Iterator[str]:
+    """Yield the reason why the group's metrics do not count, if there is one."""
+    if group.faulty is not None:
+        yield f"{group.faulty.run}: {group.faulty.fault}"
+    elif not group.is_of_storage:
+        yield "cached" if group.storage == "cached" else "storage unknown"
+
+
+def _when(entry: Entry) -> str:
+    return entry.ended[:16].replace("T", " ")
+
+
+def cells(line: Line) -> tuple[str, ...]:
+    return tuple(line)
+
+
+def _bars(medians: Sequence[float]) -> str:
+    """Return bars for the last sixty medians, from the lowest to the highest. Small differences give equal bars."""
+    shown = list(medians)[-60:]
+    high = max(shown)
+    span = max(high - min(shown), _LEAST_SPAN * high)
+    return "".join(_BARS[min(int(8 * (1 - (high - median) / span)), 7)] for median in shown)
+
+
+def write_csv(entries: Sequence[Entry], file: Any) -> None:
+    """Write a row per run with all metrics."""
+    csv.writer(file, lineterminator="\n").writerows(_rows(entries))
+
+
+def _rows(entries: Sequence[Entry]) -> Iterator[list[Any]]:
+    """Yield the header, and a row per run with all metrics."""
+    yield ["job", *_COLUMNS, *_OF_KEY, *_OF_RUN, "storage", *METRICS]
+    for entry in entries:
+        for run in entry.measurements:
+            yield [
+                entry.job,
+                *(getattr(entry, name) for name in _COLUMNS),
+                *(getattr(run.key, name) for name in _OF_KEY),
+                *(getattr(run, name) for name in _OF_RUN),
+                "" if run.storage is None else run.storage.outcome(),
+                *(run.metrics.get(name, "") for name in METRICS),
+            ]

@@ -1,0 +1,75 @@
+"""The banner of jobs: whether their numbers are measurements of the storage."""
+
+from collections.abc import Sequence
+
+from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study.disturbances import Repeat
+from dlio_hpc.records import job_outcome
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.reports import banner, job_rows
+from dlio_hpc.reports.banner import Banner
+
+
+def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
+    """Return the worst banner of these jobs; the first job's where all are good."""
+    return banner.gravest(list(map(_of_job, outcomes)))
+
+
+def _of_job(outcome: JobOutcome) -> Banner:
+    if (fault := job_outcome.fault(outcome)) is not None:
+        return banner.of_fault(fault)
+    measured = [run for run in outcome.runs if run.run.kind == "measure" and run.result is not None]
+    planned = [run for run in outcome.runs if run.run.kind == "measure"]
+    if len(measured) < len(planned):
+        done = f"{len(measured)} of {len(planned)} measured runs have a result"
+        return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}; {done}.")
+    if not planned:
+        return _of_other(outcome)
+    parts = [_of_storage(measured), _of_repeats(measured)]
+    gravest = banner.gravest(parts)
+    return gravest if gravest.state != "good" else Banner("good", " ".join(part.text for part in parts))
+
+
+def _of_other(outcome: JobOutcome) -> Banner:
+    """Return the banner of a job without measured runs, which generates a dataset or warms up."""
+    if any(run.result is None for run in outcome.runs):
+        return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}.")
+    if all(run.run.kind == "generate" for run in outcome.runs):
+        return Banner("good", "The dataset is as planned. The job only generates; it measures nothing.")
+    return Banner("not measured", "The job has no measured run.")
+
+
+def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
+    """Return the banner by the origin of the bytes of all epochs."""
+    outcomes = {run.name: run.storage.outcome() for run in measured if run.storage is not None}
+    for outcome in ("cached", "unknown"):
+        concerned = [run for run in measured if outcomes.get(run.name) == outcome]
+        if concerned and (storage := concerned[0].storage) is not None:
+            lead = concerned[0].name if len(measured) == 1 else f"{len(concerned)} of {len(measured)} measured runs"
+            advice = f" To read from storage: {storage.advice[0]}." if storage.advice else ""
+            return Banner("not measured", f"{lead}: {storage.words()}.{advice}")
+    if set(outcomes.values()) == {"nothing read"}:
+        return Banner(
+            "not measured", "No run read anything from storage: the numbers are those of the benchmark itself."
+        )
+    shares = [run.storage.cached for run in measured if run.storage is not None and run.storage.cached is not None]
+    lowest = f"{100 * (1 - max(shares, default=0.0)):.1f} %"
+    share = "100 %" if lowest == "100.0 %" else f"at least {lowest}"
+    return Banner("good", f"Samples and bytes are as planned, and {share} was read from storage.")
+
+
+def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
+    """Return the banner by the spread of repeats, with recorded activity that may explain it."""
+    repeated = [repeats for repeats in job_rows.by_point(measured).values() if len(repeats) > 1]
+    if not repeated:
+        return Banner("good", "Measured once: the noise is unknown.")
+    worst = max(repeated, key=_spread)
+    spread = _spread(worst)
+    text = f"samples/s spread over {len(worst)} repeats: {100 * spread:.1f} % of the median (from {worst[0].name} on)"
+    if spread <= disturbances.LARGE:
+        return Banner("good", f"{text}.")
+    return Banner("inconclusive", f"{text}: {'; '.join(disturbances.explained(worst))}.")
+
+
+def _spread(repeats: Sequence[Repeat]) -> float:
+    return disturbances.spread([repeat.value for repeat in repeats])

@@ -1,0 +1,160 @@
+"""The report of jobs: state, workload and layout, then each run, then the environment."""
+
+from collections.abc import Mapping, Sequence
+
+from dlio_hpc.analysis.log.analyze import Examined
+from dlio_hpc.darshan.log_verdict import Bytes
+from dlio_hpc.lustre.layout_record import Record
+from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
+from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_document
+from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
+from dlio_hpc.results import Summary
+from dlio_hpc.units import format_size
+
+# Most nodes that the report names.
+_NAMED = 32
+_PAGE_ORDER = {"measure": 1, "warmup": 2, "generate": 3}
+_UNFINISHED = ("running", "submitted", "queued")
+
+
+def of_jobs(outcomes: Sequence[JobOutcome], examined: Sequence[Mapping[str, Examined]] = ()) -> Document:
+    """Return the report of jobs. examined: for each job the logs and timelines of its runs, by the runs' names."""
+    first, banner = outcomes[0], job_banner.of_jobs(outcomes)
+    answers = [answer for outcome in outcomes for answer in bottleneck.of_job(outcome)]
+    logs = examined or [{} for _ in outcomes]
+    return Document(
+        title=first.job.job if len(outcomes) == 1 else first.plan.study,
+        subtitle=f"{first.plan.runs[0].workload.name} on {first.plan.site.name}, {first.plan.created}",
+        banner=banner,
+        answers=bottleneck.shortened(answers) if banner.state != "bad" else [],
+        facts=[facts for outcome in outcomes for facts in _facts(outcome, len(outcomes) > 1)],
+        sections=[
+            section
+            for outcome, runs in zip(outcomes, logs, strict=True)
+            for section in _sections(outcome, runs, f"{outcome.job.job}/" if len(outcomes) > 1 else "")
+        ],
+        lead=log_document.LEAD,
+    )
+
+
+def _facts(outcome: JobOutcome, is_one_of_several: bool) -> list[Facts]:
+    plan = outcome.plan
+    rows = [
+        ("state", outcome.job.state),
+        *((("batch id", outcome.job.batch_id),) if outcome.job.batch_id else ()),
+        *zip(("workload", "", "", ""), job_rows.workload(outcome).splitlines(), strict=False),
+        ("data", plan.runs[0].dataset),
+        *(("note", note) for note in plan.notes),
+        *(("repeats", line) for line in job_rows.repeats(outcome)),
+        *((("archive", str(outcome.archive)),) if outcome.archive else ()),
+        *((("directory", str(outcome.directory)),) if outcome.directory else ()),
+    ]
+    environment = _environment(outcome)
+    return [
+        Facts(outcome.job.job if is_one_of_several else "", rows),
+        *(_layout(record, len(outcome.layouts) > 1) for record in outcome.layouts),
+        *([Facts("Environment", environment, is_detail=True)] if environment else []),
+    ]
+
+
+def _environment(outcome: JobOutcome) -> list[tuple[str, str]]:
+    versions = [(name, str(version)) for name, version in sorted(outcome.environment.get("versions", {}).items())]
+    nodes = outcome.environment.get("nodes", [])
+    if not nodes:
+        return versions
+    return [
+        ("nodes", _hosts([node["host"] for node in nodes])),
+        ("processor", f"{nodes[0]['cpu']}, {nodes[0]['cores']} threads"),
+        ("memory", format_size(nodes[0]["memory_bytes"])),
+        ("kernel", nodes[0]["kernel"]),
+        *versions,
+    ]
+
+
+def _hosts(names: list[str]) -> str:
+    """Return the names of hosts; for many hosts their number, and the first and last names."""
+    if len(names) <= _NAMED:
+        return ", ".join(names)
+    return f"{len(names)}: {', '.join(names[: _NAMED // 2])}, ..., {', '.join(names[-_NAMED // 2 :])}"
+
+
+def _layout(record: Record, is_one_of_several: bool) -> Facts:
+    """Return the file system and layout of a dataset. A terminal shows them for Lustre, and where a layout was
+    requested.
+    """
+    system, layout = record.file_system, job_rows.layout(record)
+    rows = [
+        ("on", f"{system.kind} at {system.mount} from {system.source}" if system.mount else system.kind),
+        ("layout", layout or "none: not Lustre"),
+        *(("wrong", fault) for fault in record.faults),
+    ]
+    if record.stripes:
+        rows.append(("stripes", ", ".join(f"{target}: {count}" for target, count in record.stripes.items())))
+    title = f"Layout of {record.path}" if is_one_of_several else "Layout"
+    return Facts(title, rows, is_detail=layout is None)
+
+
+def _sections(outcome: JobOutcome, runs: Mapping[str, Examined], prefix: str) -> list[Section]:
+    sections = [_run(outcome, run, runs.get(run.name), prefix) for run in outcome.runs]
+    if (cut_short := job_rows.cut_short(outcome)) is not None:
+        title, lines = cut_short
+        sections.append(Section(f"{prefix}{title}", [Lines(lines, depth=2)]))
+    variables = [[name, str(value)] for name, value in outcome.environment.get("variables", {}).items()]
+    if outcome.environment:
+        table = Table("Variables", ["name", "value"], variables)
+        sections.append(Section(f"Environment of {outcome.job.job}", [table], is_detail=True, page_order=4))
+    return sections
+
+
+def _run(outcome: JobOutcome, run: RunOutcome, examined: Examined | None, prefix: str) -> Section:
+    title = job_rows.title(outcome, run)
+    heading = f"{prefix}{run.name}{f': {title}' if title else ''}"
+    blocks = [
+        *_problems(run),
+        *_result(outcome, run),
+        *([] if examined is None else log_document.blocks(examined)),
+    ]
+    return Section(heading, blocks, page_order=_PAGE_ORDER[run.run.kind])
+
+
+def _problems(run: RunOutcome) -> list[Block]:
+    """Return lines on errors, invalid results and missing results."""
+    lines = [f"invalid: {fault}" for fault in job_rows.invalid(run)]
+    if run.error is not None:
+        lines.append(f"failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
+    elif run.result is None:
+        return [Lines(["no result"])]
+    return [Lines(lines, "red")]
+
+
+def _result(outcome: JobOutcome, run: RunOutcome) -> list[Block]:
+    if run.result is None:
+        return []
+    blocks: list[Block] = []
+    if run.result.generated is not None:
+        blocks.append(Lines([job_rows.generated(run.result.generated)]))
+    elif (summary := run.result.summary) is not None:
+        blocks += _measured(outcome, run, summary)
+    if run.verdict is not None and (counted := run.verdict.bytes) is not None:
+        blocks.append(_bytes(counted, "read" if run.result.summary else "written"))
+    return blocks
+
+
+def _measured(outcome: JobOutcome, run: RunOutcome, summary: Summary) -> list[Block]:
+    assert run.result is not None
+    lines = ["warm-up: not part of any measurement"] if run.result.kind == "warmup" else []
+    if summary.steps < summary.steps_planned:
+        lines.append(f"stopped before the time limit: {summary.steps} of {summary.steps_planned} steps")
+    darshan = [("Darshan", line) for line in job_rows.darshan(outcome, run)]
+    return [
+        Lines(lines, "red" if summary.steps < summary.steps_planned else ""),
+        Table("", job_rows.EPOCHS, job_rows.epochs(run.result, summary), has_total=True, legend=job_rows.LEGEND),
+        Table("", job_rows.TAKES, job_rows.takes(run, summary)),
+        Facts("", [*job_rows.facts(run, summary), *darshan]),
+    ]
+
+
+def _bytes(counted: Bytes, done: str) -> Table:
+    planned = "-" if counted.planned is None else str(counted.planned)
+    row = ["", str(counted.darshan), str(counted.core), planned]
+    return Table("", [f"bytes {done}", "by Darshan", "by the core", "planned"], [row], is_detail=True)

@@ -1,0 +1,118 @@
+"""Documents as one self-contained HTML file, without network access, scripts and fonts."""
+
+import re
+from typing import Any, NamedTuple
+
+from dlio_hpc.config import shipped
+from dlio_hpc.reports import pictures
+from dlio_hpc.reports.columns import are_numbers
+from dlio_hpc.reports.document import Document, Lines, Picture, Pictures, Table, on_page
+
+# Tokens longer than this may break after punctuation, so that they fit a narrow page.
+_LONG_TOKEN = 12
+_SPACE = re.compile(r"(\s+)")
+_PIECE = re.compile(r"[^/,:;=&]*[/,:;=&]+|[^/,:;=&]+")
+# Options stay whole: a browser breaks after their dashes.
+_OPTION = re.compile(r"[(`]*-{1,2}[A-Za-z][A-Za-z0-9-]{0,30}[`).,;:]*")
+_TAG = re.compile(r"<[^<>]*>")
+_OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
+
+
+class Drawing(NamedTuple):
+    """A picture on the page. svg: an element, inserted without escaping. prefix: of the names in the SVG, so that they
+    are unique on the page.
+    """
+
+    title: str
+    caption: str
+    svg: str
+    is_wide: bool
+    prefix: str
+
+
+def render(document: Document) -> str:
+    """Return the text of the HTML file."""
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(shipped.root() / "templates"),
+        undefined=jinja2.StrictUndefined,
+        autoescape=True,
+        finalize=_fit,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["inline"] = _inline
+    environment.filters["breakable"] = _breakable
+    lead, sections = _drawn(document)
+    template = environment.get_template("report.html.j2")
+    return template.render(page=document, lead=lead, sections=sections, are_numbers=_are_numbers)
+
+
+def _are_numbers(table: Table) -> list[bool]:
+    """Return for each column whether it holds numbers."""
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
+    return [are_numbers(column) for column in columns]
+
+
+def _drawn(document: Document) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
+    """Return the drawings beside the answers, and the headings of all sections with their blocks. A block has its kind
+    and its content. Sections without blocks are left out.
+    """
+    lead: list[Drawing] = []
+    sections: list[tuple[str, list[tuple[str, Any]]]] = []
+    for number, section in enumerate(on_page(document.sections), 1):
+        blocks: list[tuple[str, Any]] = []
+        for block in section.blocks:
+            if isinstance(block, Pictures):
+                drawings = [_drawing(picture, f"s{number}") for picture in block.draw()]
+                if not lead and document.lead:
+                    lead = [drawing for stem, drawing in drawings if stem in document.lead]
+                    drawings = [(stem, drawing) for stem, drawing in drawings if stem not in document.lead]
+                if drawings:
+                    blocks.append(("pictures", [drawing for _, drawing in drawings]))
+            elif not isinstance(block, Lines) or block.lines:
+                blocks.append((type(block).__name__.lower(), block))
+        if blocks:
+            sections.append((section.heading, blocks))
+    return lead, sections
+
+
+def _drawing(picture: Picture, prefix: str) -> tuple[str, Drawing]:
+    text = pictures.svg(picture.figure)
+    return picture.stem, Drawing(picture.title, picture.caption, text, picture.is_wide, f"{prefix}-{picture.stem}")
+
+
+def _fit(value: Any) -> Any:
+    """Replace characters that HTML forbids in text, such as control characters and surrogates, by the replacement
+    character.
+    """
+    if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
+        return value
+    return "".join(
+        letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in value
+    )
+
+
+def _inline(drawing: Drawing) -> Any:
+    """Return the SVG element with names that are unique in the page, and with a label for screen readers."""
+    from markupsafe import Markup, escape
+
+    own = _TAG.sub(lambda tag: _OWN_NAME.sub(rf"\1{drawing.prefix}-", tag[0]), drawing.svg)
+    return Markup(own.replace("<svg ", f'<svg role="img" aria-label="{escape(drawing.title)}" ', 1))
+
+
+def _breakable(text: str) -> Any:
+    """Return text whose long tokens, such as paths and keys, break after punctuation only."""
+    from markupsafe import Markup
+
+    return Markup("").join(map(_token, _SPACE.split(_fit(text))))
+
+
+def _token(token: str) -> Any:
+    from markupsafe import Markup, escape
+
+    if _OPTION.fullmatch(token):
+        return Markup('<span class="whole">{}</span>').format(token)
+    return Markup("<wbr>").join(map(escape, _PIECE.findall(token))) if len(token) > _LONG_TOKEN else escape(token)

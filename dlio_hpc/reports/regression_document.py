@@ -1,0 +1,76 @@
+"""The report of jobs that are compared with baselines and earlier nights, and the sections of a suite's verdict."""
+
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc.metrics import METRICS
+from dlio_hpc.records.outcomes import OUTCOMES
+from dlio_hpc.reports import acceptance_document, regression_rows, verdict_banners
+from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Style, Table
+from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
+from dlio_hpc.verdict.suite import SuiteVerdict
+
+# Most jobs that the title names.
+_NAMED = 3
+
+
+def of_judgement(judgement: Judgement) -> Document:
+    """Return the report of a comparison: a table of verdicts, then each verdict with its reasons and its picture."""
+    verdicts = judgement.verdicts
+    jobs = list(dict.fromkeys(verdict.job for verdict in verdicts))
+    return Document(
+        title=", ".join(jobs[:_NAMED]) + (f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""),
+        subtitle="against its baseline and its history",
+        banner=verdict_banners.of_judgement(judgement),
+        facts=[],
+        sections=sections(verdicts),
+        conclusion=judgement.words if len(verdicts) > 1 else judgement.outcome,
+    )
+
+
+def sections(verdicts: Sequence[Verdict]) -> list[Section]:
+    """Return a table of all verdicts, and a section for each verdict."""
+    return [Section("Verdicts", [_table(verdicts)]), *map(_verdict, verdicts)]
+
+
+def of_suite(verdict: SuiteVerdict) -> list[Section]:
+    """Return the sections that a suite's verdict has in the report of its study: baselines, then criteria."""
+    judged = verdict.judgement.verdicts
+    if not verdict.is_first:
+        compared = sections(judged)
+    elif verdict.effects:
+        compared = []
+    else:
+        command = f"dlio-hpc baseline accept {judged[0].job} --message '...'"
+        compared = [Section("Baseline", [Lines([f"There is no baseline yet. To accept this one: {command}"])])]
+    return [*compared, *acceptance_document.sections(verdict.acceptance)]
+
+
+def _table(verdicts: Sequence[Verdict]) -> Table:
+    styles: list[Style] = [OUTCOMES[verdict.outcome].colour for verdict in verdicts]
+    return Table(
+        "", regression_rows.HEADER, [regression_rows.row(verdict) for verdict in verdicts], styles, is_whole=True
+    )
+
+
+def _verdict(verdict: Verdict) -> Section:
+    heading = f"{verdict.job}: {verdict.subject}, {METRICS[verdict.metric].noun}: {verdict.outcome}"
+    remarks = [f"note: {warning}" for warning in verdict.warnings]
+    if verdict.ratio is not None and verdict.noise is None:
+        remarks.append("The noise between nights is not known yet: the interval covers the noise between repeats only.")
+    return Section(
+        heading,
+        [
+            Lines([verdict.why]),
+            Lines([f"meanwhile: {line}" for line in verdict.disturbances]),
+            Lines([f"advice: {line}" for line in verdict.advice]),
+            Lines(remarks, "yellow"),
+            Facts("", list(regression_rows.facts(verdict)), is_detail=True),
+            Pictures("", lambda: _draw(verdict)),
+        ],
+    )
+
+
+def _draw(verdict: Verdict) -> Iterator[Picture]:
+    from dlio_hpc.reports.figures import regression_plots
+
+    return regression_plots.of_verdict(verdict)

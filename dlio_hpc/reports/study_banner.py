@@ -1,0 +1,131 @@
+"""The banner of a study: whether it is complete, measured storage, and reached a conclusion."""
+
+from collections.abc import Iterator
+
+from dlio_hpc.analysis.study import disturbances
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetrics
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.plan.study import Study
+from dlio_hpc.reports import ab_rows, banner, study_report, study_text
+from dlio_hpc.reports.banner import Banner
+from dlio_hpc.reports.study_report import StudyReport
+
+# A study that finds no difference is conclusive where a difference of this share would have been detected.
+HIDDEN = 0.20
+
+
+def of_study(report: StudyReport) -> Banner:
+    """Return the banner by missing measurements, else by measurements not from storage, else by the worst conclusion of
+    a part.
+    """
+    study = report.outcome.study
+    if (fault := study_report.fault(report)) is not None:
+        missing = study_text.missing(report.outcome)
+        opening = banner.of_fault(fault)
+        return opening._replace(text=f"{missing[0]} {opening.text}") if missing else opening
+    if study.generate == "only":
+        return Banner("good", "The datasets are as planned. The study only generates; it measures nothing.")
+    return _of_storage(report) or banner.gravest([*_of_sides(report), *_of_parts(study, report)])
+
+
+def _of_storage(report: StudyReport) -> Banner | None:
+    """Return the banner of a study whose bytes came, or may have come, from memory; None where none did."""
+    study, measured = report.outcome.study, report.outcome.measured
+    parts: dict[str, list[Measured]] = {}
+    for measurement in measured:
+        parts.setdefault(study.points[measurement.point].part, []).append(measurement)
+    for origin, text in (
+        ("cached", "cached, bytes came from memory instead of storage"),
+        ("unknown", "Unknown whether bytes came from storage or from memory"),
+    ):
+        counts = {name: sum(measurement.origin == origin for measurement in runs) for name, runs in parts.items()}
+        if any(counts.values()):
+            named = [
+                f"{name + ': ' if len(study.parts) > 1 else ''}{count} of {len(parts[name])}"
+                for name, count in counts.items()
+                if count
+            ]
+            from_storage = [name for name, count in counts.items() if not count]
+            rest = f" {', '.join(from_storage)}: from storage." if from_storage and origin == "cached" else ""
+            return Banner("not measured", f"{text}: {'; '.join(named)} measurements.{rest}")
+    if measured and all(measurement.origin == "nothing read" for measurement in measured):
+        return Banner(
+            "not measured", "No measurement read anything from storage: the numbers are those of the benchmark itself."
+        )
+    return None
+
+
+def _of_sides(report: StudyReport) -> Iterator[Banner]:
+    """Yield the banner of two file systems that are compared."""
+    study = report.outcome.study
+    if not study.is_ab:
+        return
+    text = ab_rows.verdict(study, report.effects)
+    if not report.effects:
+        yield Banner("not measured", text)
+        return
+    overall = report.effects[-1]
+    if overall.low is None or overall.high is None:
+        yield Banner("inconclusive", text)
+    else:
+        is_narrow = overall.low > 1 - HIDDEN and overall.high < 1 / (1 - HIDDEN)
+        yield _conclusive(text, overall.better is not None or is_narrow)
+
+
+def _of_parts(study: Study, report: StudyReport) -> Iterator[Banner]:
+    for finding in report.findings:
+        name = f"{finding.part}: " if len(study.parts) > 1 else ""
+        for part in _of_part(study, finding):
+            yield part._replace(text=f"{name}{part.text}")
+
+
+def _of_part(study: Study, finding: Finding) -> Iterator[Banner]:
+    text = " ".join(study_text.first(study, finding))
+    if not finding.points:
+        yield Banner("not measured", "Nothing was measured.")
+    elif finding.unusable is not None:
+        yield Banner("inconclusive", finding.unusable)
+    elif finding.comparisons:
+        yield _of_comparison(text, finding.comparisons[-1])
+    elif finding.scalings:
+        yield from (_of_scaling(" ".join(study_text.scaling(scaling)), scaling) for scaling in finding.scalings)
+    elif not study.is_ab:
+        yield from map(_of_point, finding.points)
+
+
+def _of_comparison(text: str, comparison: Comparison) -> Banner:
+    """Return the banner of compared settings: conclusive where the recommended setting is at most HIDDEN below the
+    best.
+    """
+    chosen = None if comparison.recommended is None else comparison.of(comparison.recommended)
+    if chosen is None or chosen.low is None or chosen.high is None:
+        return Banner("inconclusive", text)
+    return _conclusive(text, chosen.low >= 1 - HIDDEN)
+
+
+def _of_scaling(text: str, scaling: Scaling) -> Banner:
+    """Return the banner of a scaling: conclusive where the interval of the last speed-up is narrow."""
+    last = scaling.steps[-1]
+    if last.low is None or last.high is None:
+        return Banner("inconclusive", text)
+    return _conclusive(text, last.low >= (1 - HIDDEN) * last.high)
+
+
+def _conclusive(text: str, is_conclusive: bool) -> Banner:
+    if is_conclusive:
+        return Banner("good", text)
+    return Banner("inconclusive", f"{text} The noise is too large to rule out a difference of {100 * HIDDEN:.0f} %.")
+
+
+def _of_point(point: PointMetrics) -> Banner:
+    """Return the banner of a point that is not compared with another."""
+    rates = point.metrics.get("samples_per_s")
+    if rates is None:
+        return Banner("not measured", "No measurement has samples/s.")
+    text = f"{rates.median:.1f} samples/s"
+    if point.n < 2:
+        return Banner("inconclusive", f"{text}, measured once: the noise is unknown.")
+    spread = disturbances.spread([rates.min, rates.median, rates.max])
+    text = f"{text}, median of {point.n} repeats that differ by {100 * spread:.1f} %."
+    return Banner("inconclusive" if spread > disturbances.LARGE else "good", text)

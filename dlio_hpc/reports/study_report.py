@@ -1,0 +1,157 @@
+"""Contents of a study's report: measurements, findings and advice; also as JSON and CSV."""
+
+import csv
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dlio_hpc.analysis.study import best_setting, file_system_pairs
+from dlio_hpc.analysis.study.best_setting import Finding
+from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.errors import DlioError, Incomplete
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.plan.study import Point, Study
+from dlio_hpc.records import job_outcome
+from dlio_hpc.records.study_outcome import MissingMeasurement, StudyOutcome
+from dlio_hpc.reports import ab_stragglers, advice
+from dlio_hpc.reports.ab_stragglers import Arm
+
+# Counts that are listed with the metrics of a measurement.
+_COUNTS = ("bytes_read", "storage_bytes_read")
+
+
+class StudyReport(NamedTuple):
+    """Contents of a report. advice: lines; a line that begins with blanks continues the line before. effects, sides: of
+    two file systems that are compared, else empty.
+    """
+
+    outcome: StudyOutcome
+    findings: tuple[Finding, ...]
+    advice: list[str]
+    effects: tuple[PairedEffect, ...] = ()
+    sides: tuple[Arm, ...] = ()
+
+
+def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport:
+    """Return the contents of a report. metric: compares the points; None: the metric of each part."""
+    study = outcome.study
+    findings = best_setting.findings(study, outcome.measured, metric)
+    effects = file_system_pairs.effects(study, outcome.measured, metric)
+    return StudyReport(
+        outcome, findings, _advice(outcome, findings), effects, ab_stragglers.of_study(study, outcome.jobs)
+    )
+
+
+def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
+    """Return advice from the parts that measured storage, and the names of the other parts."""
+    cached = {outcome.study.points[run.point].part for run in outcome.measured if run.origin == "cached"}
+    lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
+    if not lines or not cached:
+        return lines
+    return [*lines, f"No advice from {', '.join(sorted(cached))}: its measurements are cached."]
+
+
+def as_document(report: StudyReport) -> dict[str, Any]:
+    """Return the report as --json prints it."""
+    outcome = report.outcome
+    study = outcome.study
+    by_point: dict[int, list[Measured]] = {}
+    for measurement in outcome.measured:
+        by_point.setdefault(measurement.point, []).append(measurement)
+    return {
+        "study": study.study,
+        "description": study.description,
+        "notes": outcome.notes,
+        "seed": study.seed,
+        "repeat": study.repeat,
+        "points": [_point(study, point, by_point.get(point.number, [])) for point in study.points],
+        "missing": [_missing(report, missing) for missing in outcome.missing],
+        "broken": list(outcome.broken),
+        "findings": msgspec.to_builtins(report.findings),
+        "advice": report.advice,
+        **(_ab(report) if study.is_ab else {}),
+        "jobs": [job_outcome.as_document(job) for job in outcome.jobs],
+    }
+
+
+def _ab(report: StudyReport) -> dict[str, Any]:
+    """Return the comparison of two file systems."""
+    sides = [
+        {"data": side.folder, "file_system": side.file_system, "nodes": side.nodes, "targets": side.targets}
+        for side in report.sides
+    ]
+    return {"effects": msgspec.to_builtins(report.effects), "stragglers": msgspec.to_builtins(sides)}
+
+
+def _point(study: Study, point: Point, measured: list[Measured]) -> dict[str, Any]:
+    return {
+        "point": point.number,
+        "part": point.part,
+        "title": study.title(point),
+        "labels": study.labels(point),
+        "nodes": point.nodes,
+        "ranks_per_node": point.ranks_per_node,
+        "is_reference": study.part(point.part).reference == point.number,
+        "measurements": [_measurement(measurement) for measurement in measured],
+    }
+
+
+def _measurement(measured: Measured) -> dict[str, Any]:
+    identity = {name: getattr(measured, name) for name in ("repeat", "job", "run", "started", "ended")}
+    return identity | _numbers(measured)
+
+
+def _numbers(measured: Measured) -> dict[str, float | int | None]:
+    """Return metrics and counts of a measurement, by name; None: unknown."""
+    summary = measured.summary
+    return {name: metric.value(summary) for name, metric in METRICS.items()} | {
+        name: getattr(summary, name) for name in _COUNTS
+    }
+
+
+def _missing(report: StudyReport, missing: MissingMeasurement) -> dict[str, Any]:
+    point = report.outcome.study.points[missing.unit.point]
+    return {
+        "point": point.number,
+        "repeat": missing.unit.repeat,
+        "title": report.outcome.study.title(point),
+        "job": missing.job,
+        "why": missing.why,
+        "is_live": missing.is_live,
+    }
+
+
+def write_csv(report: StudyReport, file: Any) -> None:
+    """Write a row per measurement."""
+    csv.writer(file, lineterminator="\n").writerows(_rows(report))
+
+
+def _rows(report: StudyReport) -> Iterator[list[object]]:
+    """Yield the header, and a row per measurement. Keys that its part does not vary are empty."""
+    study = report.outcome.study
+    keys = list(dict.fromkeys(axis.key for part in study.parts for axis in part.axes))
+    fixed = ["nodes", "ranks_per_node", "repeat", "job", "run", "started", "ended"]
+    yield ["study", "part", "point", *keys, *fixed, *METRICS, *_COUNTS]
+    for run in report.outcome.measured:
+        point = study.points[run.point]
+        labels = study.labels(point)
+        fields = [point.nodes, point.ranks_per_node, run.repeat, run.job, run.run, run.started, run.ended]
+        settings = [labels.get(key) for key in keys]
+        yield [study.study, point.part, point.number, *settings, *fields, *_numbers(run).values()]
+
+
+def fault(report: StudyReport) -> DlioError | None:
+    """Return None where no measurement is missing, even if jobs had faults; else the first fault of a job that lost
+    one, or Incomplete.
+    """
+    outcome, missing = report.outcome, report.outcome.missing
+    if outcome.study.generate == "only":
+        return next(filter(None, map(job_outcome.fault, outcome.jobs)), None)
+    if not missing:
+        return None
+    concerned = {measurement.job for measurement in missing}
+    faults = [job_outcome.fault(job) for job in outcome.jobs if job.job.job in concerned]
+    first = next((error for error in faults if error is not None and not isinstance(error, Incomplete)), None)
+    return first or Incomplete(f"{len(missing)} of {outcome.wanted} measurements of {outcome.study.study} are missing")

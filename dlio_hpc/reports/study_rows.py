@@ -1,0 +1,175 @@
+"""Findings of a study as table rows, for the terminal and the page."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding, JudgedPoint, PointMetrics
+from dlio_hpc.analysis.study.main_effects import Effect, Ranking
+from dlio_hpc.analysis.study.scaling import Scaling
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.plan.study import Study
+from dlio_hpc.reports.job_rows import share
+from dlio_hpc.units import format_seconds
+
+# Metrics that have a column, with its heading.
+_COLUMNS: dict[MetricName, str] = {"wall_s": "time", "read_MBps": "MB/s", "samples_per_s": "samples/s", "au": "AU"}
+RANKING = ("parameter", "best", "worst", "best / worst", "of all differences", "beyond noise")
+# Last parts of keys that are ambiguous alone, or are headings of other columns.
+_VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files", "layout"}
+_SHOWN = 60
+_SCALES = {"nodes", "ranks per node"}
+_MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": "?"}
+
+
+def short(keys: Sequence[str]) -> dict[str, str]:
+    """Return a short name for each key: its part after the last dot, where that is unique and clear."""
+    last = {key: key.rsplit(".", 1)[-1] for key in keys}
+    used = Counter(last.values())
+    return {key: key if used[name] > 1 or name in _VAGUE else name for key, name in last.items()}
+
+
+def setting(study: Study, number: int, is_place_known: bool = False) -> str:
+    """Return the setting of a point in words; "the workload as it is" for the only point of a part. is_place_known:
+    leave out the numbers of ranks and the file system.
+    """
+    point = study.points[number]
+    labels = study.labels(point)
+    if is_place_known:
+        aside = {*_SCALES, *(axis.key for axis in study.part(point.part).axes if axis.is_data)}
+        labels = {key: label for key, label in labels.items() if key not in aside}
+    return joined(labels) or "the workload as it is"
+
+
+def joined(labels: dict[str, str]) -> str:
+    """Return shortened keys with their values."""
+    names = short(list(labels))
+    return ", ".join(f"{names[key]}={label}" for key, label in labels.items())
+
+
+def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
+    """Return the columns of points(): keys that vary, metrics, then ratio and verdict where settings are compared."""
+    names = short(keys)
+    metrics = ["n", *_COLUMNS.values(), f"{METRICS[finding.metric].noun} from-to"]
+    return [*(names[key] for key in keys), *metrics, *(["x ref", "verdict"] if finding.comparisons else [])]
+
+
+def varied(study: Study, finding: Finding) -> list[str]:
+    """Return the keys of the part that vary, by the names in labels."""
+    return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
+
+
+def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[str]]]:
+    """Yield each point with its row, in the study's order. Of more than _SHOWN points, the best and the reference are
+    shown.
+    """
+    judged = {point.point: point for comparison in finding.comparisons for point in comparison.points}
+    shown = set(_most(study, finding, judged))
+    reference = {comparison.reference for comparison in finding.comparisons} | {study.part(finding.part).reference}
+    for point in finding.points:
+        if point.point in shown:
+            row = _point(point, finding.metric)
+            if finding.comparisons:
+                row += _judged(judged.get(point.point), point.point in reference)
+            yield point, row
+
+
+def _most(study: Study, finding: Finding, judged: dict[int, JudgedPoint]) -> list[int]:
+    numbers = [point.point for point in finding.points]
+    if len(numbers) <= _SHOWN:
+        return numbers
+    order = sorted(numbers, key=lambda number: -judged[number].to_best if number in judged else 0.0)
+    return list(dict.fromkeys([study.part(finding.part).reference, *order]))[:_SHOWN]
+
+
+def left_out(finding: Finding) -> str | None:
+    """Return a note on points that the table leaves out; None where it has all."""
+    more = len(finding.points) - _SHOWN
+    return f"... and {more} more points; --csv has all." if more > 0 else None
+
+
+def _judged(judged: JudgedPoint | None, is_reference: bool) -> list[str]:
+    ratio = "ref" if is_reference else ""
+    if judged is not None and judged.to_reference is not None and not is_reference:
+        ratio = f"{judged.to_reference:.2f}"
+    return [ratio, "" if judged is None else _MARKS[judged.verdict]]
+
+
+def _point(point: PointMetrics, metric: MetricName) -> list[str]:
+    return [
+        *point.labels.values(),
+        str(point.n),
+        *(_median(point, name) for name in _COLUMNS),
+        span(point, metric),
+    ]
+
+
+def span(point: PointMetrics, metric: MetricName) -> str:
+    """Return the range of a metric from the lowest to the highest repeat."""
+    spread = point.metrics.get(metric)
+    if spread is None:
+        return "-"
+    if METRICS[metric].unit == "share":
+        return f"{100 * spread.min:.1f}-{100 * spread.max:.1f} %"
+    if METRICS[metric].unit == "s":
+        return f"{format_seconds(spread.min)}-{format_seconds(spread.max)}"
+    return f"{_digits(spread.min)}-{_digits(spread.max)}"
+
+
+def with_unit(value: float, metric: MetricName) -> str:
+    """Return a value with its unit."""
+    unit = METRICS[metric].unit
+    text = number(value, metric)
+    return text if unit in ("s", "share", "") else f"{text} {'samples/s' if unit == '1/s' else unit}"
+
+
+def number(value: float, metric: MetricName) -> str:
+    """Return a value as a cell of a table whose heading has the unit; shares and times keep their units."""
+    unit = METRICS[metric].unit
+    return share(value) if unit == "share" else format_seconds(value) if unit == "s" else _digits(value)
+
+
+def _median(point: PointMetrics, metric: MetricName) -> str:
+    return "-" if (spread := point.metrics.get(metric)) is None else number(spread.median, metric)
+
+
+def _digits(value: float) -> str:
+    """Return a number with four digits, or with all digits before the point."""
+    return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+
+
+def ranked(finding: Finding) -> Comparison | None:
+    """Return the comparison whose parameters are ranked: the one on the most ranks; None where there is none."""
+    return next((comparison for comparison in reversed(finding.comparisons) if comparison.ranking is not None), None)
+
+
+def ranking(parameters: Ranking) -> list[list[str]]:
+    """Return a row per parameter, the most important parameter first."""
+    return [_effect(effect) for effect in parameters.effects]
+
+
+def _effect(effect: Effect) -> list[str]:
+    names = short(effect.keys)
+    beyond = "unknown" if effect.confidence is None else "yes" if effect.is_beyond_noise else "no"
+    share_of_all = f"{100 * effect.share:.0f} %"
+    return [" with ".join(names.values()), effect.best, effect.worst, f"{effect.ratio:.2f}", share_of_all, beyond]
+
+
+def scaling_header() -> list[str]:
+    return ["nodes", "ranks", "time", "samples/s", "speed-up", "95 % interval", "ideal", "efficiency"]
+
+
+def scaling(curve: Scaling) -> list[list[str]]:
+    """Return a row per number of ranks, by the columns of scaling_header()."""
+    return [
+        [
+            f"{step.nodes} x {step.ranks_per_node}",
+            str(step.ranks),
+            format_seconds(step.wall_s),
+            _digits(step.samples_per_s),
+            f"{step.speed_up:.2f}",
+            "-" if step.low is None or step.high is None else f"{step.low:.2f}-{step.high:.2f}",
+            f"{step.ideal:.4g}",
+            share(step.efficiency),
+        ]
+        for step in curve.steps
+    ]

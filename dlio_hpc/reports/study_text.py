@@ -1,0 +1,329 @@
+"""Findings of a study in sentences, for the terminal, the page and the pictures."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from dlio_hpc.analysis.study.best_setting import Comparison, Finding
+from dlio_hpc.analysis.study.disturbances import LARGE, Repeat, explained, spread
+from dlio_hpc.analysis.study.main_effects import Ranking
+from dlio_hpc.analysis.study.point_measurement import Measured
+from dlio_hpc.analysis.study.ratios import Noise
+from dlio_hpc.analysis.study.replicates import SURE
+from dlio_hpc.analysis.study.scaling import Scaling, ScalingStep
+from dlio_hpc.metrics import METRICS
+from dlio_hpc.plan.study import Study
+from dlio_hpc.records.study_outcome import StudyOutcome
+from dlio_hpc.reports.study_rows import joined, setting
+
+# Noise of a single measurement with which three rounds can miss a difference of a third.
+_MUCH_NOISE = 0.15
+
+
+# Share of bytes from storage above which the storage counts as measured.
+_FETCHED = 0.9
+# Kinds of scaling in words.
+KINDS = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
+# Points whose repeats are explained; further points are counted only.
+_DISTURBED = 5
+# Reasons for missing measurements that are listed; further reasons are counted only.
+_REASONS = 8
+
+
+def heading(outcome: StudyOutcome) -> list[str]:
+    """Return description, size and site of a study, in lines."""
+    study = outcome.study
+    size = f"{len(study.points)} point(s) x {study.repeat} measurement(s)"
+    jobs = f"{len(outcome.jobs)} job(s)"
+    more = f", {outcome.others} duplicate(s) left out" if outcome.others else ""
+    return [
+        *([study.description] if study.description else []),
+        f"{size} in rounds, shuffled with seed {study.seed}; {jobs} on {study.site.name}{more}",
+    ]
+
+
+def notes(outcome: StudyOutcome) -> list[str]:
+    """Return notes on the study as a whole, and on jobs that cannot be read."""
+    return [*outcome.notes, *(f"left out, cannot be read: {fault}" for fault in outcome.broken)]
+
+
+def verdict(study: Study, finding: Finding, comparison: Comparison) -> list[str]:
+    """Return sentences on the best setting, and on whether to change anything."""
+    return list(_best(study, finding, comparison))
+
+
+def conclusions(study: Study, finding: Finding) -> list[list[str]]:
+    """Return sentences for each comparison and each scaling. A part that varies ranks only has sentences on scaling
+    only.
+    """
+    compared = [verdict(study, finding, comparison) for comparison in finding.comparisons]
+    return [*compared, *map(_named, finding.scalings)]
+
+
+def first(study: Study, finding: Finding) -> list[str]:
+    """Return the sentences that open a part: on settings on the most ranks, else on scaling."""
+    if finding.comparisons:
+        return verdict(study, finding, finding.comparisons[-1])
+    return [sentence for curve in finding.scalings for sentence in _named(curve)]
+
+
+def scaling(curve: Scaling) -> list[str]:
+    """Return sentences on the speed-up on the most ranks, and on where it differs from linear beyond noise."""
+    last = curve.steps[-1]
+    speed_up = f"On {_ranks(curve, last)} the speed-up is {last.speed_up:.2f}"
+    share = f"{100 * last.efficiency:.1f} % of linear"
+    if last.low is None or last.high is None:
+        why = why_unknown(curve.noise)
+        return [f"{speed_up}, {share}. Whether the difference is more than noise is unknown: {why}."]
+    sentences = [f"{speed_up} ({_interval(last.low, last.high)}), {share}.", _linear(curve)]
+    if last.low <= 1 <= last.high:
+        sentences.append(f"The difference from {_ranks(curve, curve.steps[0])} is not beyond noise.")
+    elif last.high < 1:
+        sentences.append(f"It is slower than {_ranks(curve, curve.steps[0])} beyond noise.")
+    return sentences
+
+
+def _named(curve: Scaling) -> list[str]:
+    """Return the sentences of scaling(), with the setting where there are several."""
+    head, *more = scaling(curve)
+    return [f"{joined(curve.labels)}: {head}" if curve.labels else head, *more]
+
+
+def _linear(curve: Scaling) -> str:
+    below, above = ([step for step in curve.steps[1:] if getattr(step, name)] for name in ("is_below", "is_above"))
+    sentences = []
+    if len(below) > 1 and tuple(below) == curve.steps[-len(below) :]:
+        sentences.append(f"It is less than linear beyond noise from {_ranks(curve, below[0])} on.")
+    elif below:
+        sentences.append(f"It is less than linear beyond noise on {_listed(curve, below)}.")
+    if above:
+        sentences.append(f"It is more than linear beyond noise on {_listed(curve, above)}.")
+    return " ".join(sentences) or "It does not differ from linear beyond noise."
+
+
+def _listed(curve: Scaling, steps: Sequence[ScalingStep]) -> str:
+    return " and ".join(_ranks(curve, step) for step in steps)
+
+
+def _ranks(curve: Scaling, step: ScalingStep) -> str:
+    """Return the number of ranks of a step, with nodes where another step has as many ranks."""
+    if sum(candidate.ranks == step.ranks for candidate in curve.steps) > 1:
+        return f"{step.nodes} x {step.ranks_per_node} ranks"
+    return f"{step.ranks} rank{'s' if step.ranks > 1 else ''}"
+
+
+def noise(finding: Finding) -> list[str]:
+    """Return sentences on the noise of all comparisons; nothing where it is unknown, which the verdicts state."""
+    noises = [comparison.noise for comparison in finding.comparisons if comparison.noise.sd is not None]
+    between_jobs = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
+    sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or between_jobs)[:1]]
+    if noises and any(estimate.is_blocked for estimate in noises):
+        drift = max(estimate.drift for estimate in noises)
+        sentences[0] += f" Rounds differ by {100 * drift:.2g} %; all points share this difference, which is removed."
+    if noises and between_jobs:
+        sentences.append(_noise("Noise between jobs, which applies to scaling", between_jobs[0]))
+    return sentences
+
+
+def _noise(label: str, estimate: Noise) -> str:
+    sd = estimate.sd or 0.0
+    few = "; too few for a good estimate: increase --repeat" if estimate.df < 4 else ""
+    sentence = f"{label}: {100 * sd:.2g} % ({estimate.df} degrees of freedom{few})."
+    if sd > _MUCH_NOISE:
+        sentence += " Noise of this size hides differences: use longer runs or a higher --repeat."
+    return sentence
+
+
+def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -> list[str]:
+    """Return reasons why repeats of a point differ by more than LARGE; the points that differ most come first."""
+    numbers = {point.point for point in finding.points}
+    repeats: dict[int, list[Repeat]] = {}
+    for measurement in measured:
+        if measurement.point in numbers and (level := METRICS[finding.metric].value(measurement.summary)):
+            good = level ** METRICS[finding.metric].sign
+            repeats.setdefault(measurement.point, []).append(
+                Repeat(f"{measurement.job}/{measurement.run}", good, measurement.disturbance)
+            )
+    spreads = {number: spread([repeat.value for repeat in runs]) for number, runs in repeats.items()}
+    large = sorted((number for number in spreads if spreads[number] > LARGE), key=lambda number: -spreads[number])
+    sentences = []
+    for number in large[:_DISTURBED]:
+        title = setting(study, number)
+        sentences.append(
+            f"Repeats of {title} differ by {100 * spreads[number]:.0f} %: {'; '.join(explained(repeats[number]))}."
+        )
+    return [
+        *sentences,
+        *([f"{len(large) - _DISTURBED} more points differ as much."] if len(large) > _DISTURBED else []),
+    ]
+
+
+def cached(finding: Finding) -> list[str]:
+    """Return a sentence on the share of bytes from storage; nothing where it is unknown, or nothing was read."""
+    shares = [point.from_storage for point in finding.points if point.from_storage is not None]
+    if not shares:
+        return []
+    least, most = (f"{100 * share:.0f}" for share in (min(shares), max(shares)))
+    sentence = f"Read from storage: {least if least == most else f'{least} to {most}'} % of the bytes"
+    if min(shares) > _FETCHED:
+        return [f"{sentence}."]
+    return [
+        f"{sentence}, the rest came from the page cache: this compares memory, not storage. Use "
+        "reader.drop_cache, reader.direct or a dataset larger than memory."
+    ]
+
+
+def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
+    """Return the ranks and file system of a comparison, where the part has several of them."""
+    ranks = f"{comparison.nodes} node(s) x {comparison.ranks_per_node} ranks"
+    on = f"On {ranks}" if study.part(finding.part).is_scaling else ""
+    below = f"{'below' if on else 'Below'} {comparison.data}" if comparison.data is not None else ""
+    return ", ".join(filter(None, (on, below))) + (": " if on or below else "")
+
+
+def _setting(study: Study, number: int | None) -> str:
+    """Return the setting of a point without ranks and file system; empty for None."""
+    return "" if number is None else setting(study, number, is_place_known=True)
+
+
+def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[str]:
+    """Yield sentences on the best setting of a comparison."""
+    where, best = _where(study, finding, comparison), _setting(study, comparison.best)
+    gain = comparison.gain
+    if comparison.noise.sd is None:
+        ratio = "" if gain is None or comparison.best == comparison.reference else f", {gain.ratio:.2f} x the reference"
+        why = why_unknown(comparison.noise)
+        yield f"{where}Ahead: {best}{ratio}. Whether the difference is more than noise is unknown: {why}."
+        return
+    if gain is None:
+        yield f"{where}Best: {best}. The reference was not measured."
+    elif comparison.best == comparison.reference:
+        yield f"{where}Best: the reference, {best}."
+    elif not gain.is_beyond_noise and any(point.verdict == "slower" for point in comparison.points):
+        yield (
+            f"{where}Nothing is better than the reference ({_setting(study, comparison.reference)}) beyond noise: "
+            f"the best is {best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)}."
+        )
+    elif not gain.is_beyond_noise:
+        yield (
+            f"{where}No difference beyond noise: the reference ({_setting(study, comparison.reference)}) is not "
+            f"significantly different from the best ({best}, {gain.ratio:.2f} x; {_interval(gain.low, gain.high)})."
+        )
+    else:
+        yield (
+            f"{where}Best: {best}, {gain.ratio:.2f} x the reference ({_setting(study, comparison.reference)}); "
+            f"{_interval(gain.low, gain.high)}, confidence {confidence(gain.confidence)}."
+        )
+    yield from _choice(study, comparison)
+
+
+def _choice(study: Study, comparison: Comparison) -> Iterator[str]:
+    """Yield sentences on the recommended setting, and on the number of settings as good as the best."""
+    same = [point.point for point in comparison.points if point.verdict == "same as best"]
+    if comparison.recommended is None:
+        return
+    if comparison.recommended == comparison.reference:
+        others = "" if not same else f" {_others(len(same), len(comparison.points))}"
+        is_default = study.part(study.points[comparison.recommended].part).is_default
+        yield f"{'Keep the present settings.' if is_default else 'There is no reason to change it.'}{others}"
+    elif comparison.recommended != comparison.best:
+        simplest, others = _setting(study, comparison.recommended), _others(len(same), len(comparison.points))
+        yield f"Simplest setting that is not significantly different from the best: {simplest}. {others}"
+    elif same:
+        yield _others(len(same), len(comparison.points))
+
+
+def _others(same: int, points: int) -> str:
+    if same == points - 1:
+        return "No setting is significantly different from the best."
+    return (
+        f"{same} of {points - 1} others are not significantly different from the best."
+        if same
+        else "All others are worse."
+    )
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    return "" if low is None or high is None else f"{100 * SURE:.0f} % interval {low:.2f} to {high:.2f}"
+
+
+def confidence(share: float | None) -> str:
+    """Return a confidence in percent."""
+    if share is None:
+        return "unknown"
+    return "> 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
+
+
+def why_unknown(estimate: Noise) -> str:
+    """Return the reason why noise is unknown."""
+    if estimate.df == 0:
+        return "too few measurements were repeated; use --repeat 3"
+    return "repeats are equal to the last digit, which is implausible"
+
+
+def part_title(study: Study, finding: Finding) -> str:
+    """Return name and title of a part."""
+    part = study.part(finding.part)
+    return ": ".join(filter(None, (part.name, part.title)))
+
+
+def legend(study: Study, finding: Finding) -> str:
+    """Return the legend of the table of points."""
+    if not finding.comparisons:
+        return "Medians of n measurements."
+    unusual = " The workload's own setting is not in the table: the reference is the first setting."
+    return (
+        f"Medians of n measurements, compared by {METRICS[finding.metric].noun}. x ref: ratio to the reference "
+        "(ref), without drift; above 1 is better. same: not significantly different from the best; worse: beyond "
+        "noise; ?: unknown." + unusual * (not study.part(finding.part).is_default)
+    )
+
+
+def ranking_title(finding: Finding, comparison: Comparison) -> str:
+    where = (
+        f" on {comparison.nodes} node(s) x {comparison.ranks_per_node} ranks" if len(finding.comparisons) > 1 else ""
+    )
+    where += f" below {comparison.data}" if comparison.data is not None else ""
+    return f"Parameters by effect{where}: means over all settings of the other parameters"
+
+
+def ranking_notes(ranking: Ranking) -> list[str]:
+    if ranking.interaction is None:
+        return ["Too few combinations were measured to separate the parameters."]
+    notes = []
+    if any(len(effect.keys) > 1 for effect in ranking.effects):
+        notes.append("Keys that vary together cannot be separated and count as one parameter.")
+    if len(ranking.effects) > 1:
+        notes.append(
+            f"{100 * ranking.interaction:.0f} % of the variance between points is interaction between parameters."
+        )
+    return notes
+
+
+def scaling_title(curve: Scaling) -> str:
+    labels = joined(curve.labels)
+    of_labels = f" of {labels}" if labels else ""
+    return f"{curve.kind.capitalize()} scaling{of_labels} ({KINDS[curve.kind]}), against the fewest ranks"
+
+
+def missing(outcome: StudyOutcome) -> list[str]:
+    """Return the number of missing measurements, and the reasons; nothing where none is missing."""
+    if not outcome.missing:
+        return []
+    reasons = Counter(measurement.why for measurement in outcome.missing).most_common()
+    lines = [f"Missing: {len(outcome.missing)} of {outcome.wanted} measurements."]
+    lines += [f"  {count} x {why}" for why, count in reasons[:_REASONS]]
+    if len(reasons) > _REASONS:
+        lines.append(f"  and {len(reasons) - _REASONS} more reasons; --json has all.")
+    is_live = all(measurement.is_live for measurement in outcome.missing)
+    return [*lines, "Their jobs have not ended yet."] if is_live else lines
+
+
+def resume(outcome: StudyOutcome) -> str | None:
+    """Return the command that measures what is missing, valid in any directory; None where nothing is to be done."""
+    live = [measurement.is_live for measurement in outcome.missing]
+    if all(live):
+        return None
+    later = " after the unfinished jobs have ended" if any(live) else ""
+    folder = shlex.quote(str(outcome.study.folder))
+    return f"To measure what is missing{later}: dlio-submit --resume {folder}"

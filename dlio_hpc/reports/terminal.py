@@ -1,0 +1,153 @@
+"""Documents on a terminal: the banner first, then the sections, 80 to 100 columns wide."""
+
+import textwrap
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from rich import box
+from rich.cells import cell_len
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table as Grid
+from rich.text import Text
+
+from dlio_hpc.reports import banner
+from dlio_hpc.reports.banner import Banner
+from dlio_hpc.reports.columns import are_numbers
+from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
+
+_WIDTHS = range(80, 101)
+# Width of labels in facts.
+_LABEL = 10
+# Columns of the widest table.
+_WIDEST = 1000
+# Widest token that a column of text keeps whole.
+_TOKEN = 24
+
+
+def show(document: Document, file: Any) -> None:
+    """Print a document. It has no colour where `file` is not a terminal."""
+    out = console(file)
+    show_banner(document.banner, out)
+    for answer in document.answers:
+        _print(out, answer)
+    out.print()
+    _print(out, document.title, "bold")
+    if document.subtitle:
+        _print(out, document.subtitle)
+    for facts in document.facts:
+        if not facts.is_detail:
+            _facts(out, facts)
+    show_sections(document.sections, out)
+    if document.conclusion:
+        out.print()
+        out.print(Text(document.conclusion, "bold"), soft_wrap=True)
+
+
+def show_sections(sections: Sequence[Section], out: Console) -> None:
+    """Print sections, each after an empty line."""
+    for section in sections:
+        blocks = [block for block in section.blocks if not block.is_detail and not _is_empty(block)]
+        if section.is_detail or not (section.heading or blocks):
+            continue
+        out.print()
+        if section.heading:
+            _print(out, section.heading, "bold")
+        for number, block in enumerate(blocks):
+            if number and not (isinstance(block, Lines) and isinstance(blocks[number - 1], Lines)):
+                out.print()
+            _block(out, block)
+
+
+def console(file: Any) -> Console:
+    """Return a console as wide as the terminal, within 80 to 100 columns; 100 where `file` is not a terminal."""
+    out = Console(file=file, highlight=False, markup=False)
+    out.width = min(max(out.width, _WIDTHS[0]), _WIDTHS[-1]) if out.is_terminal else _WIDTHS[-1]
+    return out
+
+
+def show_banner(opening: Banner, out: Console) -> None:
+    """Print the state and the sentence that open a summary. Without a terminal it is one line, which is the subject of
+    a mail.
+    """
+    colour = banner.COLOURS[opening.state]
+    line = Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour))
+    out.print(line, soft_wrap=not out.is_terminal)
+
+
+def _is_empty(block: Block) -> bool:
+    return isinstance(block, Lines) and not block.lines
+
+
+def _block(out: Console, block: Block) -> None:
+    if isinstance(block, Lines):
+        for line in block.lines:
+            _print(out, line, block.style, block.depth)
+    elif isinstance(block, Facts):
+        _facts(out, block)
+    elif isinstance(block, Table):
+        show_table(block, out)
+
+
+def _facts(out: Console, facts: Facts) -> None:
+    if facts.title:
+        _print(out, facts.title)
+    for label, value in facts.rows:
+        first, *rest = _folded(value, out.width - _LABEL) or [""]
+        out.print(Text(f"{label:{_LABEL}}{first}"), soft_wrap=True)
+        for line in rest:
+            out.print(Text(" " * _LABEL + line), soft_wrap=True)
+
+
+def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
+    """Print a line, folded; continuation lines are indented by two more columns. Long tokens, such as paths, stay
+    whole.
+    """
+    depth += len(line) - len(line.lstrip())
+    for number, part in enumerate(_folded(line.strip(), out.width - depth - 2)):
+        out.print(Text(" " * (depth + 2 * (number > 0)) + part, style), soft_wrap=True)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Return the lines of a text. A number and its percent sign stay on one line."""
+    unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = textwrap.wrap(unbroken, width, break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
+
+
+def show_table(table: Table, out: Console) -> None:
+    """Print a table with its title and legend. A table that does not fit is printed in its full width."""
+    if table.title:
+        _print(out, table.title)
+    grid = _grid(table)
+    width = out.width
+    out.width = max(width, Measurement.get(out, out.options.update(max_width=_WIDEST), grid).minimum)
+    out.print(grid)
+    out.width = width
+    if table.most is not None and len(table.rows) > table.most:
+        _print(out, f"and {len(table.rows) - table.most} more; --json has all of them", depth=2)
+    if table.legend:
+        _print(out, table.legend, "dim")
+
+
+def _grid(table: Table) -> Grid:
+    """Return a grid with a rule below its header. Numbers are flush right; text is flush left and may be folded."""
+    grid = Grid(box=box.SIMPLE_HEAD if any(table.header) else None, padding=(0, 1, 0, 0), pad_edge=False,
+                show_edge=False, show_header=any(table.header))  # fmt: skip
+    columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
+    for heading, cells in zip(table.header, columns, strict=True):
+        is_number = are_numbers(cells)
+        tokens = (heading, *cells) if is_number or table.is_whole else " ".join((heading, *cells)).split()
+        widest = max(map(cell_len, tokens), default=0)
+        least = widest if is_number or table.is_whole else min(widest, _TOKEN)
+        grid.add_column(heading, justify="right" if is_number else "left", overflow="fold", min_width=least)
+    for row, style in _rows(table):
+        grid.add_row(*map(Text, row), style=style)
+    return grid
+
+
+def _rows(table: Table) -> Iterator[tuple[Sequence[str], str]]:
+    shown = table.rows[: table.most]
+    for number, row in enumerate(shown):
+        is_total = table.has_total and number == len(shown) - 1
+        yield row, "bold" if is_total else table.styles[number] if table.styles else ""

@@ -1,0 +1,92 @@
+"""Banners of comparisons with a baseline, of histories, of acceptances and of suites."""
+
+from collections.abc import Sequence
+
+from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.records.outcomes import OUTCOMES, Outcome
+from dlio_hpc.reports import banner, regression_rows
+from dlio_hpc.reports.banner import Banner, state_of
+from dlio_hpc.reports.history_rows import Block
+from dlio_hpc.verdict import acceptance, regression, trend
+from dlio_hpc.verdict.acceptance import Acceptance
+from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Judgement
+from dlio_hpc.verdict.change_detection import FEWEST
+from dlio_hpc.verdict.suite import SuiteVerdict
+from dlio_hpc.verdict.trend import Night, Trend
+
+_ACCEPTANCES: dict[Outcome, str] = {
+    "pass": "Accepted: every criterion is met.",
+    "fail": "Not accepted: some criteria are not met.",
+    "inconclusive": "No verdict: for some criteria runs differ too much, or are too few.",
+    "cached": "No verdict: cached. The bytes came, or may have come, from memory instead of storage.",
+    "invalid": "No verdict: some runs are invalid; their numbers must not be used.",
+    "infrastructure": "No verdict: runs failed for reasons other than the performance of the storage.",
+    "incomplete": "No verdict: measurements are missing.",
+    "skipped": "No verdict: no criterion applies to these measurements.",
+}
+
+
+def of_judgement(judgement: Judgement) -> Banner:
+    """Return the banner of jobs that are compared with baselines and histories."""
+    return Banner(state_of(judgement.exit_code), f"{regression_rows.summary(judgement)}.")
+
+
+def of_acceptance(accepted: Acceptance) -> Banner:
+    """Return the banner of an acceptance."""
+    return Banner(state_of(accepted.exit_code), f"{_ACCEPTANCES[accepted.outcome]} {acceptance.counted(accepted)}.")
+
+
+def of_suite(verdict: SuiteVerdict) -> Banner:
+    """Return the banner of a suite: the line that is also the subject of its mail."""
+    return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
+
+
+def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
+    """Return the worst banner of the keys that the newest study measured, and of keys that changed for the worse."""
+    newest = max(blocks, key=lambda block: block.newest.ended).newest
+    concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
+    return banner.gravest([_of_block(block, metric) for block in concerned])
+
+
+def _of_block(block: Block, metric: MetricName) -> Banner:
+    """Return the banner of a key: its newest night against its baseline or the night before, then changes over the
+    nights.
+    """
+    newest, group, name = block.newest, block.group, block.name or block.title
+    if group is None:
+        return Banner("bad", f"{newest.job} measured nothing: {newest.fault or newest.state}.")
+    if group.faulty is not None:
+        state = state_of(group.faulty.exit_code)
+        return Banner(state, f"{name}: {newest.job}: {group.faulty.run}: {group.faulty.fault}.")
+    if not group.is_of_storage:
+        return Banner("not measured", f"{name}: {newest.job}: {group.storage_words}.")
+    here = trend.night(group, metric)
+    if here is None or block.trend is None:
+        return Banner("not measured", f"{name}: {newest.job} has no {METRICS[metric].noun}.")
+    return _of_nights(f"{name}: {newest.job}", block, block.trend, here, metric)
+
+
+def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: MetricName) -> Banner:
+    if history.nights[-1].job != here.job:
+        text = "measured this on several datasets, which are compared with each other and not with other nights"
+        return Banner("inconclusive", f"{name} {text}.")
+    changes = regression.changes_sentence(history)
+    reference = _reference(block, history, metric)
+    if reference is None:
+        return Banner("inconclusive", f"{name} has neither a baseline nor an earlier night. {changes}")
+    there, against = reference
+    weighed = regression.weigh(history.nights, there, metric, TOLERANCE)
+    state = state_of(OUTCOMES[weighed.outcome].exit_code)
+    if state == "good" and len(history.nights) < FEWEST:
+        state = "inconclusive"
+    return Banner(state, f"{name} is {regression.words(weighed, against, here, TOLERANCE)}. {changes}")
+
+
+def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:
+    """Return the night that the newest one is compared with, and its name; None where there is none."""
+    baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
+    if baseline is not None and block.baseline is not None:
+        return baseline, f"baseline {block.baseline.id}"
+    if len(history.nights) < 2:
+        return None
+    return history.nights[-2], f"the night before ({history.nights[-2].job}; there is no baseline)"

@@ -1,0 +1,181 @@
+"""A derived workload as a commented YAML file: each value with its evidence."""
+
+import json
+import os
+import textwrap
+from collections import defaultdict
+from itertools import pairwise
+from typing import Any
+
+from dlio_hpc import __version__, units
+from dlio_hpc.analysis.characterize.characterize import Character
+from dlio_hpc.analysis.characterize.evidence import DerivedValue
+from dlio_hpc.analysis.log.file_roles import Role
+from dlio_hpc.reports import characterization_banner
+
+_WIDTH, _INDENT, _MOST_COLUMN = 118, 2, 36
+_SIZES = (
+    "dataset.sample.bytes",
+    "dataset.sample.stdev",
+    "dataset.chunk",
+    "reader.transfer_size",
+    "checkpoint.transfer_size",
+)
+# Sections in the order of config/workload.py.
+_SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train")
+
+
+def write(character: Character, name: str) -> str:
+    """Return the text of the YAML file, which workload.load() reads."""
+    lines = [
+        *_head(character),
+        f"name: {text(name)}",
+        f"description: {text(_description(character))}",
+        f"source: {text(_source(character))}",
+    ]
+    for section in _SECTIONS:
+        keys = {key: estimate for key, estimate in character.derived.keys.items() if key.startswith(f"{section}.")}
+        if keys:
+            lines += [f"{section}:", *_section(keys)]
+        if section == "dataset":
+            lines += _sides(character)
+    return "\n".join(lines) + "\n"
+
+
+def text(value: str) -> str:
+    """Return a string as a YAML scalar: a word as it is, other strings in quotes."""
+    is_word = value.replace("_", "").replace("-", "").isalnum() and value.isascii() and not value[0].isdigit()
+    if is_word and value.lower() not in {"null", "true", "false"}:
+        return value
+    return json.dumps(value.encode("utf-8", "replace").decode(), ensure_ascii=True)
+
+
+def default_name(character: Character) -> str:
+    """Return a name by the program's script or module, else by the program."""
+    arguments = character.log.job.program.split()
+    scripts = [word for word in arguments if word.endswith((".py", ".sh"))]
+    modules = [after for word, after in pairwise(arguments) if word == "-m" and after != "mpi4py"]
+    scripts += [module.rpartition(".")[2] for module in modules] + arguments[:1]
+    stem = os.path.basename(scripts[0]).removesuffix(".py").removesuffix(".sh") if scripts else ""
+    return (
+        "".join(letter if letter.isalnum() or letter in "_-" else "-" for letter in stem)[:60].strip("-") or "derived"
+    )
+
+
+def _description(character: Character) -> str:
+    keys = character.derived.keys
+    count, kind = keys["dataset.files"].value, keys["dataset.format"].value
+    size = sum(role.file.size for role in character.derived.roles if role.role == "dataset")
+    return f"derived from a Darshan log: {units.format_size(size)} of {kind} in {count:,} file(s)"
+
+
+def _source(character: Character) -> str:
+    names = [path.name for path in character.paths]
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f"dlio-hpc characterize {', '.join(names[:3])}{more}"
+
+
+def _head(character: Character) -> list[str]:
+    """Return the comment at the head: confidence, program, notes, files left out, and the meaning of the comments."""
+    job = character.log.job
+    nodes = f" on {character.nodes} node(s)" if character.nodes else ""
+    logs = _source(character).removeprefix("dlio-hpc characterize ")
+    version = f"Darshan {job.library}" if job.library else "an unknown Darshan"
+    lines = [
+        characterization_banner.of_character(character).line,
+        f"Derived by dlio-hpc {__version__} from {logs} ({version}).",
+        f"Program: {clean(job.program)}; {job.ranks} rank(s){nodes}, {units.format_seconds(max(job.seconds, 0.0))}.",
+        *(f"Note: {clean(note)}" for note in character.notes),
+        *(f"Forced despite: {reason}" for reason in character.derived.against),
+        *left_out(character.derived.roles),
+        "Comments: confidence in the value (high, medium, low; unknown: a default, not in the log), and evidence.",
+    ]
+    return [
+        part for line in lines for part in textwrap.wrap(line, _WIDTH, initial_indent="# ", subsequent_indent="#   ")
+    ]
+
+
+def clean(line: str) -> str:
+    """Replace characters that would end a comment or cannot be written."""
+    shown = line.encode("utf-8", "replace").decode()
+    return "".join(letter if letter.isprintable() else "?" for letter in shown)
+
+
+def left_out(files: list[Role]) -> list[str]:
+    """Return lines on files that are not part of the workload, by role and reason."""
+    groups: dict[tuple[str, str], list[Role]] = defaultdict(list)
+    for role in files:
+        if role.role in ("library", "other"):
+            groups[role.role, role.why].append(role)
+    lines = []
+    for (name, why), members in sorted(groups.items()):
+        read, written = (sum(getattr(role.file, part) for role in members) for part in ("bytes_read", "bytes_written"))
+        moved = f"{units.format_size(read)} read, {units.format_size(written)} written"
+        lines.append(f"Left out: {len(members):,} file(s), {name} ({clean(why)}): {moved}.")
+    return lines
+
+
+def _section(keys: dict[str, DerivedValue]) -> list[str]:
+    """Return the lines of one section. Keys with further dots are nested."""
+    rows: list[tuple[str, DerivedValue | None]] = []
+    opened = ""
+    for key, estimate in keys.items():
+        parts = key.split(".")[1:]
+        if len(parts) == 2 and parts[0] != opened:
+            rows.append((f"{' ' * _INDENT}{parts[0]}:", None))
+        opened = parts[0] if len(parts) == 2 else ""
+        rows.append((f"{' ' * _INDENT * len(parts)}{parts[-1]}: {_value(key, estimate.value)}", estimate))
+    column = min(max(len(row) for row, _ in rows) + 2, _MOST_COLUMN)
+    return [line for row, estimate in rows for line in _commented(row, estimate, column)]
+
+
+def _commented(row: str, estimate: DerivedValue | None, column: int) -> list[str]:
+    """Return a line with its comment, which continues on the lines below."""
+    if estimate is None:
+        return [row]
+    parts = textwrap.wrap(clean(str(estimate)), max(_WIDTH - column - 2, 40)) or [""]
+    first = f"{row:<{column}}# {parts[0]}" if len(row) < column else f"{row}  # {parts[0]}"
+    return [first, *(f"{'':<{column}}#   {part}" for part in parts[1:])]
+
+
+def _value(key: str, value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if key in _SIZES:
+        return size(value)
+    if key == "checkpoint.files":
+        return f"[{', '.join(map(size, value))}]"
+    if key == "compute.time":
+        return f"{value:.4g}" if value >= 1e-4 else "0"
+    return f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+
+
+def size(value: int) -> str:
+    """Return a size such as 256 KiB where that is exact, else bytes."""
+    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if value >= factor and value % factor == 0:
+            return f"{value // factor} {unit}"
+    return str(value)
+
+
+def _sides(character: Character) -> list[str]:
+    if not character.derived.sides:
+        return []
+    lines = [f"{' ' * _INDENT}auxiliary_files:"]
+    for side in character.derived.sides:
+        pairs = ", ".join(f"{key}: {_side_value(key, value)}" for key, value in side.keys.items())
+        lines += textwrap.wrap(
+            clean(f"medium: {side.note}"), _WIDTH - 6, initial_indent="    # ", subsequent_indent="    #   "
+        )
+        lines.append(f"{' ' * _INDENT * 2}- {{{pairs}}}")
+    return lines
+
+
+def _side_value(key: str, value: Any) -> str:
+    if key in ("bytes", "size"):
+        return size(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return json.dumps(value) if key == "name" else str(value)
