@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from dlio_hpc.batch.job_state import JobSnapshot
     from dlio_hpc.batch.preflight import PreflightFinding
     from dlio_hpc.batch.submission import Submission
-    from dlio_hpc.metrics import MetricName
     from dlio_hpc.plan.cost import JobCost
     from dlio_hpc.plan.planned import Planned
     from dlio_hpc.records.job_outcome import JobOutcome
     from dlio_hpc.reports.study_report import StudyReport
+    from dlio_hpc.results.metrics import MetricName
     from dlio_hpc.verdict.acceptance import Acceptance
     from dlio_hpc.verdict.baseline_comparison import Judgement
     from dlio_hpc.verdict.baselines import Accepted

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from dlio_hpc import spelling, units
-from dlio_hpc.errors import ConfigError, DlioError, InvalidRun
+from dlio_hpc import units
+from dlio_hpc.errors import ConfigError, DlioError, InvalidRun, name_hint, nearest_name
 
 T = TypeVar("T")
 
@@ -219,9 +219,9 @@ def _meant(name: str, known: list[str], kind: Any) -> str:
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
     if same:
         return f"did you mean {' or '.join(map(repr, same[:_MOST_MEANT]))}? "
-    if hint := spelling.hint(name, known):
+    if hint := name_hint(name, known):
         return hint
-    leaf = spelling.nearest(name, [key.rpartition(".")[2] for key in everywhere])
+    leaf = nearest_name(name, [key.rpartition(".")[2] for key in everywhere])
     return "" if leaf is None else _meant(leaf, known, kind)
 
 

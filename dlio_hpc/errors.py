@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 
@@ -148,3 +148,18 @@ def reported(fault: Exception, lead: str = "") -> DlioError:
         traceback.print_exc()
     print(f"dlio-hpc: {lead}{known}", file=sys.stderr, flush=True)
     return known
+
+
+def nearest_name(name: str, names: Iterable[str]) -> str | None:
+    """Return the most similar of the names; None if no name is similar."""
+    import difflib  # slow import, needed only for wrong names
+
+    lower = {known.lower(): known for known in names}
+    close = difflib.get_close_matches(name.lower(), lower, n=1)
+    return lower[close[0]] if close else None
+
+
+def name_hint(name: str, names: Iterable[str]) -> str:
+    """Return "did you mean ...? " for a message, with a trailing blank; empty if no name is similar."""
+    meant = nearest_name(name, names)
+    return "" if meant is None else f"did you mean {meant!r}? "

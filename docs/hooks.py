@@ -19,8 +19,8 @@ import msgspec
 
 import dlio_hpc
 from dlio_hpc import document, units
-from dlio_hpc.metrics import METRICS
-from dlio_hpc.results import Summary
+from dlio_hpc.results.metrics import METRICS
+from dlio_hpc.results.run_result import Summary
 
 _MARK = re.compile(r"<!-- (keys|fields): (\S+)\.(\w+) -->")
 _UNITS = {

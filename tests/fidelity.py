@@ -19,7 +19,7 @@ from dlio_hpc.config.dataset_keys import AuxiliaryFile
 from dlio_hpc.config.workload import Workload
 from dlio_hpc.files import rundir
 from dlio_hpc.reports import program_profiles, workload_yaml
-from dlio_hpc.results import Result
+from dlio_hpc.results.run_result import Result
 from tests import planning, straced
 
 LOGS = Path(__file__).parent / "logs/apps"

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import numpy as np
 
-from dlio_hpc import document, results, units
+from dlio_hpc import document, units
 from dlio_hpc.batch import job_record
 from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, timeline
 from dlio_hpc.core.merge import Host, Merged
 from dlio_hpc.core.read_activity import Lattice
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import plan
+from dlio_hpc.results import run_result
 
 _BINS = 128
 
@@ -41,7 +42,7 @@ def merged(made: plan.Plan) -> Merged:
     )  # fmt: skip
 
 
-def leave(folder: Path, made: plan.Plan, recordings: Merged) -> results.Summary:
+def leave(folder: Path, made: plan.Plan, recordings: Merged) -> run_result.Summary:
     """The job's directory, as the core and the login side leave it."""
     run, nodes = made.runs[-1], list(dict.fromkeys(host.name for host in recordings.hosts))
     found = rundir.run_directory(folder, run.number, run.name)
@@ -49,13 +50,13 @@ def leave(folder: Path, made: plan.Plan, recordings: Merged) -> results.Summary:
     epochs, summary = merge.epochs(recordings, run), merge.summary(recordings, run)
     timeline.write(found, recordings, run, [], "")
     layout, now = run.workload.dataset, units.utc_now()
-    result = results.Result(
+    result = run_result.Result(
         run=rundir.run_name(run.number, run.name), kind=run.kind, plan_sha256="", started=now, ended=now,
         ranks=made.ranks, nodes=made.nodes, ranks_per_node=made.ranks_per_node,
-        dataset=results.DatasetFacts("", "", layout.format, layout.files, layout.samples, layout.size), hosts=nodes,
+        dataset=run_result.DatasetFacts("", "", layout.format, layout.files, layout.samples, layout.size), hosts=nodes,
         versions={}, epochs=epochs, summary=summary, generated=None, hints={}, faults=[], gap_s=None,
     )  # fmt: skip
-    results.write(found / rundir.RESULT, result)
+    run_result.write(found / rundir.RESULT, result)
     known = {"kernel": "6", "cpu": "any", "cores": 64, "memory_bytes": 1 << 38}
     environment = {"versions": {}, "nodes": [{"host": name, **known} for name in nodes], "variables": {}}
     rundir.write(folder / rundir.ENVIRONMENT, document.encode(environment))

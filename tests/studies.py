@@ -15,7 +15,7 @@ from dlio_hpc.files import rundir
 from dlio_hpc.plan import packing, study, sweep
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.study import JobRequest, PartRequest, Study
-from dlio_hpc.results import (
+from dlio_hpc.results.run_result import (
     DatasetFacts,
     Distribution,
     Disturbance,

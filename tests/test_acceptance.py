@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from dlio_hpc import document, results, units
+from dlio_hpc import document, units
 from dlio_hpc.analysis import robust
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import workload
@@ -23,7 +23,8 @@ from dlio_hpc.files import archive, filesystem, rundir
 from dlio_hpc.plan import plan
 from dlio_hpc.reports import acceptance_document, page, terminal
 from dlio_hpc.reports.figures import acceptance_plots
-from dlio_hpc.results import Epoch
+from dlio_hpc.results import run_result
+from dlio_hpc.results.run_result import Epoch
 from dlio_hpc.verdict import acceptance, criteria_file, junit
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.criteria_file import Criteria, Criterion
@@ -696,10 +697,10 @@ def _study(folder: Path, lost: Sequence[tuple[int, int]] = (), cached: float = 0
         state,
     )
     for path in Path(made.runs).glob(f"*/{rundir.RUNS}/*/{rundir.RESULT}"):
-        result = results.decode(path.read_bytes(), str(path))
+        result = run_result.decode(path.read_bytes(), str(path))
         epoch = Epoch(1, 10.0, 10, 1000, 10**9, 1.0, 1.0, 1.0, client_bytes_read=int((1 - cached) * 10**9))
         if result.summary is not None:
-            results.write(path, structs.replace(result, epochs=[epoch], file_system="lustre", memory_bytes=10**9))
+            run_result.write(path, structs.replace(result, epochs=[epoch], file_system="lustre", memory_bytes=10**9))
     (folder / "mine.yaml").write_text(NIGHTLY)
     return found
 

@@ -42,7 +42,7 @@ from dlio_hpc.reports import (
 )
 from dlio_hpc.reports.banner import Banner, State
 from dlio_hpc.reports.document import Document
-from dlio_hpc.results import Epoch
+from dlio_hpc.results.run_result import Epoch
 from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file
 from tests import judged, nights, studies
 from tests.conftest import Run

@@ -9,7 +9,7 @@ from dlio_hpc.config import site
 from dlio_hpc.config import workload as workloads
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Run
-from dlio_hpc.results import Result, Summary
+from dlio_hpc.results.run_result import Result, Summary
 from tests import planning, straced
 
 RANKS = 2

@@ -23,7 +23,7 @@ from dlio_hpc.core import disturbance, procfs
 from dlio_hpc.core.disturbance import Meter
 from dlio_hpc.files import rundir
 from dlio_hpc.reports import regression_document, regression_rows, terminal
-from dlio_hpc.results import Disturbance
+from dlio_hpc.results.run_result import Disturbance
 from dlio_hpc.verdict import baseline_comparison, history, history_database
 from dlio_hpc.verdict.history_entry import Entry
 from tests import nights, studies

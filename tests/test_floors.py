@@ -12,8 +12,8 @@ import dlio_hpc
 _ROOT = Path(dlio_hpc.__file__).parent
 # From the ground up. A module may import from its own room and from those before it.
 _FLOORS = (
-    "errors", "units", "intervals", "spelling", "document", "command", "files", "results", "metrics", "config", "plan",
-    "darshan", "lustre", "core", "batch", "analysis", "records", "verdict", "reports", "api", "cli", "__main__",
+    "errors", "units", "intervals", "document", "command", "files", "results", "config", "plan", "darshan",
+    "lustre", "core", "batch", "analysis", "records", "verdict", "reports", "api", "cli", "__main__",
 )  # fmt: skip
 
 

@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from dlio_hpc import document, results
+from dlio_hpc import document
 from dlio_hpc.analysis import timeline_reader
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import cache_accounting, distributions, disturbance, merge, page_cache, timeline
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset, plan
 from dlio_hpc.plan.sample_order import Order
+from dlio_hpc.results import run_result
 from tests import planning, recordings, straced, written
 from tests.bench import scaling
 from tests.conftest import BIN
@@ -51,7 +52,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, scaling.Cost]
 def test_merging_takes_little_more_than_the_recordings(large: tuple[Path, scaling.Cost]) -> None:
     assert large[1].mebibytes < _MOST_MIB
     (path,) = (large[0] / "job").glob("runs/*/result.json")
-    summary = results.decode(path.read_bytes(), str(path)).summary
+    summary = run_result.decode(path.read_bytes(), str(path)).summary
     assert summary is not None
     assert (summary.samples, summary.steps) == (8192 * 1000, 1000)
     assert summary.compute_s.mean == pytest.approx(0.0505, rel=1e-3)

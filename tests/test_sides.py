@@ -13,10 +13,10 @@ from dlio_hpc.darshan.log import Log
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.lustre import layout_record
 from dlio_hpc.lustre.lfs import LayoutComponent
-from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import packing, study
 from dlio_hpc.records import study_outcome
 from dlio_hpc.reports import ab_rows, ab_stragglers, study_report
+from dlio_hpc.results.metrics import MetricName
 from tests import studies, throttle
 from tests.conftest import Run
 

@@ -16,7 +16,7 @@ from dlio_hpc.files import filesystem
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.plan.plan import Run
 from dlio_hpc.records.job_outcome import RunOutcome
-from dlio_hpc.results import DatasetFacts, Epoch, Result
+from dlio_hpc.results.run_result import DatasetFacts, Epoch, Result
 from tests import planning
 
 MIB = 1 << 20

@@ -29,7 +29,7 @@ from dlio_hpc.files import rundir
 from dlio_hpc.plan import interleave, plan, planned_bytes, study, study_file
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.results import Result
+from dlio_hpc.results.run_result import Result
 from dlio_hpc.units import Size
 from tests import planning, straced, written
 from tests.conftest import BIN, Run

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 import dlio_hpc
-from dlio_hpc import metrics
 from dlio_hpc.batch import site_detection
 from dlio_hpc.batch.schedulers import ENDED, SCHEDULERS
 from dlio_hpc.config import shipped, site
 from dlio_hpc.core import environment
 from dlio_hpc.records import job_outcome
+from dlio_hpc.results import metrics
 
 _ROOT = Path(dlio_hpc.__file__).parent
 
 # Tables that omit values on purpose, by module and keys. Their users call get(), iterate, or check the key.
 _PARTIAL = {
     ("reports/study_rows.py", "au read_MBps samples_per_s wall_s"): "metrics with a column of their own",
-    ("metrics.py", "1/s share x"): "units that an axis writes in another way",
+    ("results/metrics.py", "1/s share x"): "units that an axis writes in another way",
     ("batch/site_detection.py", "pbs slurm"): "options that only these need",
     ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
     ("config/dataset_keys.py", "hdf5 npz"): "formats that compress",

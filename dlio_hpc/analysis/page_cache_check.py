@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from dlio_hpc.files.filesystem import COUNTED, MEMORY
 from dlio_hpc.plan.plan import Run
-from dlio_hpc.results import Epoch, Result
+from dlio_hpc.results.run_result import Epoch, Result
 from dlio_hpc.units import format_size
 
 Outcome = Literal["storage", "cached", "unknown", "nothing read"]

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, structs
 
-from dlio_hpc import document, spelling, units
+from dlio_hpc import document, units
 from dlio_hpc.batch.schedulers import ENDED, State
 from dlio_hpc.config.site import SchedulerName
-from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
+from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, name_hint, unreadable
 from dlio_hpc.files import rundir, safe_folders
 from dlio_hpc.plan.plan import Plan
 
@@ -101,7 +101,7 @@ def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] =
     folder = path.parent
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
     elsewhere = f" and {archive}" if archive is not None and archive.parent != folder else ""
-    meant = spelling.hint(path.name, [*names, *remembered])
+    meant = name_hint(path.name, [*names, *remembered])
     return ConfigError(
         f"no job or study {path.name!r} in {folder}{elsewhere}; {meant}give a name in that folder, or the path "
         "of a directory or archive (dlio-hpc status lists jobs)"

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import results, units
+from dlio_hpc import units
 from dlio_hpc.batch import job_record, jobscript, launchers
 from dlio_hpc.batch.cancel import cancel
 from dlio_hpc.batch.job_state import await_release
@@ -31,6 +31,7 @@ from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost, dataset, packages, packing, plan, site_limits
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.study import JobRequest, PartRequest
+from dlio_hpc.results import run_result
 
 _LAUNCH_WALLTIME, _RANKS_A_NODE = units.Walltime(120), 2
 
@@ -340,7 +341,7 @@ def _failure(smallest: Plan, record: job_record.Job) -> DlioError:
     """Return the error that the ranks reported, or an error with the last line of job.err."""
     directory = Path(smallest.directory)
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
-        error = results.decode_error(path.read_bytes(), str(path))
+        error = run_result.decode_error(path.read_bytes(), str(path))
         kind = kind_of(error.exit_code)
         ran = f"{_who(smallest)} did not run ({record.state}): " if kind is InfrastructureError else ""
         return kind(f"{ran}{error.message}")

@@ -12,7 +12,7 @@ from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options, write_junit
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option, parsed
 from dlio_hpc.errors import ConfigError, Incomplete, InfrastructureError, InvalidRun
-from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
     from dlio_hpc.reports.document import Document

@@ -12,7 +12,7 @@ from dlio_hpc.cli import console
 from dlio_hpc.cli.archive_options import archive_options
 from dlio_hpc.cli.outputs import Outputs, page_options
 from dlio_hpc.cli.verbs import SETTINGS, option, parsed
-from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 if TYPE_CHECKING:
     from dlio_hpc.reports.document import Document

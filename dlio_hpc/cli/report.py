@@ -12,9 +12,9 @@ from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs, trace_options
 from dlio_hpc.cli.verbs import PATH, SETTINGS, option
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.metrics import MetricName
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records import names as jobs_by_name
+from dlio_hpc.results.metrics import MetricName
 
 if TYPE_CHECKING:
     from dlio_hpc.analysis.log.analyze import Examined

@@ -6,12 +6,12 @@ from pathlib import Path
 from dlio_hpc.cli import console
 from dlio_hpc.cli.outputs import Outputs
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.metrics import MetricName
 from dlio_hpc.records import names as jobs_by_name
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports import regression_document, study_document, study_report, verdict_banners
 from dlio_hpc.reports.document import Document
 from dlio_hpc.reports.study_report import StudyReport
+from dlio_hpc.results.metrics import MetricName
 from dlio_hpc.verdict import suite
 from dlio_hpc.verdict.suite import SuiteVerdict
 

@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import click
 
-from dlio_hpc import __version__, spelling
+from dlio_hpc import __version__
 from dlio_hpc.config import defaults
+from dlio_hpc.errors import name_hint
 from dlio_hpc.files import url
 
 _VERBS = {
@@ -46,7 +47,7 @@ class CommandGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None:
-            meant = spelling.hint(name, self.list_commands(ctx))
+            meant = name_hint(name, self.list_commands(ctx))
             raise click.UsageError(f"No such command {name!r}; {meant}see --help", ctx)
         return super().resolve_command(ctx, args)
 

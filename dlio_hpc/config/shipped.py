@@ -5,9 +5,8 @@ are searched by name, first in the folders of the user and the facility.
 from collections.abc import Iterator
 from pathlib import Path
 
-from dlio_hpc import spelling
 from dlio_hpc.config import search_path
-from dlio_hpc.errors import ConfigError, InfrastructureError
+from dlio_hpc.errors import ConfigError, InfrastructureError, name_hint, nearest_name
 from dlio_hpc.files import url
 
 SITES, WORKLOADS, STUDIES = Path("site_profiles"), Path("share", "workloads"), Path("share", "studies")
@@ -71,9 +70,9 @@ def find(folder: Path, name: str) -> Path:
 
 def _hint(folder: Path, name: str) -> str:
     """Return a suggestion for an unknown name, of the same kind or else of another kind; empty if none is similar."""
-    if hint := spelling.hint(name, names(folder)):
+    if hint := name_hint(name, names(folder)):
         return hint
-    kinds = {kind: spelling.nearest(name, names(place)) for place, kind in _KINDS.items() if place != folder}
+    kinds = {kind: nearest_name(name, names(place)) for place, kind in _KINDS.items() if place != folder}
     return next((f"did you mean the {kind} {meant!r}? " for kind, meant in kinds.items() if meant), "")
 
 

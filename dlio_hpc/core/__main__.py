@@ -10,7 +10,7 @@ from dlio_hpc import document
 from dlio_hpc.core import orphan_ranks
 from dlio_hpc.errors import classified, of_system, reported
 from dlio_hpc.files import rundir
-from dlio_hpc.results import RunError
+from dlio_hpc.results.run_result import RunError
 
 # Launchers drop output that they have not forwarded when ranks are aborted. _FORWARD_S is the time to forward the
 # message of the rank that failed first. Other ranks that fail wait _GRACE_S, so that they do not abort before it.

@@ -11,7 +11,7 @@ import numpy as np
 
 from dlio_hpc.core import clock, procfs
 from dlio_hpc.core.distributions import Floats
-from dlio_hpc.results import Disturbance, Level
+from dlio_hpc.results.run_result import Disturbance, Level
 
 # Columns of a span. OWN: CPU seconds of the rank and of its children that have ended. The columns after it are the
 # node's: the node's first rank reports them, other ranks report 0; nan if the kernel does not report a value. BUSY,

@@ -14,7 +14,7 @@ from dlio_hpc.errors import InfrastructureError
 from dlio_hpc.files import safe_folders
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run, share
-from dlio_hpc.results import Generated
+from dlio_hpc.results.run_result import Generated
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

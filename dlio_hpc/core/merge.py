@@ -11,7 +11,7 @@ from dlio_hpc.core.distributions import ASKED, BYTES, COMPUTED, READY, SAMPLES, 
 from dlio_hpc.core.read_activity import Activity, Lattice, common
 from dlio_hpc.core.train import Recording
 from dlio_hpc.plan.plan import Run
-from dlio_hpc.results import (
+from dlio_hpc.results.run_result import (
     AuxiliaryFilesSummary,
     CheckpointSummary,
     Distribution,

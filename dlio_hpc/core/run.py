@@ -20,7 +20,7 @@ from dlio_hpc.files import filesystem, rundir
 from dlio_hpc.plan import dataset, planned_bytes
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
-from dlio_hpc.results import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
+from dlio_hpc.results.run_result import DatasetFacts, Disturbance, Epoch, Result, Summary, decode, write
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
-from dlio_hpc import results, units
+from dlio_hpc import units
 from dlio_hpc.darshan import clock_alignment, log_reader, log_trust, setup
 from dlio_hpc.darshan.log import Log
 from dlio_hpc.darshan.log_verdict import Bytes, LogVerdict, Reason, decode_probe
@@ -18,7 +18,8 @@ from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run, positions
 from dlio_hpc.plan.sample_order import Order
-from dlio_hpc.results import Result
+from dlio_hpc.results import run_result
+from dlio_hpc.results.run_result import Result
 
 Counts = npt.NDArray[np.int64]
 # Samples up to which places are computed to name the files that differ, at 6 ns per sample.
@@ -67,7 +68,7 @@ def _no_log(directory: Path, folder: Path) -> str:
 
 def _result(folder: Path) -> Result | None:
     path = folder / rundir.RESULT
-    return results.decode(path.read_bytes(), str(path)) if path.exists() else None
+    return run_result.decode(path.read_bytes(), str(path)) if path.exists() else None
 
 
 def expected(plan: Plan, result: Result | None) -> log_trust.Expected:

@@ -14,10 +14,10 @@ from dlio_hpc.config.site import Site
 from dlio_hpc.config.site import resolved as resolved_site
 from dlio_hpc.config.workload import Draft, Workload, resized
 from dlio_hpc.errors import ConfigError
-from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.plan import Generate
 from dlio_hpc.plan.sweep import Axis
+from dlio_hpc.results.metrics import MetricName
 
 Positive = Annotated[int, Meta(ge=1)]
 # Limit of measurements in a study; no queue accepts that many.

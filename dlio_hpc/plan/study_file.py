@@ -10,9 +10,9 @@ from dlio_hpc import document, units
 from dlio_hpc.config import shipped
 from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import draft
-from dlio_hpc.metrics import MetricName
 from dlio_hpc.plan import sweep
 from dlio_hpc.plan.study import Judging, PartRequest, Positive, layout_of
+from dlio_hpc.results.metrics import MetricName
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from dlio_hpc import document, results
+from dlio_hpc import document
 from dlio_hpc.analysis.page_cache_check import Storage, judge
 from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.batch.schedulers import State
@@ -31,6 +31,7 @@ from dlio_hpc.errors import (
 from dlio_hpc.files import archive, rundir, safe_folders
 from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
+from dlio_hpc.results import run_result
 
 # Files of a job that are read in addition to those of its runs. Limits of the tail of job.err: lines, bytes, characters
 # of a line.
@@ -57,8 +58,8 @@ class RunOutcome(NamedTuple):
     """
 
     run: Run
-    result: results.Result | None
-    error: results.RunError | None
+    result: run_result.Result | None
+    error: run_result.RunError | None
     verdict: LogVerdict | None
 
     @property
@@ -140,8 +141,8 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
         runs.append(
             RunOutcome(
                 run,
-                results.decode(result, f"{source}/{folder}/{rundir.RESULT}") if result else None,
-                results.decode_error(error, f"{source}/{folder}/{rundir.ERROR}") if error else None,
+                run_result.decode(result, f"{source}/{folder}/{rundir.RESULT}") if result else None,
+                run_result.decode_error(error, f"{source}/{folder}/{rundir.ERROR}") if error else None,
                 verdicts.decode(verdict, f"{source}/{folder}/{judged}") if verdict else None,
             )
         )

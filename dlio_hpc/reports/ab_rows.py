@@ -6,10 +6,10 @@ from dlio_hpc.analysis.page_cache_check import LIMIT
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.stragglers import Throughput
-from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Study
 from dlio_hpc.reports import study_rows
 from dlio_hpc.reports.ab_stragglers import Arm
+from dlio_hpc.results.metrics import METRICS
 
 EFFECTS = ("setting", "pairs", "A", "B", "B / A", "95 % interval", "beyond noise")
 MEMBERS = ("name", "runs", "MB/s", "of the median", "")

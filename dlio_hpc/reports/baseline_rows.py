@@ -5,8 +5,8 @@ from typing import Any
 
 from rich.text import Text
 
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.reports import regression_rows, terminal
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import group_names, trend
 from dlio_hpc.verdict.baselines import Baseline
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dlio_hpc.analysis.log.findings import Analysis
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports.job_rows import title
-from dlio_hpc.results import Summary
+from dlio_hpc.results.run_result import Summary
 from dlio_hpc.units import format_seconds
 
 # Two phases whose shares differ by less than this limit a measurement together.

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.reports import history_rows, verdict_banners
 from dlio_hpc.reports.document import Document, Lines, Picture, Pictures, Section, Table
 from dlio_hpc.reports.history_rows import Block
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName, source: str) -> Document:

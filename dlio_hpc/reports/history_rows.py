@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from dlio_hpc.analysis.study import disturbances
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.reports import regression_rows
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import group_names, regression, run_groups, trend
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE
 from dlio_hpc.verdict.baselines import Accepted

@@ -8,7 +8,7 @@ from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 from dlio_hpc.reports import bottleneck, job_banner, job_rows, log_document
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
-from dlio_hpc.results import Summary
+from dlio_hpc.results.run_result import Summary
 from dlio_hpc.units import format_size
 
 # Most nodes that the report names.

@@ -10,7 +10,7 @@ from dlio_hpc.lustre.layout_record import Record, describe
 from dlio_hpc.plan import planned_bytes
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome, is_cut_short, without_log
-from dlio_hpc.results import Distribution, Epoch, Generated, Result, Summary
+from dlio_hpc.results.run_result import Distribution, Epoch, Generated, Result, Summary
 from dlio_hpc.units import format_seconds, format_size
 
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")

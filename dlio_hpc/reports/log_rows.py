@@ -9,7 +9,7 @@ import msgspec
 
 from dlio_hpc.analysis.log.analyze import Examined
 from dlio_hpc.analysis.log.findings import SIZE_BINS, Analysis, Operation
-from dlio_hpc.results import Result
+from dlio_hpc.results.run_result import Result
 from dlio_hpc.units import format_seconds, format_size
 
 Number = tuple[str, str, str, str, Any]

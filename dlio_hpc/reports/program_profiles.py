@@ -16,7 +16,7 @@ from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InvalidRun
 from dlio_hpc.files import archive
 from dlio_hpc.records import job_outcome, study_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunFiles, RunOutcome
-from dlio_hpc.results import Result
+from dlio_hpc.results.run_result import Result
 
 
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from dlio_hpc.metrics import METRICS
 from dlio_hpc.records.outcomes import OUTCOMES
 from dlio_hpc.reports import acceptance_document, regression_rows, verdict_banners
 from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Style, Table
+from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.suite import SuiteVerdict
 

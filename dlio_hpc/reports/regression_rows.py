@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator
 
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records.outcomes import OUTCOMES
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import regression
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.junit import Case

@@ -11,12 +11,12 @@ from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.file_system_pairs import PairedEffect
 from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.errors import DlioError, Incomplete
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.study_outcome import MissingMeasurement, StudyOutcome
 from dlio_hpc.reports import ab_stragglers, advice
 from dlio_hpc.reports.ab_stragglers import Arm
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 # Counts that are listed with the metrics of a measurement.
 _COUNTS = ("bytes_read", "storage_bytes_read")

@@ -11,10 +11,10 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Noise
 from dlio_hpc.analysis.study.replicates import SURE
 from dlio_hpc.analysis.study.scaling import Scaling, ScalingStep
-from dlio_hpc.metrics import METRICS
 from dlio_hpc.plan.study import Study
 from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports.study_rows import joined, setting
+from dlio_hpc.results.metrics import METRICS
 
 # Noise of a single measurement with which three rounds can miss a difference of a third.
 _MUCH_NOISE = 0.15

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome
 from dlio_hpc.reports import banner, regression_rows
 from dlio_hpc.reports.banner import Banner, state_of
 from dlio_hpc.reports.history_rows import Block
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import acceptance, regression, trend
 from dlio_hpc.verdict.acceptance import Acceptance
 from dlio_hpc.verdict.baseline_comparison import TOLERANCE, Judgement

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from msgspec import Struct, structs
 
 from dlio_hpc.analysis.study import disturbances
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records import outcomes
 from dlio_hpc.records.outcomes import OUTCOMES, Outcome, label
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import history_entry as entries_
 from dlio_hpc.verdict import regression, run_groups, trend
 from dlio_hpc.verdict.baselines import Accepted

@@ -10,8 +10,8 @@ from dlio_hpc import document, units
 from dlio_hpc.analysis.page_cache_check import LIMIT
 from dlio_hpc.config import shipped
 from dlio_hpc.config.workload import Workload
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan import sweep
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Key
 
 Positive = Annotated[int, Meta(ge=1)]

@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from dlio_hpc.metrics import Unit, format_value
 from dlio_hpc.records.outcomes import Outcome
+from dlio_hpc.results.metrics import Unit, format_value
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from dlio_hpc import document, metrics
+from dlio_hpc import document
 from dlio_hpc.analysis.page_cache_check import Storage
 from dlio_hpc.batch.schedulers import State
 from dlio_hpc.config import lustre_layout
@@ -18,7 +18,8 @@ from dlio_hpc.lustre.layout_record import Record
 from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.records import job_outcome
 from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
-from dlio_hpc.results import Disturbance
+from dlio_hpc.results import metrics
+from dlio_hpc.results.run_result import Disturbance
 
 
 class Key(Struct, frozen=True):

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.robust import Estimate
-from dlio_hpc.metrics import METRICS, Unit, format_value
 from dlio_hpc.records.outcomes import Outcome
+from dlio_hpc.results.metrics import METRICS, Unit, format_value
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
 

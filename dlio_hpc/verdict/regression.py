@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from dlio_hpc.analysis import robust
 from dlio_hpc.analysis.robust import Difference, RepeatNoise
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.records.outcomes import Outcome
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import trend
 from dlio_hpc.verdict.change_detection import FEWEST
 from dlio_hpc.verdict.trend import Night, Shift, Trend

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from dlio_hpc.analysis.page_cache_check import Outcome
 from dlio_hpc.analysis.study.disturbances import Repeat
-from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 # Worst first: one run from memory disqualifies the whole group.

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import Struct
 
 from dlio_hpc.analysis.robust import Floats, RepeatNoise
-from dlio_hpc.metrics import METRICS, MetricName
+from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict import change_detection, run_groups
 from dlio_hpc.verdict.change_detection import Change
 from dlio_hpc.verdict.history_entry import Entry

@@ -7,13 +7,14 @@ from functools import partial
 
 import h5py
 
-from dlio_hpc import document, results
+from dlio_hpc import document
 from dlio_hpc.config import site, workload
 from dlio_hpc.core import verify_dataset
 from dlio_hpc.errors import DlioError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Plan, Run
+from dlio_hpc.results import run_result
 from tests import planning
 from tests.faults.ground import Done, Ground
 from tests.faults.ground import run as run_command
@@ -97,10 +98,10 @@ def _prepare(keys: tuple[str, ...], number: int, count: int, ground: Ground) -> 
         assert done.code == 0, done.out
 
 
-def _result(ground: Ground) -> results.Result:
+def _result(ground: Ground) -> run_result.Result:
     """The result of the last run that has one."""
     *_, path = sorted(ground.job.glob(f"{rundir.RUNS}/*/{rundir.RESULT}"))
-    return results.decode(path.read_bytes(), str(path))
+    return run_result.decode(path.read_bytes(), str(path))
 
 
 def _run(ground: Ground, name: str) -> Run:

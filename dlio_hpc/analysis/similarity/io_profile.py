@@ -12,7 +12,7 @@ from dlio_hpc.analysis.log.requests import Requests
 from dlio_hpc.analysis.similarity import request_distance
 from dlio_hpc.analysis.similarity.reference_profile import Named
 from dlio_hpc.analysis.similarity.request_distance import Grain, RequestDistribution
-from dlio_hpc.results import Result, Summary
+from dlio_hpc.results.run_result import Result, Summary
 from dlio_hpc.units import format_size
 
 Kind = Literal["job", "log", "reference"]

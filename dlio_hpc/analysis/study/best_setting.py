@@ -16,9 +16,9 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.analysis.study.ratios import Estimates, Noise
 from dlio_hpc.analysis.study.replicates import Fit
 from dlio_hpc.analysis.study.scaling import Scaling
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Part, Point, Study
-from dlio_hpc.results import Summary
+from dlio_hpc.results.metrics import METRICS, MetricName
+from dlio_hpc.results.run_result import Summary
 
 Verdict = Literal["best", "same as best", "slower", "unknown"]
 

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from dlio_hpc.results import Disturbance, Level
+from dlio_hpc.results.run_result import Disturbance, Level
 
 # Spread of repeats, (most - least) / median, above which reports give reasons.
 LARGE = 0.10

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from dlio_hpc.analysis.robust import t_quantile
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Point, Study
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 # Smallest noise. Pairs that agree to the last digit do not show the noise.
 _NO_NOISE = 1e-9

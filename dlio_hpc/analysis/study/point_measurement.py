@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from dlio_hpc.analysis.page_cache_check import Outcome
-from dlio_hpc.results import Disturbance, Summary
+from dlio_hpc.results.run_result import Disturbance, Summary
 from dlio_hpc.units import seconds_between
 
 

@@ -6,9 +6,9 @@ from matplotlib.figure import Figure
 
 from dlio_hpc.analysis.study.best_setting import Finding
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.metrics import METRICS
 from dlio_hpc.reports.figures import canvas, plots
 from dlio_hpc.reports.figures.canvas import COLOURS
+from dlio_hpc.results.metrics import METRICS
 
 
 def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:

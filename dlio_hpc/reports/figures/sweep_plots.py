@@ -11,13 +11,13 @@ from matplotlib.patches import Rectangle
 from dlio_hpc.analysis.study.best_setting import Comparison, Finding, PointMetrics
 from dlio_hpc.analysis.study.main_effects import Effect
 from dlio_hpc.analysis.study.point_measurement import Measured
-from dlio_hpc.metrics import METRICS, MetricName
 from dlio_hpc.plan.study import Part, Study
 from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.reports import study_rows, study_text
 from dlio_hpc.reports.figures import canvas, plots
 from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.reports.figures.plots import AxisPlaces
+from dlio_hpc.results.metrics import METRICS, MetricName
 
 # Most panels that are drawn, and most cells of a map in a row or column that are labelled.
 _MOST_PANELS, _MOST_CELLS = 9, 16

@@ -7,7 +7,7 @@ summary in result.json takes one row here; its name in MetricName makes it an op
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from dlio_hpc.results import Summary
+from dlio_hpc.results.run_result import Summary
 from dlio_hpc.units import format_seconds
 
 MetricName = Literal[

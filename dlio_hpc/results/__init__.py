@@ -1,0 +1,1 @@
+"""Results of a run, and the metrics that follow from them."""
