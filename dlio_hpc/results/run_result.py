@@ -146,8 +146,8 @@ class SlowestRank(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """All epochs and ranks of a warm-up or measured run. dlio_hpc.results.metrics defines the fields without a text here.
-    Every metric except au_mlperf includes the first step.
+    """All epochs and ranks of a warm-up or measured run. results.metrics defines the fields without a text here. Every
+    metric except au_mlperf includes the first step.
     """
 
     samples: int
