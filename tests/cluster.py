@@ -6,6 +6,7 @@ on 127.0.0.1. Nothing under /etc is touched; SLURM_CONF leads the commands to th
 
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +16,9 @@ from pathlib import Path
 
 PACKAGES = "slurmctld slurmd slurm-client slurm-wlm-basic-plugins"
 NODES, CPUS = ("n1", "n2", "n3", "n4"), 256
-_CONTROLLER_PORT, _NODE_PORT = 27817, 27821
+# Each test process may have a cluster of its own.
+_BASE = 27817 + 10 * int(re.sub(r"\D", "", os.environ.get("PYTEST_XDIST_WORKER", "")) or 0)
+_CONTROLLER_PORT, _NODE_PORT = _BASE, _BASE + 4
 
 # Partitions, features and licenses are those that the shipped profiles ask for, so that sbatch can judge their scripts.
 _CONF = """\

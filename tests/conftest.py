@@ -19,6 +19,7 @@ from dlio_hpc.config import defaults
 
 if TYPE_CHECKING:
     from tests import brokers
+    from tests.cluster import Cluster
 
 BIN = Path(sys.executable).parent
 
@@ -122,6 +123,20 @@ def _in_this_process(program: str, arguments: list[str], cwd: Path, environment:
         os.environ.update(before)
     out, err = (stream.buffer.getvalue().decode() for stream in captured)
     return Outcome(code, out, err)
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[Cluster]":
+    from tests import cluster
+    from tests.cluster import Cluster
+
+    if why := cluster.missing():
+        assert not os.environ.get("CI"), f"CI runs these tests: {why}"
+        pytest.skip(why)
+    started = Cluster(tmp_path_factory.mktemp("slurm"))
+    started.start()
+    yield started
+    started.stop()
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,7 @@ import pytest
 from dlio_hpc.config import site
 from tests.conftest import BIN, Run
 from tests.standins import batch, cobalt, libdarshan
-from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write
+from tests.standins.login import Login, library, record, slowness, states, text, words, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
@@ -112,52 +112,6 @@ def test_what_cobalt_writes_at_the_end_is_archived_too(run: Run, small: Path, tm
 
 
 @pytest.mark.mpi
-def test_a_job_that_fails(theta: Theta, small: Path) -> None:
-    made = theta.waited(small, "--generate", "only")["runs"][0]["result"]["generated"]
-    os.truncate(Path(made["dataset"]) / "00000005.npz", 5000)
-    job = theta.waited(small, "-N", NODES, code=3)
-    assert job["state"] == "failed"
-    error = job["runs"][-1]["error"]
-    assert "ends at byte 5000" in error["message"]
-    assert error["host"] in HOSTS
-    report = theta("dlio-hpc", "report", job["archive"])
-    assert report.code == 3
-    assert "ends at byte 5000" in report.out
-
-
-@pytest.mark.mpi
-def test_a_running_job_is_cancelled(theta: Theta, small: Path) -> None:
-    directory = theta.started(small, "-N", NODES)
-    assert theta("dlio-hpc", "collect", directory).code == 7
-    assert "running" in theta("dlio-hpc", "status", directory).out
-    assert "cancelling" in theta("dlio-hpc", "cancel", directory).out
-    waited = theta("dlio-hpc", "wait", directory, "--json")
-    assert (waited.code, waited.job["state"]) == (7, "cancelled")
-    assert waited.job["archive"]
-    assert words(directory) == "user delete requested"
-    assert text(directory / "exit_status") == "143\n"
-    assert "had ended, cancelled" in theta("dlio-hpc", "cancel", directory).out
-
-
-@pytest.mark.parametrize("ours", [True, False])
-def test_a_waiting_job_is_cancelled(theta: Theta, small: Path, ours: bool) -> None:
-    """By our command or, behind our back, by Cobalt's own."""
-    directory = theta.held(small)
-    shown = theta("dlio-hpc", "status", directory)
-    assert "queued" in shown.out
-    assert "(user_hold)" in shown.out
-    if ours:
-        assert "cancelling" in theta("dlio-hpc", "cancel", directory).out
-    else:
-        theta.tell("qdel", record(directory)["batch_id"])
-    waited = theta("dlio-hpc", "wait", directory, "--json")
-    assert (waited.code, waited.job["state"]) == (7, "cancelled")
-    assert waited.job["runs"] == []
-    assert words(directory) == "user delete requested"
-    assert not theta.jobs()
-
-
-@pytest.mark.mpi
 def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
     """Of 90 s it is told after 68; here all goes ten times as fast, sleep(1) too. Cobalt gives two minutes."""
     theta = Theta(run, tmp_path, minute=6.0)
@@ -184,55 +138,6 @@ def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path)
     assert job["state"] == "timeout"
     assert text(directory / "exit_status") == "143\n"
     assert words(directory) == "maximum execution time exceeded"
-
-
-@pytest.mark.mpi
-def test_generating_and_reading_in_jobs_of_their_own(run: Run, small: Path, tmp_path: Path) -> None:
-    theta = Theta(run, tmp_path, wait=0.5)
-    done = theta.submit(small, "--generate", "separate", "--wait", "-N", NODES)
-    assert done.code == 0, done.err
-    write, read = done.json["jobs"]
-    assert [job["state"] for job in (write, read)] == ["completed", "completed"]
-    assert [entry["kind"] for entry in write["runs"] + read["runs"]] == ["generate", "measure"]
-    assert f"qsub --dependencies {write['batch_id']} job.sh" in record(Path(read["directory"]))["command"]
-    assert write["runs"][0]["result"]["ended"] < read["runs"][0]["result"]["started"]
-    assert theta("dlio-hpc", "status", done.json["study"]).out.count("completed") == 2
-
-
-def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp_path: Path) -> None:
-    theta = Theta(run, tmp_path, wait=2.0)
-    first = theta.taken(small, "-S", "site.setup=['exit 9']")
-    second = theta.taken(small, "--after", first.name)
-    assert "(dep_hold)" in theta("dlio-hpc", "status", second).out
-    waited = theta("dlio-hpc", "wait", first.name, second.name, "--json")
-    assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
-    assert words(second) == "dep_fail"
-    until(lambda: not theta.jobs())
-    late = theta.submit(small, "--after", first.name)
-    assert late.code == 2
-    assert "it ended as failed; no job can depend on it" in late.err
-
-
-def test_a_job_of_a_study_that_fails_does_not_stop_the_next(run: Run, small: Path, tmp_path: Path) -> None:
-    theta = Theta(run, tmp_path, wait=0.5)
-    setup = "[ -e ../../again ] || { touch ../../again; exit 9; }"
-    done = theta.submit(
-        small, "-P", "reader.shuffle.seed=1,2", "--ppn", "1,2", "-S", f"site.setup={json.dumps([setup])}", "--wait"
-    )
-    assert done.code == 6
-    assert [job["state"] for job in done.json["jobs"]] == ["failed", "completed"]
-    assert len(done.json["missing"]) == 2
-    again = theta("dlio-submit", "--resume", done.json["study"], "--wait", "--json")
-    assert again.code == 0, again.err
-    assert again.json["missing"] == []
-
-
-def test_the_queue_manager_cannot_be_reached(theta: Theta, small: Path) -> None:
-    go = theta.folder / "go"
-    setup = json.dumps([f"until [ -e {go} ]; do sleep 0.05; done; exit 9"])
-    directory = theta.taken(small, "-S", f"site.setup={setup}")
-    assert "running" in theta("dlio-hpc", "status", directory).out
-    outage(theta, directory, small, go, "Failed to connect to queue-manager")
 
 
 def test_a_slow_queue_manager_is_waited_for(theta: Theta, small: Path) -> None:
@@ -268,15 +173,6 @@ def test_what_is_known_of_a_job_that_cobalt_has_forgotten(theta: Theta, small: P
     assert theta("dlio-hpc", "wait", directory).code == 7
     (directory / "exit_status").write_text("0\n")
     assert "completed" in theta("dlio-hpc", "status", directory).out, "what was lost has turned up"
-
-
-def test_a_submission_that_was_not_written_down_is_found_by_its_name(theta: Theta, small: Path) -> None:
-    theta.held(small)
-    directory = theta.held(small)
-    before = record(directory)
-    write(directory, before | {"batch_id": None, "states": before["states"][:1]})
-    assert "queued" in theta("dlio-hpc", "status", directory).out
-    assert record(directory)["batch_id"] == before["batch_id"] == "527002"
 
 
 def test_a_submission_that_never_arrived(theta: Theta, small: Path) -> None:

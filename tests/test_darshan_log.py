@@ -352,7 +352,7 @@ def test_without_pydarshan_older_logs_are_refused_with_what_would_do(
     content[:4] = b"3.21"
     path.write_bytes(content)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"only pydarshan reads.*pip install 'dlio-hpc\[darshan\]'"):
+    with pytest.raises(ConfigError, match=r"only pydarshan reads.*pip install darshan"):
         log_reader.load(path)
 
 

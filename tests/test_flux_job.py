@@ -27,7 +27,7 @@ class Flux(Login):
     """Two queues of two nodes each: debug, the default one, and batch."""
 
     def __init__(self, run: Run, folder: Path, real: brokers.Brokers | None, **policy: Any) -> None:
-        super().__init__(run, folder, ("-s", "flux", "-d", "data", "-S", _UNBOUND))
+        super().__init__(run, folder, ("-s", "flux", "-d", "data", "-S", _UNBOUND), hold="--urgency=0")
         if real is not None:
             self.environment = dict(real.environment)
         else:
@@ -36,9 +36,6 @@ class Flux(Login):
     @staticmethod
     def setup(*lines: str) -> tuple[str, str]:
         return "-S", f"site.setup={json.dumps(lines)}"
-
-    def held(self, workload: Path, *options: object) -> Path:
-        return self.taken(workload, "-J", "--urgency=0", *options)
 
     def ended(self, directory: Path, code: int) -> Any:
         """The job when it has ended, waited for."""
@@ -80,45 +77,6 @@ def test_two_nodes_with_four_ranks_each_through_flux_run(on_flux: Flux, small: P
     again = on_flux("dlio-hpc", "collect", directory)
     assert "already archived" in again.err
     assert "has changed since" not in again.err
-
-
-@pytest.mark.mpi
-def test_a_job_that_fails(on_flux: Flux, small: Path) -> None:
-    made = on_flux.waited(small, "--generate", "only")["runs"][0]["result"]["generated"]
-    os.truncate(Path(made["dataset"]) / "00000005.npz", 5000)
-    job = on_flux.waited(small, "-N", NODES, code=3)
-    assert job["state"] == "failed"
-    error = job["runs"][-1]["error"]
-    assert "ends at byte 5000" in error["message"]
-    assert error["host"] in HOSTS
-
-
-@pytest.mark.mpi
-def test_a_running_job_is_cancelled(on_flux: Flux, small: Path) -> None:
-    directory = on_flux.started(small, "-N", NODES)
-    assert on_flux("dlio-hpc", "collect", directory).code == 7
-    shown = on_flux("dlio-hpc", "status", directory)
-    assert "running" in shown.out
-    assert f"(RUN n{'[1-2]' if NODES == 2 else '1'})" in shown.out
-    assert "cancelling" in on_flux("dlio-hpc", "cancel", directory).out
-    assert on_flux.ended(directory, 7)["state"] == "cancelled"
-    assert words(directory) == "CANCELED"
-    assert text(directory / "exit_status") == "143\n"
-    assert "had ended, cancelled" in on_flux("dlio-hpc", "cancel", directory).out
-
-
-@pytest.mark.parametrize("ours", [True, False])
-def test_a_waiting_job_is_cancelled(on_flux: Flux, small: Path, ours: bool) -> None:
-    """Our command cancels it or, behind our back, Flux's own."""
-    directory = on_flux.held(small)
-    assert "(SCHED held)" in on_flux("dlio-hpc", "status", directory).out
-    if ours:
-        assert "cancelling" in on_flux("dlio-hpc", "cancel", directory).out
-    else:
-        on_flux.tell("flux", "cancel", record(directory)["batch_id"])
-    job = on_flux.ended(directory, 7)
-    assert (job["state"], job["runs"]) == ("cancelled", [])
-    assert words(directory) == "CANCELED"
 
 
 def test_a_job_that_can_never_run(on_flux: Flux, small: Path) -> None:
@@ -182,49 +140,6 @@ def test_how_jobs_end(on_flux: Flux, small: Path) -> None:
     for directory, (_, _, why) in zip(directories, ENDS, strict=True):
         assert why in words(directory)
     assert on_flux("dlio-hpc", "report", directories[-1]).code == 3
-
-
-@pytest.mark.mpi
-def test_generating_and_reading_in_jobs_of_their_own(on_flux: Flux, small: Path) -> None:
-    done = on_flux.submit(small, "--generate", "separate", "--wait", "-N", NODES)
-    assert done.code == 0, done.err
-    write, read = done.json["jobs"]
-    assert [job["state"] for job in (write, read)] == ["completed", "completed"]
-    assert [entry["kind"] for entry in write["runs"] + read["runs"]] == ["generate", "measure"]
-    command = record(Path(read["directory"]))["command"]
-    assert f"flux batch --dependency=afterok:{write['batch_id']} job.sh" in command
-    assert write["runs"][0]["result"]["ended"] < read["runs"][0]["result"]["started"]
-
-
-def test_a_study_is_a_chain_of_jobs_none_of_which_stops_the_next(on_flux: Flux, small: Path) -> None:
-    failing = Flux.setup("[ -e ../../again ] || { touch ../../again; exit 9; }")
-    done = on_flux.submit(small, "-P", "reader.shuffle.seed=1,2", "--ppn", "1,2,4", *failing, "--wait")
-    assert done.code == 6
-    first, second, third = done.json["jobs"]
-    assert [job["state"] for job in (first, second, third)] == ["failed", "completed", "completed"]
-    ids = (first["batch_id"], second["batch_id"])
-    chain = " ".join(f"--dependency=afterany:{batch_id}" for batch_id in ids)
-    assert f"flux batch {chain} job.sh" in record(Path(third["directory"]))["command"]
-    assert second["runs"][-1]["result"]["ended"] <= third["runs"][0]["result"]["started"]
-    again = on_flux("dlio-submit", "--resume", done.json["study"], "--wait", "--json")
-    assert again.code == 0, again.err
-    assert again.json["missing"] == []
-
-
-def test_what_depends_on_a_job_that_failed_never_runs(on_flux: Flux, small: Path) -> None:
-    go = on_flux.folder / "go"
-    first = on_flux.taken(small, *Flux.setup(f"until [ -e {go} ]; do sleep 0.05; done; exit 9"))
-    second = on_flux.taken(small, "--after", first.name)
-    shown = on_flux("dlio-hpc", "status", second).out
-    assert "  queued  " in shown
-    assert "(DEPEND depends:after-success=" in shown
-    go.touch()
-    waited = on_flux("dlio-hpc", "wait", first.name, second.name, "--json")
-    assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
-    assert words(second).endswith("can never be satisfied")
-    late = on_flux.submit(small, "--after", first.name)
-    assert late.code == 2
-    assert "it ended as failed; no job can depend on it" in late.err
 
 
 def test_what_depends_on_a_job_that_never_ran(on_flux: Flux, small: Path) -> None:

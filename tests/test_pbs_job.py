@@ -15,7 +15,7 @@ from dlio_hpc.batch.schedulers import pbs as pbs_scheduler
 from dlio_hpc.config import shipped, site
 from tests.conftest import BIN, Run
 from tests.standins import batch, libdarshan, pbs
-from tests.standins.login import Login, library, outage, record, slowness, states, text, until, words, write
+from tests.standins.login import Login, library, record, slowness, states, text, until, words, write
 
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Where no host may be renamed, two nodes would be one.
@@ -92,48 +92,6 @@ def test_two_nodes_with_four_ranks_each_through_hydra(on_pbs: Pbs, small: Path) 
     again = on_pbs("dlio-hpc", "collect", directory)
     assert "already archived" in again.err
     assert "has changed since" not in again.err
-
-
-@pytest.mark.mpi
-def test_a_job_that_fails(on_pbs: Pbs, small: Path) -> None:
-    made = on_pbs.waited(small, "--generate", "only")["runs"][0]["result"]["generated"]
-    os.truncate(Path(made["dataset"]) / "00000005.npz", 5000)
-    job = on_pbs.waited(small, "-N", NODES, code=3)
-    assert job["state"] == "failed"
-    error = job["runs"][-1]["error"]
-    assert "ends at byte 5000" in error["message"]
-    assert error["host"] in HOSTS
-
-
-@pytest.mark.mpi
-def test_a_running_job_is_cancelled(on_pbs: Pbs, small: Path) -> None:
-    directory = on_pbs.started(small, "-N", NODES)
-    assert on_pbs("dlio-hpc", "collect", directory).code == 7
-    shown = on_pbs("dlio-hpc", "status", directory)
-    assert "running" in shown.out
-    assert "(Job run at " in shown.out
-    assert "cancelling" in on_pbs("dlio-hpc", "cancel", directory).out
-    waited = on_pbs("dlio-hpc", "wait", directory, "--json")
-    assert (waited.code, waited.job["state"]) == (7, "cancelled")
-    assert waited.job["archive"]
-    assert words(directory) == "Exit_status 0, substate 91"
-    assert text(directory / "exit_status") == "143\n"
-    assert "had ended, cancelled" in on_pbs("dlio-hpc", "cancel", directory).out
-
-
-@pytest.mark.parametrize("ours", [True, False])
-def test_a_waiting_job_is_cancelled(on_pbs: Pbs, small: Path, ours: bool) -> None:
-    """By our command or, behind our back, by PBS's own."""
-    directory = on_pbs.held(small)
-    assert "queued" in on_pbs("dlio-hpc", "status", directory).out
-    if ours:
-        assert "cancelling" in on_pbs("dlio-hpc", "cancel", directory).out
-    else:
-        on_pbs.tell("qdel", record(directory)["batch_id"])
-    waited = on_pbs("dlio-hpc", "wait", directory, "--json")
-    assert (waited.code, waited.job["state"]) == (7, "cancelled")
-    assert waited.job["runs"] == []
-    assert words(directory) == "Exit_status absent, substate 91"
 
 
 def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
@@ -216,53 +174,6 @@ def test_how_jobs_end(run: Run, small: Path, tmp_path: Path) -> None:
     for directory, (_, _, why) in zip(directories, ENDS, strict=True):
         assert why in words(directory)
     assert on_pbs("dlio-hpc", "report", directories[-1]).code == 3
-
-
-@pytest.mark.mpi
-def test_generating_and_reading_in_jobs_of_their_own(run: Run, small: Path, tmp_path: Path) -> None:
-    on_pbs = Pbs(run, tmp_path, wait=0.5)
-    done = on_pbs.submit(small, "--generate", "separate", "--wait", "-N", NODES)
-    assert done.code == 0, done.err
-    write, read = done.json["jobs"]
-    assert [job["state"] for job in (write, read)] == ["completed", "completed"]
-    assert [entry["kind"] for entry in write["runs"] + read["runs"]] == ["generate", "measure"]
-    assert f"qsub -W depend=afterok:{write['batch_id']} job.sh" in record(Path(read["directory"]))["command"]
-    assert write["runs"][0]["result"]["ended"] < read["runs"][0]["result"]["started"]
-
-
-def test_a_study_is_a_chain_of_jobs_none_of_which_stops_the_next(run: Run, small: Path, tmp_path: Path) -> None:
-    on_pbs = Pbs(run, tmp_path, wait=0.5)
-    failing = Pbs.setup(tmp_path, "[ -e ../../again ] || { touch ../../again; exit 9; }")
-    done = on_pbs.submit(small, "-P", "reader.shuffle.seed=1,2", "--ppn", "1,2,4", *failing, "--wait")
-    assert done.code == 6
-    first, second, third = done.json["jobs"]
-    assert [job["state"] for job in (first, second, third)] == ["failed", "completed", "completed"]
-    command = record(Path(third["directory"]))["command"]
-    assert f"qsub -W depend=afterany:{first['batch_id']}:{second['batch_id']} job.sh" in command
-    assert second["runs"][-1]["result"]["ended"] <= third["runs"][0]["result"]["started"]
-    again = on_pbs("dlio-submit", "--resume", done.json["study"], "--wait", "--json")
-    assert again.code == 0, again.err
-    assert again.json["missing"] == []
-
-
-def test_what_depends_on_a_job_that_failed_is_deleted(run: Run, small: Path, tmp_path: Path) -> None:
-    on_pbs = Pbs(run, tmp_path, wait=5.0)
-    first = on_pbs.taken(small, *Pbs.setup(tmp_path, "exit 9"))
-    second = on_pbs.taken(small, "--after", first.name)
-    assert "queued" in on_pbs("dlio-hpc", "status", second).out
-    waited = on_pbs("dlio-hpc", "wait", first.name, second.name, "--json")
-    assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
-    assert words(second) == "Exit_status absent, substate 92"
-    late = on_pbs.submit(small, "--after", first.name)
-    assert late.code == 2
-    assert "it ended as failed; no job can depend on it" in late.err
-
-
-def test_the_server_cannot_be_reached(on_pbs: Pbs, small: Path) -> None:
-    go = on_pbs.folder / "go"
-    directory = on_pbs.taken(small, *Pbs.setup(on_pbs.folder, f"until [ -e {go} ]; do sleep 0.05; done; exit 9"))
-    until(lambda: "running" in on_pbs("dlio-hpc", "status", directory).out)
-    outage(on_pbs, directory, small, go, "cannot connect to server pbshost")
 
 
 def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
@@ -574,7 +485,7 @@ def test_a_profile_is_written_from_what_is_found(on_pbs: Pbs, small: Path) -> No
     assert on_pbs("dlio-hpc", "sites", "new", "here", PATH=str(on_pbs.folder / "bin")).code == 0
     found = on_pbs("dlio-hpc", "sites", "./here.yaml", "--json").json
     assert (found["scheduler"], found["launcher"]["kind"], found["cpus"]) == ("pbs", "hydra", 8)
-    assert found["chunk"] == {"ncpus": 8}
+    assert found["pbs_select"] == {"ncpus": 8}
     assert found["queues"]["small"] == {
         "nodes": 2, "walltime": {"1": "0:10:00"}, "min_walltime": None, "jobs": None, "options": [],
     }  # fmt: skip

@@ -431,7 +431,7 @@ except ConfigError as fault:
     print(fault)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "pictures need matplotlib, which is not installed: pip install 'dlio-hpc[report]'\n"
+    assert done.stdout == "pictures need matplotlib, which is not installed: pip install matplotlib\n"
 
 
 def dumped(file: Path, *options: str) -> str:

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from ctypes.util import find_library
 from itertools import pairwise
@@ -26,17 +25,6 @@ from tests.standins import libdarshan
 SAMPLES, SAMPLE_BYTES, EPOCHS = 30, 12_000, 2
 # Many jobs share these nodes: not --exclusive, and half the CPUs of a rank's share.
 _SHARED = ("-S", "site.job_options=[]")
-
-
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if why := cluster.missing():
-        assert not os.environ.get("CI"), f"CI runs these tests: {why}"
-        pytest.skip(why)
-    started = Cluster(tmp_path_factory.mktemp("slurm"))
-    started.start()
-    yield started
-    started.stop()
 
 
 @pytest.fixture
@@ -150,14 +138,6 @@ def test_a_launcher_that_leaves_ranks_alone_is_noticed(on_slurm: Run, small: Pat
     job = _submit(on_slurm, small, "-S", "site.launcher.mpi=none", code=6)
     assert job["state"] == "failed"
     assert "the plan is for 4 ranks, MPI started 1" in job["runs"][0]["error"]["message"]
-
-
-def test_a_job_that_fails(on_slurm: Run, small: Path) -> None:
-    made = _submit(on_slurm, small, "--generate", "only")["runs"][0]["result"]["generated"]
-    os.truncate(Path(made["dataset"]) / "00000005.npz", 5000)
-    job = _submit(on_slurm, small, "-N", 2, code=3)
-    assert job["state"] == "failed"
-    assert "ends at byte 5000" in job["runs"][-1]["error"]["message"]
 
 
 def test_the_time_limit_is_announced_and_the_job_stops_cleanly(on_slurm: Run, small: Path) -> None:
@@ -303,34 +283,11 @@ def test_a_job_that_is_requeued_is_live_again(on_slurm: Run, slurm: Cluster, sma
     assert _text(directory / "job.out").count("== 01-measure") == 2
 
 
-def test_a_running_job_is_cancelled_from_another_shell(on_slurm: Run, small: Path) -> None:
-    directory = _started(on_slurm, small)
-    assert on_slurm("dlio-hpc", "collect", directory).code == 7
-    assert "cancelling" in on_slurm("dlio-hpc", "cancel", directory).out
-    waited = on_slurm("dlio-hpc", "wait", directory, "--json")
-    assert waited.code == 7
-    assert waited.job["state"] == "cancelled"
-    assert waited.job["archive"]
-
-
 def test_a_job_cancelled_behind_our_back(on_slurm: Run, slurm: Cluster, small: Path) -> None:
     directory = _started(on_slurm, small)
     slurm.tell("scancel", json.loads((directory / "job.json").read_bytes())["batch_id"])
     waited = on_slurm("dlio-hpc", "wait", directory, "--json")
     assert (waited.code, waited.job["state"]) == (7, "cancelled")
-
-
-def test_a_waiting_job_is_seen_as_queued_and_cancelled(on_slurm: Run, small: Path) -> None:
-    """It was to begin in an hour."""
-    options = ("-J", "--begin=now+1hour", "--json")
-    directory = Path(on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", *options).job["directory"])
-    shown = on_slurm("dlio-hpc", "status", directory)
-    assert "queued" in shown.out
-    assert "PENDING BeginTime" in shown.out
-    on_slurm("dlio-hpc", "cancel", directory)
-    waited = on_slurm("dlio-hpc", "wait", directory)
-    assert waited.code == 7
-    assert "cancelled" in on_slurm("dlio-hpc", "status", directory).out
 
 
 def test_a_node_that_goes_down(on_slurm: Run, slurm: Cluster, small: Path) -> None:
@@ -389,22 +346,6 @@ def test_limits_of_the_profile_are_checked_before_slurm_is_asked(on_slurm: Run, 
     cancelled = on_slurm("dlio-hpc", "cancel", "--all")
     assert (cancelled.code, cancelled.out.count("cancelling")) == (0, 1)
     assert on_slurm("dlio-hpc", "cancel", "--all").out == "", "what has ended is left alone"
-
-
-def test_the_dataset_is_made_in_a_job_before_the_one_that_reads(on_slurm: Run, small: Path) -> None:
-    options = ("-s", "slurm", "-d", "data", "-t", "5m", "--generate", "separate", "-N", 2)
-    done = on_slurm("dlio-submit", small, *options, "--wait", "--json")
-    assert done.code == 0, done.err
-    write, read = done.json["jobs"]
-    assert [write["job"], read["job"]] == [f"{done.json['study']}-{what}" for what in ("generate", "read")]
-    assert [entry["kind"] for entry in write["runs"]] == ["generate"]
-    assert [entry["kind"] for entry in read["runs"]] == ["measure"]
-    record = json.loads((Path(read["directory"]) / "job.json").read_bytes())
-    assert record["after"] == [write["batch_id"]]
-    assert f"--dependency=afterok:{write['batch_id']} --kill-on-invalid-dep=yes" in record["command"]
-    of_study = on_slurm("dlio-hpc", "status", done.json["study"])
-    assert of_study.out.count("completed") == 2
-    assert on_slurm("dlio-hpc", "collect", done.json["study"]).err.count("already archived") == 2
 
 
 _STUDY = ("-s", "slurm", "-d", "data", "-S", "site.job_options=[]", "--seed", 3, "--json")
@@ -508,17 +449,6 @@ def test_a_study_with_a_job_that_writes_its_datasets_first(on_slurm: Run, small:
     assert f"--dependency=afterok:{write['batch_id']},afterany:{read[0]['batch_id']} " in command
 
 
-def test_what_depends_on_a_job_that_failed_is_cancelled(on_slurm: Run, small: Path) -> None:
-    options = ("-s", "slurm", "-d", "data", "-t", "5m", "--json")
-    first = on_slurm("dlio-submit", small, *options, "-J", "--begin=now+3", "-S", "site.setup=['exit 9']").job
-    second = on_slurm("dlio-submit", small, *options, "--after", first["job"]).job
-    waited = on_slurm("dlio-hpc", "wait", first["job"], second["job"], "--json")
-    assert [job["state"] for job in waited.json["jobs"]] == ["failed", "cancelled"]
-    late = on_slurm("dlio-submit", small, *options, "--after", first["job"])
-    assert late.code == 2
-    assert "it ended as failed; no job can depend on it" in late.err
-
-
 def _kill_submitter(slurm: Cluster, small: Path, cwd: Path) -> Path:
     command: list[str | Path] = [BIN / "dlio-submit", small, "-s", "slurm", "-d", "data", "-t", "5m", "--wait"]
     submitter = subprocess.Popen(
@@ -577,19 +507,6 @@ def test_a_job_that_slurm_has_forgotten(on_slurm: Run, slurm: Cluster, small: Pa
     assert (lost.code, lost.job["state"]) == (7, "lost")
     (directory / "hidden").rename(directory / "exit_status")
     assert "completed" in on_slurm("dlio-hpc", "status", directory).out, "what was lost has turned up"
-
-
-def test_a_submission_that_was_not_written_down_is_found_by_its_name(on_slurm: Run, small: Path) -> None:
-    directory = Path(
-        on_slurm("dlio-submit", small, "-s", "slurm", "-d", "data", "-J", "--begin=now+1hour", "--json").job[
-            "directory"
-        ]
-    )
-    record = json.loads((directory / "job.json").read_bytes())
-    (directory / "job.json").write_text(json.dumps(record | {"batch_id": None, "states": record["states"][:1]}))
-    assert "queued" in on_slurm("dlio-hpc", "status", directory).out
-    assert json.loads((directory / "job.json").read_bytes())["batch_id"] == record["batch_id"]
-    assert "cancelling" in on_slurm("dlio-hpc", "cancel", directory).out
 
 
 def test_fifty_jobs_submitted_at_once(on_slurm: Run, slurm: Cluster, tmp_path: Path) -> None:

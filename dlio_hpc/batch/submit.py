@@ -223,6 +223,6 @@ def _check_launch(plan: Plan) -> None:
         missing = "mpi4py"
     if missing:
         raise InfrastructureError(
-            f"{missing} was not found next to {python} or on PATH: pip install 'dlio-hpc[mpi]' installs MPI, "
+            f"{missing} was not found next to {python} or on PATH: pip install mpi4py mpich installs MPI, "
             "or set your own launcher in a site profile (launcher.command)"
         )

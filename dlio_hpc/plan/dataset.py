@@ -121,7 +121,7 @@ def filled(run: Run) -> Iterator[int]:
             raise ConfigError(
                 f"{run.dataset} is unfinished and belongs to user {safe_folders.owner(folder)}; nothing is "
                 "written there: choose another --data, have that user finish or remove it, or share the data "
-                "directory with your group (chmod g+ws, umask 002; see README)"
+                "directory with your group (chmod g+ws, umask 002)"
             )
         yield folder
 

@@ -15,15 +15,11 @@ class Package(NamedTuple):
     remedy: str
 
 
-def _extra(module: str, needed_by: str, extra: str) -> Package:
-    return Package(module, needed_by, f"pip install 'dlio-hpc[{extra}]'")
-
-
 # Packages by their names in plan.json.
 PACKAGES = {
-    "tensorflow": _extra("tensorflow", "reader.loader: tensorflow", "tensorflow"),
-    "pytorch": _extra("torch", "reader.loader: pytorch", "pytorch"),
-    "pandas": _extra("pandas", "dataset.format: csv in reader.mode: framework", "csv"),
+    "tensorflow": Package("tensorflow", "reader.loader: tensorflow", "pip install tensorflow-cpu"),
+    "pytorch": Package("torch", "reader.loader: pytorch", "pip install torch"),
+    "pandas": Package("pandas", "dataset.format: csv in reader.mode: framework", "pip install pandas"),
     "parallel h5py": Package(
         "h5py",
         "reader.access: collective in reader.mode: framework",

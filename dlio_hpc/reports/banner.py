@@ -8,7 +8,7 @@ from dlio_hpc.errors import DlioError, Incomplete
 State = Literal["good", "inconclusive", "not measured", "bad"]
 # Colours of a terminal. The page has its own in templates/report.html.j2.
 COLOURS: dict[State, str] = {"bad": "red", "not measured": "blue", "inconclusive": "yellow", "good": "green"}
-# Exit codes of verdicts (see README): pass, not_comparable, cached, inconclusive, incomplete. Every other code is bad.
+# Exit codes of verdicts: pass, not_comparable, cached, inconclusive, incomplete. Every other code is bad.
 _STATES: dict[int, State] = {
     0: "good", 2: "inconclusive", 4: "not measured", 5: "inconclusive", 7: "not measured",
 }  # fmt: skip

@@ -14,10 +14,12 @@ from tests.standins.batch import Book
 
 
 class Login:
-    """`usual`: options of every submission. `folder` holds the stand-in's programs in bin, its memory in state."""
+    """`usual`: options of every submission. `folder` holds the stand-in's programs in bin, its memory in state. `hold`:
+    the batch system's option for a job that does not start by itself.
+    """
 
-    def __init__(self, run: Run, folder: Path, usual: tuple[object, ...]) -> None:
-        self.folder, self.state = folder, folder / "state"
+    def __init__(self, run: Run, folder: Path, usual: tuple[object, ...], hold: str = "-h") -> None:
+        self.folder, self.state, self.hold = folder, folder / "state", hold
         self.environment = {"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
         self._run, self.usual = run, usual
 
@@ -40,7 +42,7 @@ class Login:
 
     def held(self, workload: Path, *options: object) -> Path:
         """One that does not start by itself."""
-        return self.taken(workload, "-J", "-h", *options)
+        return self.taken(workload, "-J", self.hold, *options)
 
     def started(self, workload: Path, *options: object) -> Path:
         """One that runs its measured steps, a second each."""

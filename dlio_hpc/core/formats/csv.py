@@ -92,7 +92,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
             import pandas  # noqa: F401 - checks that it is installed
         except ImportError as fault:
             raise ConfigError(
-                "format: csv in mode: framework reads with pandas, which is not installed: pip install 'dlio-hpc[csv]'"
+                "format: csv in mode: framework reads with pandas, which is not installed: pip install pandas"
             ) from fault
         return WholeFileReader(workload, paths, _Load(workload.dataset))
     return PosixCsv(workload, paths, comm)

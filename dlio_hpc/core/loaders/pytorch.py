@@ -28,7 +28,7 @@ class PyTorchLoader:
             from torch.utils.data import DataLoader
         except ImportError as fault:
             raise ConfigError(
-                "reader.loader: pytorch needs PyTorch, which is not installed: pip install 'dlio-hpc[pytorch]'"
+                "reader.loader: pytorch needs PyTorch, which is not installed: pip install torch"
             ) from fault
         self._workload = workload
         self._dataset = _Samples(workload, paths)

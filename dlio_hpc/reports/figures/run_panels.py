@@ -14,7 +14,7 @@ try:
 except ModuleNotFoundError as fault:
     if not (fault.name or "").startswith("matplotlib"):
         raise
-    raise ConfigError("pictures need matplotlib, which is not installed: pip install 'dlio-hpc[report]'") from None
+    raise ConfigError("pictures need matplotlib, which is not installed: pip install matplotlib") from None
 
 # Draws a view under a title. Returns the figure, or a sentence why there is none; and the caption.
 _Painter = Callable[[View, str], tuple[Figure | str, str]]

@@ -86,7 +86,7 @@ def _tensorflow() -> Any:
         import tensorflow as tf
     except ImportError as fault:
         raise ConfigError(
-            "reader.loader: tensorflow needs TensorFlow, which is not installed: pip install 'dlio-hpc[tensorflow]'"
+            "reader.loader: tensorflow needs TensorFlow, which is not installed: pip install tensorflow-cpu"
         ) from fault
     tf.config.set_visible_devices([], "GPU")
     return tf
