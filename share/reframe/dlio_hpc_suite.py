@@ -1,10 +1,10 @@
-"""A dlio-hpc suite as a ReFrame test: its figures with the accepted baselines as references.
+"""A dlio-hpc suite as a ReFrame test: its metrics, with the accepted baselines as references.
 
     reframe -c dlio_hpc_suite.py -r                                          # the nightly suite, on site local
     reframe -c dlio_hpc_suite.py -S suite=acceptance -S site=frontier -S data=/lustre/me/dlio -r
 
-dlio-submit hands its jobs to the batch system by itself, so that ReFrame runs it where ReFrame runs; any system and
-programming environment will do. What the suite's verdict says decides whether the test passes.
+ReFrame and dlio-hpc are installed in one environment. dlio-submit submits its jobs itself, so that ReFrame runs it where
+ReFrame runs; any system and programming environment will do. The verdict of the suite decides whether the test passes.
 """
 
 import json
@@ -18,13 +18,15 @@ import reframe.utility.typecheck as typ
 from reframe.core.builtins import run_before, sanity_function, variable
 from reframe.core.exceptions import SanityError
 
+import dlio_hpc
+
 # The exit code of a suite that is inconclusive.
 INCONCLUSIVE = 5
 
 
 @rfm.simple_test
 class dlio_hpc_suite(rfm.RunOnlyRegressionTest):
-    """One figure a point of the suite: the median of its repeats."""
+    """A metric for each point of the suite: the median of its repeats in samples/s."""
 
     descr = "Storage as deep learning uses it"
     valid_systems = ["*"]
@@ -34,61 +36,66 @@ class dlio_hpc_suite(rfm.RunOnlyRegressionTest):
     maintainers = ["storage"]
     tags = {"storage", "production"}
 
-    #: A shipped suite, or a YAML file of yours.
+    #: Suite that ships, or a YAML file.
     suite = variable(str, value="nightly")
-    #: A site profile's name or file.
+    #: Site profile, by name or file.
     site = variable(str, value="local")
-    #: The file system under test, a folder; empty: where the site says.
+    #: Folder on the file system under test; empty: the site's.
     data = variable(str, value="")
-    #: Jobs and archives, whose history has the baselines.
+    #: Folder of jobs and archives, whose history has the baselines.
     runs = variable(str, value="dlio-runs")
     #: More options of dlio-submit, such as -A project.
     options = variable(str, value="")
     #: Exit codes of the suite that pass: 0 is a pass; add 5 to accept inconclusive nights.
     passing = variable(typ.List[int], value=[0])
 
-    _document = None
+    _judged = None
 
     @run_before("run")
-    def say_what(self) -> None:
-        here = Path.cwd()  # where ReFrame was started; dlio-submit will run in the stage folder
-        asked = ["--suite", self.suite, "-s", self.site, "-o", str(here / self.runs)]
+    def set_options(self) -> None:
+        here = Path.cwd()  # where ReFrame was started; dlio-submit runs in the stage folder
+        self.runs = str(here / self.runs)
+        options = ["--suite", self.suite, "-s", self.site, "-o", self.runs]
         data = self.data or ("dlio-data" if self.site == "local" else "")
         if data:
-            asked += ["-d", str(here / data)]
-        self.executable_opts = [*asked, "--wait", "--json", "--quiet", self.options]
+            options += ["-d", str(here / data)]
+        self.executable_opts = [*options, "--wait", "--json", "--quiet", self.options]
 
-    def _found(self) -> Any:
-        if self._document is None:
-            told, words = (Path(self.stagedir, str(each)).read_text() for each in (self.stdout, self.stderr))
-            if not told:
-                raise SanityError(f"dlio-submit ended without a document: {words.strip()}")
-            self._document = json.loads(told)
-        return self._document
+    def _results(self) -> Any:
+        """The study's report and its verdict."""
+        if self._judged is None:
+            out, err = (Path(self.stagedir, str(stream)).read_text() for stream in (self.stdout, self.stderr))
+            if not out:
+                raise SanityError(f"dlio-submit printed no document: {err.strip()}")
+            study = dlio_hpc.report_study(json.loads(out)["study"], runs=Path(self.runs))
+            self._judged = study, dlio_hpc.judge_suite(study)
+        return self._judged
 
     @sanity_function
     def is_passing(self) -> Any:
-        verdict = self._found()["verdict"]
-        return sn.assert_in(verdict["exit_code"], self.passing, msg=verdict["summary"])
+        _, verdict = self._results()
+        return sn.assert_in(verdict.exit_code, self.passing, msg=verdict.summary)
 
     @run_before("performance")
     def measure(self) -> None:
-        """Of each point its samples/s; references are the accepted baselines', with the suite's tolerance."""
-        document = self._found()
-        references = {}
-        for point in document["points"]:
-            name = point["title"].replace(" ", "_").replace(":", "").replace("=", "_")
-            values = [one["samples_per_s"] for one in point["measurements"]]
-            if values:
-                median = sn.defer(statistics.median(values))
+        """Set samples/s of each point; references are those of the accepted baselines, with the suite's tolerance."""
+        report, _ = self._results()
+        study, references = report.outcome.study, {}
+        for point in study.points:
+            title = study.title(point)
+            rates = [run.summary.samples_per_s for run in report.outcome.measured if run.point == point.number]
+            if rates:
+                name = title.replace(" ", "_").replace(":", "").replace("=", "_")
+                median = sn.defer(statistics.median(rates))
                 self.perf_variables[name] = sn.make_performance_function(median, "samples/s")
-                references[name] = self._reference(point["title"])
+                references[name] = self._reference(title)
         self.reference = {"*": references}
 
     def _reference(self, title: str) -> tuple[Any, ...]:
-        """Value, how far below and above it may be, unit; nothing to be held to where nothing was accepted."""
-        for one in self._found()["verdict"]["comparisons"]:
-            if one["title"] == title and one["metric"] == "samples_per_s" and one["there"] is not None:
-                least = None if INCONCLUSIVE in self.passing else -one["tolerance"]
-                return statistics.median(one["there"]["values"]), least, None, "samples/s"
+        """Value, lower and upper tolerance, unit; no tolerance for a point without a baseline."""
+        _, verdict = self._results()
+        for comparison in verdict.judgement.verdicts:
+            if comparison.title == title and comparison.metric == "samples_per_s" and comparison.there is not None:
+                lowest = None if INCONCLUSIVE in self.passing else -comparison.tolerance
+                return statistics.median(comparison.there.values), lowest, None, "samples/s"
         return 0, None, None, "samples/s"
