@@ -7,12 +7,12 @@
 # flux: --setattr=bank=proj
 # dlio-hpc 0: job demo-20260101-120000-abcdef on site flux
 # 2 node(s) x 4 ranks. Each run is one launcher line below; plan.json holds every setting.
-# To run the job again by hand: bash job.sh (results that lie here are copied to attempts/ first).
+# To run the job again by hand: bash job.sh (it first copies existing results to attempts/).
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
-# exit_status tells how the job ended, also when the batch system has forgotten it. A file system that refuses the file
-# is asked again.
+# exit_status holds the exit code of the job, also after the batch system has purged the job. A write that fails is
+# repeated up to two times.
 keep_status() {
   local code=$? pause
   for pause in 0 1 2; do
@@ -20,9 +20,9 @@ keep_status() {
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
   done
 }
-trap 'exit 143' TERM INT HUP   # until there are ranks to end; without a trap bash would leave a 0
+trap 'exit 143' TERM INT HUP   # before ranks are started; without this trap exit_status would be 0
 trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
-# Results of an earlier attempt are kept apart: a batch system may requeue a job.
+# Keep the results of an earlier attempt in attempts/: the batch system may requeue a job.
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
   rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
@@ -33,25 +33,26 @@ if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   echo "== attempt $(( attempt + 1 ))" >&2
 fi
 rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5} layout/*.yaml
-# USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
+# USR1 arrives 60 s before the time limit. The ranks find the file stop and end after their step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0
 launched=
-# Whether the time limit ends the job. The batch system knows best: the limit may have been changed.
+# Return 0 if the time limit ends the job. The batch system is asked first: the limit may have been changed.
 is_over() {
   local rest
   rest=$(left 2)
   if [ "$rest" ]; then [ "$rest" -le 1 ]; else clock_says_so; fi
 }
 clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 1799 )); }
-# Ranks end before the script does: a batch system kills what it started, which on other nodes are not the ranks.
+# End the ranks before the script ends: a batch system kills only the processes that it started itself. On other nodes
+# the ranks are not among them.
 stop_ranks() {
   for _ in {1..20}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
   kill -KILL "$launched" 2> /dev/null
 }
-# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
+# TERM arrives at the time limit (exit code 124, as of timeout(1)) or when the job is cancelled (exit code 143).
 end() {
-  set +eu   # whatever the site's lines have set
+  set +eu   # the site's setup lines may have set -e or -u
   trap '' TERM INT HUP ALRM USR1
   [ -z "$launched" ] || kill "$launched" 2> /dev/null
   local code=143
@@ -60,9 +61,9 @@ end() {
   exit "$code"
 }
 trap end TERM INT HUP
-# Flux sends ALRM and HUP at the limit, TERM and HUP when the job is cancelled; bash may hear HUP first.
+# Flux sends ALRM and HUP at the time limit, TERM and HUP when the job is cancelled. bash may run the trap of HUP first.
 trap end ALRM
-# Seconds of the time limit that are left, by the batch system; nothing where it does not answer within $1 seconds.
+# Print the seconds left until the time limit, from the batch system. Print nothing if it does not answer within $1 s.
 left() {
   timeout "$1" flux job timeleft 2> /dev/null
 }
@@ -70,7 +71,7 @@ timer=
 if [ "$FLUX_ENCLOSING_ID" ]; then
   {
     trap 'kill $! 2> /dev/null; exit' TERM
-    slept=0   # the limit may be changed: it is asked for every five minutes
+    slept=0   # the limit may change: ask for it every five minutes
     while rest=$(left 10); pause=$(( ${rest:-1800 - slept} - 60 )); [ "$pause" -gt 0 ]; do
       nap=$(( pause < 300 ? pause : 300 ))
       sleep "$nap" & wait $!
@@ -81,7 +82,7 @@ if [ "$FLUX_ENCLOSING_ID" ]; then
   timer=$!
 fi
 
-# A run in the background, so that signals are heard while it goes on.
+# Start a run in the background, so that bash handles signals while the run is active.
 run() {
   [ ! -e "$job/stop" ] || exit 124
   echo "== $1"
@@ -93,7 +94,7 @@ run() {
   return "$code"
 }
 
-export PYTHONSAFEPATH=1   # ranks find nothing in the job's directory, and need not list it
+export PYTHONSAFEPATH=1   # ranks neither import from the job's directory nor list it
 cd "$job" || exit 6
 status=0
 

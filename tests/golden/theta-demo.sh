@@ -10,12 +10,12 @@
 #COBALT --attrs mcdram=cache:numa=quad
 # dlio-hpc 0: job demo-20260101-120000-abcdef on site theta
 # 128 node(s) x 4 ranks. Each run is one launcher line below; plan.json holds every setting.
-# To run the job again by hand: bash job.sh (results that lie here are copied to attempts/ first).
+# To run the job again by hand: bash job.sh (it first copies existing results to attempts/).
 
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
-# exit_status tells how the job ended, also when the batch system has forgotten it. A file system that refuses the file
-# is asked again.
+# exit_status holds the exit code of the job, also after the batch system has purged the job. A write that fails is
+# repeated up to two times.
 keep_status() {
   local code=$? pause
   for pause in 0 1 2; do
@@ -23,9 +23,9 @@ keep_status() {
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
   done
 }
-trap 'exit 143' TERM INT HUP   # until there are ranks to end; without a trap bash would leave a 0
+trap 'exit 143' TERM INT HUP   # before ranks are started; without this trap exit_status would be 0
 trap 'keep_status; [ -z "$timer" ] || kill "$timer" 2> /dev/null' EXIT
-# Results of an earlier attempt are kept apart: a batch system may requeue a job.
+# Keep the results of an earlier attempt in attempts/: the batch system may requeue a job.
 if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
   attempt=1; while [ -e "attempts/$attempt" ]; do attempt=$(( attempt + 1 )); done
   rm -rf attempts/.copy; mkdir -p attempts/.copy || exit 6
@@ -37,25 +37,26 @@ if [ -e exit_status ] || compgen -G 'runs/*/*.*' > /dev/null; then
 fi
 rm -f exit_status stop environment.json runs/*/{result.json,error.json,timeline.h5} layout/*.yaml
 rm -rf darshan/*.darshan darshan/*.json runs/*/darshan/*.darshan runs/*/darshan/*.json {darshan,runs/*/darshan}/live
-# USR1 comes 60 s before the time limit: the ranks see the file stop and end after their step.
+# USR1 arrives 60 s before the time limit. The ranks find the file stop and end after their step.
 trap 'signalled=1; echo "time limit near, 60 s left: stopping"; echo "time limit" > "$job/stop"' USR1
 SECONDS=0
 launched=
-# Whether the time limit ends the job. The batch system knows best: the limit may have been changed.
+# Return 0 if the time limit ends the job. The batch system is asked first: the limit may have been changed.
 is_over() {
   local rest
   rest=$(left 2)
   if [ "$rest" ]; then [ "$rest" -le 1 ]; else clock_says_so; fi
 }
 clock_says_so() { [ -e "$job/stop" ] || (( SECONDS >= 3599 )); }
-# Ranks end before the script does: a batch system kills what it started, which on other nodes are not the ranks.
+# End the ranks before the script ends: a batch system kills only the processes that it started itself. On other nodes
+# the ranks are not among them.
 stop_ranks() {
   for _ in {1..20}; do kill -0 "$launched" 2> /dev/null || break; sleep 0.1; done
   kill -KILL "$launched" 2> /dev/null
 }
-# TERM comes at the limit, or when the job is cancelled: 124 as timeout(1) has it, and 143.
+# TERM arrives at the time limit (exit code 124, as of timeout(1)) or when the job is cancelled (exit code 143).
 end() {
-  set +eu   # whatever the site's lines have set
+  set +eu   # the site's setup lines may have set -e or -u
   trap '' TERM INT HUP ALRM USR1
   [ -z "$launched" ] || kill "$launched" 2> /dev/null
   local code=143
@@ -64,7 +65,7 @@ end() {
   exit "$code"
 }
 trap end TERM INT HUP
-# Seconds of the time limit that are left, by the batch system; nothing where it does not answer within $1 seconds.
+# Print the seconds left until the time limit, from the batch system. Print nothing if it does not answer within $1 s.
 left() {
   :
 }
@@ -72,7 +73,7 @@ timer=
 if [ "$COBALT_JOBID" ]; then
   {
     trap 'kill $! 2> /dev/null; exit' TERM
-    slept=0   # the limit may be changed: it is asked for every five minutes
+    slept=0   # the limit may change: ask for it every five minutes
     while rest=$(left 10); pause=$(( ${rest:-3600 - slept} - 60 )); [ "$pause" -gt 0 ]; do
       nap=$(( pause < 300 ? pause : 300 ))
       sleep "$nap" & wait $!
@@ -83,9 +84,9 @@ if [ "$COBALT_JOBID" ]; then
   timer=$!
 fi
 
-# A run in the background, so that signals are heard while it goes on.
+# Start a run in the background, so that bash handles signals while the run is active.
 run() {
-  [ ! -e "$job/stop" ] || [[ $1 == darshan\ * ]] || exit 124   # what was measured is judged all the same
+  [ ! -e "$job/stop" ] || [[ $1 == darshan\ * ]] || exit 124   # the log of a finished run is still judged
   echo "== $1"
   "${@:2}" < /dev/null &
   launched=$!
@@ -95,16 +96,16 @@ run() {
   return "$code"
 }
 
-for name in "${!DARSHAN_@}"; do unset "$name"; done   # what modules or users set would get the better of ours
-kept=   # two libdarshans in one rank would wait for each other
+for name in "${!DARSHAN_@}"; do unset "$name"; done   # those of modules or users would override the job's
+kept=   # two libdarshan libraries in one rank deadlock
 for library in ${LD_PRELOAD//:/ }; do [[ $library == *libdarshan* ]] || kept+=${kept:+:}$library; done
 if [ "$kept" ]; then LD_PRELOAD=$kept; else unset LD_PRELOAD; fi
-export PYTHONSAFEPATH=1   # ranks find nothing in the job's directory, and need not list it
+export PYTHONSAFEPATH=1   # ranks neither import from the job's directory nor list it
 cd "$job" || exit 6
 status=0
 
-# Darshan's settings for the ranks of the next run, whose log goes to the folder $1; none where the two ranks of the
-# probe left no log of two. A log that is there already would not be replaced: each attempt has its own.
+# Set the Darshan arguments of the next run; its log goes to the folder $1. If the probe with two ranks leaves no log of
+# two ranks, the runs go without Darshan. Darshan does not replace an existing log: each attempt has a log of its own.
 log=$(date +%Y%m%d-%H%M%S)-$$.darshan
 watched() {
   mkdir -p "$1/live"
@@ -112,7 +113,7 @@ watched() {
   darshan=(-e LD_PRELOAD=/soft/perftools/darshan/darshan-3.1.8/lib/libdarshan.so"${LD_PRELOAD:+:$LD_PRELOAD}" -e DARSHAN_LOGFILE="$1/$2" -e DARSHAN_CONFIG_PATH="$1/darshan.conf" -e DARSHAN_MMAP_LOGPATH="$1/live" -e DARSHAN_DISABLE_SHARED_REDUCTION="1" -e DXT_ENABLE_IO_TRACE="1")
   [ -z "$excluded" ] || darshan+=(-e DARSHAN_MODMEM="8" -e DARSHAN_EXCLUDE_DIRS="$excluded")
 }
-excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # empty where libdarshan reads a configuration file (3.4 and later)
+excluded=$(/opt/python/bin/python3 -m dlio_hpc.darshan excluded plan.json)   # empty for libdarshan 3.4 and later, which reads a configuration file
 watched darshan
 run 'darshan probe' /opt/python/bin/python3 -m dlio_hpc.darshan probe plan.json "$log" -- aprun -n 2 -N 2 -d 32 -j 2 -cc depth -e OMP_NUM_THREADS=32 "${darshan[@]}" /opt/python/bin/python3 -m mpi4py -c 'from mpi4py import MPI' || watched() { darshan=(); }
 
