@@ -1,4 +1,4 @@
-# make demo | test | lint | docs | bench | faults: each sets up .venv by itself.
+# make demo | test | lint | docs | bench | faults. Each target sets up .venv first.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -7,7 +7,7 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/dlio-submit demo --site local --wait
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile   # jobs are waited for, most of the time
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile   # the tests mostly wait for jobs
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff check .
@@ -18,23 +18,23 @@ lint: $(VENV)/test.stamp
 bench: $(VENV)/test.stamp
 	$(BIN)/python -m tests.bench
 
-# The site goes to site/; open site/index.html.
+# Writes the documentation to site/; open site/index.html.
 docs: $(VENV)/docs.stamp
 	$(BIN)/mkdocs build --strict --quiet
 
-# Options in FAULTS: make faults FAULTS='--count 500 --seed 3'.
+# FAULTS passes options: make faults FAULTS='--count 500 --seed 3'.
 faults: $(VENV)/test.stamp
 	$(BIN)/python -m tests.faults $(FAULTS)
 
-# Records the rendered job scripts anew; read the difference before committing it.
+# Records the rendered job scripts again. Review the difference before you commit it.
 regold: $(VENV)/test.stamp
 	$(BIN)/python -m pytest --regold tests/test_jobscript.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info dlio-data dlio-runs
 
-# The plain .pth form of an editable install: the import hook of the default one costs 10 ms at every start.
-# Bytecode is compiled here for the same reason: some machines forbid Python to write it.
+# editable_mode=compat installs a plain .pth file; the import hook of the default mode costs 10 ms per start.
+# compileall saves time at every start on machines where Python may not write bytecode.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable
 COMPILE = $(BIN)/python -m compileall -q dlio_hpc
 
