@@ -106,7 +106,10 @@ def test_unlike_keys_are_refused_with_the_difference_named() -> None:
     assert "differs in nodes: 2 / 4; version of dlio-hpc: 1.0.0 / 1.1.0" in found.why
     forced = _judge(nights.entry(1, [100.0, 100.1, 99.9], key), force=True)
     assert forced.outcome == "pass"
-    assert forced.warnings == ("the keys differ: nodes: 2 / 4", "the keys differ: version of dlio-hpc: 1.0.0 / 1.1.0")
+    assert forced.warnings == (
+        "the configurations differ: nodes: 2 / 4",
+        "the configurations differ: version of dlio-hpc: 1.0.0 / 1.1.0",
+    )
 
 
 def test_differing_settings_are_named_by_their_keys() -> None:
