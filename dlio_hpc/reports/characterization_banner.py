@@ -1,11 +1,13 @@
-"""The banner of a characterization: confidence in the derived workload."""
+"""Banner of a characterization: how sure the values of the derived workload are."""
 
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.reports.banner import Banner
 
 
 def of_character(character: Character) -> Banner:
-    """Return the banner: signs that the program is not training, else the number of values with low confidence."""
+    """Return the banner. If there are signs that the program is not training, it states the first one; else it states
+    how many values are known with which confidence.
+    """
     keys, against = character.derived.keys, character.derived.against
     if against:
         return Banner(

@@ -1,4 +1,4 @@
-"""The banner of Darshan logs: whether their numbers can be used."""
+"""Banner of a report on Darshan logs: whether their numbers can be used."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_logs(examined: Sequence[Examined]) -> Banner:
-    """Return the worst banner of these logs."""
+    """Return the worst banner of these logs; of equals, that of the first log."""
     return banner.gravest(list(map(_of_log, examined)))
 
 

@@ -173,7 +173,7 @@ def _widest(values: Floats, design: _Design) -> Floats:
 
 
 def _by_pattern(numbers: Ints) -> tuple[Ints, Ints]:
-    """Return the points sorted by pattern, shape (P,), and the index in this order of the first point of each pattern."""
+    """Return the points sorted by pattern, shape (P,), and the index there of the first point of each pattern."""
     order = np.argsort(numbers, kind="stable")
     return order, np.flatnonzero(np.diff(numbers[order], prepend=-1))
 
