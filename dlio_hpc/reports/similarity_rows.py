@@ -58,7 +58,8 @@ LEGEND = (
     "applications on 128 nodes; CANDLE, CosmoFlow and ImageNet all stream 256 KiB. All scores use the factors that "
     "are known for A and B. The paper's cosine includes time, rates and bytes: compare it only between runs of one "
     "scale on one machine. Pattern similarity: mean of smaller / larger, over the factors that do not depend on scale "
-    "and machine. It disregards one request in a hundred, so that a difference may count less than in the paper's cosine."
+    "and machine. It disregards one request in a hundred, so that a difference may count less than in the paper's "
+    "cosine."
 )
 APART = (
     "Apart: mean number of doublings between the requests of one program and of the other. "
