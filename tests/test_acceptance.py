@@ -345,14 +345,14 @@ def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
 
 def test_missing_measurements_are_incomplete() -> None:
     absent = [
-        Absent("nodes=2", 1, "job-1", "job-1 came near its time limit before this run"),
+        Absent("nodes=2", 1, "job-1", "job-1 stopped close to its time limit before this run"),
         Absent("", 2, None, "no job"),
     ]
     found, _ = _judge(entry([run(1)]), absent=absent)
     assert found.exit_code == 7
     (told,) = (each for each in found.checks if each.criterion == "completeness")
     assert [each.words for each in told.evidence] == [
-        "nodes=2, repeat 2: job-1 came near its time limit before this run", ", repeat 3: no job",
+        "nodes=2, repeat 2: job-1 stopped close to its time limit before this run", ", repeat 3: no job",
     ]  # fmt: skip
 
 
@@ -609,7 +609,7 @@ def test_junit_tells_failures_from_errors() -> None:
 
 
 def test_junit_calls_a_timeout_so() -> None:
-    found, _ = _judge(entry([run(1), _faulty(2, 7, "job job-1 came near its time limit before this run")]))
+    found, _ = _judge(entry([run(1), _faulty(2, 7, "job job-1 stopped close to its time limit before this run")]))
     (case,) = (each for each in acceptance.cases(found) if each.kind == "error")
     assert case.type == "timeout"
 

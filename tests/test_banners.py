@@ -183,7 +183,7 @@ def test_reads_that_unpack_are_not_called_storage_alone(tmp_path: Path) -> None:
     )
     runs = [run._replace(run=structs.replace(run.run, workload=packed)) for run in outcome.runs]
     (sentence,) = bottleneck.of_job(outcome._replace(runs=runs))
-    assert sentence.startswith("Bound by storage or decompression (one call does both): ")
+    assert sentence.startswith("Bound by storage or decompression (the same call reads and decompresses): ")
 
 
 def test_a_study_names_the_few_points_that_a_limit_holds_for(tmp_path: Path) -> None:

@@ -174,7 +174,9 @@ def test_what_is_compared_by_force_has_the_history_of_its_kind() -> None:
 
 def test_cases_for_ci_systems() -> None:
     made = nights.entry(1, [100.0, 100.1, 99.9])
-    late = structs.replace(made.measurements[0], fault="job x came near its time limit before this run", exit_code=7)
+    late = structs.replace(
+        made.measurements[0], fault="job x stopped close to its time limit before this run", exit_code=7
+    )
     jobs = [made, nights.entry(2, [90.0, 90.1, 89.9]), nights.entry(3, [100.0], storage="cached")]
     jobs += [
         structs.replace(made, study="other", measurements=(late,)),

@@ -68,7 +68,7 @@ class RunOutcome(NamedTuple):
 
     @property
     def storage(self) -> Storage | None:
-        """Where the bytes that the run read came from, with Darshan's count if there is one; None if the run has no
+        """Origin of the bytes that the run read, with Darshan's count if there is one; None if the run has no
         result.
         """
         counts = None if self.verdict is None else self.verdict.bytes
@@ -342,7 +342,7 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
     if run.result is None or run.result.summary is None:
         return _bug(outcome) or _not_reached(outcome.job)
     if run.result.summary.steps < run.result.summary.steps_planned:
-        return Incomplete(f"job {outcome.job.job} came near its time limit during this run")
+        return Incomplete(f"job {outcome.job.job} stopped close to its time limit during this run")
     return None
 
 
@@ -365,7 +365,7 @@ def _not_reached(record: job_record.Job) -> DlioError:
 _ENDED: dict[State, tuple[type[DlioError], str]] = {
     "completed": (InvalidRun, "completed without a result of this run"),
     "failed": (InfrastructureError, "failed before this run"),
-    "timeout": (Incomplete, "came near its time limit before this run"),
+    "timeout": (Incomplete, "stopped close to its time limit before this run"),
     "cancelled": (Incomplete, "was cancelled before this run"),
     "node_fail": (InfrastructureError, "lost a node before this run"),
     "out_of_memory": (InfrastructureError, "ran out of memory before this run"),

@@ -12,7 +12,9 @@ Colour = Literal["red", "yellow", "green", "dim"]
 
 
 class Meaning(NamedTuple):
-    """How an outcome is shown: exit code of the command, kind of the case in JUnit's XML, and colour on a terminal."""
+    """Meaning of an outcome for users: exit code of the command, kind of the case in JUnit's XML, colour on a
+    terminal.
+    """
 
     exit_code: int
     junit: JUnitKind
@@ -37,8 +39,8 @@ OUTCOMES: dict[Outcome, Meaning] = {
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
     """Return the most severe of these outcomes, or None if there are none."""
-    there = set(outcomes)
-    return next((outcome for outcome in OUTCOMES if outcome in there), None)
+    present = set(outcomes)
+    return next((outcome for outcome in OUTCOMES if outcome in present), None)
 
 
 def of_exit_code(code: int) -> Outcome:

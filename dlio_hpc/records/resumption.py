@@ -73,11 +73,11 @@ def start(
     """
     submit.keep(known, is_new=False)
     with rundir.locked_file(known.folder / rundir.STUDY, on_wait):
-        found = lacking(known)
-        if not found.planned.jobs:
-            return found, None
-        submit.check(found.planned.jobs)
-        for directory in found.stray:
+        lacked = lacking(known)
+        if not lacked.planned.jobs:
+            return lacked, None
+        submit.check(lacked.planned.jobs)
+        for directory in lacked.stray:
             cancel(directory)
-        ids = [batch_id for job in found.live if (batch_id := job.job.batch_id) is not None]
-        return found, submission.hand_over(found.planned, (), ids, report, verbose)
+        ids = [batch_id for job in lacked.live if (batch_id := job.job.batch_id) is not None]
+        return lacked, submission.hand_over(lacked.planned, (), ids, report, verbose)

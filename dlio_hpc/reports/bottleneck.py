@@ -155,7 +155,7 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
         return "storage or decoding (TensorFlow's read times are unknown)"
     work = runs[0].run.workload
     unpacks = work.dataset.compression != "none" and work.reader.mode == "framework"
-    return "storage or decompression (one call does both)" if unpacks else "storage"
+    return "storage or decompression (the same call reads and decompresses)" if unpacks else "storage"
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:

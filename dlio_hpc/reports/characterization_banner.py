@@ -12,12 +12,13 @@ def of_character(character: Character) -> Banner:
     if against:
         return Banner(
             "inconclusive" if keys else "not measured",
-            f"The program does not read like a training program: {against[0]}.",
+            f"The program's reads do not look like those of a training program: {against[0]}.",
         )
     weak = {level: sum(estimate.confidence == level for estimate in keys.values()) for level in ("low", "unknown")}
     known = f"{len(keys) - sum(weak.values())} of {len(keys)} values are known with high or medium confidence"
     if any(weak.values()):
         return Banner(
-            "inconclusive", f"{known}, {weak['low']} with low, {weak['unknown']} are unknown and have defaults."
+            "inconclusive",
+            f"{known}, {weak['low']} with low confidence; {weak['unknown']} are unknown and have defaults.",
         )
     return Banner("good", f"{known}.")

@@ -42,7 +42,8 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
         (
             "metadata",
             f"{metadata.opens} opens, {metadata.seeks} seeks, {metadata.syncs} syncs; "
-            f"{format_seconds(metadata.time_s)} of all ranks, {_percent(metadata.share)} of time in calls",
+            f"{format_seconds(metadata.time_s)} summed over all ranks, {_percent(metadata.share)} of the time "
+            "in I/O calls",
         )
     )
     for name, use in analysis.interfaces.items():

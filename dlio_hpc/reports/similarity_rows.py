@@ -135,7 +135,7 @@ def distances(a: Profile, b: Profile, compared: Similarity) -> Iterator[tuple[st
 
 def _distance(distance: Distance | None, subject: str) -> str:
     if distance is None:
-        return f"{subject}: unknown, it needs whole traces of both programs"
+        return f"{subject}: unknown: complete traces of both programs are needed"
     grain = "" if distance.grain == Grain.EXACT else f", by {request_distance.GRAINS[distance.grain]}"
     return f"{subject}: {distance.octaves:.2f} octaves apart, {distance.closeness:.3f} near{grain}"
 

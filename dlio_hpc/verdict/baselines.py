@@ -199,7 +199,7 @@ def named(known: Sequence[Baseline], name: str, folder: Path) -> Baseline:
         return matching[0]
     if matching:
         raise ConfigError(
-            f"{name} has several baselines; name one: {', '.join(baseline.accepted.id for baseline in matching)}"
+            f"{name} has several baselines; give one of: {', '.join(baseline.accepted.id for baseline in matching)}"
         )
     raise ConfigError(f"no baseline {name} in {folder}; see dlio-hpc baseline list --archive {folder}")
 

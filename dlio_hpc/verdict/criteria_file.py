@@ -158,7 +158,7 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     description: str = ""
     """One line, shown in lists of criteria."""
     source: str = ""
-    """Where the limits come from."""
+    """Source of the limits."""
     cached_above: units.Share = units.Share(LIMIT)
     """A run counts as cached if more than this share of an epoch's bytes came from memory."""
     workloads: tuple[str, ...] = ("*",)

@@ -56,9 +56,9 @@ def select(given: Sequence[str], archive: Path | None, runs: Path, report: Repor
     """Return the jobs with these names. The name of a study selects its jobs that measured or failed. Raise ConfigError
     for an unknown name.
     """
-    found = [_named(name, archive, runs, report) for name in given]
-    missing = dict.fromkeys(line for selection in found for line in selection.missing)
-    return Selection([job for selection in found for job in selection.jobs], list(missing))
+    selections = [_named(name, archive, runs, report) for name in given]
+    missing = dict.fromkeys(line for selection in selections for line in selection.missing)
+    return Selection([job for selection in selections for job in selection.jobs], list(missing))
 
 
 def _named(name: str, archive: Path | None, runs: Path, report: Report) -> Selection:
