@@ -304,8 +304,8 @@ _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
 
 def fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the reason why the job's numbers must not be used, as an error that has the exit code to end with. Return
-    None if the job is valid or has not ended.
+    """Return the reason why the job's numbers must not be used, as an error whose exit code a command should end with.
+    Return None if the job is valid or has not ended.
     """
     return _recorded_fault(outcome) or _ended_fault(outcome)
 

@@ -178,8 +178,8 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def _bars(medians: Sequence[float]) -> str:
-    """Return a text bar for each of the last sixty medians; the highest median has a full bar. Small differences give
-    equal bars.
+    """Return the last sixty medians as a text of bars, one character each. The highest median has a full bar. Small
+    differences give equal bars.
     """
     shown = list(medians)[-60:]
     high = max(shown)

@@ -151,8 +151,8 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
-    """Return the repeats of each measurement, valued by samples/s, by number of the study's point; the number is None
-    for runs outside a study.
+    """Return the repeats of each measurement, compared by samples/s, under the number of the study's point; under None
+    for runs that do not belong to a point.
     """
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:

@@ -17,7 +17,7 @@ _KEYS = 4
 
 
 def of_study(report: StudyReport, banner: Banner | None = None, verdicts: Sequence[Section] = ()) -> Document:
-    """Return the report of a study. banner, verdicts: for a suite, the banner and the sections of its verdict."""
+    """Return the report of a study. For a suite, banner and verdicts are the banner and the sections of its verdict."""
     outcome = report.outcome
     study = outcome.study
     return Document(

@@ -145,8 +145,8 @@ def _rows(report: StudyReport) -> Iterator[list[object]]:
 
 def fault(report: StudyReport) -> DlioError | None:
     """Return the reason why the study is incomplete, or None if no measurement is missing. The reason is the first
-    fault of a job that lost a measurement, other than Incomplete, or else an Incomplete. For a study that only
-    generates datasets, return the first fault of its jobs.
+    fault, other than Incomplete, of a job that should have made a missing measurement; if there is none, an Incomplete.
+    For a study that only generates datasets, return the first fault of its jobs, or None.
     """
     outcome, missing = report.outcome, report.outcome.missing
     if outcome.study.generate == "only":

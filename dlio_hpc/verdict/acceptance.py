@@ -103,9 +103,8 @@ def _of_group(criteria: Criteria, group: CriterionGroup, groups: Sequence[Criter
 
 
 def _as_cached(check: Check) -> Check:
-    """Return the check with the outcome cached if it is on a metric and passed or was inconclusive; otherwise return it
-    unchanged. For groups whose storage was not measured. A failed check stays failed: bytes from memory do not make
-    storage slower.
+    """Return the check for a group whose storage was not measured. On a metric, the outcomes pass and inconclusive
+    become cached. A failed check stays failed, because bytes from memory do not make storage slower.
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
@@ -176,8 +175,8 @@ def _ordered(runs: Sequence[Ran]) -> list[Ran]:
 
 
 def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
-    """Return a label per group. To labels that would be equal, the file system, layout and dataset are appended; if
-    labels are still equal, the digest of the measurement key.
+    """Return a label per group. If labels are equal, file system, layout and dataset are appended to them; if they are
+    still equal, the digest of the measurement key too.
     """
     short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
     detailed = [

@@ -100,8 +100,8 @@ USUAL = Terms()
 def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
-    """Compare each measurement key of each job with its baseline and its history. history: entries; the jobs themselves
-    and later jobs among them are ignored. baselines: the active baselines.
+    """Compare each measurement key of each job with its baseline and its history. history: entries of earlier jobs;
+    these jobs and later ones may be among them and are ignored. baselines: the active baselines.
     """
     references = terms.against or tuple(
         Reference(baseline.id, baseline.group, baseline.warnings) for baseline in baselines
@@ -240,9 +240,9 @@ def _unlike(case: _Case, reference: Reference) -> list[str]:
 
 
 def _alone(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
-    """Return the verdict on a group without a comparable reference: a regression if its latest change in the history is
-    a drop, else not_comparable. near: the nearest reference, whose measurement key has these differences; None if there
-    is none.
+    """Return the verdict on a group without a reference to compare with. It is a regression if the latest change in the
+    history is a drop beyond the tolerance, else not_comparable. near: the nearest reference, or None if there is none.
+    differences: between its measurement key and the group's.
     """
     why, advice = "there is no baseline of this configuration", []
     if near is not None:

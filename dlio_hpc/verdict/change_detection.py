@@ -81,7 +81,9 @@ def find(values: Floats, level: float = LEVEL) -> Changes:
 
 
 def _model(values: Floats, first: int, level: float) -> _Model:
-    """Fit a model to a part of the series. first: number of the night at which the part begins."""
+    """Return a model fitted to a part of the series. values: the part. first: number of the night at which it begins.
+    level: significance level.
+    """
     flat = _Model((), np.full(len(values), median(values) if len(values) else 0.0), 1)
     if len(values) < FEWEST:
         return flat

@@ -107,8 +107,8 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def lacking(self, keys: Sequence[Key]) -> list[str]:
-        """Return the selected workloads and numbers of nodes and ranks that none of these measurement keys has, in
-        words.
+        """Return the workloads and numbers of nodes and ranks that the criterion names but that none of these
+        measurement keys has, in words.
         """
         selected = [key for key in keys if self.selects(key)]
         counts = {"nodes": {key.nodes for key in selected}, "ranks_per_node": {key.ranks_per_node for key in selected}}

@@ -58,7 +58,8 @@ def weigh(nights: Sequence[Night], there: Night, metric: MetricName, tolerance: 
 
 def _fallen(history: Trend, there: Night, metric: MetricName, difference: Difference, tolerance: float) -> Shift | None:
     """Return the largest drop in the history since the reference. Return None if the level did not fall beyond the
-    tolerance, or if the last job is within the tolerance and clearly better than the present level.
+    tolerance, or if the last job has recovered: it is within the tolerance of the reference, and beyond noise better
+    than the fallen level.
     """
     since = history.place(there.job)
     if since is None:

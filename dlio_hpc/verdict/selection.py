@@ -113,8 +113,8 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
 
 
 def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:
-    """Return the wanted entries of the history of a folder, after adding new archives; empty if the folder does not
-    exist.
+    """Return the wanted entries of the history of a folder, after archives that it lacks are added; empty if the folder
+    does not exist.
     """
     if not where.is_dir():
         return ()

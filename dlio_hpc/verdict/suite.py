@@ -81,8 +81,8 @@ def as_document(verdict: SuiteVerdict) -> dict[str, Any]:
 def judge(
     study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[PairedEffect, ...], known: Sequence[Key]
 ) -> SuiteVerdict:
-    """Return the most severe outcome of comparisons, acceptance and file systems, with a summary. known: measurement
-    keys of the active baselines.
+    """Return the verdict on a suite: the most severe outcome of comparisons, acceptance and file systems, and a
+    summary. known: measurement keys of the active baselines.
     """
     codes = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
     outcome = worst(map(of_exit_code, codes)) or "pass"

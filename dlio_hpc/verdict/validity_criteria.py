@@ -73,7 +73,7 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield a fault for each missing measurement that no job has an entry of."""
+    """Yield a fault for each missing measurement that is not recorded in the entry of a job."""
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
     for missing in absent:
         if (missing.job, missing.title, missing.repeat) not in recorded:

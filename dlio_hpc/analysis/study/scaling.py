@@ -43,9 +43,9 @@ class ScalingStep(Struct, frozen=True):
 
 
 class Scaling(Struct, frozen=True):
-    """Scaling of one setting. kind: strong if all ranks together read the same amount at each step, weak if each rank
-    does. labels: values of the setting, by key. noise: noise of a single measurement. It includes differences between
-    rounds, because each number of ranks is measured in separate jobs.
+    """Scaling of one setting. kind: strong if all ranks together read the same amount for every number of ranks; weak
+    if each rank does. labels: values of the setting, by key. noise: noise of a single measurement. It includes
+    differences between rounds, because each number of ranks is measured in separate jobs.
     """
 
     kind: Literal["strong", "weak"]
