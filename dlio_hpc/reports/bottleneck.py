@@ -41,12 +41,12 @@ def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
     for runs in _repeats(jobs):
         seconds = _seconds(runs)
         if total := sum(seconds.values()):
-            limit = " and by ".join(text.partition(" (")[0] for text in _limits(runs, seconds))
-            limited.setdefault(limit, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / total))
+            bottleneck = " and by ".join(text.partition(" (")[0] for text in _bottlenecks(runs, seconds))
+            limited.setdefault(bottleneck, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / total))
     points = sum(map(len, limited.values()))
     parts = [
-        f"{_points(held, points)} by {limit} (waiting for data: {_range([wait for _, wait in held])} %)"
-        for limit, held in sorted(limited.items(), key=lambda pair: -len(pair[1]))
+        f"{_points(bound, points)} by {bottleneck} (waiting for data: {_range([wait for _, wait in bound])} %)"
+        for bottleneck, bound in sorted(limited.items(), key=lambda pair: -len(pair[1]))
     ]
     return [f"Bound: {'; '.join(parts)}."] if parts else []
 
@@ -85,12 +85,12 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
     order = sorted(seconds, key=lambda phase: -seconds[phase])
     parts = ", ".join(f"{_PHASES[phase]} {100 * seconds[phase] / total:.1f} %" for phase in order if seconds[phase])
     mean = "mean over ranks" if len(runs) == 1 else f"mean over ranks and {len(runs)} repeats"
-    limits = " and by ".join(_limits(runs, seconds))
+    bottlenecks = " and by ".join(_bottlenecks(runs, seconds))
     where = "in steps and checkpoints" if seconds["checkpoint_s"] else "in steps"
-    return f"Bound by {limits}: of {format_seconds(total / len(runs))} {where}, {parts} ({mean})."
+    return f"Bound by {bottlenecks}: of {format_seconds(total / len(runs))} {where}, {parts} ({mean})."
 
 
-def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
+def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     """Return the bottlenecks in words: the phase that takes the most time, and the second one if it takes nearly as
     much. Synchronisation counts as waiting for another rank's reads if reads are in flight meanwhile.
     """
@@ -100,9 +100,9 @@ def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     waited = seconds["wait_s"] + seconds["sync_s"]
     in_flight = _in_flight(_summaries(runs))
     if "sync_s" in phases and in_flight is not None and in_flight >= _EXPLAINED * waited:
-        others = [_limit(phase, runs, seconds) for phase in phases if phase not in ("wait_s", "sync_s")]
+        others = [_bottleneck(phase, runs, seconds) for phase in phases if phase not in ("wait_s", "sync_s")]
         return [f"{_reading(runs, waited)} (ranks wait for the reads of {_slowest(runs)})", *others]
-    return [_limit(phase, runs, seconds) for phase in phases]
+    return [_bottleneck(phase, runs, seconds) for phase in phases]
 
 
 def _slowest(runs: Sequence[RunOutcome]) -> str:
@@ -124,7 +124,7 @@ def _summaries(runs: Sequence[RunOutcome]) -> list[Summary]:
     return [run.result.summary for run in runs if run.result is not None and run.result.summary is not None]
 
 
-def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) -> str:
+def _bottleneck(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) -> str:
     if phase == "compute_s":
         return "compute"
     if phase == "checkpoint_s":
