@@ -124,7 +124,9 @@ def test_a_figure_that_runs_lack_is_no_silent_pass() -> None:
     without = structs.replace(job.measurements[1], metrics={"samples_per_s": 1000.0})
     check = _one(entry([job.measurements[0], without]), {"min_au": 0.9})
     assert check.outcome == "fail"
-    assert check.words == "1 run of 2 without this metric; narrow the criterion (workload, nodes)"
+    assert (
+        check.words == "1 run of 2 without this metric; restrict the criterion to runs that have it (workload, nodes)"
+    )
 
 
 @pytest.mark.parametrize(("slowest", "verdict"), [(950.0, "pass"), (949.0, "fail")])
@@ -163,7 +165,7 @@ def test_scaling_is_among_what_is_the_same_but_for_its_size() -> None:
     jobs = [_scaled(2, [1000.0] * 3), _scaled(8, [100.0] * 3, settings="1" * 12)]
     found, (check,) = _judge(jobs, {"min_scaling_efficiency": 0.7})
     assert (check.outcome, check.group, found.exit_code) == ("fail", "", 1)
-    assert check.words == "nothing was measured for it"
+    assert check.words == "no run was measured that this criterion applies to"
 
 
 @pytest.mark.parametrize(("asked", "changes", "is_met"), [
@@ -335,7 +337,7 @@ def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
         repeats("au", [0.95] * 3), {"min_au": 0.9, "nodes": (2, 64), "workload": ("demo", "unet3d*")}
     )
     assert found.exit_code == 1
-    words = "nothing was measured for workload unet3d*, nodes 64"
+    words = "no run was measured for workload unet3d*, nodes 64"
     assert [(check.outcome, check.words) for check in checks if check.key == ""] == [("fail", words)]
     known = {"min_au": 0.9, "nodes": (2, 64), "optional": True}
     assert _judge(repeats("au", [0.95] * 3), known)[0].exit_code == 0
@@ -343,14 +345,14 @@ def test_each_scale_and_workload_that_is_named_has_to_be_measured() -> None:
 
 def test_missing_measurements_are_incomplete() -> None:
     absent = [
-        Absent("nodes=2", 1, "job-1", "job-1 came near its time limit before this run"),
+        Absent("nodes=2", 1, "job-1", "job-1 stopped close to its time limit before this run"),
         Absent("", 2, None, "no job"),
     ]
     found, _ = _judge(entry([run(1)]), absent=absent)
     assert found.exit_code == 7
     (told,) = (each for each in found.checks if each.criterion == "completeness")
     assert [each.words for each in told.evidence] == [
-        "nodes=2, repeat 2: job-1 came near its time limit before this run", ", repeat 3: no job",
+        "nodes=2, repeat 2: job-1 stopped close to its time limit before this run", ", repeat 3: no job",
     ]  # fmt: skip
 
 
@@ -370,7 +372,7 @@ def test_a_criterion_for_nothing_is_not_met() -> None:
     found, (check,) = _judge(repeats("au", [0.95]), {"workload": "unet3d*", "nodes": 64, "min_au": 0.9})
     assert (found.exit_code, check.outcome, check.group) == (1, "fail", "")
     assert check.asked == "AU >= 90 %"
-    assert check.words == "nothing was measured for it (workload unet3d*, nodes 64)"
+    assert check.words == "no run was measured that this criterion applies to (workload unet3d*, nodes 64)"
 
 
 def test_it_is_passed_over_only_where_the_file_says_so() -> None:
@@ -390,7 +392,7 @@ def test_each_limit_of_a_criterion_is_judged_by_itself() -> None:
 def test_workloads_beside_those_that_it_is_for() -> None:
     found = acceptance.judge(Criteria(name="x", workloads=("unet3d*",)), [repeats("au", [0.95])])
     assert found.exit_code == 1
-    assert any(each.words.startswith("demo is not among them") for each in found.checks)
+    assert any(each.words.startswith("demo is not among the allowed workloads") for each in found.checks)
 
 
 # The gravest decides
@@ -607,7 +609,7 @@ def test_junit_tells_failures_from_errors() -> None:
 
 
 def test_junit_calls_a_timeout_so() -> None:
-    found, _ = _judge(entry([run(1), _faulty(2, 7, "job job-1 came near its time limit before this run")]))
+    found, _ = _judge(entry([run(1), _faulty(2, 7, "job job-1 stopped close to its time limit before this run")]))
     (case,) = (each for each in acceptance.cases(found) if each.kind == "error")
     assert case.type == "timeout"
 
@@ -721,7 +723,7 @@ def test_a_study_is_accepted_by_folder_name_and_archives_alone(run: Run, tmp_pat
     part = run("dlio-hpc", "accept", kept[0], "--criteria", "mine.yaml", "--json")
     assert part.code == 1
     unmet = {each["key"]: each["words"] for each in part.json["checks"] if each["outcome"] == "fail"}
-    assert unmet == {"min_scaling_efficiency": "nothing was measured for it"}
+    assert unmet == {"min_scaling_efficiency": "no run was measured that this criterion applies to"}
     assert run("dlio-hpc", "accept", kept[0], kept[0], "--criteria", "mine.yaml", "--json").json == part.json
 
 

@@ -183,7 +183,7 @@ def test_reads_that_unpack_are_not_called_storage_alone(tmp_path: Path) -> None:
     )
     runs = [run._replace(run=structs.replace(run.run, workload=packed)) for run in outcome.runs]
     (sentence,) = bottleneck.of_job(outcome._replace(runs=runs))
-    assert sentence.startswith("Bound by storage or decompression (one call does both): ")
+    assert sentence.startswith("Bound by storage or decompression (the same call reads and decompresses): ")
 
 
 def test_a_study_names_the_few_points_that_a_limit_holds_for(tmp_path: Path) -> None:
@@ -258,11 +258,14 @@ def test_few_nights_detect_no_change_and_the_last_is_held_against_the_baseline()
     fallen = _nightly([*_alike(3), *_alike(1, 1.4)], baseline=0)
     assert (fallen.state, "98.6 % worse than baseline" in fallen.text) == ("bad", True), fallen
     alone = _nightly([*_alike(3), *_alike(1, 1.4)])
-    assert (alone.state, "98.6 % worse than the night before" in alone.text) == ("bad", True), alone
+    assert (alone.state, "98.6 % worse than the previous job" in alone.text) == ("bad", True), alone
     good = _nightly(_alike(12), baseline=2)
     assert (good.state, "No change is detected over 12 nights." in good.text) == ("good", True), good
     first = _nightly(_alike(1))
-    assert (first.state, "neither a baseline nor an earlier night" in first.text) == ("inconclusive", True)
+    assert (first.state, "neither a baseline nor an earlier job to compare with" in first.text) == (
+        "inconclusive",
+        True,
+    )
 
 
 def test_names_of_jobs_keep_their_capitals() -> None:

@@ -125,7 +125,7 @@ _ON_JOBS = (
             "a range is written 64KiB..1MiB, with steps",
         ),
         (("dlio-submit", "demo", "-N", "1:4"), "a range is written 1..4"),
-        (("dlio-hpc", "collect"), "no jobs in dlio-runs; say with --runs where they are"),
+        (("dlio-hpc", "collect"), "no jobs in dlio-runs; give the directory of your jobs with --runs"),
         (("dlio-hpc", "cancel"), "name the jobs to cancel"),
         (("dlio-hpc", "archive", "verify", "absent"), "cannot read absent"),
         (("dlio-hpc", "sites", "absent"), "no site 'absent'"),

@@ -106,7 +106,10 @@ def test_unlike_keys_are_refused_with_the_difference_named() -> None:
     assert "differs in nodes: 2 / 4; version of dlio-hpc: 1.0.0 / 1.1.0" in found.why
     forced = _judge(nights.entry(1, [100.0, 100.1, 99.9], key), force=True)
     assert forced.outcome == "pass"
-    assert forced.warnings == ("the keys differ: nodes: 2 / 4", "the keys differ: version of dlio-hpc: 1.0.0 / 1.1.0")
+    assert forced.warnings == (
+        "the configurations differ: nodes: 2 / 4",
+        "the configurations differ: version of dlio-hpc: 1.0.0 / 1.1.0",
+    )
 
 
 def test_differing_settings_are_named_by_their_keys() -> None:
@@ -171,7 +174,9 @@ def test_what_is_compared_by_force_has_the_history_of_its_kind() -> None:
 
 def test_cases_for_ci_systems() -> None:
     made = nights.entry(1, [100.0, 100.1, 99.9])
-    late = structs.replace(made.measurements[0], fault="job x came near its time limit before this run", exit_code=7)
+    late = structs.replace(
+        made.measurements[0], fault="job x stopped close to its time limit before this run", exit_code=7
+    )
     jobs = [made, nights.entry(2, [90.0, 90.1, 89.9]), nights.entry(3, [100.0], storage="cached")]
     jobs += [
         structs.replace(made, study="other", measurements=(late,)),

@@ -257,7 +257,7 @@ def test_a_log_that_nobody_had_time_to_judge_is_drawn_from(copy: Path) -> None:
     page = (copy / "page.html").read_text()
     assert "own record" not in page
     text = runner(copy)("dlio-hpc", "report", copy).out
-    assert _line(text).startswith("unknown: the job ended before its log was judged")
+    assert _line(text).startswith("unknown: the job ended before its log was checked")
 
 
 def _cut(path: Path) -> None:
@@ -349,7 +349,7 @@ def test_without_darshan_there_is_nothing_of_it(standin: Darshan) -> None:
     assert "arshan" not in script.replace(str(Path(libdarshan.__file__).parent), "").replace("LIBDARSHAN", "").lower()
     variables = json.loads((directory / "environment.json").read_bytes())["variables"]
     assert not [name for name in variables if "DARSHAN" in name or name == "LD_PRELOAD"]
-    assert "Darshan no log: left out of this run" in _said(standin.run("dlio-hpc", "report", job["archive"]))
+    assert "Darshan no log: not used in this run" in _said(standin.run("dlio-hpc", "report", job["archive"]))
 
 
 def test_asking_for_darshan_where_there_is_none(run: Run, small: Path) -> None:

@@ -320,4 +320,4 @@ def test_files_of_others_that_are_none_hold_no_verb_up(tmp_path: Path, run: Run,
         shown = run("dlio-hpc", *arguments)
         assert (shown.code, f"{path.relative_to(tmp_path)} is not a regular file" in shown.err) == (2, True), shown
     shown = run("dlio-hpc", "history")
-    assert (shown.code, "odd.json is not a decision file" in shown.err) == (0, True), shown
+    assert (shown.code, "odd.json is not a record of a baseline" in shown.err) == (0, True), shown

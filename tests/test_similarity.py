@@ -383,7 +383,7 @@ def test_counters_alone_know_sizes_by_darshans_bins(tmp_path: Path) -> None:
     ("log", "words"), [("mpi4_forkcorrupt", "counters disagree"), ("mpi4_npz_truncated", "truncated")]
 )
 def test_a_log_that_is_not_whole_is_not_compared(log: str, words: str) -> None:
-    with pytest.raises(InvalidRun, match=f"is incomplete, so that nothing is compared with it: {words}"):
+    with pytest.raises(InvalidRun, match=f"is incomplete, so it is not compared: {words}"):
         _loaded(LOGS / f"{log}.darshan")
 
 
@@ -402,7 +402,7 @@ profiles:
 
 def test_a_study_is_no_program(tmp_path: Path) -> None:
     (tmp_path / "study.json").write_text("{}")
-    with pytest.raises(ConfigError, match="is a study of many jobs; name one of them"):
+    with pytest.raises(ConfigError, match="is a study of several jobs; give the directory or archive of one of them"):
         _loaded(tmp_path)
 
 
@@ -541,7 +541,7 @@ def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> 
     assert done.code == 0, done.err
     assert "unknown for some programs, left out: bytes per sample" in done.out
     assert " 8  " in done.out
-    assert "No row names its application" in done.out
+    assert "No row's application is among the columns" in done.out
 
 
 @pytest.mark.parametrize(
@@ -616,7 +616,7 @@ def test_an_archive_tells_the_same_as_the_directory(folder: Path) -> None:
 def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
     bare, watched = (_loaded(_job(folder, name)) for name in ("bare", "small"))
     assert bare.source == "the core's own record"
-    assert bare.notes[0].startswith("no Darshan log (left out of this run)")
+    assert bare.notes[0].startswith("no Darshan log (not used in this run)")
     found = similarity.compare(bare, watched)
     assert found.pattern.left_out == ("sequential", "consecutive")
     assert found.pattern.ratio == pytest.approx(1, abs=0.02)

@@ -438,7 +438,7 @@ def test_page_and_pictures_are_written(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("state", "code", "told"),
-    [("timeout", 7, "near its time limit"), ("cancelled", 7, "was cancelled"), ("failed", 6, "ended as failed")],
+    [("timeout", 7, "close to its time limit"), ("cancelled", 7, "was cancelled"), ("failed", 6, "ended as failed")],
 )
 def test_what_is_missing_decides_the_exit_code(run: Run, tmp_path: Path, state: State, code: int, told: str) -> None:
     _written(tmp_path / "dlio-runs", state, lost=((2, 1), (3, 2)))

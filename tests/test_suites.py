@@ -118,7 +118,7 @@ def test_a_baseline_of_another_key_is_no_silent_pass(tmp_path: Path) -> None:
     judged = baseline_comparison.summed([verdict])
     found = suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, version="0.9")])
     assert (found.exit_code, found.is_first) == (2, False)
-    assert "not comparable; baselines are of other keys" in found.summary
+    assert "not comparable; all baselines are of other configurations" in found.summary
     assert suite.judge(_study(tmp_path), judged, _accepted(), (), [replace(KEY, workload="other")]).exit_code == 0
 
 

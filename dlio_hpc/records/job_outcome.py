@@ -1,4 +1,4 @@
-"""Outcome of a job, read from its directory or from its archive."""
+"""Outcome of a job, read from the job's directory or its archive."""
 
 import os
 import re
@@ -33,9 +33,9 @@ from dlio_hpc.lustre.layout_record import Record, read
 from dlio_hpc.plan.plan import Plan, Run, archive_folder
 from dlio_hpc.results import run_result
 
-# Files of a job that are read in addition to those of its runs. Limits of the tail of job.err: lines, bytes, characters
-# of a line.
+# Files in the directory of a job that are read, in addition to files of its runs.
 _PLAIN = (rundir.PLAN, rundir.JOB, rundir.STUDY, rundir.ENVIRONMENT, rundir.EXIT_STATUS, rundir.STDERR, rundir.STDOUT)
+# Limits of the tail of job.err: number of lines, bytes read, characters per line.
 _TAIL_LINES, _TAIL_BYTES, _TAIL_LETTERS = 10, 1 << 16, 240
 _WANTED = re.compile(
     f"{'|'.join(map(re.escape, _PLAIN))}|"
@@ -46,15 +46,15 @@ _LONG = re.compile(f"{rundir.RUNS}/[^/]+/({re.escape(rundir.TIMELINE)}|{rundir.D
 
 
 class Tail(NamedTuple):
-    """Last lines of a job's output. file: job.err, or job.out if job.err is empty."""
+    """Last lines of a job's output. file: name of the file they are from: job.err, or job.out if job.err is empty."""
 
     file: str
     lines: tuple[str, ...]
 
 
 class RunOutcome(NamedTuple):
-    """Outcome of a planned run. It has neither result nor error if it was not reached. verdict: verdict on its Darshan
-    log; None if it ran without Darshan, or if the job ended before the log was checked.
+    """Outcome of a planned run. A run that was not reached has neither result nor error. verdict: verdict on the run's
+    Darshan log; None if it ran without Darshan, or if the job ended before the log was checked.
     """
 
     run: Run
@@ -68,16 +68,19 @@ class RunOutcome(NamedTuple):
 
     @property
     def storage(self) -> Storage | None:
-        """Source of the bytes that the run read, with Darshan's count if known; None if the run has no result."""
+        """Origin of the bytes that the run read, with Darshan's count if there is one; None if the run has no
+        result.
+        """
         counts = None if self.verdict is None else self.verdict.bytes
         return None if self.result is None else judge(self.run, self.result, None if counts is None else counts.darshan)
 
 
 class JobOutcome(NamedTuple):
-    """Outcome of a job and its runs. archive: None if the job is not collected. directory: None if read from the
-    archive. layouts: layouts of its datasets that were read back. environment: environment of the ranks; empty before
-    they ran. study: bytes of the job's copy of its study; None if it belongs to none. exit_status: exit status of the
-    job script; None if the script did not reach its end. tail: last lines of its output; None without output.
+    """Outcome of a job and its runs. directory: None if the job was read from its archive. archive: path of the
+    archive; None if the job is not collected. layouts: layouts of the datasets as read back from the file system.
+    environment: environment of the ranks; empty before they ran. study: bytes of the job's copy of the study's record;
+    None if the job belongs to no study. exit_status: exit status of the job script; None if the script did not reach
+    its end. tail: last lines of the job's output; None if there was no output.
     """
 
     plan: Plan
@@ -93,14 +96,14 @@ class JobOutcome(NamedTuple):
 
 
 def load_all(paths: Sequence[Path]) -> list[JobOutcome]:
-    """Load several jobs. The state of all jobs is queried in one request to each batch system."""
+    """Load several jobs. Each batch system is asked once for the states of all its jobs."""
     looks = {look.directory: look for look in job_state.refresh_all([path for path in paths if path.is_dir()])}
     return [load(path, looks.get(path)) for path in paths]
 
 
 def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
-    """Load a job from its directory or its archive. look: state of the job; None queries the batch system. Archives
-    have the state as recorded.
+    """Load a job from its directory or its archive. look: state of the job; None to query the batch system. A job from
+    an archive has the state recorded there.
     """
     if path.is_dir():
         if look is None:
@@ -123,7 +126,9 @@ def load(path: Path, look: job_state.JobSnapshot | None = None) -> JobOutcome:
 
 
 def load_archive(path: Path) -> JobOutcome:
-    """Load a job from its archive and verify every byte. InvalidRun if it is not a job's archive, or corrupted."""
+    """Load a job from its archive and verify every byte. Raise InvalidRun if the file is not a job's archive, or is
+    corrupted.
+    """
     content = archive.sound(path, lambda name: bool(_WANTED.fullmatch(name)))
     if rundir.PLAN not in content or rundir.JOB not in content:
         raise InvalidRun(f"{path} contains no {rundir.PLAN} and {rundir.JOB}: not a job's archive")
@@ -158,7 +163,7 @@ def _outcome(content: dict[str, bytes], source: str) -> JobOutcome:
 
 
 def _end_of(path: Path) -> bytes | None:
-    """Return the last bytes of a file, which may be large; None if it does not exist."""
+    """Return the last _TAIL_BYTES bytes of a file, which may be large; None if it does not exist."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
@@ -185,14 +190,18 @@ def _tail(content: dict[str, bytes]) -> Tail | None:
 
 
 def _last_lines(content: bytes) -> tuple[str, ...]:
-    """Return the last lines that are not blank, shortened and without control characters."""
+    """Return the last lines that are not blank, cut to _TAIL_LETTERS characters. Unprintable characters
+    become blanks.
+    """
     lines = content[-_TAIL_BYTES:].decode(errors="backslashreplace").splitlines()
     printable = ("".join(letter if letter.isprintable() else " " for letter in line).rstrip() for line in lines)
     return tuple(line[:_TAIL_LETTERS] for line in [line for line in printable if line][-_TAIL_LINES:])
 
 
 class RunFiles(NamedTuple):
-    """Detailed records of a run. timeline: bytes of its timeline.h5. log: path of its Darshan log. None: not there."""
+    """Detailed records of a run. timeline: bytes of its timeline.h5; None if there is none. log: path of its Darshan
+    log; None if there is none.
+    """
 
     run: RunOutcome
     timeline: bytes | None
@@ -201,7 +210,9 @@ class RunFiles(NamedTuple):
 
 @contextmanager
 def evidence(path: Path, outcome: JobOutcome) -> Iterator[list[RunFiles]]:
-    """Provide the detailed records of each run that has a result. Logs from an archive exist only within the block."""
+    """Provide the detailed records of each run that has a result, in a `with` block. Darshan logs from an archive are
+    unpacked to a temporary directory that is removed at the end of the block.
+    """
     runs = [run for run in outcome.runs if run.result is not None]
     if path.is_dir():
         folders = [(run, path / rundir.RUNS / run.name) for run in runs]
@@ -232,7 +243,7 @@ def _log(run: RunOutcome, folder: Path) -> Path | None:
 
 
 def _is_of(run: RunOutcome, name: str) -> bool:
-    """Return whether the name is that of the run's checked log. Any log matches if none was checked."""
+    """Return whether this is the file name of the run's checked log. If no log was checked, any name matches."""
     return run.verdict is None or Path(name).name == run.verdict.log
 
 
@@ -247,17 +258,17 @@ def _timeline(path: Path) -> bytes | None:
 
 
 def without_log(outcome: JobOutcome, run: RunOutcome) -> str | None:
-    """Return the reason why a run has no Darshan log; None if it has one."""
+    """Return the reason why a run has no usable Darshan log; None if it has one."""
     if run.verdict is not None:
         return run.verdict.why_not
     if not run.run.darshan:
         named = outcome.plan.site.darshan is not None
-        return "left out of this run" if named else f"site {outcome.plan.site.name} names no libdarshan"
-    return "the job ended before its log was judged"
+        return "not used in this run" if named else f"site {outcome.plan.site.name} has no libdarshan in its profile"
+    return "the job ended before its log was checked"
 
 
 def as_document(outcome: JobOutcome) -> dict[str, Any]:
-    """Return the job as it appears in the JSON output of dlio-submit and dlio-hpc report."""
+    """Return the job as a JSON document, as printed by dlio-submit and dlio-hpc report."""
     return {
         "job": outcome.job.job,
         "batch_id": outcome.job.batch_id,
@@ -284,7 +295,7 @@ _STREAMS = {rundir.STDERR: "stderr", rundir.STDOUT: "stdout"}
 
 
 def is_cut_short(outcome: JobOutcome) -> bool:
-    """Return whether the job has ended and a run left no result."""
+    """Return whether the job has ended although a run has no result."""
     return outcome.job.ended and any(run.result is None for run in outcome.runs)
 
 
@@ -293,14 +304,14 @@ _INCOMPLETE: frozenset[State] = frozenset({"timeout", "cancelled", "lost"})
 
 
 def fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the reason why the job's numbers must not be used, as an error whose exit code applies; None for a valid
-    or a live job.
+    """Return the reason why the job's numbers must not be used, as an error whose exit code a command should end with.
+    Return None if the job is valid or has not ended.
     """
     return _recorded_fault(outcome) or _ended_fault(outcome)
 
 
 def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the fault that the job's own files record."""
+    """Return the first fault that the job's files record, or None."""
     for layout in outcome.layouts:
         if layout.faults:
             return InvalidRun(f"the layout is not as asked: {'; '.join(layout.faults)}")
@@ -308,7 +319,7 @@ def _recorded_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _own_fault(run: RunOutcome) -> DlioError | None:
-    """Return the fault that the run's own files record."""
+    """Return the fault that the run's files record, or None."""
     if run.error is not None:
         kind = kind_of(run.error.exit_code)
         return kind(f"{run.name} failed on rank {run.error.rank} ({run.error.host}): {run.error.message}")
@@ -321,7 +332,7 @@ def _own_fault(run: RunOutcome) -> DlioError | None:
 
 def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = False) -> DlioError | None:
     """Return the reason why a run is not a valid measurement, regardless of the job's other runs; None if it is valid.
-    must_be_laid_out: the run is also invalid if the file system has no layouts.
+    must_be_laid_out: whether a run is also invalid if a layout was requested on a file system without layouts.
     """
     layout = next((layout for layout in outcome.layouts if layout.path == run.run.dataset), None)
     if layout is not None and (why := _layout_fault(layout, must_be_laid_out)) is not None:
@@ -331,12 +342,12 @@ def run_fault(outcome: JobOutcome, run: RunOutcome, must_be_laid_out: bool = Fal
     if run.result is None or run.result.summary is None:
         return _bug(outcome) or _not_reached(outcome.job)
     if run.result.summary.steps < run.result.summary.steps_planned:
-        return Incomplete(f"job {outcome.job.job} came near its time limit during this run")
+        return Incomplete(f"job {outcome.job.job} stopped close to its time limit during this run")
     return None
 
 
 def _bug(outcome: JobOutcome) -> DlioError | None:
-    """Return the fault of a job that ended with a bug of dlio-hpc; None for any other job."""
+    """Return the error for a job that ended because of a bug in dlio-hpc; None for any other job."""
     if outcome.exit_status != Unexpected.exit_code:
         return None
     return Unexpected(f"job {outcome.job.job} ended with a bug of dlio-hpc; {_where(outcome)}")
@@ -354,7 +365,7 @@ def _not_reached(record: job_record.Job) -> DlioError:
 _ENDED: dict[State, tuple[type[DlioError], str]] = {
     "completed": (InvalidRun, "completed without a result of this run"),
     "failed": (InfrastructureError, "failed before this run"),
-    "timeout": (Incomplete, "came near its time limit before this run"),
+    "timeout": (Incomplete, "stopped close to its time limit before this run"),
     "cancelled": (Incomplete, "was cancelled before this run"),
     "node_fail": (InfrastructureError, "lost a node before this run"),
     "out_of_memory": (InfrastructureError, "ran out of memory before this run"),
@@ -371,7 +382,7 @@ def _layout_fault(layout: Record, must_be_laid_out: bool) -> str | None:
 
 
 def _ended_fault(outcome: JobOutcome) -> DlioError | None:
-    """Return the fault that follows from the job's final state."""
+    """Return the fault that follows from the state in which the job ended, or None."""
     state = outcome.job.state
     if state == "completed" and (silent := [run.name for run in outcome.runs if run.result is None]):
         return InvalidRun(
@@ -390,19 +401,19 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """Return the end of a sentence that names the output file of a lost job; empty for other jobs."""
+    """Return a clause that refers to the output file of a lost job; empty for other jobs."""
     return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
 
 
 def _where(outcome: JobOutcome) -> str:
-    """Return a phrase that names the output file of a job."""
+    """Return a phrase that says where to find the output of a job."""
     if outcome.tail is None:
         return f"its {rundir.STDERR} and {rundir.STDOUT} are empty or missing"
     return f"see {outcome.tail.file} in {outcome.directory or 'its archive'}"
 
 
 def _check(timeline: bytes, source: str) -> None:
-    """Raise InvalidRun if the bytes are not a valid timeline. NumPy and h5py, which load slowly, are imported here."""
-    from dlio_hpc.analysis import timeline_schema
+    """Raise InvalidRun if the bytes are not a valid timeline."""
+    from dlio_hpc.analysis import timeline_schema  # imports NumPy and h5py, which load slowly
 
     timeline_schema.check(timeline, source)

@@ -1,4 +1,6 @@
-"""Names of jobs and studies, as users give them: a path, the name of a directory below RUNS, or of its archive."""
+"""Names of jobs and studies as users give them: a path, or the name of a directory below RUNS, or the name of its
+archive.
+"""
 
 import glob
 import os
@@ -14,8 +16,9 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 
 
 def place(name: str, runs: Path) -> Path:
-    """Return the path that `name` stands for: `name` itself where it is a path, else the directory of that name below
-    `runs`, or its archive where the directory is gone. A name that does not exist gives the path of its directory.
+    """Return the path that a name stands for: `name` itself if it is a path, or else the directory of that name below
+    `runs`, or its archive if the directory no longer exists. If nothing of that name exists, return the path that the
+    directory would have.
     """
     if "/" in name or Path(name).exists():
         return Path(name)
@@ -25,19 +28,19 @@ def place(name: str, runs: Path) -> Path:
 
 
 def study_folder(name: str, runs: Path) -> Path:
-    """Return the folder of a study, by its path or its name below `runs`."""
+    """Return the folder of a study, given by its path or by its name below `runs`."""
     return Path(name) if os.sep in name or Path(name).is_dir() else runs / name
 
 
 def study_in(folder: Path) -> StudyOutcome:
-    """Return the study in a folder with all of its jobs."""
+    """Return the outcome of the study in a folder, with all of its jobs."""
     study = study_outcome.load(folder)
     return study_outcome.outcome(study, study_outcome.jobs(study))
 
 
 def directories(names: Sequence[str], runs: Path) -> list[Path]:
-    """Return the directories of jobs: paths, names below `runs`, or those of a study's jobs; all below `runs` when none
-    is named. ConfigError where there are none below `runs`.
+    """Return the directories of jobs. A name is a path, the name of a job below `runs`, or the name of a study, which
+    stands for all of its jobs. Without names, return all jobs below `runs`; raise ConfigError if there are none.
     """
     if not names:
         return _all(runs)
@@ -45,18 +48,22 @@ def directories(names: Sequence[str], runs: Path) -> list[Path]:
 
 
 def _all(runs: Path) -> list[Path]:
-    """Return the directories of all jobs below `runs` that may be looked at; ConfigError where there are none, OSError
-    where none may be looked at.
+    """Return the directories of all jobs below `runs` that this user may read. Raise ConfigError if there are none,
+    OSError if `runs` cannot be read.
     """
     files = sorted(runs.glob(rundir.JOBS)) or list(rundir.matching(runs, rundir.JOBS))
     if not files:
-        left = ", only the remains of killed submissions (dlio-hpc clean)" if any(debris.rests(runs)) else ""
-        raise ConfigError(f"no jobs in {runs}{left}; say with --runs where they are")
+        left = (
+            ", only the remains of killed submissions (dlio-hpc clean removes them)" if any(debris.rests(runs)) else ""
+        )
+        raise ConfigError(f"no jobs in {runs}{left}; give the directory of your jobs with --runs")
     return [file.parent for file in files]
 
 
 def named(name: str, runs: Path) -> list[Path]:
-    """Return the directory of a job, by its path or its name below `runs`, or those of the jobs of a study there."""
+    """Return the directory of the job with this path, or this name below `runs`. For a study, return the directories of
+    its jobs.
+    """
     if study_outcome.is_study(folder := study_folder(name, runs)):
         return [path for path in study_outcome.jobs(study_outcome.load(folder)) if path.is_dir()]
     if folder.is_dir() or "/" in name:
@@ -68,7 +75,7 @@ def named(name: str, runs: Path) -> list[Path]:
 
 
 def studies(names: Sequence[str], runs: Path) -> list[Path]:
-    """Return the folders of the studies among the names; of all below `runs` when none is named."""
+    """Return the folders of the studies among the names; without names, of all studies below `runs`."""
     folders = [study_folder(name, runs) for name in names] or sorted(
         path.parent for path in runs.glob(f"*/{rundir.STUDY}")
     )

@@ -1,4 +1,4 @@
-"""Outcomes of comparisons, criteria and suites in one table: exit code, kind in JUnit's XML, colour on a terminal."""
+"""Outcomes of comparisons, criteria and suites in one table: exit code, JUnit element, and colour on a terminal."""
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
@@ -12,14 +12,16 @@ Colour = Literal["red", "yellow", "green", "dim"]
 
 
 class Meaning(NamedTuple):
-    """Representation of an outcome: exit code, kind in JUnit's XML, colour on a terminal."""
+    """Meaning of an outcome for users: exit code of the command, kind of the case in JUnit's XML, colour on a
+    terminal.
+    """
 
     exit_code: int
     junit: JUnitKind
     colour: Colour
 
 
-# The most severe first.
+# All outcomes, most severe first.
 OUTCOMES: dict[Outcome, Meaning] = {
     "invalid": Meaning(3, "error", "red"),
     "infrastructure": Meaning(6, "error", "red"),
@@ -36,16 +38,16 @@ OUTCOMES: dict[Outcome, Meaning] = {
 
 
 def worst(outcomes: Iterable[Outcome]) -> Outcome | None:
-    """Return the most severe of the outcomes; None if there are none."""
-    there = set(outcomes)
-    return next((outcome for outcome in OUTCOMES if outcome in there), None)
+    """Return the most severe of these outcomes, or None if there are none."""
+    present = set(outcomes)
+    return next((outcome for outcome in OUTCOMES if outcome in present), None)
 
 
 def of_exit_code(code: int) -> Outcome:
-    """Return the most severe outcome with this exit code; infrastructure for codes that no outcome has."""
+    """Return the most severe outcome with this exit code; infrastructure if no outcome has it."""
     return next((outcome for outcome, meaning in OUTCOMES.items() if meaning.exit_code == code), "infrastructure")
 
 
 def label(outcome: Outcome) -> str:
-    """Return the name of the outcome for sentences and tables."""
+    """Return the name of the outcome as printed in sentences and tables."""
     return outcome.replace("_", " ")

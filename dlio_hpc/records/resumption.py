@@ -1,4 +1,4 @@
-"""Resumption of a study: jobs for the measurements that it lacks."""
+"""Resumption of a study: submit jobs for the measurements that the study lacks."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,9 +18,10 @@ from dlio_hpc.records.job_outcome import JobOutcome
 
 
 class Lacking(NamedTuple):
-    """Measurements that a study lacks. planned: jobs that make them; without jobs where nothing is lacking. live: jobs
-    of the study that go on. stray: directories of jobs that were never submitted. measured, waiting: numbers of
-    measurements that exist, and that live jobs will make.
+    """Measurements that a study lacks. planned: jobs that would make those that no live job will make; contains no jobs
+    if there are none. live: jobs of the study that are queued or running. stray: directories of jobs that were never
+    submitted. measured: number of measurements that exist. waiting: number of measurements that are missing, including
+    those that live jobs will make.
     """
 
     planned: Planned
@@ -31,22 +32,24 @@ class Lacking(NamedTuple):
 
     @property
     def directories(self) -> list[Path]:
-        """Directories of the jobs that go on."""
+        """Directories of the jobs that are queued or running."""
         return [job.directory for job in self.live if job.directory is not None]
 
 
 def load(folder: Path, options: Options) -> Study:
-    """Return the study in a folder, with the options of planned.RESUMABLE that are given. ConfigError where it only
-    generates data.
+    """Return the study in a folder, with the given options applied as far as planned.RESUMABLE permits. Raise
+    ConfigError if the study only generates data.
     """
     known = study_outcome.load(folder)
     if known.generate == "only":
-        raise ConfigError(f"{known.study} generates data and measures nothing; submit it anew")
+        raise ConfigError(
+            f"{known.study} generates data and measures nothing, so it cannot be resumed; submit it again"
+        )
     return planned.resumed(known, options)
 
 
 def lacking(study: Study) -> Lacking:
-    """Plan jobs for the measurements that the study lacks. ConfigError where the site does not allow them."""
+    """Plan jobs for the measurements that the study lacks. Raise ConfigError if the site does not allow these jobs."""
     outcome = study_outcome.outcome(study, study_outcome.jobs(study))
     live = [job for job in outcome.jobs if study_outcome.is_live(job)]
     stray = [
@@ -64,16 +67,17 @@ def lacking(study: Study) -> Lacking:
 def start(
     known: Study, report: Report, verbose: Report, on_wait: Callable[[], None]
 ) -> tuple[Lacking, Submission | None]:
-    """Submit jobs for the measurements that the study lacks; None where nothing is lacking. on_wait: called while
-    another process submits or resumes the study.
+    """Submit jobs for the measurements that the study lacks, and mark its jobs that were never submitted as cancelled.
+    Return what the study lacked, and the submission, or None if no job was needed. on_wait: called if another process
+    is submitting or resuming the study and has to be waited for.
     """
     submit.keep(known, is_new=False)
     with rundir.locked_file(known.folder / rundir.STUDY, on_wait):
-        found = lacking(known)
-        if not found.planned.jobs:
-            return found, None
-        submit.check(found.planned.jobs)
-        for directory in found.stray:
+        lacked = lacking(known)
+        if not lacked.planned.jobs:
+            return lacked, None
+        submit.check(lacked.planned.jobs)
+        for directory in lacked.stray:
             cancel(directory)
-        ids = [batch_id for job in found.live if (batch_id := job.job.batch_id) is not None]
-        return found, submission.hand_over(found.planned, (), ids, report, verbose)
+        ids = [batch_id for job in lacked.live if (batch_id := job.job.batch_id) is not None]
+        return lacked, submission.hand_over(lacked.planned, (), ids, report, verbose)

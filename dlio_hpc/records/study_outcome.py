@@ -1,4 +1,4 @@
-"""Outcome of a study: the measurements of its jobs, and those that are still missing."""
+"""Outcome of a study: the measurements that its jobs made, and those that are still missing."""
 
 import glob
 import os
@@ -21,8 +21,9 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunOutcome
 
 
 class MissingMeasurement(NamedTuple):
-    """Missing measurement. job: newest job that was to make it; None if no job was submitted for it. why: reason.
-    is_live: that job is still queued or running.
+    """A measurement that is missing. unit: its point and repeat. job: name of the newest job that should have made it;
+    None if no job was submitted for it. why: the reason that it is missing. is_live: whether that job is still queued
+    or running.
     """
 
     unit: Unit
@@ -32,8 +33,9 @@ class MissingMeasurement(NamedTuple):
 
 
 class StudyOutcome(NamedTuple):
-    """Outcome of a study. jobs: in the order of their names. measured: valid measurements, in the study's order.
-    others: number of surplus valid measurements, which are left out. broken: jobs that cannot be read, with the reason.
+    """Outcome of a study. jobs: in the order of their numbers. measured: valid measurements, in the study's order.
+    missing: measurements that are still to be made. others: number of valid measurements that were made more than once
+    and are left out. broken: jobs that cannot be read, each with the reason.
     """
 
     study: Study
@@ -50,17 +52,21 @@ class StudyOutcome(NamedTuple):
 
     @property
     def wanted(self) -> int:
-        """Number of measurements of the study."""
+        """Number of measurements that the study consists of."""
         return len(self.measured) + len(self.missing)
 
 
 def is_study(path: Path) -> bool:
-    """Return whether the path is a study's folder and not a job's. Copies of its record in the study's jobs suffice."""
+    """Return whether the path is the folder of a study and not of a job. The folder itself may be lost: copies of the
+    study's record in its jobs suffice.
+    """
     return not (path / rundir.JOB).exists() and _record(path) is not None
 
 
 def _record(path: Path) -> Path | None:
-    """Return the path of the study's record: in its folder, or if that is lost, in the folder of a job of the study."""
+    """Return the path of the study's record. If the record in the study's own folder is lost, return a copy in the
+    directory of one of its jobs; None if there is no copy either.
+    """
     own = path / rundir.STUDY
     if own.is_file():
         return own
@@ -69,7 +75,7 @@ def _record(path: Path) -> Path | None:
 
 
 def load(path: Path) -> Study:
-    """Load the study in a folder; ConfigError if there is none, InvalidRun if its record is corrupted."""
+    """Load the study in a folder. Raise ConfigError if there is none, InvalidRun if its record is corrupted."""
     record = _record(path)
     if record is None and not path.exists():
         raise unknown(path)
@@ -85,7 +91,7 @@ def load(path: Path) -> Study:
 
 
 def held(outcomes: Sequence[JobOutcome]) -> Study | None:
-    """Return the study that all these jobs belong to; None if there is none."""
+    """Return the study that all these jobs belong to; None if they do not belong to one study."""
     copies = {outcome.study: outcome.job.job for outcome in outcomes}
     studies = [
         document.decode(content, Study, f"{job}/{rundir.STUDY}", InvalidRun)
@@ -98,8 +104,8 @@ def held(outcomes: Sequence[JobOutcome]) -> Study | None:
 
 
 def jobs(study: Study) -> list[Path]:
-    """Return the directories of the study's jobs, or their archives if the directories are removed, in order of their
-    numbers.
+    """Return the directories of the study's jobs, in the order of the jobs' numbers. If a directory was removed, return
+    the job's archive instead.
     """
     paths = {path.parent.name: path.parent for path in _named(study, study.runs, f"/{rundir.JOB}")}
     for path in _named(study, study.archive, archive.SUFFIX):
@@ -109,28 +115,28 @@ def jobs(study: Study) -> list[Path]:
 
 
 def next_number(study: Study) -> int:
-    """Return the number of the study's next job. A number is in use if any file or folder has the job's name."""
+    """Return the number for the study's next job. A number is taken if any file or folder has the name of that job."""
     names = [path.name for path in _named(study, study.runs, "")]
     names += [path.name.removesuffix(archive.SUFFIX) for path in _named(study, study.archive, archive.SUFFIX)]
     return 1 + max((_number(study.study, name) or 0 for name in names), default=0)
 
 
 def _named(study: Study, folder: str, suffix: str) -> list[Path]:
-    """Return the paths in a folder that are named like jobs of the study."""
+    """Return the paths in a folder whose names begin like those of the study's jobs."""
     return list(Path(folder).glob(f"{glob.escape(study.study)}-*{suffix}"))
 
 
 def _number(study: str, name: str) -> int | None:
-    """Return the number of a job; 0 for the job that generates datasets; None if the name is not of a job of this
-    study. (The name of a study has more than a number after the workload's name.)
+    """Return the number of a job; 0 for the job that generates datasets; None if the name is not that of a job of this
+    study, but for example of a study whose name begins in the same way.
     """
     number = name.removeprefix(f"{study}-")
     return int(number) if number.isdigit() else 0 if number == "generate" else None
 
 
 def outcome(study: Study, paths: Sequence[Path]) -> StudyOutcome:
-    """Return the outcome of a study from jobs in these directories and archives. Jobs that cannot be read are listed as
-    broken.
+    """Return the outcome of a study from the jobs in these directories and archives. Jobs that cannot be read are
+    listed in `broken`.
     """
     try:
         return of_jobs(study, job_outcome.load_all(paths))
@@ -156,12 +162,14 @@ def _either(study: Study, path: Path) -> JobOutcome:
 
 
 def is_live(job: JobOutcome) -> bool:
-    """Return whether the job is queued or running. A job without a batch id, whose submission was killed, is not."""
+    """Return whether the job is queued or running. A job without a batch id is not: its submission was interrupted."""
     return job.directory is not None and not job.job.ended and job.job.batch_id is not None
 
 
 def of_jobs(study: Study, outcomes: list[JobOutcome], absent: str = "no job was submitted for it") -> StudyOutcome:
-    """Return the outcome of a study from these jobs. absent: reason for missing measurements that no job planned."""
+    """Return the outcome of a study from these jobs. absent: the reason to give for missing measurements that none of
+    the jobs planned.
+    """
     laid_out = {part.name for part in study.parts if any(axis.is_layout for axis in part.axes)}
     good: dict[Unit, Measured] = {}
     bad: dict[Unit, MissingMeasurement] = {}

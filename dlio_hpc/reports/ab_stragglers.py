@@ -1,4 +1,4 @@
-"""Stragglers of a study that compares two file systems, from the timelines and Darshan logs of its runs."""
+"""Stragglers in a study that compares two file systems, found in the timelines and Darshan logs of its runs."""
 
 import os
 from collections.abc import Iterator
@@ -15,8 +15,9 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 
 
 class Arm(NamedTuple):
-    """One of two file systems. file_system: kind and mount; empty: unknown. nodes, targets: slowest first; empty where
-    there are fewer than two, or times are unknown.
+    """One of the two file systems that a study compares. folder: directory of the datasets on it. file_system: kind and
+    mount point; empty if unknown. nodes, targets: throughput of the nodes and storage targets, slowest first; empty if
+    there are fewer than two, or if read times are unknown.
     """
 
     folder: str
@@ -26,7 +27,7 @@ class Arm(NamedTuple):
 
 
 class _Rates(NamedTuple):
-    """Rates of one run by node and by storage target."""
+    """Read rates of one run in MB/s, by node and by storage target. folder: directory of the dataset."""
 
     folder: str
     nodes: dict[str, float]
@@ -34,7 +35,7 @@ class _Rates(NamedTuple):
 
 
 def of_study(study: Study, jobs: list[JobOutcome]) -> tuple[Arm, ...]:
-    """Return both sides; an empty tuple for a study that compares no file systems."""
+    """Return both file systems; an empty tuple if the study compares none."""
     if not study.is_ab:
         return ()
     runs = [rates for job in jobs for rates in _of_job(study, job)]
@@ -73,7 +74,9 @@ def _nodes(evidence: RunFiles) -> dict[str, float]:
 
 
 def _targets(job: JobOutcome, evidence: RunFiles) -> dict[str, float]:
-    """Return the rates by storage target; empty where the layout of the files or their times in Darshan are unknown."""
+    """Return the read rates in MB/s by storage target; empty if the layout of the files or Darshan's read times are
+    unknown.
+    """
     layout = next((layout for layout in job.layouts if layout.path == evidence.run.run.dataset), None)
     if layout is None or not layout.targets or evidence.log is None:
         return {}

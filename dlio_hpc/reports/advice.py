@@ -1,4 +1,4 @@
-"""Advice for the application of a workload, in the terms of its I/O library, as in section V.D of the DLIO paper for
+"""Advice to the application of a workload, in the terms of its I/O library, like section V.D of the DLIO paper for
 CosmoFlow and Cosmic Tagger.
 
 Sources: tensorflow.org/api_docs/python/tf/data (TFRecordDataset, Dataset.map, prefetch, interleave), docs.pytorch.org
@@ -16,7 +16,7 @@ from dlio_hpc.plan import plan, sweep
 from dlio_hpc.plan.study import Part, Point, Study
 from dlio_hpc.units import format_size
 
-# Applications of shipped workloads. Other workloads go by their own names.
+# Applications by the names of shipped workloads. For other workloads, the name of the workload is used.
 _APPLICATIONS = {
     "cosmoflow": "CosmoFlow",
     "cosmic_tagger": "Cosmic Tagger",
@@ -34,15 +34,15 @@ _FORMATS = {
     "null": "no data",
 }
 _LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader", "native": ""}
-# Bytes of HDF5's default chunk cache, for each open dataset.
+# Size of HDF5's default chunk cache in bytes. Each open dataset has its own cache.
 _CHUNK_CACHE = 1 << 20
-# Bytes that frame a TFRecord: its length, and checksums of length and data.
+# Bytes that a TFRecord adds to its data: the length, and the checksums of length and data.
 _FRAME = 16
 
 
 def of_study(study: Study, findings: tuple[Finding, ...]) -> list[str]:
-    """Return lines of advice for each part that compares settings. A line that begins with blanks continues the line
-    before.
+    """Return the lines of advice for each part that compares settings. A line that begins with blanks continues the
+    previous line.
     """
     return [line for finding in findings for line in _of_part(study, study.part(finding.part), finding)]
 
@@ -87,14 +87,14 @@ def _settings(part: Part, point: Point, keys: list[str]) -> str:
 
 
 def _gain(chosen: Comparison) -> str:
-    """Return the heading of a change, with its gain over the reference."""
+    """Return the heading of a recommended change, with its gain over the reference."""
     judged = chosen.of(chosen.recommended) if chosen.recommended is not None else None
     ratio = judged.to_reference if judged and judged.to_reference else 1.0
     return f"change these settings for {ratio:.2f} x the reference:"
 
 
 def _lines(key: str, point: Point) -> list[str]:
-    """Return how to set the key to its value at the point."""
+    """Return lines on how to set a YAML key of the workload to its value at this point."""
     workload = point.workload
     if point.data is not None and sweep.sides([point.data]).key == key:
         return [f"keep the dataset below {point.data}"]
@@ -112,7 +112,7 @@ def _lines(key: str, point: Point) -> list[str]:
 
 
 def _records(workload: Workload) -> list[str] | None:
-    """Return how to read TFRecords; None for other formats."""
+    """Return the call that reads TFRecord files; None for other formats."""
     reader = workload.reader
     if workload.dataset.format != "tfrecord":
         return None
@@ -141,7 +141,7 @@ def _threads(workload: Workload) -> list[str] | None:
 
 
 def _workers(workload: Workload) -> list[str]:
-    """Return the DataLoader call. prefetch_factor is per worker and must not be given without workers."""
+    """Return the DataLoader call. prefetch_factor counts per worker and must not be given without workers."""
     reader = workload.reader
     workers = reader.read_threads if reader.batches_ahead else 0
     options = [f"batch_size={reader.batch_size}", f"num_workers={workers}"]
@@ -184,8 +184,8 @@ _BATCH_NOTE = "the batch size also changes the training: check the quality of th
 def _interleave(workload: Workload) -> list[str] | None:
     count = workload.reader.interleave
     if workload.dataset.format != "tfrecord":
-        return [f"read {count} files in turn, one sample of each"]
-    if count == workload.reader.read_threads:  # one thread per file that is read in turn
+        return [f"read from {count} files alternately, one sample from each"]
+    if count == workload.reader.read_threads:  # one thread per interleaved file
         return _records(workload)
     return [
         f"tf.data.Dataset.from_tensor_slices(files).interleave(tf.data.TFRecordDataset, cycle_length={count}, "
@@ -194,7 +194,9 @@ def _interleave(workload: Workload) -> list[str] | None:
 
 
 def _chunks(workload: Workload) -> list[str] | None:
-    """Return how to store the HDF5 dataset x with its chunk shape (elements, samples first); None for other formats."""
+    """Return lines on how to store the HDF5 dataset x with the recommended chunk shape (in elements, samples first);
+    None for other formats.
+    """
     dataset = workload.dataset
     if dataset.format != "hdf5":
         return None
@@ -218,7 +220,7 @@ def _chunks(workload: Workload) -> list[str] | None:
 
 
 def _cache(size: int) -> int:
-    """Return a cache size with room for a few chunks."""
+    """Return a size for HDF5's chunk cache that has room for a few chunks of this size. Both are in bytes."""
     return int(1 << (4 * size - 1).bit_length())
 
 
@@ -244,7 +246,7 @@ def _compression(workload: Workload) -> list[str] | None:
 
 
 _BITS_NOTE = (
-    "dataset.compression_ratio or random_bits sets the compressibility here: check it against a file of your own"
+    "the benchmark's data are as compressible as dataset.compression_ratio or random_bits says: compare with your files"
 )
 
 
@@ -295,7 +297,7 @@ _ADVICE: dict[str, Callable[[Workload], list[str] | None]] = {
 
 
 def _alignment(changed: list[str], point: Point) -> Iterator[str]:
-    """Yield the paper's rules of alignment that the settings break."""
+    """Yield the DLIO paper's rules of alignment that the changed settings break."""
     workload, layout = plan.resolved(point.workload), point.layout
     dataset, transfer = workload.dataset, workload.reader.transfer_size
     shape = dataset.chunk_shape if dataset.format == "hdf5" else None

@@ -1,4 +1,6 @@
-"""The banner that opens every page and every terminal summary: a state in its colour, then one sentence."""
+"""Banner of a report: a state in a colour, then one or two sentences. Every page and every terminal summary opens with
+it.
+"""
 
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
@@ -6,16 +8,16 @@ from typing import Literal, NamedTuple
 from dlio_hpc.errors import DlioError, Incomplete
 
 State = Literal["good", "inconclusive", "not measured", "bad"]
-# Colours of a terminal. The page has its own in templates/report.html.j2.
+# States, worst first, with their colours on a terminal. templates/report.html.j2 has the colours of the page.
 COLOURS: dict[State, str] = {"bad": "red", "not measured": "blue", "inconclusive": "yellow", "good": "green"}
-# Exit codes of verdicts: pass, not_comparable, cached, inconclusive, incomplete. Every other code is bad.
+# States by exit code of a verdict: pass, not_comparable, cached, inconclusive, incomplete. Every other code is bad.
 _STATES: dict[int, State] = {
     0: "good", 2: "inconclusive", 4: "not measured", 5: "inconclusive", 7: "not measured",
 }  # fmt: skip
 
 
 class Banner(NamedTuple):
-    """A banner. text: one or two sentences, without the state."""
+    """A banner. text: one or two sentences, which do not repeat the state."""
 
     state: State
     text: str
@@ -37,12 +39,12 @@ def state_of(exit_code: int) -> State:
 
 
 def of_fault(fault: DlioError) -> Banner:
-    """Return the banner for results that a fault makes unusable or incomplete."""
+    """Return the banner for results that cannot be used, or are incomplete, because of this fault."""
     state: State = "not measured" if isinstance(fault, Incomplete) else "bad"
     lead = "Incomplete" if state == "not measured" else "Do not use the numbers"
     return Banner(state, f"{lead}: {fault}")
 
 
 def gravest(banners: Iterable[Banner]) -> Banner:
-    """Return the first banner of the worst state. There is at least one banner."""
+    """Return the banner with the worst state; of equals, the first. There must be at least one banner."""
     return min(banners, key=lambda banner: list(COLOURS).index(banner.state))

@@ -1,4 +1,4 @@
-"""Baselines on a terminal and as JSON."""
+"""Baselines on a terminal and as JSON documents."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _MAIN: MetricName = "samples_per_s"
 
 
 def show(kept: Sequence[Baseline], file: Any) -> None:
-    """Print three lines per baseline: name and state, key, decision."""
+    """Print three lines per baseline: its name and state, its title, and the decision that accepted it."""
     out = terminal.console(file)
     titles = group_names.titles([baseline.accepted.group for baseline in kept])
     for baseline, title in zip(kept, titles, strict=True):
@@ -56,7 +56,7 @@ def facts(baseline: Baseline) -> Iterator[tuple[str, str]]:
 
 
 def as_document(baseline: Baseline) -> dict[str, Any]:
-    """Return a baseline as --json prints it."""
+    """Return a baseline as the JSON document that --json prints."""
     import msgspec
 
     accepted = baseline.accepted

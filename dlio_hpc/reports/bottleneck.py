@@ -1,4 +1,4 @@
-"""Bottlenecks: one sentence on whether storage, compute or synchronisation limited a measurement, with numbers."""
+"""Bottlenecks: a sentence with numbers that says whether storage, compute or synchronisation limited a measurement."""
 
 import statistics
 from collections.abc import Sequence
@@ -9,13 +9,13 @@ from dlio_hpc.reports.job_rows import title
 from dlio_hpc.results.run_result import Summary
 from dlio_hpc.units import format_seconds
 
-# Two phases whose shares differ by less than this limit a measurement together.
+# If the shares of the two longest phases differ by less than this, both are bottlenecks.
 _ALIKE = 0.10
-# Sentences that a page or summary opens with.
+# Largest number of sentences at the top of a page or summary.
 _ANSWERS = 5
-# Points that the sentence of a study names.
+# Largest number of points that the sentence on a study names.
 _NAMED = 6
-# Reads explain the wait where they are in flight for at least this share of it.
+# Reads explain the wait for data if they are in flight for at least this share of it.
 _EXPLAINED = 0.5
 _PHASES = {
     "wait_s": "waiting for data",
@@ -26,37 +26,39 @@ _PHASES = {
 
 
 def of_job(outcome: JobOutcome) -> list[str]:
-    """Return one sentence per measurement of the job, over its repeats; nothing for a job that measured nothing."""
+    """Return one sentence per measurement of the job, over its repeats; empty if the job measured nothing."""
     repeats = _repeats([outcome])
     names = [f"{title(outcome, runs[0])}: " if len(repeats) > 1 else "" for runs in repeats]
     return [name + _of_repeats(runs) for name, runs in zip(names, repeats, strict=True)]
 
 
 def of_study(jobs: Sequence[JobOutcome]) -> list[str]:
-    """Return one sentence for all points: points that each limit holds for, and their shares of waiting for data."""
+    """Return one sentence that lists, for each bottleneck, the points it limits and the share of time they wait for
+    data; empty if nothing was measured.
+    """
     limited: dict[str, list[tuple[str, float]]] = {}
     titles = {run.run.point: title(outcome, run) for outcome in jobs for run in outcome.runs}
     for runs in _repeats(jobs):
         seconds = _seconds(runs)
         if total := sum(seconds.values()):
-            limit = " and by ".join(text.partition(" (")[0] for text in _limits(runs, seconds))
-            limited.setdefault(limit, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / total))
+            bottleneck = " and by ".join(text.partition(" (")[0] for text in _bottlenecks(runs, seconds))
+            limited.setdefault(bottleneck, []).append((titles[runs[0].run.point], 100 * seconds["wait_s"] / total))
     points = sum(map(len, limited.values()))
     parts = [
-        f"{_points(held, points)} by {limit} (waiting for data: {_range([wait for _, wait in held])} %)"
-        for limit, held in sorted(limited.items(), key=lambda pair: -len(pair[1]))
+        f"{_points(bound, points)} by {bottleneck} (waiting for data: {_range([wait for _, wait in bound])} %)"
+        for bottleneck, bound in sorted(limited.items(), key=lambda pair: -len(pair[1]))
     ]
     return [f"Bound: {'; '.join(parts)}."] if parts else []
 
 
 def shortened(answers: list[str]) -> list[str]:
-    """Return the first sentences, and the number of the others."""
+    """Return the first sentences, and a sentence with the number of those left out."""
     more = len(answers) - _ANSWERS
     return [*answers[:_ANSWERS], f"And {more} more; each run's section has its numbers."] if more > 0 else answers
 
 
 def _points(held: Sequence[tuple[str, float]], points: int) -> str:
-    """Return the titles of the points where they are few, else their number."""
+    """Return the titles of the points if the study has few points, else their number."""
     names = [name for name, _ in held if name]
     return ", ".join(names) if names and points <= _NAMED else f"{len(held)} of {points} points"
 
@@ -67,7 +69,7 @@ def _range(values: Sequence[float]) -> str:
 
 
 def _repeats(jobs: Sequence[JobOutcome]) -> list[list[RunOutcome]]:
-    """Return measured runs of these jobs that did at least one step, grouped by measurement."""
+    """Return the measured runs that completed at least one step, grouped by point."""
     repeats: dict[int | None, list[RunOutcome]] = {}
     for run in (run for outcome in jobs for run in outcome.runs):
         if run.run.kind == "measure" and run.result is not None and run.result.summary and run.result.epochs:
@@ -83,14 +85,14 @@ def _of_repeats(runs: Sequence[RunOutcome]) -> str:
     order = sorted(seconds, key=lambda phase: -seconds[phase])
     parts = ", ".join(f"{_PHASES[phase]} {100 * seconds[phase] / total:.1f} %" for phase in order if seconds[phase])
     mean = "mean over ranks" if len(runs) == 1 else f"mean over ranks and {len(runs)} repeats"
-    limits = " and by ".join(_limits(runs, seconds))
+    bottlenecks = " and by ".join(_bottlenecks(runs, seconds))
     where = "in steps and checkpoints" if seconds["checkpoint_s"] else "in steps"
-    return f"Bound by {limits}: of {format_seconds(total / len(runs))} {where}, {parts} ({mean})."
+    return f"Bound by {bottlenecks}: of {format_seconds(total / len(runs))} {where}, {parts} ({mean})."
 
 
-def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
-    """Return the phase that takes the most time, and the second where it takes nearly as much. Synchronisation during
-    which reads are in flight counts as waiting for another rank's reads.
+def _bottlenecks(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
+    """Return the bottlenecks in words: the phase that takes the most time, and the second one if it takes nearly as
+    much. Synchronisation counts as waiting for another rank's reads if reads are in flight meanwhile.
     """
     first, second = sorted(seconds, key=lambda phase: -seconds[phase])[:2]
     is_alike = seconds[first] - seconds[second] < _ALIKE * sum(seconds.values())
@@ -98,13 +100,13 @@ def _limits(runs: Sequence[RunOutcome], seconds: dict[str, float]) -> list[str]:
     waited = seconds["wait_s"] + seconds["sync_s"]
     in_flight = _in_flight(_summaries(runs))
     if "sync_s" in phases and in_flight is not None and in_flight >= _EXPLAINED * waited:
-        others = [_limit(phase, runs, seconds) for phase in phases if phase not in ("wait_s", "sync_s")]
+        others = [_bottleneck(phase, runs, seconds) for phase in phases if phase not in ("wait_s", "sync_s")]
         return [f"{_reading(runs, waited)} (ranks wait for the reads of {_slowest(runs)})", *others]
-    return [_limit(phase, runs, seconds) for phase in phases]
+    return [_bottleneck(phase, runs, seconds) for phase in phases]
 
 
 def _slowest(runs: Sequence[RunOutcome]) -> str:
-    """Return the slowest rank in words, with the median of its ratio over repeats."""
+    """Return the slowest rank in words, with the median over repeats of its ratio to the median rank."""
     ranks = [summary.slowest_rank for summary in _summaries(runs)]
     ratio = f"{statistics.median(rank.ratio for rank in ranks):.2f} x the median rank"
     if len({rank.rank for rank in ranks}) > 1:
@@ -113,7 +115,7 @@ def _slowest(runs: Sequence[RunOutcome]) -> str:
 
 
 def _seconds(runs: Sequence[RunOutcome]) -> dict[str, float]:
-    """Return the seconds of each phase in all epochs of these runs, mean over ranks."""
+    """Return the seconds of each phase, summed over all epochs of these runs; each is a mean over ranks."""
     epochs = [epoch for run in runs if run.result is not None for epoch in run.result.epochs]
     return {phase: sum(getattr(epoch, phase) for epoch in epochs) for phase in _PHASES}
 
@@ -122,7 +124,7 @@ def _summaries(runs: Sequence[RunOutcome]) -> list[Summary]:
     return [run.result.summary for run in runs if run.result is not None and run.result.summary is not None]
 
 
-def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) -> str:
+def _bottleneck(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) -> str:
     if phase == "compute_s":
         return "compute"
     if phase == "checkpoint_s":
@@ -133,7 +135,7 @@ def _limit(phase: str, runs: Sequence[RunOutcome], seconds: dict[str, float]) ->
 
 
 def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
-    """Return the cause of waiting for data. It is storage only where bytes came from storage and reads were in flight
+    """Return the cause of waiting for data. It is storage only if the bytes came from storage and reads were in flight
     during the wait.
     """
     origins = {run.storage.outcome() for run in runs if run.storage is not None}
@@ -153,11 +155,11 @@ def _reading(runs: Sequence[RunOutcome], waited: float) -> str:
         return "storage or decoding (TensorFlow's read times are unknown)"
     work = runs[0].run.workload
     unpacks = work.dataset.compression != "none" and work.reader.mode == "framework"
-    return "storage or decompression (one call does both)" if unpacks else "storage"
+    return "storage or decompression (the same call reads and decompresses)" if unpacks else "storage"
 
 
 def _in_flight(summaries: Sequence[Summary]) -> float | None:
-    """Return the seconds with a read in flight and no compute, mean over ranks; None where reads were not timed."""
+    """Return the seconds with a read in flight and no compute, as a mean over ranks; None if reads were not timed."""
     total = 0.0
     for summary in summaries:
         if summary.io_time_s is None:
@@ -167,9 +169,9 @@ def _in_flight(summaries: Sequence[Summary]) -> float | None:
 
 
 def of_log(title: str, analysis: Analysis) -> str:
-    """Return the sentence for a Darshan log, which has no times of compute or synchronisation."""
+    """Return the sentence on a Darshan log. Darshan logs contain no times of compute or synchronisation."""
     if analysis.io_share is None:
-        return f"{title}: the run time is unknown, and so is what limited the program."
+        return f"{title}: the run time is unknown, so the bottleneck of the program is unknown."
     took, share = f"{format_seconds(analysis.io_s)} of {format_seconds(analysis.job_s)}", 100 * analysis.io_share
     bound = "is bound by I/O" if analysis.io_share >= _EXPLAINED else "is not bound by I/O"
     meta = analysis.metadata.share

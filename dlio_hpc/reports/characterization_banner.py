@@ -1,21 +1,24 @@
-"""The banner of a characterization: confidence in the derived workload."""
+"""Banner of a characterization: how sure the values of the derived workload are."""
 
 from dlio_hpc.analysis.characterize.characterize import Character
 from dlio_hpc.reports.banner import Banner
 
 
 def of_character(character: Character) -> Banner:
-    """Return the banner: signs that the program is not training, else the number of values with low confidence."""
+    """Return the banner. If there are signs that the program is not training, it states the first one; else it states
+    how many values are known with which confidence.
+    """
     keys, against = character.derived.keys, character.derived.against
     if against:
         return Banner(
             "inconclusive" if keys else "not measured",
-            f"The program does not read like a training program: {against[0]}.",
+            f"The program's reads do not look like those of a training program: {against[0]}.",
         )
     weak = {level: sum(estimate.confidence == level for estimate in keys.values()) for level in ("low", "unknown")}
     known = f"{len(keys) - sum(weak.values())} of {len(keys)} values are known with high or medium confidence"
     if any(weak.values()):
         return Banner(
-            "inconclusive", f"{known}, {weak['low']} with low, {weak['unknown']} are unknown and have defaults."
+            "inconclusive",
+            f"{known}, {weak['low']} with low confidence; {weak['unknown']} are unknown and have defaults.",
         )
     return Banner("good", f"{known}.")

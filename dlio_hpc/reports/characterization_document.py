@@ -1,4 +1,4 @@
-"""The report of a program that does not read like training: its files by role."""
+"""Report of a program that does not read like a training program: its files by role."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,13 +10,15 @@ from dlio_hpc.reports import characterization_banner, workload_yaml
 from dlio_hpc.reports.document import Document, Facts, Lines, Section, Table
 from dlio_hpc.units import format_seconds, format_size
 
-# Files that are named for each role.
+# Largest number of example files per role.
 _NAMED = 3
 _HEADER = ("role", "files", "read", "written", "reads", "writes", "collective", "such as")
 
 
 def of_character(character: Character) -> Document:
-    """Return the report of a program: roles of files with their bytes and requests; signs that it is not training."""
+    """Return the report of a program: bytes and requests of its files by role, and the signs that it is not
+    training.
+    """
     job = character.log.job
     rows = [
         [
@@ -43,7 +45,9 @@ def of_character(character: Character) -> Document:
 
 
 def roles(files: Sequence[Role]) -> list[dict[str, Any]]:
-    """Return a row for each role, with the sums over its files and the names of its busiest ones; most bytes first."""
+    """Return a row per role with sums over its files and the names of the busiest files; the role with the most bytes
+    first.
+    """
     groups: dict[str, list[Role]] = defaultdict(list)
     for file in files:
         groups[file.role].append(file)

@@ -1,4 +1,4 @@
-"""Columns of tables: numbers are set flush right, text flush left."""
+"""Alignment of table columns: numbers are aligned right, text is aligned left."""
 
 import re
 from collections.abc import Sequence
@@ -8,7 +8,9 @@ _NO_NUMBER = {"", "-", "unknown"}
 
 
 def are_numbers(cells: Sequence[str]) -> bool:
-    """Return whether the cells of a column are numbers, with or without units, or absent; at least one is a number."""
+    """Return whether each cell of a column is a number, with or without a unit, or has no value. At least one cell must
+    be a number.
+    """
     return any(map(_NUMBER.fullmatch, cells)) and all(
         cell in _NO_NUMBER or _NUMBER.fullmatch(cell) is not None for cell in cells
     )

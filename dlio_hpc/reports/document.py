@@ -1,6 +1,7 @@
-"""A report as data: headings, facts, tables, sentences and pictures, built once for each subject.
+"""Contents of a report as data: headings, facts, tables, sentences and pictures.
 
-report.terminal prints a document, report.page renders it as one HTML file, report.pictures saves its pictures.
+The same document has three outputs: report.terminal prints it, report.page renders it as an HTML file, report.pictures
+saves its pictures.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +16,7 @@ Style = Literal["", "bold", "dim", "red", "yellow", "green", "blue", "bold green
 
 
 class Lines(NamedTuple):
-    """Sentences, one per line. depth: columns of indentation. is_detail: on the page only."""
+    """Sentences, one per line. depth: columns of indentation. is_detail: whether only the HTML page shows them."""
 
     lines: Sequence[str]
     style: Style = ""
@@ -24,7 +25,7 @@ class Lines(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """Labels and values."""
+    """Rows of label and value. is_detail: whether only the HTML page shows them."""
 
     title: str
     rows: Sequence[tuple[str, str]]
@@ -32,9 +33,9 @@ class Facts(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table. rows: one cell per column of header. styles: one per row, or none. legend: how to read the table.
-    has_total: the last row is the total. most: rows that a terminal shows; None: all. is_whole: a terminal does not
-    fold cells.
+    """A table. rows: one cell per column of header. styles: one per row, or empty. legend: how to read the table.
+    has_total: whether the last row is the total. most: largest number of rows on a terminal; None for all. is_whole:
+    whether a terminal must not fold cells. is_detail: whether only the HTML page shows the table.
     """
 
     title: str
@@ -49,7 +50,9 @@ class Table(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """A picture. stem: of its file names. caption: text below it. is_wide: takes the full width."""
+    """A picture. stem: file name without suffix. caption: text below the picture. is_wide: whether it takes the full
+    width of the page.
+    """
 
     stem: str
     title: str
@@ -59,8 +62,8 @@ class Picture(NamedTuple):
 
 
 class Pictures(NamedTuple):
-    """Pictures, drawn only when a page or files are written, because matplotlib takes long to import. name: of their
-    directory, where several of these are saved.
+    """Pictures that are drawn only if a page or picture files are written, because matplotlib takes long to import.
+    name: directory to save these pictures in if the document has several groups of pictures. draw: draws the pictures.
     """
 
     name: str
@@ -72,8 +75,8 @@ Block = Lines | Facts | Table | Pictures
 
 
 class Section(NamedTuple):
-    """Blocks below a heading. is_detail: on the page only. page_order: sections with lower numbers come first on the
-    page.
+    """Blocks below a heading. is_detail: whether only the HTML page shows the section. page_order: sections with lower
+    numbers come first on the page.
     """
 
     heading: str
@@ -83,8 +86,8 @@ class Section(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A report. answers: sentences on what limited the program. lead: stems of the pictures that support the answers
-    and stand beside them on the page. conclusion: the last line on a terminal.
+    """A report. answers: sentences on the bottleneck of the program. lead: stems of the pictures that support these
+    sentences and are shown beside them on the page. conclusion: last line on a terminal; empty for none.
     """
 
     title: str
@@ -98,7 +101,7 @@ class Document(NamedTuple):
 
 
 def pictures(document: Document) -> Iterator[Pictures]:
-    """Return the groups of pictures in a document, in the order of the page."""
+    """Yield the groups of pictures of a document, in the order of the page."""
     for section in on_page(document.sections):
         yield from (block for block in section.blocks if isinstance(block, Pictures))
 

@@ -1,4 +1,4 @@
-"""Analysis of a job's runs, with their Darshan logs and timelines where they have them."""
+"""Analysis of a job's runs, from their Darshan logs and timelines."""
 
 from pathlib import Path
 
@@ -11,8 +11,8 @@ from dlio_hpc.records.job_outcome import JobOutcome, RunFiles
 
 
 def examine(path: Path, outcome: JobOutcome, step_s: float | None, is_one: bool) -> dict[str, Examined]:
-    """Return the analysed runs by name, in their order. is_one: the job is the only one; else titles include the job's
-    name.
+    """Return the analysed runs by name, in their order. step_s: width of the time bins in seconds; None to choose one.
+    is_one: whether the report is on this job only; otherwise titles include the job's name.
     """
     job = "" if is_one else f"{outcome.job.job}/"
     with job_outcome.evidence(path, outcome) as recorded:
@@ -27,12 +27,12 @@ def _examined(outcome: JobOutcome, evidence: RunFiles, step_s: float | None, tit
     notes = []
     why = job_outcome.without_log(outcome, run)
     if why is not None and evidence.log is None and evidence.timeline is not None:
-        notes.append(f"no Darshan log ({why}): pictures are drawn from the core's timeline")
+        notes.append(f"no Darshan log ({why}): pictures are drawn from the benchmark's own timeline")
     if result.kind == "warmup":
         notes.append("warm-up: not part of any measurement")
     expected = run_check.expected(outcome.plan, result)
     try:
         return examining.run(run.run, title, evidence.log, expected, evidence.timeline, step_s, tuple(notes))
     except DlioError as fault:  # not a Darshan log, or readable by pydarshan only
-        notes.append(f"{fault}: pictures are drawn from the core's timeline")
+        notes.append(f"{fault}: pictures are drawn from the benchmark's own timeline")
         return examining.run(run.run, title, None, expected, evidence.timeline, step_s, tuple(notes))

@@ -1,4 +1,4 @@
-"""The history as table rows: a block for each key, its jobs newest last."""
+"""History as table rows: a block for each measurement key, in which the newest job is last."""
 
 import csv
 from collections.abc import Iterator, Sequence
@@ -21,12 +21,14 @@ _OF_KEY = ("file_system", "layout", "nodes", "ranks_per_node", "workload", "sett
 _OF_RUN = ("run", "kind", "title", "repeat", "data", "fault")
 HEADER = ("when", "job", "n", "median", "spread", "change", "")
 _BARS = "▁▂▃▄▅▆▇█"
-# Smallest span of the bars, as a share of the largest median.
+# Smallest range of medians that the full height of the bars stands for, as a share of the largest median.
 _LEAST_SPAN = 0.1
 
 
 class Line(NamedTuple):
-    """A job. change: to the key's baseline, else to the job before. note: baseline, faults, steps, memory."""
+    """Table row of a job. change: relative to the baseline of the measurement key, or else to the previous job. note:
+    whether the job is the baseline or an outlier, changes that begin at it, its faults, and reasons why repeats differ.
+    """
 
     when: str
     job: str
@@ -38,10 +40,10 @@ class Line(NamedTuple):
 
 
 class Block(NamedTuple):
-    """The nights of one key. title: distinguishes the key from those of other blocks. name: the key in a few words.
-    bars: the medians as text bars. trend: None where nothing was measured. shifts: sentences. is_worse: the last shift
-    is for the worse. newest: the entry that ended last. group: its measurements of the key; None where it measured
-    nothing.
+    """History of the measurements with one key. title: name of the key that differs from those of all other blocks.
+    name: short name of the key. lines: one per job. bars: the medians as text bars. trend: None if no job has a value.
+    shifts: sentences on the changes. is_worse: whether the last change is for the worse. newest: the entry that ended
+    last. group: the measurements with this key in `newest`; None if there are none.
     """
 
     title: str
@@ -58,7 +60,9 @@ class Block(NamedTuple):
 
 
 def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricName) -> list[Block]:
-    """Return a block per key, in the order of their newest jobs. A block of jobs that measured nothing comes first."""
+    """Return a block per measurement key, in the order of their newest jobs. If some jobs have no measurement, their
+    block comes first.
+    """
     by_key: dict[Key, list[tuple[Entry, Group]]] = {}
     entries = together(entries)
     for entry in sorted(entries, key=lambda entry: (entry.ended, entry.job)):
@@ -76,8 +80,8 @@ def blocks(entries: Sequence[Entry], active: Sequence[Accepted], metric: MetricN
 
 
 def _named(nights: list[tuple[Entry, Group]]) -> Group:
-    """Return the group that names the block: the newest one. It keeps the title of a point only where all groups with a
-    title have the same.
+    """Return the newest group, which names the block. Its title is kept only if all groups that have a title have the
+    same one.
     """
     newest = nights[-1][1]
     titles = {group.title for _, group in nights if group.title}
@@ -106,13 +110,13 @@ def _block(
 
 
 def _base(baseline: Accepted | None, metric: MetricName) -> float | None:
-    """Return the median of the baseline; None where there is none."""
+    """Return the median of the baseline, or None if there is no baseline or it lacks the metric."""
     night = None if baseline is None else trend.night(baseline.group, metric)
     return None if night is None else night.median
 
 
 def _notes(history: Trend, baseline: Accepted | None) -> dict[str, str]:
-    """Return notes on single jobs, by job."""
+    """Return notes on jobs, by the name of the job."""
     notes: dict[str, list[str]] = {}
     if baseline is not None:
         notes.setdefault(baseline.group.job, []).append("baseline")
@@ -149,7 +153,7 @@ def _line(entry: Entry, group: Group, metric: MetricName, base: float | None, no
 
 
 def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
-    """Yield the spread of repeats and reasons for it, where it is larger than disturbances.LARGE."""
+    """Yield the spread of a group's repeats and possible reasons for it, if the spread is above disturbances.LARGE."""
     repeats = group.repeats(metric)
     differ = disturbances.spread([repeat.value for repeat in repeats])
     if differ > disturbances.LARGE:
@@ -158,7 +162,7 @@ def _disturbances(group: Group, metric: MetricName) -> Iterator[str]:
 
 
 def _doubts(group: Group) -> Iterator[str]:
-    """Yield the reason why the group's metrics do not count, if there is one."""
+    """Yield the reason why the group's values must not be used, if there is one."""
     if group.faulty is not None:
         yield f"{group.faulty.run}: {group.faulty.fault}"
     elif not group.is_of_storage:
@@ -174,7 +178,9 @@ def cells(line: Line) -> tuple[str, ...]:
 
 
 def _bars(medians: Sequence[float]) -> str:
-    """Return bars for the last sixty medians, from the lowest to the highest. Small differences give equal bars."""
+    """Return the last sixty medians as a text of bars, one character each. The highest median has a full bar. Small
+    differences give equal bars.
+    """
     shown = list(medians)[-60:]
     high = max(shown)
     span = max(high - min(shown), _LEAST_SPAN * high)
@@ -182,12 +188,12 @@ def _bars(medians: Sequence[float]) -> str:
 
 
 def write_csv(entries: Sequence[Entry], file: Any) -> None:
-    """Write a row per run with all metrics."""
+    """Write a CSV row per run, with all metrics."""
     csv.writer(file, lineterminator="\n").writerows(_rows(entries))
 
 
 def _rows(entries: Sequence[Entry]) -> Iterator[list[Any]]:
-    """Yield the header, and a row per run with all metrics."""
+    """Yield the CSV header, then a row per run with all metrics."""
     yield ["job", *_COLUMNS, *_OF_KEY, *_OF_RUN, "storage", *METRICS]
     for entry in entries:
         for run in entry.measurements:

@@ -1,4 +1,4 @@
-"""The banner of jobs: whether their numbers are measurements of the storage."""
+"""Banner of a report on jobs: whether their numbers are measurements of the storage."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_jobs(outcomes: Sequence[JobOutcome]) -> Banner:
-    """Return the worst banner of these jobs; the first job's where all are good."""
+    """Return the worst banner of these jobs; of equals, that of the first job."""
     return banner.gravest(list(map(_of_job, outcomes)))
 
 
@@ -31,7 +31,7 @@ def _of_job(outcome: JobOutcome) -> Banner:
 
 
 def _of_other(outcome: JobOutcome) -> Banner:
-    """Return the banner of a job without measured runs, which generates a dataset or warms up."""
+    """Return the banner of a job that plans no measured run."""
     if any(run.result is None for run in outcome.runs):
         return Banner("not measured", f"Incomplete: job {outcome.job.job} is {outcome.job.state}.")
     if all(run.run.kind == "generate" for run in outcome.runs):
@@ -40,7 +40,7 @@ def _of_other(outcome: JobOutcome) -> Banner:
 
 
 def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
-    """Return the banner by the origin of the bytes of all epochs."""
+    """Return the banner that says whether the bytes of these runs came from storage."""
     outcomes = {run.name: run.storage.outcome() for run in measured if run.storage is not None}
     for outcome in ("cached", "unknown"):
         concerned = [run for run in measured if outcomes.get(run.name) == outcome]
@@ -59,7 +59,7 @@ def _of_storage(measured: Sequence[RunOutcome]) -> Banner:
 
 
 def _of_repeats(measured: Sequence[RunOutcome]) -> Banner:
-    """Return the banner by the spread of repeats, with recorded activity that may explain it."""
+    """Return the banner on the spread of repeats, with recorded activity on the nodes that may explain it."""
     repeated = [repeats for repeats in job_rows.by_point(measured).values() if len(repeats) > 1]
     if not repeated:
         return Banner("good", "Measured once: the noise is unknown.")

@@ -1,4 +1,4 @@
-"""Measurements of a job as table rows and lines, for the terminal and the page."""
+"""Measurements of a job as table rows and lines, for the terminal and the HTML page."""
 
 from collections.abc import Iterable
 
@@ -16,12 +16,12 @@ from dlio_hpc.units import format_seconds, format_size
 EPOCHS = ("epoch", "samples", "samples/s", "MB/s", "AU", "wall s", "wait s", "compute s", "sync s")
 TAKES = ("latency per operation", "mean", "p50", "p95", "p99", "max")
 LEGEND = "AU = compute / (compute + wait). Wait, compute, sync: mean over ranks."
-# Most runs that one line names.
+# Largest number of runs that a line names.
 _NAMED = 3
 
 
 def workload(outcome: JobOutcome) -> str:
-    """Return the workload in three lines, and a fourth where the runs of a study differ in it."""
+    """Return the workload in three lines. If the workloads of the job's study differ, a fourth line says so."""
     plan = outcome.plan
     work = plan.runs[0].workload
     dataset, reader = work.dataset, work.reader
@@ -42,12 +42,12 @@ def _several(plan: Plan) -> str:
 
 
 def title(outcome: JobOutcome, run: RunOutcome) -> str:
-    """Return the title of the study's point that a run measures; empty where there is nothing to compare."""
+    """Return the title of the study's point that a run measures; empty if it measures none."""
     return "" if run.run.point is None else outcome.plan.titles.get(run.run.point, "")
 
 
 def _ways(workload: Workload) -> list[str]:
-    """Return how samples are stored and read, as far as it differs from the defaults. The mode is always named."""
+    """Return how samples are stored and read, as far as this differs from the defaults. The mode is always given."""
     dataset, reader = workload.dataset, workload.reader
     chunk = dataset.chunk_shape if dataset.is_chunked else None
     level = "" if dataset.level is None else f" {dataset.level}"
@@ -65,12 +65,12 @@ def _ways(workload: Workload) -> list[str]:
 
 
 def layout(record: Record) -> str | None:
-    """Return the layout of a dataset on Lustre, or of a dataset with a requested layout; None for other datasets."""
+    """Return the layout of a dataset in words, if it is on Lustre or a layout was requested; None otherwise."""
     return describe(record) if record.file_system.is_lustre or record.asked else None
 
 
 def generated(result: Generated) -> str:
-    """Return in one line what a run generated."""
+    """Return one line on what a run generated."""
     if result.reused or result.write_MBps is None:
         return f"complete in {result.dataset} already; nothing written"
     return (
@@ -80,7 +80,7 @@ def generated(result: Generated) -> str:
 
 
 def epochs(result: Result, summary: Summary) -> list[list[str]]:
-    """Return a row per epoch, and a last row with the totals."""
+    """Return a row per epoch with the columns of EPOCHS, and a last row with the totals."""
     total = [sum(getattr(epoch, name) for epoch in result.epochs) for name in ("wait_s", "compute_s", "sync_s")]
     together = [
         "all",
@@ -107,7 +107,7 @@ def _epoch(epoch: Epoch) -> list[str]:
 
 
 def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
-    """Return rows of latencies per operation, by the columns of TAKES."""
+    """Return a row of latencies per kind of operation, with the columns of TAKES."""
     rows: list[tuple[str, Distribution | None]] = [
         ("wait for the batch", summary.wait_s),
         (f"compute (asked {format_seconds(summary.compute_asked_s)})", summary.compute_s),
@@ -122,13 +122,15 @@ def takes(run: RunOutcome, summary: Summary) -> list[list[str]]:
 
 
 def _read(workload: Workload) -> str:
-    """Return what was timed as a read: requests to the system, or calls of the library that makes them."""
+    """Return the name of the operation that was timed as a read: a request to the operating system, or a call of h5py,
+    which makes the requests.
+    """
     by_library = workload.dataset.format == "hdf5" and workload.reader.mode == "framework"
     return "one read by h5py" if by_library else "one read request"
 
 
 def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return further facts on a run: label and text."""
+    """Return label and text of further facts on a run."""
     planned = "as planned" if summary.bytes_read == run.run.bytes else f"{format_size(run.run.bytes)} planned"
     if run.result is not None:
         payload = planned_bytes.payload(run.run.workload, run.result.ranks, run.run.samples)
@@ -149,7 +151,9 @@ def facts(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
-    """Return the repeats of each measurement by samples/s. The key is the point of the study, None without one."""
+    """Return the repeats of each measurement, compared by samples/s, under the number of the study's point; under None
+    for runs that do not belong to a point.
+    """
     points: dict[int | None, list[Repeat]] = {}
     for run in runs:
         if run.result is not None and run.result.summary is not None and run.run.kind == "measure":
@@ -159,7 +163,7 @@ def by_point(runs: Iterable[RunOutcome]) -> dict[int | None, list[Repeat]]:
 
 
 def repeats(outcome: JobOutcome) -> list[str]:
-    """Return a line for each point whose repeats differ by more than disturbances.LARGE, with reasons."""
+    """Return a line for each point whose repeats differ by more than disturbances.LARGE, with possible reasons."""
     lines = []
     for number, runs in by_point(outcome.runs).items():
         differ = disturbances.spread([repeat.value for repeat in runs])
@@ -185,7 +189,7 @@ def _io_time(summary: Summary) -> str:
 
 
 def _storage(run: RunOutcome) -> list[tuple[str, str]]:
-    """Return the origin of the bytes, and how to measure the storage where it is not the storage."""
+    """Return where the bytes came from (storage or memory) and, if not from storage, how to measure storage."""
     storage = run.storage
     if storage is None or not storage.epochs:
         return []
@@ -196,7 +200,9 @@ def _storage(run: RunOutcome) -> list[tuple[str, str]]:
 
 
 def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
-    """Return label and text for checkpoints, auxiliary files, verification and preprocessing, where a run has them."""
+    """Return label and text on checkpoints, auxiliary files, verification and preprocessing, as far as the run has
+    them.
+    """
     lines = []
     if (saved := summary.checkpoint) is not None:
         text = (
@@ -222,7 +228,9 @@ def _additional(run: RunOutcome, summary: Summary) -> list[tuple[str, str]]:
 
 
 def darshan(outcome: JobOutcome, run: RunOutcome) -> list[str]:
-    """Return Darshan's count of the same bytes in one line, and the faults of its log."""
+    """Return one line with Darshan's count of the bytes that dlio-hpc counted, and a line for each fault of Darshan's
+    log. If there is no log, return the reason.
+    """
     if (why := without_log(outcome, run)) is not None:
         return [f"no log: {why}" if run.verdict or not run.run.darshan else f"unknown: {why}"]
     assert run.verdict is not None
@@ -243,7 +251,9 @@ def invalid(run: RunOutcome) -> list[str]:
 
 
 def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
-    """Return title and last printed lines of a job that ended before every run had a result; else None."""
+    """Return a title and the last lines of output, for a job that ended before every run had a result; None for other
+    jobs.
+    """
     if not is_cut_short(outcome):
         return None
     names = [run.name for run in outcome.runs if run.result is None]
@@ -254,5 +264,5 @@ def cut_short(outcome: JobOutcome) -> tuple[str, list[str]] | None:
 
 
 def share(value: float | None) -> str:
-    """Return a share in percent."""
+    """Return a share as a percentage; "-" for None."""
     return "-" if value is None else f"{100 * value:.1f} %"

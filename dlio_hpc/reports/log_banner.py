@@ -1,4 +1,4 @@
-"""The banner of Darshan logs: whether their numbers can be used."""
+"""Banner of a report on Darshan logs: whether their numbers can be used."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_logs(examined: Sequence[Examined]) -> Banner:
-    """Return the worst banner of these logs."""
+    """Return the worst banner of these logs; of equals, that of the first log."""
     return banner.gravest(list(map(_of_log, examined)))
 
 
@@ -22,5 +22,5 @@ def _of_log(examined: Examined) -> Banner:
     if analysis is None or not analysis.bytes_read + analysis.bytes_written:
         return Banner("not measured", f"{examined.title} records no bytes read or written.")
     trace = "counters and trace are" if examined.requests is not None else "counters are"
-    without = "" if examined.requests is not None else "; there is no trace (DXT), so times are sums"
+    without = "" if examined.requests is not None else "; there is no trace (DXT), so only sums of times are known"
     return Banner("good", f"{examined.title}: {trace} complete{without}.")

@@ -1,4 +1,6 @@
-"""I/O of a program as table rows: operations, sizes, ranks, nodes, files; and all numbers as rows of CSV."""
+"""I/O of a program as table rows: operations, sizes, ranks, nodes, files. All numbers are also available as
+CSV rows.
+"""
 
 import csv
 from collections.abc import Iterable, Iterator
@@ -23,7 +25,7 @@ FILES = ("file", "type", "size", "read", "written", "requests", "ranks", "I/O ti
 
 
 def facts(analysis: Analysis) -> list[tuple[str, str]]:
-    """Return label and text of the I/O of a program."""
+    """Return label and text of the facts on a program's I/O."""
     share = f", {_percent(analysis.io_share)} of the job" if analysis.io_share is not None else ""
     any_rank = f"; of any rank {format_seconds(analysis.io_any_s)}" if analysis.io_any_s is not None else ""
     lines = [("I/O time", f"{format_seconds(analysis.io_s)} per rank{share}{any_rank}")]
@@ -40,7 +42,8 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
         (
             "metadata",
             f"{metadata.opens} opens, {metadata.seeks} seeks, {metadata.syncs} syncs; "
-            f"{format_seconds(metadata.time_s)} of all ranks, {_percent(metadata.share)} of time in calls",
+            f"{format_seconds(metadata.time_s)} summed over all ranks, {_percent(metadata.share)} of the time "
+            "in I/O calls",
         )
     )
     for name, use in analysis.interfaces.items():
@@ -62,13 +65,13 @@ def facts(analysis: Analysis) -> list[tuple[str, str]]:
 
 
 def size_words(name: str) -> str:
-    """Return the range of one of Darshan's size bins, such as 100 to 1K."""
+    """Return the range of a size bin of Darshan in words, such as 100 to 1K."""
     low, _, high = name.partition("_")
     return "above 1G" if high == "PLUS" else f"{low} to {high}"
 
 
 def operation_row(kind: Operation) -> list[str]:
-    """Return the cells of an operation, by the rows of OPERATION."""
+    """Return the cells of an operation, in the order of OPERATION."""
     size, rate = kind.size, kind.bandwidth_MBps
     sizes = ["-"] * 4
     if size is not None:
@@ -87,13 +90,13 @@ def operation_row(kind: Operation) -> list[str]:
 
 
 def size_names(analysis: Analysis) -> list[str]:
-    """Return the size bins that hold any request, in order of size."""
+    """Return the names of the size bins that contain requests, in order of size."""
     used = {name for kind in (analysis.read, analysis.write) if kind for name in kind.histogram}
     return [name for name in SIZE_BINS if name in used]
 
 
 def slowest_nodes(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows of the nodes whose ranks spend most time in I/O."""
+    """Return rows of the `count` nodes whose ranks spend the most time in I/O, with the columns of NODES."""
     nodes = sorted(analysis.by_node, key=lambda node: -node.io_s)[:count]
     return [
         [
@@ -108,7 +111,7 @@ def slowest_nodes(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def slowest(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows of the ranks that spend most time in I/O."""
+    """Return rows of the `count` ranks that spend the most time in I/O, with the columns of RANKS."""
     ranks = sorted(analysis.by_rank, key=lambda rank: -rank.io_s)[:count]
     return [
         [
@@ -125,14 +128,16 @@ def slowest(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def common_folder(analysis: Analysis) -> str:
-    """Return the common parent directory of all files, with a trailing slash; empty where there is none."""
+    """Return the deepest directory that contains all files, with a trailing slash; empty if there is none."""
     folders = [file.path.split("/")[:-1] for file in analysis.files]
     ends = zip(min(folders), max(folders), strict=False)
     return "".join(f"{first}/" for first, _ in takewhile(lambda pair: pair[0] == pair[1], ends))
 
 
 def busiest(analysis: Analysis, count: int) -> list[list[str]]:
-    """Return rows of the files with the most bytes, by their paths below the common directory."""
+    """Return rows of the `count` files with the most bytes, with the columns of FILES. Paths are relative to the common
+    directory.
+    """
     folder = common_folder(analysis)
     return [
         [
@@ -150,14 +155,14 @@ def busiest(analysis: Analysis, count: int) -> list[list[str]]:
 
 
 def write_csv(numbers: Iterable[Number], file: Any) -> None:
-    """Write a row for each number: log or run, part of it, key within the part, name, value."""
+    """Write a CSV row per number: log or run, kind of part, name of the part, name of the metric, value."""
     out = csv.writer(file, lineterminator="\n")
     out.writerow(["log", "of", "which", "metric", "value"])
     out.writerows(numbers)
 
 
 def numbers_of_result(result: Result, title: str) -> Iterator[Number]:
-    """Yield the numbers that the core measured."""
+    """Yield CSV rows of the numbers that the benchmark itself measured."""
     content = msgspec.to_builtins(result)
     for epoch in content.pop("epochs"):
         number = str(epoch.pop("epoch"))
@@ -167,7 +172,7 @@ def numbers_of_result(result: Result, title: str) -> Iterator[Number]:
 
 
 def numbers_of_log(examined: Examined) -> Iterator[Number]:
-    """Yield the numbers of a Darshan log."""
+    """Yield CSV rows of the numbers of a Darshan log."""
     yield from ((examined.title, *row) for row in _rows(examined))
 
 
@@ -201,7 +206,7 @@ def _flat(content: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
 
 
 def _rate(value: float | None) -> str:
-    """Return MB/s; below 10 with three digits."""
+    """Return MB/s as text; numbers below 10 have three significant digits."""
     return "-" if value is None else f"{value:.1f}" if value >= 10 else f"{value:.3g}"
 
 

@@ -1,4 +1,4 @@
-"""Documents as one self-contained HTML file, without network access, scripts and fonts."""
+"""Documents as single HTML files that need no network, no scripts and no fonts."""
 
 import re
 from typing import Any, NamedTuple
@@ -8,19 +8,19 @@ from dlio_hpc.reports import pictures
 from dlio_hpc.reports.columns import are_numbers
 from dlio_hpc.reports.document import Document, Lines, Picture, Pictures, Table, on_page
 
-# Tokens longer than this may break after punctuation, so that they fit a narrow page.
+# Tokens with more characters than this may break after punctuation, so that they fit a narrow page.
 _LONG_TOKEN = 12
 _SPACE = re.compile(r"(\s+)")
 _PIECE = re.compile(r"[^/,:;=&]*[/,:;=&]+|[^/,:;=&]+")
-# Options stay whole: a browser breaks after their dashes.
+# Options must not be broken; a browser would break them after their dashes.
 _OPTION = re.compile(r"[(`]*-{1,2}[A-Za-z][A-Za-z0-9-]{0,30}[`).,;:]*")
 _TAG = re.compile(r"<[^<>]*>")
 _OWN_NAME = re.compile(r'(\bid="|href="#|url\(#)')
 
 
 class Drawing(NamedTuple):
-    """A picture on the page. svg: an element, inserted without escaping. prefix: of the names in the SVG, so that they
-    are unique on the page.
+    """A picture on the page. svg: its SVG element, inserted without escaping. prefix: prefix of the names in the SVG
+    element, which makes them unique on the page.
     """
 
     title: str
@@ -51,14 +51,14 @@ def render(document: Document) -> str:
 
 
 def _are_numbers(table: Table) -> list[bool]:
-    """Return for each column whether it holds numbers."""
+    """Return for each column whether it contains numbers."""
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)
     return [are_numbers(column) for column in columns]
 
 
 def _drawn(document: Document) -> tuple[list[Drawing], list[tuple[str, list[tuple[str, Any]]]]]:
-    """Return the drawings beside the answers, and the headings of all sections with their blocks. A block has its kind
-    and its content. Sections without blocks are left out.
+    """Return the pictures to show beside the answers, and the sections. A section has its heading and its blocks; a
+    block has its kind and its content. Sections without blocks are left out.
     """
     lead: list[Drawing] = []
     sections: list[tuple[str, list[tuple[str, Any]]]] = []
@@ -85,8 +85,8 @@ def _drawing(picture: Picture, prefix: str) -> tuple[str, Drawing]:
 
 
 def _fit(value: Any) -> Any:
-    """Replace characters that HTML forbids in text, such as control characters and surrogates, by the replacement
-    character.
+    """Replace characters that must not appear in HTML text, such as control characters and surrogates, by U+FFFD.
+    Return values that are not text, or are marked as safe, unchanged.
     """
     if not isinstance(value, str) or hasattr(value, "__html__") or value.isprintable():
         return value
@@ -96,7 +96,7 @@ def _fit(value: Any) -> Any:
 
 
 def _inline(drawing: Drawing) -> Any:
-    """Return the SVG element with names that are unique in the page, and with a label for screen readers."""
+    """Return the SVG element with names that are unique on the page, and with a label for screen readers."""
     from markupsafe import Markup, escape
 
     own = _TAG.sub(lambda tag: _OWN_NAME.sub(rf"\1{drawing.prefix}-", tag[0]), drawing.svg)
@@ -104,7 +104,7 @@ def _inline(drawing: Drawing) -> Any:
 
 
 def _breakable(text: str) -> Any:
-    """Return text whose long tokens, such as paths and keys, break after punctuation only."""
+    """Return the text as HTML in which long tokens, such as paths and keys, may break only after punctuation."""
     from markupsafe import Markup
 
     return Markup("").join(map(_token, _SPACE.split(_fit(text))))

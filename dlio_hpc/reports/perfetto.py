@@ -1,6 +1,6 @@
-"""Requests, steps and TensorFlow's own events as one trace, in the JSON that Perfetto and chrome://tracing open.
+"""Requests, steps and TensorFlow's events as one trace in JSON, which Perfetto and chrome://tracing open.
 
-Trace Event Format: one process per rank, one row per thread; complete events ("X") with microseconds.
+Trace Event Format: a process per rank, a track per thread. All events are complete events ("X"), in microseconds.
 """
 
 import gzip
@@ -23,7 +23,9 @@ _STEPS, _FIRST_ROW = 1, 10
 
 
 class TraceTrack(NamedTuple):
-    """Events of one thread of one rank. start, duration: (n) seconds. names, arguments: one per event."""
+    """Events of one thread of one rank. start, duration: seconds, shape (events,). names, arguments: one per event;
+    arguments is None if events have none.
+    """
 
     rank: int
     thread: int
@@ -35,7 +37,9 @@ class TraceTrack(NamedTuple):
 
 
 def write(path: Path, examined: Iterable[Examined]) -> int:
-    """Write the trace and return the number of its events. A file name that ends with .gz is compressed."""
+    """Write the trace of these runs and return the number of events. If the name of the file ends with .gz, it is
+    compressed.
+    """
     count = 0
     with rundir.replacing(path) as temporary:
         opened: Any = gzip.open if path.name.endswith(".gz") else open
@@ -52,7 +56,7 @@ def write(path: Path, examined: Iterable[Examined]) -> int:
 
 
 def _lines(examined: Examined, number: int) -> Iterator[str]:
-    """Yield the lines of a run. Ranks of different runs are different processes."""
+    """Yield the JSON lines of a run. Its ranks get process numbers that no other run uses. number: index of the run."""
     named: set[int] = set()
     for row in _rows(examined):
         process = number * 1_000_000 + row.rank
@@ -113,7 +117,9 @@ def _text(value: object) -> str:
 
 
 def _requests(examined: Examined) -> Iterator[TraceTrack]:
-    """Yield a row per thread where Darshan recorded threads; else as many rows as requests were in flight at once."""
+    """Yield a track per thread if Darshan recorded threads; otherwise as many tracks per rank as it had requests in
+    flight at once.
+    """
     requests = examined.requests
     assert requests is not None
     for rank in np.unique(requests.rank).tolist():
@@ -138,7 +144,9 @@ def _requests(examined: Examined) -> Iterator[TraceTrack]:
 
 
 def _lanes(start: Floats, end: Floats) -> npt.NDArray[np.int64]:
-    """Return the first free row for each request. Requests are in order of their start."""
+    """Return for each request the number of the lowest track that is free. start, end: times of the requests, sorted by
+    start.
+    """
     lanes = np.zeros(len(start), np.int64)
     if (start[1:] >= end[:-1]).all():
         return lanes

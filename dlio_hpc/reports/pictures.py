@@ -16,8 +16,8 @@ _NO_DATES = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
 def save(subject: Document, folder: Path) -> list[Path]:
-    """Write STEM.svg and STEM.png of each picture into `folder`. Where several logs or runs have pictures, each has its
-    own subdirectory. Return the directories written to.
+    """Write STEM.svg and STEM.png for each picture into `folder`. If several logs or runs have pictures, write those of
+    each into a subdirectory. Return the directories that were written to.
     """
     drawn = [(group.name, pictures) for group in document.pictures(subject) if (pictures := list(group.draw()))]
     names = list(dict.fromkeys(name for name, _ in drawn))
@@ -48,12 +48,14 @@ def _slug(text: str) -> str:
 
 
 def svg(figure: "Figure") -> str:
-    """Return the SVG element of a figure. Equal figures give equal text: no date, no reference to other files."""
+    """Return the SVG element of a figure. Equal figures give equal text, because it contains no date and no reference
+    to other files.
+    """
     from dlio_hpc.reports.figures import canvas
 
     file = io.StringIO()
     with canvas.style():
         figure.savefig(file, format="svg", dpi=150, metadata=_NO_DATES)
     text = file.getvalue()
-    # A hundredth of a point is precise enough.
+    # Two decimals, in points, are precise enough.
     return re.sub(r' d="[^"]*"', lambda path: re.sub(r"(\.\d\d)\d+", r"\1", path[0]), text[text.index("<svg") :])

@@ -1,4 +1,4 @@
-"""I/O profiles of programs by their names on the command line: a job, archive, Darshan log or reference profile."""
+"""I/O profiles of programs, given on the command line as a job, archive, Darshan log or reference profile."""
 
 from pathlib import Path
 
@@ -20,9 +20,9 @@ from dlio_hpc.results.run_result import Result
 
 
 def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[Profile]:
-    """Return the profile that `name` stands for; all profiles for a file of references. path: of `name`, where it is
-    not a reference. run: of a job; None: the last measured run with a result. only: of a log, a regular expression that
-    is searched in the paths of files.
+    """Return the profile that a name stands for, or all profiles of a file of reference profiles. path: path of the
+    job, archive or log; ignored if `name` is a reference profile. run: name of a job's run; None for the last measured
+    run with a result. only: for a log, a regular expression; only files whose path it matches count.
     """
     if reference_profile.is_reference(name):
         return [io_profile.of_reference(reference) for reference in reference_profile.load(name)]
@@ -30,15 +30,17 @@ def load_all(name: str, path: Path, run: str | None, only: str | None) -> list[P
 
 
 def load(name: str, path: Path, run: str | None, only: str | None) -> Profile:
-    """Return the one profile that `name` stands for; parameters as in load_all()."""
+    """Return the single profile that a name stands for. Raise ConfigError if it stands for several. Parameters as in
+    load_all().
+    """
     if reference_profile.is_reference(name):
         return io_profile.of_reference(reference_profile.load_one(name))
     return _located(path, run, only)
 
 
 def of_character(character: Character, title: str) -> Profile:
-    """Return the profile of characterized logs: the program's own files, without libraries. Traces count only where the
-    characterization used them.
+    """Return the profile of characterized logs. Libraries and other files that are not the program's own are left out.
+    Traces are used only if the characterization used them.
     """
     paths = {role.file.path for role in character.derived.roles if role.role not in ("library", "other")}
     log = character.log if character.derived.traced else character.log._replace(traced={})
@@ -47,13 +49,13 @@ def of_character(character: Character, title: str) -> Profile:
 
 def _located(path: Path, run: str | None, only: str | None) -> Profile:
     if study_outcome.is_study(path):
-        raise ConfigError(f"{path} is a study of many jobs; name one of them, its directory or archive")
+        raise ConfigError(f"{path} is a study of several jobs; give the directory or archive of one of them")
     if path.is_dir() or path.name.endswith(archive.SUFFIX):
         return _of_job(path, run)
     if not path.exists():
         raise ConfigError(
-            f"{unknown(path)}; a Darshan log, a YAML file of profiles or the name of a shipped one is accepted too: "
-            f"{', '.join(shipped.names(shipped.REFERENCES))}"
+            f"{unknown(path)}; you can also give a Darshan log, a YAML file of profiles, or the name of a shipped "
+            f"profile: {', '.join(shipped.names(shipped.REFERENCES))}"
         )
     return _of_log(path, only)
 
@@ -61,7 +63,7 @@ def _located(path: Path, run: str | None, only: str | None) -> Profile:
 def _of_log(path: Path, only: str | None) -> Profile:
     examined = analyze.log_file(path, io_profile.DATA if only is None else only)
     if not examined.is_sound or examined.analysis is None:
-        raise InvalidRun(f"{path} is incomplete, so that nothing is compared with it: {examined.faults[0]}")
+        raise InvalidRun(f"{path} is incomplete, so it is not compared: {examined.faults[0]}")
     if not examined.analysis.bytes_read + examined.analysis.bytes_written:
         chosen = "but programs and libraries" if only is None else f"whose path has {only!r}"
         raise ConfigError(f"{path} has no I/O on files {chosen}; select the files with --only, such as --only '[.]h5$'")
@@ -82,7 +84,9 @@ def _of_job(path: Path, run: str | None) -> Profile:
 
 
 def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
-    """Return the run with this name; without a name the last measured run with a result, or the last measured run."""
+    """Return the run with this name. Without a name, return the last measured run with a result, or else the last
+    measured run. Raise ConfigError if there is none.
+    """
     measured = [candidate for candidate in outcome.runs if candidate.run.kind == "measure"]
     if run is not None:
         named = [
@@ -100,7 +104,7 @@ def _chosen(outcome: JobOutcome, path: Path, run: str | None) -> RunOutcome:
 
 
 def _of_run(outcome: JobOutcome, evidence: RunFiles) -> Profile:
-    """Return the profile of a run. It does not depend on the run's clock, which is left out."""
+    """Return the profile of a run, from its Darshan log or else from the benchmark's own timeline."""
     run, result = evidence.run, evidence.run.result
     assert result is not None
     title, name = f"{outcome.job.job}/{run.name}", run.run.workload.name

@@ -1,4 +1,4 @@
-"""The report of jobs that are compared with baselines and earlier nights, and the sections of a suite's verdict."""
+"""Report of jobs that are compared with baselines and earlier jobs, and the sections on a suite's verdict."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,12 +9,12 @@ from dlio_hpc.results.metrics import METRICS
 from dlio_hpc.verdict.baseline_comparison import Judgement, Verdict
 from dlio_hpc.verdict.suite import SuiteVerdict
 
-# Most jobs that the title names.
+# Largest number of jobs in the title.
 _NAMED = 3
 
 
 def of_judgement(judgement: Judgement) -> Document:
-    """Return the report of a comparison: a table of verdicts, then each verdict with its reasons and its picture."""
+    """Return the report of a comparison: a table of verdicts, then each verdict with its reason and picture."""
     verdicts = judgement.verdicts
     jobs = list(dict.fromkeys(verdict.job for verdict in verdicts))
     return Document(
@@ -28,12 +28,12 @@ def of_judgement(judgement: Judgement) -> Document:
 
 
 def sections(verdicts: Sequence[Verdict]) -> list[Section]:
-    """Return a table of all verdicts, and a section for each verdict."""
+    """Return a section with the table of all verdicts, then a section for each verdict."""
     return [Section("Verdicts", [_table(verdicts)]), *map(_verdict, verdicts)]
 
 
 def of_suite(verdict: SuiteVerdict) -> list[Section]:
-    """Return the sections that a suite's verdict has in the report of its study: baselines, then criteria."""
+    """Return the sections on a suite's verdict in the report of its study: baselines, then criteria."""
     judged = verdict.judgement.verdicts
     if not verdict.is_first:
         compared = sections(judged)
@@ -41,7 +41,9 @@ def of_suite(verdict: SuiteVerdict) -> list[Section]:
         compared = []
     else:
         command = f"dlio-hpc baseline accept {judged[0].job} --message '...'"
-        compared = [Section("Baseline", [Lines([f"There is no baseline yet. To accept this one: {command}"])])]
+        compared = [
+            Section("Baseline", [Lines([f"There is no baseline yet. To make this job the baseline: {command}"])])
+        ]
     return [*compared, *acceptance_document.sections(verdict.acceptance)]
 
 
@@ -56,7 +58,9 @@ def _verdict(verdict: Verdict) -> Section:
     heading = f"{verdict.job}: {verdict.subject}, {METRICS[verdict.metric].noun}: {verdict.outcome}"
     remarks = [f"note: {warning}" for warning in verdict.warnings]
     if verdict.ratio is not None and verdict.noise is None:
-        remarks.append("The noise between nights is not known yet: the interval covers the noise between repeats only.")
+        remarks.append(
+            "The noise from night to night is not known yet: the interval covers the noise between repeats only."
+        )
     return Section(
         heading,
         [

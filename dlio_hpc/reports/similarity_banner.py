@@ -1,4 +1,4 @@
-"""The banner of similarities: whether two programs are as similar as two runs of one application."""
+"""Banner of a similarity report: whether two programs are as similar as two runs of one application."""
 
 from dlio_hpc.analysis.similarity.similarity import Matrix, Similarity, Yardsticks
 from dlio_hpc.reports import similarity_rows
@@ -6,7 +6,7 @@ from dlio_hpc.reports.banner import Banner
 
 
 def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
-    """Return the banner by pattern similarity, compared with the scores of published pairs."""
+    """Return the banner of two programs, by their pattern similarity compared with the scores of published pairs."""
     score, scores = similarity.pattern.ratio, similarity_rows.verdict(similarity)
     same, different = known.pattern.kindred, known.pattern.strangers
     if score is None or same is None or different is None:
@@ -24,7 +24,7 @@ def of_pair(similarity: Similarity, known: Yardsticks) -> Banner:
 
 
 def of_matrix(matrix: Matrix) -> Banner:
-    """Return the banner by the number of emulations that are nearest to their own application."""
+    """Return the banner of a matrix, by the number of rows that are nearest to their own application."""
     known = [row for row in matrix.rows if row.finds_own is not None]
     text = similarity_rows.found_own(matrix)
     if not known:

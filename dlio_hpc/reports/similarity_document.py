@@ -1,4 +1,4 @@
-"""The report of similarities: two programs with their factors and measures, or a matrix of programs."""
+"""Report of similarities: two programs with their factors and measures, or a matrix of programs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,9 +8,9 @@ from dlio_hpc.reports import similarity_banner
 from dlio_hpc.reports import similarity_rows as rows
 from dlio_hpc.reports.document import Document, Facts, Lines, Picture, Pictures, Section, Table
 
-# Most columns of a matrix that are headed by names; more columns are headed by numbers.
+# A matrix with at most this many columns has names as headings; a larger one has numbers.
 _NAMED = 6
-# Most letters of a title in a row.
+# Largest number of characters of a row's title.
 _LETTERS = 20
 
 
@@ -51,7 +51,9 @@ def _draw(a: Profile, b: Profile) -> Iterator[Picture]:
 
 
 def of_matrix(matrix: Matrix, known: Yardsticks) -> Document:
-    """Return the report of programs (rows) against programs (columns)."""
+    """Return the report of programs (rows) that are each compared with programs (columns). known: scores of published
+    pairs.
+    """
     yard = known.pattern
     published = f"Same application: {rows.span(yard.kindred)}. Different applications: {rows.span(yard.strangers)}."
     profiles = {profile.title: profile for profile in (*(row.profile for row in matrix.rows), *matrix.columns)}
@@ -92,7 +94,7 @@ def _scores(matrix: Matrix, heads: Sequence[str]) -> Table:
 
 
 def _shortened(title: str) -> str:
-    """Return the end of a long title, where titles differ."""
+    """Return the title, or the end of a title that is too long: titles often begin alike."""
     return title if len(title) <= _LETTERS else f"...{title[3 - _LETTERS :]}"
 
 

@@ -1,4 +1,4 @@
-"""Similarities as table rows and lines, for the terminal and the page."""
+"""Similarities as table rows and lines, for the terminal and the HTML page."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -55,10 +55,11 @@ FACTOR_HEADER = ("factor", "A", "B", "(A-B)/larger", "counts for")
 MEASURE_HEADER = ("measure", "A and B", "same application", "different")
 LEGEND = (
     "Same application: published profiles of one application on 8 and on 128 nodes. Different: pairs of seven "
-    "applications on 128 nodes; CANDLE, CosmoFlow and ImageNet all stream 256 KiB. All scores use the factors that are "
-    "known here. The paper's cosine includes time, rates and bytes: compare it only between runs of one scale on one "
-    "machine. Pattern similarity: mean of smaller over larger, over factors that do not depend on scale and machine. "
-    "One request in a hundred does not change a factor there, so that a difference may count less than in the paper."
+    "applications on 128 nodes; CANDLE, CosmoFlow and ImageNet all stream 256 KiB. All scores use the factors that "
+    "are known for A and B. The paper's cosine includes time, rates and bytes: compare it only between runs of one "
+    "scale on one machine. Pattern similarity: mean of smaller / larger, over the factors that do not depend on scale "
+    "and machine. It disregards one request in a hundred, so that a difference may count less than in the paper's "
+    "cosine."
 )
 APART = (
     "Apart: mean number of doublings between the requests of one program and of the other. "
@@ -72,13 +73,13 @@ def label(name: str) -> str:
 
 
 def whose(profile: Profile) -> str:
-    """Return number of ranks and source of a profile."""
+    """Return the number of ranks and the source of a profile."""
     ranks = f"{profile.ranks} ranks, " if profile.ranks else ""
     return f"{ranks}{profile.source}"
 
 
 def factors(compared: Similarity) -> list[list[str]]:
-    """Return a row per factor, by the columns of FACTOR_HEADER."""
+    """Return a row per factor, with the columns of FACTOR_HEADER."""
     return [[label(factor.name), *_values(factor), _counts_for(factor)] for factor in compared.factors]
 
 
@@ -89,8 +90,8 @@ def _values(factor: Factor) -> list[str]:
 
 
 def _counts_for(factor: Factor) -> str:
-    """Return the measures that a factor counts in, with its difference in the pattern where one request in a hundred
-    would change that of the paper.
+    """Return the measures that a factor counts for. Pattern similarity disregards one request in a hundred; if this
+    changes the factor's difference, return the changed difference too.
     """
     name = factor.name
     if name in PATTERN and abs(abs(factor.difference or 0.0) - (factor.apart or 0.0)) > 0.005:
@@ -100,7 +101,7 @@ def _counts_for(factor: Factor) -> str:
 
 
 def measures(compared: Similarity, known: Yardsticks) -> list[list[str]]:
-    """Return a row per measure, by the columns of MEASURE_HEADER."""
+    """Return a row per measure, with the columns of MEASURE_HEADER."""
     rows = [
         ("the paper's cosine", compared.paper.cosine, known.paper),
         ("pattern similarity", compared.pattern.ratio, known.pattern),
@@ -117,12 +118,12 @@ def span(scores: ScoreRange) -> str:
 
 
 def is_told_apart(compared: Similarity) -> bool:
-    """Return whether any distance between distributions is known."""
+    """Return whether any of the distances between distributions is known."""
     return any(distance is not None for distance in (compared.sizes, compared.volumes, compared.jumps))
 
 
 def distances(a: Profile, b: Profile, compared: Similarity) -> Iterator[tuple[str, str]]:
-    """Yield label and text of each distance between distributions."""
+    """Yield label and text of each distance between distributions. If none is known, yield a line that says why."""
     if not is_told_apart(compared):
         without = " and ".join(name for name, profile in (("A", a), ("B", b)) if profile.sizes is None)
         yield "", f"Whole distributions: not compared, {without or 'A or B'} has summary numbers only."
@@ -134,13 +135,13 @@ def distances(a: Profile, b: Profile, compared: Similarity) -> Iterator[tuple[st
 
 def _distance(distance: Distance | None, subject: str) -> str:
     if distance is None:
-        return f"{subject}: unknown, it needs whole traces of both programs"
+        return f"{subject}: unknown: complete traces of both programs are needed"
     grain = "" if distance.grain == Grain.EXACT else f", by {request_distance.GRAINS[distance.grain]}"
     return f"{subject}: {distance.octaves:.2f} octaves apart, {distance.closeness:.3f} near{grain}"
 
 
 def left_out(compared: Similarity) -> list[str]:
-    """Return a line per measure on the factors that it lacks."""
+    """Return a line for each measure that lacks factors, with these factors."""
     lines = []
     for name, score in (("the paper's", compared.paper), ("pattern", compared.pattern)):
         if score.left_out:
@@ -162,7 +163,7 @@ def matrix_left_out(matrix: Matrix) -> list[str]:
 
 
 def verdict(compared: Similarity) -> str:
-    """Return the result in one line."""
+    """Return the scores in one line."""
     pattern = "no pattern" if compared.pattern.ratio is None else f"pattern {compared.pattern.ratio:.3f}"
     cosine = "none" if compared.paper.cosine is None else f"{compared.paper.cosine:.3f}"
     sizes = f", request sizes {compared.sizes.octaves:.2f} octaves apart" if compared.sizes else ""
@@ -175,28 +176,28 @@ def cosine(compared: Similarity) -> str:
 
 
 def short(profile: Profile) -> str:
-    """Return a name that fits above a column."""
+    """Return a name that fits as the heading of a column."""
     return profile.application or profile.title
 
 
 def names(profiles: Sequence[Profile]) -> list[str]:
-    """Return short names where they are unique, else titles."""
+    """Return the short names of the profiles if they all differ, else their titles."""
     labels = [short(profile) for profile in profiles]
     return labels if len(set(labels)) == len(labels) else [profile.title for profile in profiles]
 
 
 def nearest(row: MatrixRow, columns: Sequence[str]) -> str:
-    """Return the names of the nearest columns. columns: names of all columns."""
+    """Return the names of the columns that a row is nearest to. columns: names of all columns."""
     return " = ".join(columns[at] for at in row.nearest) or "nothing to compare"
 
 
 def own(row: MatrixRow) -> str:
-    """Return whether a row is nearest to its own application."""
+    """Return in words whether a row is nearest to its own application."""
     return {None: _UNKNOWN, True: "yes, tied" if row.is_tied else "yes", False: "NO"}[row.finds_own]
 
 
 def cells(row: MatrixRow) -> list[str]:
-    """Return the pattern similarities; the nearest ones are marked with *."""
+    """Return the pattern similarities of a row; the highest are marked with *."""
     return [
         _UNKNOWN if score is None else f"{score:.2f}{'*' if at in row.nearest else ''}"
         for at, score in enumerate(row.scores)
@@ -204,10 +205,12 @@ def cells(row: MatrixRow) -> list[str]:
 
 
 def found_own(matrix: Matrix) -> str:
-    """Return how many rows are nearest to their own application, by all factors and by observed factors only."""
+    """Return a sentence on how many rows are nearest to their own application, by all factors and by observed factors
+    only.
+    """
     rows = [row for row in matrix.rows if row.finds_own is not None]
     if not rows:
-        return "No row names its application among the columns, so the nearest match cannot be checked."
+        return "No row's application is among the columns, so it cannot be checked whether the nearest match is right."
     first = f"{_right(rows)} are nearest to their own application."
     if "bytes_per_sample" in matrix.left_out:
         return first
@@ -216,19 +219,19 @@ def found_own(matrix: Matrix) -> str:
 
 
 def _right(rows: Sequence[MatrixRow]) -> str:
-    """Return the number of rows that are nearest to their own application."""
+    """Return in words how many of these rows are nearest to their own application."""
     right = sum(bool(row.finds_own) for row in rows)
     tied = sum(bool(row.finds_own and row.is_tied) for row in rows)
     return f"{right} of {len(rows)}" + (f" ({tied} of them tied)" if tied else "")
 
 
 def as_document(a: Profile, b: Profile, compared: Similarity, known: Yardsticks) -> dict[str, Any]:
-    """Return the similarity of two programs as --json prints it."""
+    """Return the similarity of two programs as the JSON document that --json prints."""
     return {"a": _document(a), "b": _document(b), **_similarity(compared), "published": _yardsticks(known)}
 
 
 def matrix_document(matrix: Matrix, known: Yardsticks) -> dict[str, Any]:
-    """Return a matrix as --json prints it."""
+    """Return a matrix as the JSON document that --json prints."""
     columns = [profile.title for profile in matrix.columns]
     return {
         "columns": [_document(profile) for profile in matrix.columns],

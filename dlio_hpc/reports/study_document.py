@@ -1,4 +1,4 @@
-"""The report of a study: conclusions, then each part with its tables and pictures, then its jobs."""
+"""Report of a study: conclusions, then each part with its tables and pictures, then its jobs."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,12 +12,12 @@ from dlio_hpc.reports.study_report import StudyReport
 from dlio_hpc.units import format_seconds
 
 _STYLES: dict[str, Style] = {"best": "bold green", "same": "green"}
-# Most columns of settings in a table; more settings share one column.
+# Largest number of columns of settings in a table. If there are more settings, they share one column.
 _KEYS = 4
 
 
 def of_study(report: StudyReport, banner: Banner | None = None, verdicts: Sequence[Section] = ()) -> Document:
-    """Return the report of a study under its own banner; of a suite under `banner`, with sections of its verdict."""
+    """Return the report of a study. For a suite, banner and verdicts are the banner and the sections of its verdict."""
     outcome = report.outcome
     study = outcome.study
     return Document(
@@ -63,7 +63,7 @@ def _facts(report: StudyReport) -> Iterator[Facts]:
 
 
 def _ab(report: StudyReport) -> Section:
-    """Return the comparison of two file systems."""
+    """Return the section that compares two file systems."""
     study = report.outcome.study
     blocks: list[Block] = [
         Lines(ab_rows.sides(report.sides)),
@@ -102,7 +102,7 @@ def _part(report: StudyReport, finding: Finding) -> Section:
 
 
 def _points(study: Study, finding: Finding) -> Table:
-    """Return the points with their settings and metrics. Many settings share a column."""
+    """Return the table of points with their settings and metrics. If there are many settings, they share one column."""
     keys = study_rows.varied(study, finding)
     header = study_rows.point_header(finding, keys)
     rows = [row for _, row in study_rows.points(study, finding)]

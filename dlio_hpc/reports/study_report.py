@@ -1,4 +1,4 @@
-"""Contents of a study's report: measurements, findings and advice; also as JSON and CSV."""
+"""Contents of a study's report: measurements, findings and advice. They can also be written as JSON and CSV."""
 
 import csv
 from collections.abc import Iterator
@@ -18,13 +18,14 @@ from dlio_hpc.reports import ab_stragglers, advice
 from dlio_hpc.reports.ab_stragglers import Arm
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Counts that are listed with the metrics of a measurement.
+# Fields of the summary that are listed after the metrics of a measurement.
 _COUNTS = ("bytes_read", "storage_bytes_read")
 
 
 class StudyReport(NamedTuple):
-    """Contents of a report. advice: lines; a line that begins with blanks continues the line before. effects, sides: of
-    two file systems that are compared, else empty.
+    """Contents of a report. advice: lines; a line that begins with blanks continues the previous line. effects:
+    differences between two file systems. sides: the two file systems. Both are empty if the study compares no file
+    systems.
     """
 
     outcome: StudyOutcome
@@ -35,7 +36,7 @@ class StudyReport(NamedTuple):
 
 
 def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport:
-    """Return the contents of a report. metric: compares the points; None: the metric of each part."""
+    """Return the contents of a report. metric: metric to compare points by; None for the metric of each part."""
     study = outcome.study
     findings = best_setting.findings(study, outcome.measured, metric)
     effects = file_system_pairs.effects(study, outcome.measured, metric)
@@ -45,7 +46,7 @@ def make(outcome: StudyOutcome, metric: MetricName | None = None) -> StudyReport
 
 
 def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
-    """Return advice from the parts that measured storage, and the names of the other parts."""
+    """Return advice from the parts that measured the storage, and a line that names the other parts."""
     cached = {outcome.study.points[run.point].part for run in outcome.measured if run.origin == "cached"}
     lines = advice.of_study(outcome.study, tuple(finding for finding in findings if finding.part not in cached))
     if not lines or not cached:
@@ -54,7 +55,7 @@ def _advice(outcome: StudyOutcome, findings: tuple[Finding, ...]) -> list[str]:
 
 
 def as_document(report: StudyReport) -> dict[str, Any]:
-    """Return the report as --json prints it."""
+    """Return the report as the JSON document that --json prints."""
     outcome = report.outcome
     study = outcome.study
     by_point: dict[int, list[Measured]] = {}
@@ -77,7 +78,7 @@ def as_document(report: StudyReport) -> dict[str, Any]:
 
 
 def _ab(report: StudyReport) -> dict[str, Any]:
-    """Return the comparison of two file systems."""
+    """Return the comparison of two file systems as part of the JSON document."""
     sides = [
         {"data": side.folder, "file_system": side.file_system, "nodes": side.nodes, "targets": side.targets}
         for side in report.sides
@@ -104,7 +105,7 @@ def _measurement(measured: Measured) -> dict[str, Any]:
 
 
 def _numbers(measured: Measured) -> dict[str, float | int | None]:
-    """Return metrics and counts of a measurement, by name; None: unknown."""
+    """Return metrics and counts of a measurement by name; None for values that are unknown."""
     summary = measured.summary
     return {name: metric.value(summary) for name, metric in METRICS.items()} | {
         name: getattr(summary, name) for name in _COUNTS
@@ -124,12 +125,12 @@ def _missing(report: StudyReport, missing: MissingMeasurement) -> dict[str, Any]
 
 
 def write_csv(report: StudyReport, file: Any) -> None:
-    """Write a row per measurement."""
+    """Write a CSV row per measurement."""
     csv.writer(file, lineterminator="\n").writerows(_rows(report))
 
 
 def _rows(report: StudyReport) -> Iterator[list[object]]:
-    """Yield the header, and a row per measurement. Keys that its part does not vary are empty."""
+    """Yield the CSV header, then a row per measurement. A row has empty cells for keys that its part does not vary."""
     study = report.outcome.study
     keys = list(dict.fromkeys(axis.key for part in study.parts for axis in part.axes))
     fixed = ["nodes", "ranks_per_node", "repeat", "job", "run", "started", "ended"]
@@ -143,8 +144,9 @@ def _rows(report: StudyReport) -> Iterator[list[object]]:
 
 
 def fault(report: StudyReport) -> DlioError | None:
-    """Return None where no measurement is missing, even if jobs had faults; else the first fault of a job that lost
-    one, or Incomplete.
+    """Return the reason why the study is incomplete, or None if no measurement is missing. The reason is the first
+    fault, other than Incomplete, of a job that should have made a missing measurement; if there is none, an Incomplete.
+    For a study that only generates datasets, return the first fault of its jobs, or None.
     """
     outcome, missing = report.outcome, report.outcome.missing
     if outcome.study.generate == "only":

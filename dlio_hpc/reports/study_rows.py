@@ -1,4 +1,4 @@
-"""Findings of a study as table rows, for the terminal and the page."""
+"""Findings of a study as table rows, for the terminal and the HTML page."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from dlio_hpc.reports.job_rows import share
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.units import format_seconds
 
-# Metrics that have a column, with its heading.
+# Metrics that have a column, with the heading of the column.
 _COLUMNS: dict[MetricName, str] = {"wall_s": "time", "read_MBps": "MB/s", "samples_per_s": "samples/s", "au": "AU"}
 RANKING = ("parameter", "best", "worst", "best / worst", "of all differences", "beyond noise")
-# Last parts of keys that are ambiguous alone, or are headings of other columns.
+# Last parts of keys that are ambiguous on their own, or equal to headings of other columns.
 _VAGUE = {"bytes", "shape", "size", "time", "mean", "seed", "n", "nodes", "files", "layout"}
 _SHOWN = 60
 _SCALES = {"nodes", "ranks per node"}
@@ -22,15 +22,15 @@ _MARKS = {"best": "best", "same as best": "same", "slower": "worse", "unknown": 
 
 
 def short(keys: Sequence[str]) -> dict[str, str]:
-    """Return a short name for each key: its part after the last dot, where that is unique and clear."""
+    """Return a short name for each key: its part after the last dot if that is unique and clear, else the whole key."""
     last = {key: key.rsplit(".", 1)[-1] for key in keys}
     used = Counter(last.values())
     return {key: key if used[name] > 1 or name in _VAGUE else name for key, name in last.items()}
 
 
 def setting(study: Study, number: int, is_place_known: bool = False) -> str:
-    """Return the setting of a point in words; "the workload as it is" for the only point of a part. is_place_known:
-    leave out the numbers of ranks and the file system.
+    """Return the setting of a point in words; "the workload as it is" if its part varies nothing. is_place_known:
+    whether to leave out numbers of ranks and the file system.
     """
     point = study.points[number]
     labels = study.labels(point)
@@ -41,26 +41,28 @@ def setting(study: Study, number: int, is_place_known: bool = False) -> str:
 
 
 def joined(labels: dict[str, str]) -> str:
-    """Return shortened keys with their values."""
+    """Return labels with shortened keys, as KEY=VALUE."""
     names = short(list(labels))
     return ", ".join(f"{names[key]}={label}" for key, label in labels.items())
 
 
 def point_header(finding: Finding, keys: Sequence[str]) -> list[str]:
-    """Return the columns of points(): keys that vary, metrics, then ratio and verdict where settings are compared."""
+    """Return the headings of the rows of points(): the keys that vary, metrics, and, if settings are compared, ratio
+    and verdict.
+    """
     names = short(keys)
     metrics = ["n", *_COLUMNS.values(), f"{METRICS[finding.metric].noun} from-to"]
     return [*(names[key] for key in keys), *metrics, *(["x ref", "verdict"] if finding.comparisons else [])]
 
 
 def varied(study: Study, finding: Finding) -> list[str]:
-    """Return the keys of the part that vary, by the names in labels."""
+    """Return the keys that vary in the part, as named in the labels of its points."""
     return list(finding.points[0].labels) if finding.points else [axis.key for axis in study.part(finding.part).axes]
 
 
 def points(study: Study, finding: Finding) -> Iterator[tuple[PointMetrics, list[str]]]:
-    """Yield each point with its row, in the study's order. Of more than _SHOWN points, the best and the reference are
-    shown.
+    """Yield the points with their table rows, in the study's order. Of more than _SHOWN points, only the reference and
+    the best ones are included.
     """
     judged = {point.point: point for comparison in finding.comparisons for point in comparison.points}
     shown = set(_most(study, finding, judged))
@@ -82,7 +84,7 @@ def _most(study: Study, finding: Finding, judged: dict[int, JudgedPoint]) -> lis
 
 
 def left_out(finding: Finding) -> str | None:
-    """Return a note on points that the table leaves out; None where it has all."""
+    """Return a note on the points that the table leaves out, or None if it has all."""
     more = len(finding.points) - _SHOWN
     return f"... and {more} more points; --csv has all." if more > 0 else None
 
@@ -104,7 +106,7 @@ def _point(point: PointMetrics, metric: MetricName) -> list[str]:
 
 
 def span(point: PointMetrics, metric: MetricName) -> str:
-    """Return the range of a metric from the lowest to the highest repeat."""
+    """Return the range of a metric over the repeats of a point."""
     spread = point.metrics.get(metric)
     if spread is None:
         return "-"
@@ -123,7 +125,7 @@ def with_unit(value: float, metric: MetricName) -> str:
 
 
 def number(value: float, metric: MetricName) -> str:
-    """Return a value as a cell of a table whose heading has the unit; shares and times keep their units."""
+    """Return a value as a table cell. Shares and times have their unit; the unit of other metrics is in the heading."""
     unit = METRICS[metric].unit
     return share(value) if unit == "share" else format_seconds(value) if unit == "s" else _digits(value)
 
@@ -133,17 +135,19 @@ def _median(point: PointMetrics, metric: MetricName) -> str:
 
 
 def _digits(value: float) -> str:
-    """Return a number with four digits, or with all digits before the point."""
+    """Return a number with four significant digits, or with all digits before the decimal point if these are more."""
     return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def ranked(finding: Finding) -> Comparison | None:
-    """Return the comparison whose parameters are ranked: the one on the most ranks; None where there is none."""
+    """Return the comparison whose parameters are ranked, which is the one on the most ranks, or None if none has a
+    ranking.
+    """
     return next((comparison for comparison in reversed(finding.comparisons) if comparison.ranking is not None), None)
 
 
 def ranking(parameters: Ranking) -> list[list[str]]:
-    """Return a row per parameter, the most important parameter first."""
+    """Return a row per parameter, with the columns of RANKING; the parameter with the largest effect first."""
     return [_effect(effect) for effect in parameters.effects]
 
 
@@ -159,7 +163,7 @@ def scaling_header() -> list[str]:
 
 
 def scaling(curve: Scaling) -> list[list[str]]:
-    """Return a row per number of ranks, by the columns of scaling_header()."""
+    """Return a row per point of the curve, with the columns of scaling_header()."""
     return [
         [
             f"{step.nodes} x {step.ranks_per_node}",

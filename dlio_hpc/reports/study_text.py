@@ -1,4 +1,4 @@
-"""Findings of a study in sentences, for the terminal, the page and the pictures."""
+"""Findings of a study as sentences, for the terminal, the HTML page and the captions of pictures."""
 
 import shlex
 from collections import Counter
@@ -16,22 +16,22 @@ from dlio_hpc.records.study_outcome import StudyOutcome
 from dlio_hpc.reports.study_rows import joined, setting
 from dlio_hpc.results.metrics import METRICS
 
-# Noise of a single measurement with which three rounds can miss a difference of a third.
+# Relative noise of a single measurement above which three rounds can miss a difference of one third.
 _MUCH_NOISE = 0.15
 
 
-# Share of bytes from storage above which the storage counts as measured.
+# The storage counts as measured if more than this share of bytes came from it.
 _FETCHED = 0.9
 # Kinds of scaling in words.
 KINDS = {"strong": "all ranks together read the same amount", "weak": "each rank reads the same amount"}
-# Points whose repeats are explained; further points are counted only.
+# Largest number of points for which reports explain why repeats differ; further points are only counted.
 _DISTURBED = 5
-# Reasons for missing measurements that are listed; further reasons are counted only.
+# Largest number of reasons for missing measurements that are listed; further reasons are only counted.
 _REASONS = 8
 
 
 def heading(outcome: StudyOutcome) -> list[str]:
-    """Return description, size and site of a study, in lines."""
+    """Return lines with the description, the size and the site of a study."""
     study = outcome.study
     size = f"{len(study.points)} point(s) x {study.repeat} measurement(s)"
     jobs = f"{len(outcome.jobs)} job(s)"
@@ -43,7 +43,7 @@ def heading(outcome: StudyOutcome) -> list[str]:
 
 
 def notes(outcome: StudyOutcome) -> list[str]:
-    """Return notes on the study as a whole, and on jobs that cannot be read."""
+    """Return the notes of the study's jobs, and a note for each job that cannot be read."""
     return [*outcome.notes, *(f"left out, cannot be read: {fault}" for fault in outcome.broken)]
 
 
@@ -53,22 +53,22 @@ def verdict(study: Study, finding: Finding, comparison: Comparison) -> list[str]
 
 
 def conclusions(study: Study, finding: Finding) -> list[list[str]]:
-    """Return sentences for each comparison and each scaling. A part that varies ranks only has sentences on scaling
-    only.
-    """
+    """Return the sentences on each comparison of settings and on each scaling."""
     compared = [verdict(study, finding, comparison) for comparison in finding.comparisons]
     return [*compared, *map(_named, finding.scalings)]
 
 
 def first(study: Study, finding: Finding) -> list[str]:
-    """Return the sentences that open a part: on settings on the most ranks, else on scaling."""
+    """Return the sentences that open a part: on the comparison of settings on the most ranks, or else on scaling."""
     if finding.comparisons:
         return verdict(study, finding, finding.comparisons[-1])
     return [sentence for curve in finding.scalings for sentence in _named(curve)]
 
 
 def scaling(curve: Scaling) -> list[str]:
-    """Return sentences on the speed-up on the most ranks, and on where it differs from linear beyond noise."""
+    """Return sentences on the speed-up on the most ranks, and on numbers of ranks where the speed-up differs from
+    linear beyond noise.
+    """
     last = curve.steps[-1]
     speed_up = f"On {_ranks(curve, last)} the speed-up is {last.speed_up:.2f}"
     share = f"{100 * last.efficiency:.1f} % of linear"
@@ -84,7 +84,7 @@ def scaling(curve: Scaling) -> list[str]:
 
 
 def _named(curve: Scaling) -> list[str]:
-    """Return the sentences of scaling(), with the setting where there are several."""
+    """Return the sentences of scaling(), preceded by the setting if there are several settings."""
     head, *more = scaling(curve)
     return [f"{joined(curve.labels)}: {head}" if curve.labels else head, *more]
 
@@ -106,14 +106,16 @@ def _listed(curve: Scaling, steps: Sequence[ScalingStep]) -> str:
 
 
 def _ranks(curve: Scaling, step: ScalingStep) -> str:
-    """Return the number of ranks of a step, with nodes where another step has as many ranks."""
+    """Return the number of ranks of a step in words. Nodes are given too if another step has the same number
+    of ranks.
+    """
     if sum(candidate.ranks == step.ranks for candidate in curve.steps) > 1:
         return f"{step.nodes} x {step.ranks_per_node} ranks"
     return f"{step.ranks} rank{'s' if step.ranks > 1 else ''}"
 
 
 def noise(finding: Finding) -> list[str]:
-    """Return sentences on the noise of all comparisons; nothing where it is unknown, which the verdicts state."""
+    """Return sentences on the noise of all comparisons; empty if it is unknown, because the verdicts already say so."""
     noises = [comparison.noise for comparison in finding.comparisons if comparison.noise.sd is not None]
     between_jobs = [curve.noise for curve in finding.scalings if curve.noise.sd is not None][:1]
     sentences = [f"{_noise('Noise of a single measurement', estimate)}" for estimate in (noises or between_jobs)[:1]]
@@ -135,7 +137,9 @@ def _noise(label: str, estimate: Noise) -> str:
 
 
 def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -> list[str]:
-    """Return reasons why repeats of a point differ by more than LARGE; the points that differ most come first."""
+    """Return sentences with possible reasons for points whose repeats differ by more than LARGE; the point with the
+    largest difference comes first.
+    """
     numbers = {point.point for point in finding.points}
     repeats: dict[int, list[Repeat]] = {}
     for measurement in measured:
@@ -159,7 +163,7 @@ def disturbances(study: Study, finding: Finding, measured: Sequence[Measured]) -
 
 
 def cached(finding: Finding) -> list[str]:
-    """Return a sentence on the share of bytes from storage; nothing where it is unknown, or nothing was read."""
+    """Return a sentence on the share of bytes that came from storage; empty if it is unknown or nothing was read."""
     shares = [point.from_storage for point in finding.points if point.from_storage is not None]
     if not shares:
         return []
@@ -174,7 +178,7 @@ def cached(finding: Finding) -> list[str]:
 
 
 def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
-    """Return the ranks and file system of a comparison, where the part has several of them."""
+    """Return the ranks and the file system of a comparison, as far as the part has several of them."""
     ranks = f"{comparison.nodes} node(s) x {comparison.ranks_per_node} ranks"
     on = f"On {ranks}" if study.part(finding.part).is_scaling else ""
     below = f"{'below' if on else 'Below'} {comparison.data}" if comparison.data is not None else ""
@@ -182,7 +186,7 @@ def _where(study: Study, finding: Finding, comparison: Comparison) -> str:
 
 
 def _setting(study: Study, number: int | None) -> str:
-    """Return the setting of a point without ranks and file system; empty for None."""
+    """Return the setting of a point without ranks and file system; empty if `number` is None."""
     return "" if number is None else setting(study, number, is_place_known=True)
 
 
@@ -218,7 +222,7 @@ def _best(study: Study, finding: Finding, comparison: Comparison) -> Iterator[st
 
 
 def _choice(study: Study, comparison: Comparison) -> Iterator[str]:
-    """Yield sentences on the recommended setting, and on the number of settings as good as the best."""
+    """Yield sentences on the recommended setting, and on how many settings are as good as the best."""
     same = [point.point for point in comparison.points if point.verdict == "same as best"]
     if comparison.recommended is None:
         return
@@ -248,21 +252,21 @@ def _interval(low: float | None, high: float | None) -> str:
 
 
 def confidence(share: float | None) -> str:
-    """Return a confidence in percent."""
+    """Return a confidence as a percentage; "unknown" for None."""
     if share is None:
         return "unknown"
     return "> 99.9 %" if share > 0.999 else f"{100 * share:.1f} %"
 
 
 def why_unknown(estimate: Noise) -> str:
-    """Return the reason why noise is unknown."""
+    """Return the reason why the noise is unknown."""
     if estimate.df == 0:
         return "too few measurements were repeated; use --repeat 3"
     return "repeats are equal to the last digit, which is implausible"
 
 
 def part_title(study: Study, finding: Finding) -> str:
-    """Return name and title of a part."""
+    """Return the name and title of a part."""
     part = study.part(finding.part)
     return ": ".join(filter(None, (part.name, part.title)))
 
@@ -307,20 +311,22 @@ def scaling_title(curve: Scaling) -> str:
 
 
 def missing(outcome: StudyOutcome) -> list[str]:
-    """Return the number of missing measurements, and the reasons; nothing where none is missing."""
+    """Return lines with the number of missing measurements and the reasons; empty if none is missing."""
     if not outcome.missing:
         return []
     reasons = Counter(measurement.why for measurement in outcome.missing).most_common()
     lines = [f"Missing: {len(outcome.missing)} of {outcome.wanted} measurements."]
     lines += [f"  {count} x {why}" for why, count in reasons[:_REASONS]]
     if len(reasons) > _REASONS:
-        lines.append(f"  and {len(reasons) - _REASONS} more reasons; --json has all.")
+        lines.append(f"  and {len(reasons) - _REASONS} more reasons; --json lists all.")
     is_live = all(measurement.is_live for measurement in outcome.missing)
     return [*lines, "Their jobs have not ended yet."] if is_live else lines
 
 
 def resume(outcome: StudyOutcome) -> str | None:
-    """Return the command that measures what is missing, valid in any directory; None where nothing is to be done."""
+    """Return a line with the command that makes the missing measurements, valid in any directory; None if there is
+    nothing to submit.
+    """
     live = [measurement.is_live for measurement in outcome.missing]
     if all(live):
         return None

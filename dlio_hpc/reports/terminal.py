@@ -1,4 +1,4 @@
-"""Documents on a terminal: the banner first, then the sections, 80 to 100 columns wide."""
+"""Documents on a terminal of 80 to 100 columns: the banner first, then facts and sections."""
 
 import textwrap
 from collections.abc import Iterator, Sequence
@@ -17,16 +17,16 @@ from dlio_hpc.reports.columns import are_numbers
 from dlio_hpc.reports.document import Block, Document, Facts, Lines, Section, Table
 
 _WIDTHS = range(80, 101)
-# Width of labels in facts.
+# Width of the labels of facts, in columns.
 _LABEL = 10
-# Columns of the widest table.
+# Largest width of a table, in columns.
 _WIDEST = 1000
-# Widest token that a column of text keeps whole.
+# Largest width of a token that a text column does not fold.
 _TOKEN = 24
 
 
 def show(document: Document, file: Any) -> None:
-    """Print a document. It has no colour where `file` is not a terminal."""
+    """Print a document. If `file` is not a terminal, the output has no colours."""
     out = console(file)
     show_banner(document.banner, out)
     for answer in document.answers:
@@ -45,7 +45,7 @@ def show(document: Document, file: Any) -> None:
 
 
 def show_sections(sections: Sequence[Section], out: Console) -> None:
-    """Print sections, each after an empty line."""
+    """Print sections, each after an empty line. Details, which are for the HTML page, are left out."""
     for section in sections:
         blocks = [block for block in section.blocks if not block.is_detail and not _is_empty(block)]
         if section.is_detail or not (section.heading or blocks):
@@ -60,15 +60,17 @@ def show_sections(sections: Sequence[Section], out: Console) -> None:
 
 
 def console(file: Any) -> Console:
-    """Return a console as wide as the terminal, within 80 to 100 columns; 100 where `file` is not a terminal."""
+    """Return a console that is as wide as the terminal, but at least 80 and at most 100 columns; 100 if `file` is not a
+    terminal.
+    """
     out = Console(file=file, highlight=False, markup=False)
     out.width = min(max(out.width, _WIDTHS[0]), _WIDTHS[-1]) if out.is_terminal else _WIDTHS[-1]
     return out
 
 
 def show_banner(opening: Banner, out: Console) -> None:
-    """Print the state and the sentence that open a summary. Without a terminal it is one line, which is the subject of
-    a mail.
+    """Print the state and the text of a banner. If the output is not a terminal, this is a single line, which serves as
+    the subject of a mail.
     """
     colour = banner.COLOURS[opening.state]
     line = Text.assemble((f"{opening.label}: ", f"bold {colour}"), (opening.text, colour))
@@ -100,8 +102,8 @@ def _facts(out: Console, facts: Facts) -> None:
 
 
 def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
-    """Print a line, folded; continuation lines are indented by two more columns. Long tokens, such as paths, stay
-    whole.
+    """Print a line, folded to the width. Continuation lines are indented by two more columns. Long tokens, such as
+    paths, are not broken.
     """
     depth += len(line) - len(line.lstrip())
     for number, part in enumerate(_folded(line.strip(), out.width - depth - 2)):
@@ -109,14 +111,14 @@ def _print(out: Console, line: str, style: str = "", depth: int = 0) -> None:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Return the lines of a text. A number and its percent sign stay on one line."""
+    """Return a text as lines of this width. A number and its percent sign stay on one line."""
     unbroken = text.replace(" %", "\N{NO-BREAK SPACE}%")
     lines = textwrap.wrap(unbroken, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
 def show_table(table: Table, out: Console) -> None:
-    """Print a table with its title and legend. A table that does not fit is printed in its full width."""
+    """Print a table with its title and legend. A table that is wider than the console is printed in its full width."""
     if table.title:
         _print(out, table.title)
     grid = _grid(table)
@@ -131,7 +133,7 @@ def show_table(table: Table, out: Console) -> None:
 
 
 def _grid(table: Table) -> Grid:
-    """Return a grid with a rule below its header. Numbers are flush right; text is flush left and may be folded."""
+    """Return a grid with a rule below its header. Numbers are aligned right. Text is aligned left and may be folded."""
     grid = Grid(box=box.SIMPLE_HEAD if any(table.header) else None, padding=(0, 1, 0, 0), pad_edge=False,
                 show_edge=False, show_header=any(table.header))  # fmt: skip
     columns = zip(*table.rows, strict=True) if table.rows else [()] * len(table.header)

@@ -1,4 +1,4 @@
-"""Banners of comparisons with a baseline, of histories, of acceptances and of suites."""
+"""Banners of comparisons with a baseline, of histories, of acceptances, and of suites."""
 
 from collections.abc import Sequence
 
@@ -27,7 +27,7 @@ _ACCEPTANCES: dict[Outcome, str] = {
 
 
 def of_judgement(judgement: Judgement) -> Banner:
-    """Return the banner of jobs that are compared with baselines and histories."""
+    """Return the banner of jobs that were compared with baselines and histories."""
     return Banner(state_of(judgement.exit_code), f"{regression_rows.summary(judgement)}.")
 
 
@@ -37,20 +37,22 @@ def of_acceptance(accepted: Acceptance) -> Banner:
 
 
 def of_suite(verdict: SuiteVerdict) -> Banner:
-    """Return the banner of a suite: the line that is also the subject of its mail."""
+    """Return the banner of a suite. Its line is also the subject of the mail on the suite."""
     return Banner(state_of(verdict.exit_code), f"{verdict.summary}.")
 
 
 def of_history(blocks: Sequence[Block], metric: MetricName) -> Banner:
-    """Return the worst banner of the keys that the newest study measured, and of keys that changed for the worse."""
+    """Return the worst banner of the measurement keys that the newest study has, and of the keys whose last change is
+    for the worse.
+    """
     newest = max(blocks, key=lambda block: block.newest.ended).newest
     concerned = [block for block in blocks if block.newest.study == newest.study or block.is_worse]
     return banner.gravest([_of_block(block, metric) for block in concerned])
 
 
 def _of_block(block: Block, metric: MetricName) -> Banner:
-    """Return the banner of a key: its newest night against its baseline or the night before, then changes over the
-    nights.
+    """Return the banner of a measurement key: its newest job against the baseline or the previous job, then the changes
+    in its history.
     """
     newest, group, name = block.newest, block.group, block.name or block.title
     if group is None:
@@ -68,12 +70,12 @@ def _of_block(block: Block, metric: MetricName) -> Banner:
 
 def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: MetricName) -> Banner:
     if history.nights[-1].job != here.job:
-        text = "measured this on several datasets, which are compared with each other and not with other nights"
+        text = "measured this on several datasets, which are compared with each other and not with earlier jobs"
         return Banner("inconclusive", f"{name} {text}.")
     changes = regression.changes_sentence(history)
     reference = _reference(block, history, metric)
     if reference is None:
-        return Banner("inconclusive", f"{name} has neither a baseline nor an earlier night. {changes}")
+        return Banner("inconclusive", f"{name} has neither a baseline nor an earlier job to compare with. {changes}")
     there, against = reference
     weighed = regression.weigh(history.nights, there, metric, TOLERANCE)
     state = state_of(OUTCOMES[weighed.outcome].exit_code)
@@ -83,10 +85,10 @@ def _of_nights(name: str, block: Block, history: Trend, here: Night, metric: Met
 
 
 def _reference(block: Block, history: Trend, metric: MetricName) -> tuple[Night, str] | None:
-    """Return the night that the newest one is compared with, and its name; None where there is none."""
+    """Return the night that the newest one is compared with, and its name; None if there is none."""
     baseline = None if block.baseline is None else trend.night(block.baseline.group, metric)
     if baseline is not None and block.baseline is not None:
         return baseline, f"baseline {block.baseline.id}"
     if len(history.nights) < 2:
         return None
-    return history.nights[-2], f"the night before ({history.nights[-2].job}; there is no baseline)"
+    return history.nights[-2], f"the previous job ({history.nights[-2].job}; there is no baseline)"

@@ -1,4 +1,4 @@
-"""A derived workload as a commented YAML file: each value with its evidence."""
+"""A derived workload as a YAML file with comments: for each value, how sure it is and why."""
 
 import json
 import os
@@ -26,7 +26,7 @@ _SECTIONS = ("dataset", "reader", "compute", "checkpoint", "train")
 
 
 def write(character: Character, name: str) -> str:
-    """Return the text of the YAML file, which workload.load() reads."""
+    """Return the text of the YAML file. workload.load() can read it."""
     lines = [
         *_head(character),
         f"name: {text(name)}",
@@ -43,7 +43,7 @@ def write(character: Character, name: str) -> str:
 
 
 def text(value: str) -> str:
-    """Return a string as a YAML scalar: a word as it is, other strings in quotes."""
+    """Return a string as a YAML scalar: a plain word unquoted, any other string in quotes."""
     is_word = value.replace("_", "").replace("-", "").isalnum() and value.isascii() and not value[0].isdigit()
     if is_word and value.lower() not in {"null", "true", "false"}:
         return value
@@ -51,7 +51,7 @@ def text(value: str) -> str:
 
 
 def default_name(character: Character) -> str:
-    """Return a name by the program's script or module, else by the program."""
+    """Return a name for the workload, from the name of the program's script or module, or else of its executable."""
     arguments = character.log.job.program.split()
     scripts = [word for word in arguments if word.endswith((".py", ".sh"))]
     modules = [after for word, after in pairwise(arguments) if word == "-m" and after != "mpi4py"]
@@ -76,7 +76,9 @@ def _source(character: Character) -> str:
 
 
 def _head(character: Character) -> list[str]:
-    """Return the comment at the head: confidence, program, notes, files left out, and the meaning of the comments."""
+    """Return the comment at the top of the file: confidence, program, notes, files left out, and how to read the
+    comments.
+    """
     job = character.log.job
     nodes = f" on {character.nodes} node(s)" if character.nodes else ""
     logs = _source(character).removeprefix("dlio-hpc characterize ")
@@ -96,13 +98,13 @@ def _head(character: Character) -> list[str]:
 
 
 def clean(line: str) -> str:
-    """Replace characters that would end a comment or cannot be written."""
+    """Replace characters that would end the comment, or that cannot be written, by "?"."""
     shown = line.encode("utf-8", "replace").decode()
     return "".join(letter if letter.isprintable() else "?" for letter in shown)
 
 
 def left_out(files: list[Role]) -> list[str]:
-    """Return lines on files that are not part of the workload, by role and reason."""
+    """Return lines on the files that are not part of the workload, by role and reason."""
     groups: dict[tuple[str, str], list[Role]] = defaultdict(list)
     for role in files:
         if role.role in ("library", "other"):
@@ -116,7 +118,7 @@ def left_out(files: list[Role]) -> list[str]:
 
 
 def _section(keys: dict[str, DerivedValue]) -> list[str]:
-    """Return the lines of one section. Keys with further dots are nested."""
+    """Return the lines of a section of the YAML file. Keys with two dots become nested keys."""
     rows: list[tuple[str, DerivedValue | None]] = []
     opened = ""
     for key, estimate in keys.items():
@@ -130,7 +132,7 @@ def _section(keys: dict[str, DerivedValue]) -> list[str]:
 
 
 def _commented(row: str, estimate: DerivedValue | None, column: int) -> list[str]:
-    """Return a line with its comment, which continues on the lines below."""
+    """Return a line with its comment. A long comment continues on the next lines."""
     if estimate is None:
         return [row]
     parts = textwrap.wrap(clean(str(estimate)), max(_WIDTH - column - 2, 40)) or [""]
@@ -153,7 +155,7 @@ def _value(key: str, value: Any) -> str:
 
 
 def size(value: int) -> str:
-    """Return a size such as 256 KiB where that is exact, else bytes."""
+    """Return a size in the form 256 KiB if that is exact, else as a number of bytes."""
     for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
         if value >= factor and value % factor == 0:
             return f"{value // factor} {unit}"

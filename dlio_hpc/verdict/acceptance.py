@@ -1,4 +1,6 @@
-"""Acceptance: judge measurements by criteria. Each criterion has its evidence; all of them have one verdict."""
+"""Acceptance: judge measurements by criteria. Each check of a criterion lists its evidence; all checks together give
+one verdict.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -26,9 +28,9 @@ from dlio_hpc.verdict.validity_criteria import Absent
 
 
 class Acceptance(Struct, frozen=True):
-    """Result of an acceptance. what: names of the studies that were judged. checks: first those of all jobs together,
-    then those of each group, in the order of the criteria. seconds: sum of wall_s of the measured runs, by label of the
-    group.
+    """Result of an acceptance. what: names of the studies that were judged. checks: first the checks of all jobs
+    together, then those of each group; within a group, in the order of the criteria. seconds: by label of the group,
+    the sum of wall_s of its measured runs.
     """
 
     criteria: Criteria
@@ -47,7 +49,7 @@ class Acceptance(Struct, frozen=True):
 
     @property
     def groups(self) -> list[str]:
-        """Labels of the groups. The empty label, of checks of all jobs together, comes first."""
+        """Labels of the groups. The empty label comes first; it stands for the checks of all jobs together."""
         return list(dict.fromkeys(check.group for check in sorted(self.checks, key=lambda check: check.group != "")))
 
     def of(self, group: str) -> list[Check]:
@@ -56,21 +58,25 @@ class Acceptance(Struct, frozen=True):
 
 
 def of(judged: Judged, criteria: str | None) -> Acceptance:
-    """Judge jobs and studies by a criteria file; None: by the criteria of the suite among them."""
+    """Judge jobs and studies. criteria: name or path of a criteria file; None for the criteria file that the judged
+    suite names.
+    """
     entries = [history_entry.of(job) for job in judged.all_jobs]
     return judge(criteria_file.load(criteria or _own(judged)), entries, judged.absent)
 
 
 def _own(judged: Judged) -> str:
-    """The criteria of the suite that is judged."""
+    """Return the criteria file that the judged suite names. Raise ConfigError if the studies name none, or more than
+    one.
+    """
     own = {study.study.verdict.criteria for study in judged.studies if study.study.verdict is not None}
     if len(own) != 1 or None in own:
-        raise ConfigError("say with --criteria what to judge by; only a suite has criteria of its own")
+        raise ConfigError("no criteria to judge by: give --criteria NAME or FILE; only a suite can name its own")
     return str(own.pop())
 
 
 def judge(criteria: Criteria, entries: Sequence[Entry], absent: Sequence[Absent] = ()) -> Acceptance:
-    """Judge jobs by criteria. absent: measurements of their studies that are missing. The result does not depend on the
+    """Judge jobs by criteria. absent: measurements that the studies of the jobs lack. The result does not depend on the
     order of the jobs.
     """
     entries = sorted(entries, key=lambda entry: (entry.created, entry.job))
@@ -97,8 +103,8 @@ def _of_group(criteria: Criteria, group: CriterionGroup, groups: Sequence[Criter
 
 
 def _as_cached(check: Check) -> Check:
-    """Return the check of a metric of a group whose storage was not measured. pass and inconclusive become cached. fail
-    stays: bytes from memory do not make storage slower.
+    """Return the check for a group whose storage was not measured. On a metric, the outcomes pass and inconclusive
+    become cached. A failed check stays failed, because bytes from memory do not make storage slower.
     """
     if not check.metric or check.outcome not in ("pass", "inconclusive"):
         return check
@@ -110,36 +116,36 @@ def _unexpected_workloads(criteria: Criteria, groups: Sequence[CriterionGroup]) 
     for workload in dict.fromkeys(group.key.workload for group in groups):
         if not is_named(workload, criteria.workloads):
             names = ", ".join(criteria.workloads)
-            message = f"{workload} is not among them; judge it by other criteria (--criteria)"
+            message = f"{workload} is not among the allowed workloads; judge it by other criteria (--criteria)"
             yield Check("workloads", "workloads", "workloads", "", f"only {names}", "fail", message)
 
 
 def _unmeasured(criteria: Criteria, checks: Sequence[Check], keys: Sequence[Key]) -> Iterator[Check]:
-    """Yield checks of criteria that no run was measured for. They must not pass silently."""
+    """Yield a check for each criterion that no measured run belongs to, so that such criteria do not pass silently."""
     judged = {(check.criterion, check.key) for check in checks}
     for name, criterion in criteria.criteria.items():
         selection = f" ({criterion.selection})" if criterion.selection else ""
         verdict: Outcome = "skipped" if criterion.optional else "fail"
         for key in criterion.asked:
             if (name, key) not in judged:
-                message = f"nothing was measured for it{selection}"
+                message = f"no run was measured that this criterion applies to{selection}"
                 yield Check(name, key, criterion.title or name, "", _in_words(name, key, criterion), verdict, message)
         lacking = criterion.lacking(keys)
         if lacking and not criterion.optional and any((name, key) in judged for key in criterion.asked):
-            message = f"nothing was measured for {', '.join(lacking)}"
+            message = f"no run was measured for {', '.join(lacking)}"
             yield Check(name, "", criterion.title or name, "", f"measured{selection}", "fail", message)
 
 
 def _in_words(name: str, key: str, criterion: Criterion) -> str:
-    """Return what the criterion requires under a key, in words."""
+    """Return in words what a criterion requires. key: the YAML key of the requirement."""
     if key in performance_criteria.LIMITS:
         return performance_criteria.limit(name, key, criterion).words
     return procedure_criteria.in_words(key, criterion)
 
 
 def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
-    """Return groups of repeats of one measurement, in the order of entries. Of a measurement made more than once, the
-    first good run counts.
+    """Return the groups of repeats of one measurement, in the order of the entries. If a measurement was made more than
+    once, its first good run counts.
     """
     by_key: dict[tuple[Key, str, str], list[Ran]] = {}
     taken = set()
@@ -157,7 +163,7 @@ def grouped(entries: Sequence[Entry]) -> list[CriterionGroup]:
 
 
 def _warmups(entries: Sequence[Entry], key: Key, data: str) -> Iterator[Ran]:
-    """Yield the good warm-up runs with this key on this dataset."""
+    """Yield the good warm-up runs with this measurement key on this dataset."""
     for entry in entries:
         for run in entry.measurements:
             if run.kind == "warmup" and run.fault is None and run.key == key and run.data == data:
@@ -169,7 +175,9 @@ def _ordered(runs: Sequence[Ran]) -> list[Ran]:
 
 
 def _labels(groups: Sequence[tuple[Key, str, str]]) -> list[str]:
-    """Return a label per group. Equal labels get the file system, layout and dataset, then the digest of the key."""
+    """Return a label per group. If labels are equal, file system, layout and dataset are appended to them; if they are
+    still equal, the digest of the measurement key too.
+    """
     short = [key.title if title in ("", key.workload) else f"{title}: {key.title}" for key, _, title in groups]
     detailed = [
         label if short.count(label) == 1 else f"{label}, {key.file_system}, layout {key.layout}, {data}"
@@ -196,7 +204,7 @@ def counted(acceptance: Acceptance) -> str:
 
 
 def as_document(acceptance: Acceptance) -> dict[str, Any]:
-    """Return the result as --json prints it."""
+    """Return the result as the JSON document that --json prints."""
     return {
         "summary": summary(acceptance),
         "outcome": acceptance.outcome,
@@ -214,7 +222,9 @@ def cases(acceptance: Acceptance) -> list[Case]:
 
 
 def _case(check: Check, seconds: float) -> Case:
-    """Return a check as a JUnit case. seconds: wall time of the group's runs, which its first case gets."""
+    """Return a check as a JUnit case. seconds: duration to report for the case; the group's first case has the wall
+    time of all its runs, its other cases have 0.
+    """
     name = ": ".join(filter(None, (check.group, f"{check.title}: {check.asked}")))
     lines = [check.words, *evidence_lines(check), *advice_lines(check)]
     message = f"{label(check.outcome)}: {check.words}"
@@ -224,7 +234,7 @@ def _case(check: Check, seconds: float) -> Case:
 
 
 def _cause(check: Check) -> str:
-    """Return the type attribute of JUnit's failure or error; empty for a criterion that is met or skipped."""
+    """Return the type attribute of JUnit's failure or error element; empty if the check passed or was skipped."""
     evidence = " ".join(item.words for item in check.evidence)
     if check.outcome == "incomplete" and ("time limit" in evidence or "timeout" in evidence):
         return "timeout"

@@ -1,4 +1,6 @@
-"""Comparison of a job with its baseline: repeats with repeats, and the nights of the history before it."""
+"""Comparison of a job with its baseline: its repeats with the baseline's repeats, and its place in the history of
+earlier jobs.
+"""
 
 import math
 from collections.abc import Sequence
@@ -21,8 +23,8 @@ TOLERANCE = 0.02
 
 
 class Reference(Struct, frozen=True):
-    """Runs that a job is compared with. name: of the baseline, or of the job given instead of a baseline. admitted:
-    objections that were recorded when the baseline was accepted with --force.
+    """Runs that a job is compared with. name: name of the baseline, or of the job that was given instead of a baseline.
+    admitted: objections that were recorded when the baseline was accepted with --force.
     """
 
     name: str
@@ -31,11 +33,12 @@ class Reference(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Verdict on one metric of one key of a job. why: the reason in a sentence. advice: what to do, one item per line.
-    here, there: repeats of the job and of the reference. ratio: job / reference, inverted where lower is better, with
-    its interval low to high; below 1 is worse. noise: relative variation between nights; None: unknown. trend: None
-    where the key has no history. warnings: objections to a comparison that was forced. disturbances: lines on other
-    activity on the nodes, where the outcome is inconclusive or a regression.
+    """Verdict on one metric of one measurement key of a job. why: the reason in a sentence. advice: what to do, one
+    item per line. here: repeats of the job. there: repeats of the reference. ratio: job / reference, inverted if lower
+    is better, with its confidence interval `low` to `high`; below 1 is worse. noise: relative variation between the
+    nights of the history; None if unknown. trend: None if the comparison did not use the history. warnings: objections
+    to a comparison that was forced. disturbances: lines on other activity on the nodes; given if the outcome is
+    inconclusive or a regression.
     """
 
     job: str
@@ -61,14 +64,18 @@ class Verdict(Struct, frozen=True):
 
     @property
     def subject(self) -> str:
-        """Title of the key, with the study's point where it has one. The job where the key is unknown."""
+        """Title of the measurement key, with the title of the study's point if it has one; the job's name if the key is
+        unknown.
+        """
         if self.key is None:
             return self.job
         return f"{self.key.title}, {self.title}" if self.title else self.key.title
 
 
 class Judgement(Struct, frozen=True):
-    """All verdicts. outcome, exit_code: of the most severe one. words: number of verdicts by outcome, in one line."""
+    """All verdicts. outcome, exit_code: outcome and exit code of the most severe verdict. words: number of verdicts by
+    outcome, in one line.
+    """
 
     verdicts: tuple[Verdict, ...]
     outcome: Outcome
@@ -77,8 +84,8 @@ class Judgement(Struct, frozen=True):
 
 
 class Terms(NamedTuple):
-    """Terms of a comparison. tolerance: a share of 1. force: compare despite different keys or cached runs. against:
-    jobs to compare with instead of baselines.
+    """Terms of a comparison. tolerance: largest relative drop that is not a regression, such as 0.02. force: compare
+    despite different measurement keys or cached runs. against: jobs to compare with instead of baselines.
     """
 
     metrics: tuple[MetricName, ...] = ("samples_per_s",)
@@ -93,8 +100,8 @@ USUAL = Terms()
 def judge(
     entries: Sequence[Entry], history: Sequence[Entry], baselines: Sequence[Accepted], terms: Terms = USUAL
 ) -> Judgement:
-    """Compare each key of each job with its baseline and its history. history: may contain the jobs themselves and
-    later ones, which are ignored. baselines: the active ones.
+    """Compare each measurement key of each job with its baseline and its history. history: entries of earlier jobs;
+    these jobs and later ones may be among them and are ignored. baselines: the active baselines.
     """
     references = terms.against or tuple(
         Reference(baseline.id, baseline.group, baseline.warnings) for baseline in baselines
@@ -105,7 +112,7 @@ def judge(
 
 
 def summed(verdicts: Sequence[Verdict]) -> Judgement:
-    """Return the verdicts with the most severe outcome and the number of verdicts by outcome."""
+    """Return the judgement of these verdicts: the most severe outcome, and the number of verdicts by outcome."""
     worst = outcomes.worst(verdict.outcome for verdict in verdicts) or "not_comparable"
     counts = [(outcome, sum(verdict.outcome == outcome for verdict in verdicts)) for outcome in OUTCOMES]
     message = ", ".join(f"{count} {label(outcome)}" for outcome, count in counts if count) or "nothing to compare"
@@ -116,13 +123,13 @@ def summed(verdicts: Sequence[Verdict]) -> Judgement:
 
 
 def references(entry: Entry) -> tuple[Reference, ...]:
-    """Return the groups of a job as references, for a job that is named instead of a baseline."""
+    """Return the groups of a job that have good runs, as references to compare with instead of baselines."""
     return tuple(Reference(entry.job, group) for group in run_groups.of(entry) if group.good)
 
 
 class _Case(NamedTuple):
-    """One metric of a group, with what it is compared with. alone: no other dataset of the job has the group's key.
-    earlier: entries of the history that ended before this job.
+    """One metric of a group, and what it is compared with. alone: whether the group is the job's only group with its
+    measurement key. earlier: entries of the history that ended before this job.
     """
 
     group: Group
@@ -174,7 +181,9 @@ def _fault(code: int) -> Outcome:
 
 
 def _verdict(case: _Case) -> Verdict:
-    """Return why the group cannot be compared, else the result of its comparison."""
+    """Return the verdict on the group: why it cannot be compared, or the result of its comparison. Add a warning if
+    some of its runs lack the metric.
+    """
     verdict = _unfit(case) or _against(case)
     lacking = len(case.group.good) - len(case.group.values(case.metric))
     if lacking and verdict.ratio is not None:
@@ -184,7 +193,8 @@ def _verdict(case: _Case) -> Verdict:
 
 
 def _unfit(case: _Case) -> Verdict | None:
-    """Return a verdict that rules out a comparison: a faulty run, cached runs, several datasets, or no value of the
+    """Return a verdict that rules out a comparison, or None if the group can be compared. Ruled out are faulty runs,
+    cached runs (unless forced), several datasets with the same measurement key, and groups without a value of the
     metric.
     """
     group = case.group
@@ -195,7 +205,7 @@ def _unfit(case: _Case) -> Verdict | None:
     if not case.alone:
         return case.verdict(
             "not_comparable",
-            "the job measured this key on several datasets; the report of the study compares them",
+            "the job measured this configuration on several datasets; see the report of the study, which compares them",
             [f"dlio-hpc report {group.study}"],
         )
     if trend.night(group, case.metric) is None:
@@ -204,7 +214,7 @@ def _unfit(case: _Case) -> Verdict | None:
 
 
 def _against(case: _Case) -> Verdict:
-    """Compare with the reference of the same key, or, where it is forced, with the nearest reference."""
+    """Compare the group with the reference of the same measurement key or, if forced, with the nearest reference."""
     same_key = next((reference for reference in case.references if reference.group.key == case.group.key), None)
     near = same_key or _nearest(case)
     differences = _unlike(case, near) if same_key is None and near is not None else []
@@ -220,18 +230,21 @@ def _against(case: _Case) -> Verdict:
 
 
 def _nearest(case: _Case) -> Reference | None:
-    """Return the reference whose key has the fewest differences; None where there is no reference."""
+    """Return the reference whose measurement key differs least from the group's; None if there is no reference."""
     return min(case.references, key=lambda reference: len(_unlike(case, reference)), default=None)
 
 
 def _unlike(case: _Case, reference: Reference) -> list[str]:
-    """Return the differences between the key of a reference and the key of the job."""
+    """Return the differences between the measurement keys of a reference and of the job."""
     return entries_.differences(reference.group.key, case.group.key, (reference.group.workload, case.group.workload))
 
 
 def _alone(case: _Case, near: Reference | None, differences: list[str]) -> Verdict:
-    """Return the verdict without a comparison. A drop in the history alone makes it a regression."""
-    why, advice = "there is no baseline of this key", []
+    """Return the verdict on a group without a reference to compare with. It is a regression if the latest change in the
+    history is a drop beyond the tolerance, else not_comparable. near: the nearest reference, or None if there is none.
+    differences: between its measurement key and the group's.
+    """
+    why, advice = "there is no baseline of this configuration", []
     if near is not None:
         differs = f"{near.name} differs in {'; '.join(differences)}"
         why = differs if case.terms.against else f"{why}; the nearest, {differs}"
@@ -251,19 +264,23 @@ def _alone(case: _Case, near: Reference | None, differences: list[str]) -> Verdi
 
 
 def _nights(case: _Case) -> list[Night]:
-    """Return the nights of the history, then this job's."""
+    """Return the nights of the earlier jobs with this measurement key, then this job's. A night holds one job's
+    repeats.
+    """
     here = trend.night(case.group, case.metric)
     assert here is not None
     return [*trend.nights(case.earlier, case.group, case.metric), here]
 
 
 def _as(verdict: Verdict, outcome: Outcome, why: str, shift: Shift | None) -> Verdict:
-    """Return the verdict with another outcome, reason and shift."""
+    """Return the verdict with this outcome, its exit code, and this reason and shift."""
     return structs.replace(verdict, outcome=outcome, exit_code=OUTCOMES[outcome].exit_code, why=why, shift=shift)
 
 
 def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> Verdict:
-    """Compare repeats with repeats, then account for the nights between the reference and the job."""
+    """Compare the repeats of the job with those of the reference `there`. If the measurement keys are equal, the
+    changes in the history since the reference count too. unlike: differences between the keys.
+    """
     nights, tolerance = _nights(case), case.terms.tolerance
     weighed = regression.weigh(nights, there, case.metric, tolerance, is_like=not unlike)
     difference, here = weighed.difference, nights[-1]
@@ -289,7 +306,9 @@ def _weighed(case: _Case, near: Reference, there: Night, unlike: list[str]) -> V
 
 
 def _disturbances(case: _Case, near: Reference) -> list[str]:
-    """Return lines on activity during the job's slower repeats, and during all repeats compared with the reference."""
+    """Return lines on other activity on the nodes: during the job's slower repeats, and where the job's repeats differ
+    in it from the reference's.
+    """
     repeats, theirs = case.group.repeats(case.metric), near.group.repeats(case.metric)
     lines = disturbances.explained(repeats)
     more = disturbances.differing([repeat.disturbance for repeat in repeats], [repeat.disturbance for repeat in theirs])
@@ -300,8 +319,8 @@ def _disturbances(case: _Case, near: Reference) -> list[str]:
 
 
 def _warnings(case: _Case, near: Reference, unlike: list[str]) -> list[str]:
-    """Return objections to a comparison that was forced, and those recorded with the baseline."""
-    warnings = [f"the keys differ: {difference}" for difference in unlike]
+    """Return the objections that --force overrode in this comparison, and those recorded with the baseline."""
+    warnings = [f"the configurations differ: {difference}" for difference in unlike]
     if not case.group.is_of_storage:
         warnings.append(case.group.storage_words)
     if case.terms.against and not near.group.is_of_storage:

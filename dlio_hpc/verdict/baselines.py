@@ -1,7 +1,7 @@
-"""Baselines: runs of a job that later jobs with the same key are compared with, with time, user and reason.
+"""Baselines: runs of a job that later jobs with the same measurement key are compared with, with user, time and reason.
 
-Each decision is a file beside the archives, written once and never changed. The state of each baseline follows from all
-decisions.
+A decision accepts or retires a baseline. Each decision is a file in the folder of the archives, written once and never
+changed. The state of each baseline follows from all decisions.
 """
 
 import getpass
@@ -20,7 +20,7 @@ from dlio_hpc.verdict import run_groups
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
-# Bytes of a decision, which holds the key and the metrics of a job's runs.
+# Largest size of a decision file in bytes. It holds the measurement key and the metrics of a job's runs.
 _LONGEST = 16 << 20
 _RETIRED = ".retired.json"
 _ACCEPTED = ".json"
@@ -28,7 +28,9 @@ State = Literal["active", "replaced", "retired"]
 
 
 class Accepted(Struct, frozen=True):
-    """A decision to accept. id: JOB-xxxxxx. who: user@host. when: UTC. warnings: objections that --force overrode."""
+    """A decision that accepts a baseline. id: JOB-xxxxxx. who: user@host. when: time in UTC. warnings: objections that
+    --force overrode.
+    """
 
     id: str
     group: Group
@@ -40,7 +42,7 @@ class Accepted(Struct, frozen=True):
 
 
 class Retired(Struct, frozen=True):
-    """A decision to retire. id: of the baseline."""
+    """A decision that retires a baseline. id: id of that baseline. who: user@host. when: time in UTC."""
 
     id: str
     message: str
@@ -50,15 +52,15 @@ class Retired(Struct, frozen=True):
 
 
 class Decisions(NamedTuple):
-    """All decisions beside the archives of a folder, oldest first."""
+    """All decisions in a folder of archives, oldest first."""
 
     accepted: tuple[Accepted, ...]
     retired: tuple[Retired, ...]
 
 
 class Baseline(NamedTuple):
-    """An accepted baseline with its present state. by: id of the baseline that replaced it. retired: the decision that
-    ended it.
+    """An accepted baseline with its present state. by: id of the baseline that replaced it; None if none did. retired:
+    the decision that retired it; None if it is not retired.
     """
 
     accepted: Accepted
@@ -68,8 +70,8 @@ class Baseline(NamedTuple):
 
 
 def read(folder: Path) -> Decisions:
-    """Read the decisions beside the archives in `folder`. Raise ConfigError where one cannot be read, InvalidRun where
-    one is corrupted.
+    """Read the decisions in a folder of archives. Raise ConfigError if one cannot be read, InvalidRun if one is
+    corrupted.
     """
     accepted, retired = [], []
     for path in rundir.matching(folder, f"{rundir.BASELINES}/[!.]*.json"):
@@ -81,7 +83,8 @@ def read(folder: Path) -> Decisions:
                 accepted.append(document.decode(content, Accepted, str(path), InvalidRun))
         except InvalidRun as fault:
             raise InvalidRun(
-                f"{fault}; it is not a decision file, or is corrupted: repair it, or move it out of that directory"
+                f"{fault}; this file is not a record of a baseline, or is corrupted: repair it, or move it out of that "
+                "directory"
             ) from fault
     return Decisions(
         tuple(sorted(accepted, key=lambda decision: (decision.when, decision.id))),
@@ -97,8 +100,8 @@ def _content(path: Path) -> bytes:
 
 
 def baselines(decisions: Decisions) -> tuple[Baseline, ...]:
-    """Return all baselines with their states. Of each key the newest is active, unless it was retired: then the key has
-    no active baseline.
+    """Return all baselines with their states. The newest baseline of a measurement key is active. If that one was
+    retired, the key has no active baseline.
     """
     ends = {retired.id: retired for retired in decisions.retired}
     states = []
@@ -115,13 +118,13 @@ def baselines(decisions: Decisions) -> tuple[Baseline, ...]:
 
 
 def active(decisions: Decisions) -> tuple[Accepted, ...]:
-    """Return the active baselines, at most one per key."""
+    """Return the active baselines, at most one per measurement key."""
     return tuple(baseline.accepted for baseline in baselines(decisions) if baseline.state == "active")
 
 
 def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tuple[Accepted, ...]:
-    """Write a baseline into `folder` for each key that the job measured. Raise ConfigError where there are objections
-    and `force` is not set, and, in any case, where the job has no good run of any key.
+    """Write a baseline into `folder` for each measurement key with good runs on a single dataset, and return these
+    baselines. Raise ConfigError if there are objections and `force` is not set, or if the job has no such runs.
     """
     _check_message(message)
     groups = run_groups.of(entry)
@@ -140,15 +143,15 @@ def accept(folder: Path, entry: Entry, message: str, force: bool = False) -> tup
 
 
 def left_out(entry: Entry) -> list[str]:
-    """Return why some of the job's runs cannot be a baseline, one reason per line."""
+    """Return why some of the job's runs cannot be a baseline, one line per measurement key."""
     groups = run_groups.of(entry)
     doubled = dict.fromkeys(group.key.title for group in groups if not run_groups.alone(groups, group))
-    lines = [f"{title} was measured on several datasets with the same key: no baseline" for title in doubled]
+    lines = [f"{title} was measured on several datasets in the same configuration: no baseline" for title in doubled]
     return lines + [f"{group.key.title} has no good run: no baseline" for group in groups if not group.good]
 
 
 def objections(entry: Entry, group: Group) -> list[str]:
-    """Return the objections to these runs as a baseline."""
+    """Return the objections to these runs as a baseline, one per line."""
     lines = []
     if group.faulty is not None:
         lines.append(f"{group.faulty.run} is not valid: {group.faulty.fault}")
@@ -170,7 +173,9 @@ def _nothing(entry: Entry, groups: Sequence[Group]) -> str:
 
 
 def retire(folder: Path, name: str, message: str) -> Retired:
-    """End the baseline `name`, an id or a job's name. Raise ConfigError where it was retired already."""
+    """Write and return the decision that retires the baseline `name`, which is the id of a baseline or the name of a
+    job. Raise ConfigError if it is retired already.
+    """
     _check_message(message)
     baseline = named(baselines(read(folder)), name, folder)
     if baseline.state == "retired":
@@ -183,8 +188,8 @@ def retire(folder: Path, name: str, message: str) -> Retired:
 
 
 def named(known: Sequence[Baseline], name: str, folder: Path) -> Baseline:
-    """Return the baseline with this id, or the only one (the only active one) of this job. Raise ConfigError where
-    there is none, or more than one.
+    """Return the baseline with this id, or else the only active baseline of the job with this name, or else its only
+    one. Raise ConfigError if there is none, or more than one.
     """
     matching = [baseline for baseline in known if baseline.accepted.id == name] or [
         baseline for baseline in known if baseline.accepted.group.job == name
@@ -194,7 +199,7 @@ def named(known: Sequence[Baseline], name: str, folder: Path) -> Baseline:
         return matching[0]
     if matching:
         raise ConfigError(
-            f"{name} has several baselines; name one: {', '.join(baseline.accepted.id for baseline in matching)}"
+            f"{name} has several baselines; give one of: {', '.join(baseline.accepted.id for baseline in matching)}"
         )
     raise ConfigError(f"no baseline {name} in {folder}; see dlio-hpc baseline list --archive {folder}")
 

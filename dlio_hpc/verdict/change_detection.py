@@ -1,11 +1,11 @@
-"""Detection of changes in a series of nights: steps, drifts, and outliers of a single night.
+"""Detection of changes in a series of values, one per night: steps, drifts, and outliers of a single night.
 
-A change is detected in the ranks of the values by one of three tests. A step: a scan over all places that split the
-series in two (Pettitt's statistic, Applied Statistics 28, 1979, standardised at each place, so that recent changes are
-detected too; its distribution is simulated, not asymptotic). A drift: the test of Mann and Kendall. A spell: a part of
-the series that differs from both ends. A large step is also detected by Student's t, in fewer nights than ranks need.
-Whether a change is reported as a step or as a drift depends on which model fits better: medians before and after, or
-the line of Theil and Sen.
+A change is detected by one of three tests on the statistical ranks of the values. Step: a scan over all places where
+the series can be split in two (Pettitt's statistic, Applied Statistics 28, 1979, standardised at each place, so that
+recent changes are detected too; its distribution is simulated, not asymptotic). Drift: the test of Mann and Kendall.
+Spell: a part of the series that differs from the nights before and after it. A large step is also detected by Student's
+t, from fewer nights than the tests on ranks need. Whether a change is reported as a step or as a drift depends on which
+model fits better: the medians before and after, or the line of Theil and Sen.
 """
 
 import functools
@@ -23,20 +23,23 @@ from dlio_hpc.analysis.robust import Floats, RepeatNoise, mad, median
 
 Kind = Literal["step", "drift"]
 
-# The series is tested every night: at this level about 1 in 50 series of 60 unchanged nights reports a change.
+# Significance level. The series is tested every night; at this level about 1 in 50 series of 60 nights without a
+# change reports one.
 LEVEL = 0.001
 # Fewest nights on either side of a step, and fewest nights of a series in which a change can be detected.
 _SIDE, FEWEST = 3, 8
-# Standard deviations beyond which a night is an outlier, and fewest nights that this needs.
+# A night is an outlier beyond this number of standard deviations. Fewest nights for which outliers are detected.
 _OUT, _FEWEST_FOR_OUTLIERS = 4.5, 6
-_DRAWS, _SEED = 20_000, 20_261_121
-_NO_RARITY = 0.002
+# Number of simulated series, and the seed of the simulation.
+_SIMULATED, _SEED = 20_000, 20_261_121
+# Probability above which the bound for a single place suffices and nothing is simulated.
+_NOT_RARE = 0.002
 
 
 class Change(Struct, frozen=True):
-    """A change. at: the first night after a step, or the first of a drift. until: the last night of a drift, else `at`.
-    size: a logarithm, of the level after over the level before, or of a drift's end over its start. p: probability by
-    chance.
+    """A change in the series. at: number of the first night after a step, or of the first night of a drift. until:
+    number of the last night of a drift; equal to `at` for a step. size: logarithm of new level / old level; for a
+    drift, of its end / its start. p: probability of such a change by chance.
     """
 
     kind: Kind
@@ -47,8 +50,8 @@ class Change(Struct, frozen=True):
 
 
 class Changes(NamedTuple):
-    """Changes in their order. outliers: numbers of single nights out of line. levels: (n) level of each night by the
-    changes. noise: residual noise between nights; None where there are too few nights.
+    """Changes in the order of the nights. outliers: numbers of the nights that are outliers. levels: level of each
+    night, as the changes explain it. noise: residual noise between nights; None if there are too few nights.
     """
 
     changes: tuple[Change, ...]
@@ -58,7 +61,9 @@ class Changes(NamedTuple):
 
 
 class _Model(NamedTuple):
-    """Changes and levels of a series. parameters: number of parameters that determine `levels`."""
+    """A model of a series: its changes, and the level of each night. parameters: number of parameters that determine
+    `levels`.
+    """
 
     changes: tuple[Change, ...]
     levels: Floats
@@ -66,7 +71,9 @@ class _Model(NamedTuple):
 
 
 def find(values: Floats, level: float = LEVEL) -> Changes:
-    """Detect the changes in logarithms of a metric, one per night, oldest first."""
+    """Detect the changes in a series. values: logarithms of a metric, one per night, oldest first. level: significance
+    level.
+    """
     model = _model(values, 0, level)
     residuals = values - model.levels
     outliers = _outliers(residuals)
@@ -74,7 +81,9 @@ def find(values: Floats, level: float = LEVEL) -> Changes:
 
 
 def _model(values: Floats, first: int, level: float) -> _Model:
-    """Fit a part of the series that begins at night number `first`."""
+    """Return a model fitted to a part of the series. values: the part. first: number of the night at which it begins.
+    level: significance level.
+    """
     flat = _Model((), np.full(len(values), median(values) if len(values) else 0.0), 1)
     if len(values) < FEWEST:
         return flat
@@ -92,7 +101,9 @@ def _model(values: Floats, first: int, level: float) -> _Model:
 
 
 def _steps(values: Floats, first: int, level: float, places: list[int], p: float) -> _Model:
-    """Fit parts that begin at these places, each with the changes within it."""
+    """Return the model with steps at these places, shifted to where they fit best. Each part between two steps is
+    fitted in turn and may contain changes. p: probability of the steps by chance.
+    """
     ends = _refined(values, [0, *places, len(values)])
     parts = [_model(values[begin:end], first + begin, level) for begin, end in itertools.pairwise(ends)]
     changes: list[Change] = list(parts[0].changes)
@@ -104,8 +115,9 @@ def _steps(values: Floats, first: int, level: float, places: list[int], p: float
 
 
 def _refined(values: Floats, ends: list[int]) -> list[int]:
-    """Move each place, by up to _SIDE nights, to where the medians on both sides leave the smallest residuals. Ranks
-    locate a step only approximately.
+    """Return the places of the steps, each shifted by up to _SIDE nights to where the medians before and after it leave
+    the smallest residuals: the tests on ranks locate a step only approximately. ends: 0, the places, and the length of
+    the series.
     """
     refined = list(ends)
     for number in range(1, len(ends) - 1):
@@ -121,14 +133,14 @@ def _residual(values: Floats) -> float:
 
 
 def _cost(values: Floats, model: _Model) -> float:
-    """Return Schwarz's criterion for residuals with heavy tails."""
+    """Return Schwarz's criterion of a model, for residuals with heavy tails. Lower is better."""
     count = len(values)
     residual = max(float(np.abs(values - model.levels).mean()), 1e-12)
     return 2 * count * math.log(residual) + model.parameters * math.log(count)
 
 
 def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
-    """Return the model of a drift."""
+    """Return the model of a drift: a line with this slope per night. p: probability of the drift by chance."""
     nights = np.arange(len(values), dtype=np.float64)
     levels = slope * nights + median(values - slope * nights)
     last = first + len(values) - 1
@@ -136,17 +148,18 @@ def _line(values: Floats, first: int, slope: float, p: float) -> _Model:
 
 
 def _split(values: Floats) -> tuple[int, float]:
-    """Return where the series is split in two, and the probability of such a split by chance."""
+    """Return the place where the series splits best into two levels, and the probability of such a split by chance."""
     scan = _scan(_ranks(values)[np.newaxis])[0]
     best = int(np.argmax(scan))
-    by_ranks = best + _SIDE, _p(float(scan[best]), len(values), _drawn)
+    by_ranks = best + _SIDE, _p(float(scan[best]), len(values), _simulated_splits)
     place, p = _gap(values)
     return min(by_ranks, (place, 2 * p), key=lambda candidate: candidate[1])
 
 
 def _gap(values: Floats) -> tuple[int, float]:
-    """Return where the means of both parts differ most relative to the residuals, and an upper bound of the probability
-    by chance at any place. A single outlier enlarges the residuals, so that it is not reported as a step.
+    """Return the place where the means before and after differ most relative to the residuals, and an upper bound of
+    the probability that this happens by chance at any place. A single outlier enlarges the residuals, so that it is not
+    reported as a step.
     """
     count = len(values)
     places = np.arange(_SIDE, count - _SIDE + 1)
@@ -162,8 +175,8 @@ def _gap(values: Floats) -> tuple[int, float]:
 
 
 def _spell(values: Floats) -> tuple[int, int, float]:
-    """Return the first night of a part that differs from both ends, the first night after it, and the probability by
-    chance. One split does not detect such a part.
+    """Return the first night of the inner part of the series that differs most from the nights before and after it, the
+    first night after that part, and the probability by chance. A single split does not detect such a part.
     """
     count = len(values)
     if count < 3 * _SIDE:
@@ -171,13 +184,13 @@ def _spell(values: Floats) -> tuple[int, int, float]:
     sums = np.cumsum(_ranks(values) - (count + 1) / 2)[_SIDE - 1 : count - _SIDE]
     scan = np.abs(sums - sums[:, np.newaxis]) / _deviations(count)
     begin, end = (int(place) for place in np.unravel_index(int(scan.argmax()), scan.shape))
-    return begin + _SIDE, end + _SIDE, _p(float(scan[begin, end]), count, _drawn_spells)
+    return begin + _SIDE, end + _SIDE, _p(float(scan[begin, end]), count, _simulated_spells)
 
 
 @functools.cache
 def _deviations(count: int) -> Floats:
-    """Return (begin, end): standard deviation of the sum of ranks of each part, from place _SIDE on; infinite for parts
-    that are too short.
+    """Return the standard deviation of the sum of ranks of each part of a series of `count` nights, shape (begin, end).
+    Both axes count places from _SIDE on. The deviation is infinite for parts that are too short.
     """
     places = np.arange(_SIDE, count - _SIDE + 1)
     lengths = places - places[:, np.newaxis]
@@ -185,20 +198,22 @@ def _deviations(count: int) -> Floats:
     return np.sqrt(np.where(lengths >= _SIDE, variances, np.inf))
 
 
-def _p(most: float, count: int, drawn: Callable[[int], Floats]) -> float:
-    """Return the probability that a series without change has a statistic of at least `most`. The distribution is
-    simulated only where a single place would be rare.
+def _p(most: float, count: int, simulated: Callable[[int], Floats]) -> float:
+    """Return the probability that the largest statistic of a series without a change is at least `most`. simulated:
+    returns the sorted statistics of simulated series; called only if `most` would be rare at a single place.
     """
     at_least = 2 * NormalDist().cdf(-most)
-    if at_least > _NO_RARITY:
+    if at_least > _NOT_RARE:
         return at_least
-    maxima = drawn(count)
+    maxima = simulated(count)
     beyond = len(maxima) - int(np.searchsorted(maxima, most - 1e-6))
     return (1 + beyond) / (1 + len(maxima))
 
 
 def _scan(ranks: Floats) -> Floats:
-    """Return (series, places): deviation of the sum of the first ranks from its expectation, in standard deviations."""
+    """Return the deviation of the sum of ranks before each place from its expectation, in standard deviations, shape
+    (series, places). ranks: (series, nights).
+    """
     count = ranks.shape[1]
     places = np.arange(_SIDE, count - _SIDE + 1)
     sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, places - 1]
@@ -207,8 +222,8 @@ def _scan(ranks: Floats) -> Floats:
 
 
 def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield the length of inner parts, and (series, places): deviation of their sum of ranks, in standard deviations.
-    Places count from _SIDE on.
+    """Yield each length of an inner part, and the deviation of the sum of ranks of all parts of that length, in
+    standard deviations, shape (series, places). Places count from _SIDE on. ranks: (series, nights).
     """
     count = ranks.shape[1]
     sums = np.cumsum(ranks - (count + 1) / 2, axis=1)[:, _SIDE - 1 : count - _SIDE]
@@ -218,28 +233,28 @@ def _spells(ranks: Floats) -> Iterator[tuple[int, Floats]]:
 
 
 @functools.cache
-def _drawn(count: int) -> Floats:
-    """Return the largest deviation of each simulated series without change, sorted."""
-    return np.sort(_scan(_drawn_ranks(count)).max(axis=1))
+def _simulated_splits(count: int) -> Floats:
+    """Return the largest deviation at any split of each simulated series without a change, sorted."""
+    return np.sort(_scan(_simulated_ranks(count)).max(axis=1))
 
 
 @functools.cache
-def _drawn_spells(count: int) -> Floats:
-    """Return the largest deviation of inner parts of each simulated series without change, sorted."""
-    most = np.zeros(_DRAWS)
-    for _, scan in _spells(_drawn_ranks(count)):
+def _simulated_spells(count: int) -> Floats:
+    """Return the largest deviation of any inner part of each simulated series without a change, sorted."""
+    most = np.zeros(_SIMULATED)
+    for _, scan in _spells(_simulated_ranks(count)):
         np.maximum(most, scan.max(axis=1), out=most)
     return np.sort(most)
 
 
-def _drawn_ranks(count: int) -> Floats:
-    """Return (series, nights): random permutations of the ranks."""
+def _simulated_ranks(count: int) -> Floats:
+    """Return random permutations of the ranks 1 to `count`, shape (series, nights)."""
     random = np.random.default_rng([_SEED, count])
-    return np.argsort(random.random((_DRAWS, count)), axis=1).astype(np.float64) + 1
+    return np.argsort(random.random((_SIMULATED, count)), axis=1).astype(np.float64) + 1
 
 
 def _ranks(values: Floats) -> Floats:
-    """Return ranks from 1; equal values share the mean of their ranks."""
+    """Return the statistical ranks of the values, from 1. Equal values share the mean of their ranks."""
     _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
     ends = np.cumsum(counts)
     shared: Floats = (ends - (counts - 1) / 2)[places.reshape(-1)]
@@ -247,8 +262,8 @@ def _ranks(values: Floats) -> Floats:
 
 
 def _trend(values: Floats) -> tuple[float, float]:
-    """Return the median slope per night over all pairs of nights, and the probability by chance that so many pairs
-    agree.
+    """Return the median slope over all pairs of nights, per night, and the probability by chance that so many pairs
+    rise, or fall.
     """
     count = len(values)
     rows, columns = _pairs(count)
@@ -274,7 +289,7 @@ def _outliers(residuals: Floats) -> tuple[int, ...]:
 
 
 def _noise(residuals: Floats, outliers: tuple[int, ...], parameters: int) -> RepeatNoise | None:
-    """Return the noise between nights without outliers; None where there are too few nights."""
+    """Return the noise between nights, outliers excluded; None if there are too few nights."""
     kept = np.delete(residuals, outliers)
     df = len(kept) - parameters
     if len(kept) < 5 or df < 3:

@@ -1,4 +1,4 @@
-"""Collection of jobs that have ended: the archive, and the entry in the history beside it."""
+"""Collection of jobs that have ended: write a job's archive, and its entry in the history of the archives' folder."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from dlio_hpc.verdict import history, history_entry
 
 
 class Archived(NamedTuple):
-    """An archive. is_new: it was not there before. notes: lines for the user."""
+    """Archive of a job. is_new: whether it was written now; False if it already existed. notes: lines for the user."""
 
     archive: Path
     is_new: bool
@@ -18,13 +18,15 @@ class Archived(NamedTuple):
 
 
 def archive(directory: Path) -> Archived:
-    """Archive the job in `directory` and enter it into the history beside the archive."""
+    """Archive the job in `directory`, and enter it into the history of the folder that the archive is in."""
     collected = collect(directory)
     return Archived(collected.archive, collected.fresh, [*collected.notes, *_record(directory, collected)])
 
 
 def _record(directory: Path, collected: Collected) -> list[str]:
-    """Enter the job into the history. Return a note where that fails; the history adds the archive later."""
+    """Enter the job into the history if it lacks the archive. If that fails, return a note: the archive is added to the
+    history later.
+    """
     folder = collected.archive.parent
     try:
         if collected.fresh:

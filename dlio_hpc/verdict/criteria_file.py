@@ -1,4 +1,4 @@
-"""Criteria file: limits and rules for measurements, by workload and scale."""
+"""Criteria file: limits and rules for measurements, by workload and number of nodes and ranks."""
 
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
@@ -25,48 +25,50 @@ _ASIDE = {"title", "workload", *_SELECTORS, "all_runs", "optional"}
 
 
 class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits and rules for the runs that workload, nodes, ranks_per_node and ranks select; null: no limit."""
+    """Limits and rules for the runs that workload, nodes, ranks_per_node and ranks select. A limit of null is not
+    checked.
+    """
 
     title: str = ""
     """Title in reports."""
     workload: tuple[str, ...] | str = "*"
-    """Workloads that it applies to, with *. Example: ["unet3d*"]"""
+    """Workloads that the criterion applies to; * matches any text. Example: ["unet3d*"]"""
     nodes: Counts = None
-    """Numbers of nodes that it applies to. Example: [32, 64]"""
+    """Numbers of nodes that the criterion applies to; null: any. Example: [32, 64]"""
     ranks_per_node: Counts = None
-    """Numbers of ranks per node that it applies to. Example: [4]"""
+    """Numbers of ranks per node that the criterion applies to; null: any. Example: [4]"""
     ranks: Counts = None
-    """Numbers of ranks that it applies to. Example: 8..64*2"""
+    """Total numbers of ranks that the criterion applies to; null: any. Example: 8..64*2"""
     all_runs: bool = False
-    """Every run must meet the limits of metrics, instead of the median."""
+    """true: every run must meet the limits of metrics. false: the median of the runs must."""
     optional: bool = False
-    """Skip the criterion if it was not measured or is unknown, instead of fail or inconclusive."""
+    """true: skip the criterion if nothing was measured for it, or a value is unknown. false: fail, or inconclusive."""
     min_samples_per_s: Rate | None = None
-    """Samples/s. Example: 1300"""
+    """Smallest samples/s. Example: 1300"""
     min_read_MBps: Rate | None = None
-    """Read bandwidth in MB/s, MB = 1e6 bytes. Example: 200000"""
+    """Smallest read bandwidth in MB/s (1 MB = 1e6 bytes). Example: 200000"""
     min_au: units.Share | None = None
-    """Accelerator utilisation. Example: 90%"""
+    """Smallest accelerator utilisation. Example: 90%"""
     min_au_mlperf: units.Share | None = None
-    """Accelerator utilisation by MLPerf Storage's formula. Example: 90%"""
+    """Smallest accelerator utilisation by MLPerf Storage's formula. Example: 90%"""
     min_checkpoint_write_MBps: Rate | None = None
-    """Checkpoint write bandwidth in MB/s. Example: 50000"""
+    """Smallest checkpoint write bandwidth in MB/s. Example: 50000"""
     min_checkpoint_read_MBps: Rate | None = None
-    """Checkpoint read bandwidth in MB/s. Example: 50000"""
+    """Smallest checkpoint read bandwidth in MB/s. Example: 50000"""
     max_slowest_rank_ratio: Ratio | None = None
-    """Time of the slowest rank over time of the median rank. Example: 1.2"""
+    """Largest ratio of the slowest rank's time to the median rank's. Example: 1.2"""
     max_read_p99: units.Seconds | None = None
-    """99th percentile of read latency. Example: 50 ms"""
+    """Largest 99th percentile of the read latency. Example: 50 ms"""
     max_wait_p99: units.Seconds | None = None
-    """99th percentile of the wait for a batch. Example: 250 ms"""
+    """Largest 99th percentile of the wait for a batch. Example: 250 ms"""
     min_scaling_efficiency: units.Share | None = None
-    """Samples/s per rank over samples/s per rank on the fewest ranks. Example: 70%"""
+    """Smallest scaling efficiency: samples/s per rank / samples/s per rank on the fewest ranks. Example: 70%"""
     max_spread: units.Share | None = None
-    """Samples/s of the fastest run minus samples/s of the slowest, over the median. Example: 10%"""
+    """Largest spread: (samples/s of the fastest run - samples/s of the slowest run) / median. Example: 10%"""
     min_steps: Positive | None = None
-    """Steps per epoch. Example: 500"""
+    """Smallest number of steps per epoch. Example: 500"""
     min_dataset_over_memory: Rate | None = None
-    """Bytes of the dataset over the memory of all nodes. Example: 5"""
+    """Smallest ratio of the dataset's size to the memory of all nodes. Example: 5"""
     warmups: Natural | None = None
     """Exact number of warm-up runs. Example: 1"""
     measured_runs: Positive | None = None
@@ -74,9 +76,9 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
     min_measured_runs: Positive | None = None
     """Smallest number of measured runs. Example: 3"""
     gaps: Literal["any", "shorter than a run"] = "any"
-    """Gaps between consecutive runs, warm-ups included."""
+    """Length of the gaps between consecutive runs, warm-ups included."""
     separate_results_fs: bool = False
-    """The directories of jobs and datasets must be on different file systems."""
+    """true: the job directory and the dataset must be on different file systems."""
     unmodified: tuple[str, ...] = ()
     """Keys of the workload that must have the shipped values. Example: [compute.time]"""
 
@@ -92,12 +94,12 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Limits and rules that are set, by their keys."""
+        """Limits and rules that are set, by their YAML keys."""
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in _ASIDE}
         return {name: value for name, value in given.items() if _is_asked(value)}
 
     def selects(self, key: Key) -> bool:
-        """Return whether the criterion applies to runs with this key."""
+        """Return whether the criterion applies to runs with this measurement key."""
         counts = (key.nodes, key.ranks_per_node, key.nodes * key.ranks_per_node)
         asked = (self.nodes, self.ranks_per_node, self.ranks)
         return is_named(key.workload, self.workload) and all(
@@ -105,7 +107,9 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
     def lacking(self, keys: Sequence[Key]) -> list[str]:
-        """Return the workloads and scales of the selection that no key has."""
+        """Return the workloads and numbers of nodes and ranks that the criterion names but that none of these
+        measurement keys has, in words.
+        """
         selected = [key for key in keys if self.selects(key)]
         counts = {"nodes": {key.nodes for key in selected}, "ranks_per_node": {key.ranks_per_node for key in selected}}
         counts["ranks"] = {key.nodes * key.ranks_per_node for key in selected}
@@ -121,7 +125,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def selection(self) -> str:
-        """The selection in words; empty where everything is selected."""
+        """The selection in words; empty if the criterion applies to all runs."""
         return ", ".join(self._selected())
 
     def _selected(self) -> Iterator[str]:
@@ -132,7 +136,7 @@ class Criterion(Struct, frozen=True, forbid_unknown_fields=True):
                 yield f"{name.replace('_', ' ')} {' or '.join(map(str, _listed(wanted)))}"
 
 
-# Limits of metrics, by key: min_NAME or max_NAME, without the unit of seconds.
+# Metrics that have a limit, by its YAML key: min_ or max_ and the metric's name, without a final "_s".
 METRIC_LIMITS: dict[str, MetricName] = {
     key: name
     for name, metric in METRICS.items()
@@ -142,7 +146,7 @@ METRIC_LIMITS: dict[str, MetricName] = {
 
 
 def _is_asked(value: object) -> bool:
-    """Return whether the value of a key is set. 0 warm-ups are a rule."""
+    """Return whether the value of a limit or rule is set. 0 is set: no warm-up runs are allowed."""
     return value is not None and value is not False and value not in ("any", ())
 
 
@@ -156,15 +160,17 @@ class Criteria(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     source: str = ""
     """Source of the limits."""
     cached_above: units.Share = units.Share(LIMIT)
-    """Share of an epoch's bytes from memory above which a run counts as cached."""
+    """A run counts as cached if more than this share of an epoch's bytes came from memory."""
     workloads: tuple[str, ...] = ("*",)
-    """Workloads that are allowed, with *. Other workloads fail."""
+    """Workloads that may be measured; * matches any text. Other workloads fail."""
     criteria: dict[str, Criterion] = {}
     """Criteria by their names."""
 
 
 def load(name: str) -> Criteria:
-    """Load shipped criteria by name, or a criteria file by path. Raise ConfigError with the file and the key."""
+    """Load shipped criteria by name, or a criteria file by path. Raise ConfigError with the file and the YAML key if a
+    value is invalid.
+    """
     path = shipped.find(shipped.CRITERIA, name)
     file = document.read_named(path, Criteria, "criteria", Criterion)
     counted = {key: _counted(criterion, f"{path}: criteria.{key}") for key, criterion in file.criteria.items()}
@@ -181,7 +187,7 @@ def _names(names: Sequence[str] | str) -> Sequence[str]:
 
 
 def _counted(criterion: Criterion, source: str) -> Criterion:
-    """Return the criterion with ranges such as 1..8*2 as numbers."""
+    """Return the criterion with ranges of counts, such as 1..8*2, replaced by lists of numbers."""
     given = {name: getattr(criterion, name) for name in _SELECTORS}
     counts = {name: sweep.counts(text, f"{source}.{name}") for name, text in given.items() if isinstance(text, str)}
     return structs.replace(criterion, **counts)

@@ -1,4 +1,4 @@
-"""Result of a criterion: evidence and verdict."""
+"""Result of checking a criterion: its outcome, and the evidence of each run."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -11,7 +11,9 @@ from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
 
 class Ran(NamedTuple):
-    """A run with its job. results_on: as in the job's entry. workload: resolved, as decoded from JSON."""
+    """A run with the name of its job. results_on: file system of the job directory, as in the job's entry. workload:
+    the workload with its defaults filled in, as decoded from JSON.
+    """
 
     job: str
     run: Measurement
@@ -24,8 +26,8 @@ class Ran(NamedTuple):
 
 
 class CriterionGroup(NamedTuple):
-    """Repeats of one measurement, which are judged together. runs: good measured runs. sequence: these and their
-    warm-ups, in the order of execution.
+    """Repeats of one measurement, which are judged together. data: directory of the dataset. runs: good measured runs.
+    sequence: the same runs and their warm-up runs, in the order of execution.
     """
 
     label: str
@@ -39,13 +41,13 @@ class CriterionGroup(NamedTuple):
         return self.key.nodes * self.key.ranks_per_node
 
     def values(self, metric: str) -> list[tuple[Ran, float]]:
-        """Return the runs that have the metric, with its values."""
+        """Return the runs that have this metric, each with its value."""
         return [(run, run.run.metrics[metric]) for run in self.runs if metric in run.run.metrics]
 
 
 class Evidence(Struct, frozen=True):
-    """One run's evidence. value: in the check's unit; None where there is none. is_met: whether this run alone meets
-    the criterion.
+    """Evidence of one run for a check. value: in the check's unit; None if there is no number. is_met: whether this run
+    alone meets the criterion; None if that does not apply.
     """
 
     job: str
@@ -56,10 +58,11 @@ class Evidence(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """A criterion of a group; group is empty for all jobs together. key: in the criteria file, such as min_au; empty
-    for checks that are always made. asked: the limit in words. words: the result in words. limit, value, low, high: in
-    `unit`; None where there is none. metric: a name in metrics.METRICS, or spread, or scaling_efficiency; empty where
-    there is none. is_least: the limit is a minimum. advice: what would help to meet the criterion.
+    """A criterion checked on a group. key: YAML key of the limit or rule, such as min_au; empty for checks that are
+    always made. group: label of the group; empty for checks of all jobs together. asked: the limit in words. words: the
+    result in words. value, low, high: the result with its confidence interval, in `unit`; None if there is none. limit:
+    in `unit`; None if there is none. metric: a name in metrics.METRICS, or spread, or scaling_efficiency; empty if the
+    check is not on a metric. is_least: whether the limit is a minimum. advice: what would help to meet the criterion.
     """
 
     criterion: str
@@ -81,7 +84,7 @@ class Check(Struct, frozen=True):
 
     @property
     def measured(self) -> str:
-        """The value with its interval; the result in words where there is no value."""
+        """The value with its interval; the result in words if there is no value."""
         if self.value is None or self.key == "gaps":
             return self.words
         if self.low is None or self.high is None:
@@ -100,7 +103,7 @@ def runs_in_words(count: int) -> str:
 
 
 def evidence_lines(check: Check) -> list[str]:
-    """Return a line per run: job, run, result."""
+    """Return one line of evidence per run: job, run, result."""
     return ["  ".join(filter(None, (evidence.job, evidence.run, evidence.words))) for evidence in check.evidence]
 
 
@@ -110,6 +113,6 @@ def advice_lines(check: Check) -> list[str]:
 
 
 def listed(items: Sequence[str], most: int = 3) -> str:
-    """Return the first items, and the number of the others, in one line."""
+    """Return the first `most` items, and the number of items left out, in one line."""
     more = f" and {len(items) - most} more" if len(items) > most else ""
     return "; ".join(items[:most]) + more

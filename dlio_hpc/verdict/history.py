@@ -1,6 +1,6 @@
-"""History of a directory of archives: one SQLite file beside them, with an entry for each job.
+"""History of a folder of archives: one SQLite file in that folder, with an entry for each job.
 
-It is an index. It can be rebuilt from the archives and the decision files alone.
+The file is an index. It can be rebuilt from the archives and the decisions on baselines alone.
 """
 
 import json
@@ -22,15 +22,17 @@ from dlio_hpc.verdict.history_entry import Entry
 
 
 class Taken(NamedTuple):
-    """Result of an update. jobs: jobs that were added. notes: archives and decisions that were skipped, and why."""
+    """Result of an update. jobs: jobs that were added. notes: archives and decision files that were skipped, each with
+    the reason.
+    """
 
     jobs: tuple[str, ...]
     notes: tuple[str, ...]
 
 
 class Where(NamedTuple):
-    """Selection of jobs; None: any. job: a pattern as in shells. since, until: dates of the end of the job, such as
-    2026-11-21; until includes that day.
+    """Selection of jobs; a field of None selects all. job: a shell pattern. since, until: dates of the job's end, such
+    as 2026-11-21; until includes that day.
     """
 
     job: str | None = None
@@ -47,7 +49,7 @@ EVERYTHING = Where()
 
 
 class _Read(NamedTuple):
-    """Entry of an archive, or why it has none."""
+    """Result of reading an archive: its entry, or else the fault that prevents it."""
 
     path: Path
     entry: Entry | None
@@ -67,20 +69,20 @@ def _read(path: Path) -> _Read:
 
 
 def enter(folder: Path, entry: Entry) -> None:
-    """Write the job into the history of `folder`. An earlier entry of the job is replaced."""
+    """Write the job into the history of `folder`. This replaces an earlier entry of the job."""
     with history_database.writing(folder) as db:
         _enter(db, entry)
         _stamp(db, folder / (entry.job + archive.SUFFIX))
 
 
 def knows(path: Path) -> bool:
-    """Return whether the history beside an archive has its job, as the archive is now."""
+    """Return whether the history has an entry that was read from this archive in its present state."""
     with _reading(path.parent) as db:
         return _is_known(db, path)
 
 
 def take_in(folder: Path) -> Taken:
-    """Add the archives and decisions in `folder` that the history lacks."""
+    """Add the archives and decisions in `folder` that its history lacks."""
     with _reading(folder) as db:
         news = _news(db, folder)
     if not news.archives and not news.decisions:
@@ -91,8 +93,8 @@ def take_in(folder: Path) -> Taken:
 
 
 def rebuild(folder: Path) -> Taken:
-    """Rebuild the history from archives and decisions alone. Concurrent readers see the old history or the new one. The
-    file itself is replaced only where it cannot be used.
+    """Rebuild the history from the archives and decisions alone. Concurrent readers see either the old history or the
+    new one. The history file itself is replaced only if it cannot be used.
     """
     history_database.check_folder(folder)
     read = [_read(path) for path in _archives(folder)]
@@ -123,12 +125,12 @@ def _replaced(folder: Path, read: Sequence[_Read]) -> Taken:
 
 
 def is_writable(folder: Path) -> bool:
-    """Return whether this user may write the history. Other users can still read it."""
+    """Return whether this user may write the history of the folder. Users who may not can still read it."""
     return history_database.is_writable(folder)
 
 
 def check_writable(folder: Path) -> None:
-    """Raise ConfigError where this user may not write the history, InfrastructureError where the file system fails."""
+    """Raise ConfigError if this user may not write the history, InfrastructureError if the file system fails."""
     history_database.check_writable(folder)
 
 
@@ -154,7 +156,7 @@ def _decisions(folder: Path) -> list[Path]:
 
 
 def _is_known(db: sqlite3.Connection, path: Path) -> bool:
-    """Return whether the history has the archive with its present size and time."""
+    """Return whether the history has the archive with its present size and modification time."""
     row = db.execute("SELECT bytes, mtime_ns FROM archives WHERE file = ?", (path.name,)).fetchone()
     return row is not None and path.exists() and tuple(row) == _size(path)
 
@@ -169,7 +171,7 @@ def _take_in(db: sqlite3.Connection, folder: Path, read: Sequence[_Read]) -> Tak
         try:
             content = history_database.compact(safe_folders.content(path, rundir.LARGEST_DOCUMENT))
         except (DlioError, OSError, msgspec.DecodeError) as fault:
-            notes.append(f"skipped: {path} is not a decision file: {fault}")
+            notes.append(f"skipped: {path} is not a record of a baseline: {fault}")
             continue
         db.execute("INSERT OR REPLACE INTO decisions VALUES (?, ?)", (path.name, content))
     return Taken(tuple(result.entry.job for result in read if result.entry is not None), tuple(notes))
@@ -188,7 +190,9 @@ def _enter(db: sqlite3.Connection, entry: Entry) -> None:
 
 
 def _stamp(db: sqlite3.Connection, path: Path) -> None:
-    """Record size and time of the archive that the job was read from, so that a replaced archive is noticed."""
+    """Record the size and modification time of the archive that the job was read from, so that a replaced archive is
+    noticed.
+    """
     if path.exists():
         db.execute("INSERT OR REPLACE INTO archives VALUES (?, ?, ?)", (path.name, *_size(path)))
 
@@ -199,7 +203,7 @@ def _size(path: Path) -> tuple[int, int]:
 
 
 def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
-    """Return the selected jobs, in the order of their ends."""
+    """Return the entries of the selected jobs, in the order of their ends."""
     clauses, values = _clauses(where)
     query = f"SELECT document FROM jobs {'WHERE ' if clauses else ''}{' AND '.join(clauses)} ORDER BY ended, job"
     with _reading(folder) as db:
@@ -207,7 +211,7 @@ def entries(folder: Path, where: Where = EVERYTHING) -> tuple[Entry, ...]:
 
 
 def _clauses(where: Where) -> tuple[list[str], list[Any]]:
-    """Return the SQL clauses of a selection, and their values."""
+    """Return the SQL conditions of a selection, and the values of their placeholders."""
     of_run = "job IN (SELECT job FROM runs WHERE {} = ?)"
     filters = [
         ("job GLOB ?", where.job),
@@ -224,8 +228,8 @@ def _clauses(where: Where) -> tuple[list[str], list[Any]]:
 
 
 def export(folder: Path) -> bytes:
-    """Return the history as lines of JSON: jobs, then decisions, each sorted by name. The same archives and decisions
-    give the same bytes.
+    """Return the history as lines of JSON: jobs, then decisions, each sorted by name. Equal archives and decisions give
+    the same bytes.
     """
     with _reading(folder) as db:
         jobs = db.execute("SELECT document FROM jobs ORDER BY job").fetchall()
@@ -238,8 +242,8 @@ def export(folder: Path) -> bytes:
 
 @contextmanager
 def _reading(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open the history at the current schema. A user who may not write the folder gets a copy in memory, with new
-    archives added.
+    """Open the history for reading, migrated to the current schema. A user who may not write to the folder gets a copy
+    in memory, to which new archives are added.
     """
     history_database.check_folder(folder)
     path = folder / rundir.HISTORY

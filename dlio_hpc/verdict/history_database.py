@@ -1,8 +1,8 @@
 """SQLite file of a history: schema, locking, and errors.
 
-Processes write in turn, by a lock file beside the database, because SQLite's own locks are not reliable on all file
-systems. Write-ahead logging needs memory shared by all users of the file (sqlite.org/wal.html), so it is used on local
-file systems only; elsewhere SQLite keeps its rollback journal.
+Writers take a lock file in the same folder, because SQLite's own locks are not reliable on all file systems.
+Write-ahead logging needs memory shared by all users of the file (sqlite.org/wal.html), so it is used on local file
+systems only. On other file systems SQLite keeps its rollback journal.
 """
 
 import errno
@@ -28,7 +28,9 @@ SUFFIXES = ("-wal", "-shm", "-journal")
 
 
 def _jobs(database: sqlite3.Connection) -> None:
-    """Create schema 1. document: the Entry as canonical JSON. The columns serve filters and SQL queries by users."""
+    """Create the tables of schema 1. Column document: the Entry as canonical JSON. The other columns serve filters and
+    users' SQL queries.
+    """
     database.execute(
         "CREATE TABLE jobs (job TEXT PRIMARY KEY, study TEXT NOT NULL, site TEXT NOT NULL, state TEXT NOT NULL, "
         "created TEXT NOT NULL, ended TEXT NOT NULL, exit_code INTEGER NOT NULL, document BLOB NOT NULL)"
@@ -37,7 +39,9 @@ def _jobs(database: sqlite3.Connection) -> None:
 
 
 def _runs(database: sqlite3.Connection) -> None:
-    """Create schema 2: runs with their metrics, decisions, and the archive that a job was read from."""
+    """Migrate to schema 2: add tables for runs with their metrics, for decisions, and for the archives that jobs were
+    read from.
+    """
     database.execute(
         "CREATE TABLE runs (job TEXT NOT NULL REFERENCES jobs, run TEXT NOT NULL, kind TEXT NOT NULL, "
         "key TEXT NOT NULL, workload TEXT NOT NULL, nodes INTEGER NOT NULL, ranks_per_node INTEGER NOT NULL, "
@@ -51,7 +55,9 @@ def _runs(database: sqlite3.Connection) -> None:
 
 
 def _disturbances(database: sqlite3.Connection) -> None:
-    """Create schema 3: entries with other activity on the nodes; null for older jobs, which did not record it."""
+    """Migrate to schema 3: rewrite entries with the field for other activity on the nodes; it is null for older jobs,
+    which did not record it.
+    """
     for job, content in database.execute("SELECT job, document FROM jobs").fetchall():
         database.execute("UPDATE jobs SET document = ? WHERE job = ?", (canonical(decode(content)), job))
 
@@ -83,13 +89,15 @@ def decode(content: bytes) -> Entry:
     return document.decode(content, Entry, "the history (dlio-hpc history --rebuild rebuilds it)")
 
 
-# Each step migrates from the schema before it. Never change a step that was released: add a step.
+# Step N migrates from schema N to schema N + 1. Never change a step that was released; add a new step instead.
 _STEPS: tuple[Callable[[sqlite3.Connection], None], ...] = (_jobs, _runs, _disturbances)
 SCHEMA = len(_STEPS)
 
 
 def migrate(database: sqlite3.Connection, path: Path) -> None:
-    """Migrate the database to the current schema, within the caller's transaction."""
+    """Migrate the database to the current schema, within the caller's transaction. Raise ConfigError if its schema is
+    newer.
+    """
     (version,) = database.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA:
         raise ConfigError(
@@ -102,7 +110,9 @@ def migrate(database: sqlite3.Connection, path: Path) -> None:
 
 @contextmanager
 def writing(folder: Path) -> Iterator[sqlite3.Connection]:
-    """Open the history for one transaction, under the lock. It is committed as a whole or not at all."""
+    """Open the history for one transaction while holding the lock file. All changes are committed, or none if an error
+    is raised.
+    """
     check_folder(folder)
     path = folder / rundir.HISTORY
     with locked(folder), explained(path), closing(opened(path)) as database, transaction(database):
@@ -121,7 +131,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
     database.commit()
 
 
-# Error codes where this user may not write.
+# Error codes that mean that this user may not write.
 _REFUSALS = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -154,7 +164,9 @@ def is_writable(folder: Path) -> bool:
 
 
 def check_writable(folder: Path) -> None:
-    """Raise ConfigError where this user may not write a history, InfrastructureError where the file system fails."""
+    """Raise ConfigError if this user may not write a history in the folder, InfrastructureError if the file system
+    fails.
+    """
     if is_writable(folder):
         return
     try:
@@ -165,7 +177,7 @@ def check_writable(folder: Path) -> None:
         if not is_refused:
             raise InfrastructureError(f"cannot write to {of_system(fault, folder)}") from fault
     if is_refused:
-        raise ConfigError(f"{folder} is not writable: its history can be rebuilt by its owner")
+        raise ConfigError(f"you may not write to {folder}: ask its owner to rebuild the history")
 
 
 def is_current(path: Path) -> bool:
@@ -177,8 +189,8 @@ def is_current(path: Path) -> bool:
 
 
 def copy(path: Path, memory: sqlite3.Connection) -> None:
-    """Copy the database into memory, from a folder where this user may write nothing, not even SQLite's files for
-    readers.
+    """Copy the database into memory. This works in a folder where the user may not write even the files that SQLite
+    creates for reading.
     """
     for rest in ("mode=ro", "mode=ro&immutable=1"):
         try:
@@ -200,7 +212,7 @@ def check_folder(folder: Path) -> None:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Raise the errors of SQLite as InfrastructureError, with the command that rebuilds the history."""
+    """Convert SQLite's errors to InfrastructureError, with the command that rebuilds the history."""
     command = f"dlio-hpc history --rebuild --archive {path.parent}"
     try:
         yield

@@ -1,4 +1,4 @@
-"""Entry of a job in the history: all that verdicts need, computed from its archive alone."""
+"""Entry of a job in the history: all data that verdicts need, computed from the job's archive alone."""
 
 import hashlib
 import json
@@ -23,8 +23,9 @@ from dlio_hpc.results.run_result import Disturbance
 
 
 class Key(Struct, frozen=True):
-    """Everything that must be equal for two measurements to be compared. file_system: kind and mount, such as "lustre
-    /scratch". layout: striping of the dataset, in words. settings: digest of the whole workload. version: of the core.
+    """Measurement key: everything that must be equal for two measurements to be compared. file_system: kind and mount
+    point, such as "lustre /scratch". layout: striping of the dataset, in words. settings: digest of the whole workload.
+    version: version of dlio-hpc that made the run.
     """
 
     site: str
@@ -38,7 +39,7 @@ class Key(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """Twelve hexadecimal digits."""
+        """Digest of the key, twelve hexadecimal digits."""
         return _digest(self)
 
     @property
@@ -48,10 +49,11 @@ class Key(Struct, frozen=True):
 
 
 class Measurement(Struct, frozen=True):
-    """A run of warm-up or measurement; runs that generate datasets have none. title: of the study's point, else empty.
-    data: directory of the dataset. fault: why the run does not count, with the exit code of its class; None and 0 for a
-    good run. metrics: by their names in metrics.METRICS. steps: per epoch. gap_s: seconds since the end of the job's
-    previous run. disturbance: other activity on its nodes; None: not recorded.
+    """A warm-up or measured run; runs that generate datasets have no Measurement. title: title of the study's point
+    that the run measures; empty without one. data: directory of the dataset. fault, exit_code: why the run does not
+    count, and the exit code for such a fault; None and 0 for a good run. metrics: values by their names in
+    metrics.METRICS. steps: steps per epoch. gap_s: seconds since the end of the job's previous run. disturbance: other
+    activity on the run's nodes; None if not recorded.
     """
 
     run: str
@@ -74,22 +76,24 @@ class Measurement(Struct, frozen=True):
 
     @property
     def is_good(self) -> bool:
-        """Whether it is a measured run without a fault. Its bytes may still have come from memory."""
+        """Whether this is a measured run without a fault. Its bytes may still have come from memory."""
         return self.fault is None and self.kind == "measure"
 
     @property
     def unit(self) -> tuple[Any, ...]:
-        """Identity of the measurement within its study: a repetition has the same. It leaves out the parts of the key
-        that are determined while a job runs, because a run that failed early lacks them.
+        """Identity of the measurement within its study. If the same measurement is made again, its identity is the
+        same. The parts of the key that are only known while the job runs are left out, because a run that failed early
+        lacks them.
         """
         key = self.key
         return self.title, self.data, key.settings, key.nodes, key.ranks_per_node, self.repeat
 
 
 class Entry(Struct, frozen=True):
-    """A job that has ended. ended: UTC. fault: why its metrics must not be used, with the exit code of its class.
-    hosts, versions: of its runs. results_on: file system of the job directory at run time, as Key.file_system; empty:
-    not recorded. workloads: resolved, by the digest in the keys of the measurements.
+    """A job that has ended. ended: time in UTC. fault, exit_code: why the job's metrics must not be used, and the exit
+    code for such a fault; None and 0 without one. hosts, versions: as recorded by its runs. results_on: file system of
+    the job directory at run time, in the form of Key.file_system; empty if not recorded. workloads: workloads with
+    their defaults filled in, by the settings digest in the keys of the measurements.
     """
 
     job: str
@@ -110,7 +114,7 @@ class Entry(Struct, frozen=True):
 
 
 def of(outcome: JobOutcome) -> Entry:
-    """Return the entry of a job. The job's directory and its archive give the same entry."""
+    """Return the entry of a job. Its directory and its archive give the same entry."""
     fault = job_outcome.fault(outcome)
     results = [run.result for run in outcome.runs if run.result is not None]
     measured = [run for run in outcome.runs if run.run.kind != "generate"]
@@ -133,7 +137,9 @@ def of(outcome: JobOutcome) -> Entry:
 
 
 def together(entries: Sequence[Entry]) -> list[Entry]:
-    """Join the jobs of each study into one entry: repeats in several jobs of a study are repeats of one night."""
+    """Merge the jobs of each study into one entry: repeats spread over several jobs of a study count as repeats of one
+    measurement.
+    """
     studies: dict[str, list[Entry]] = {}
     for entry in entries:
         studies.setdefault(entry.study, []).append(entry)
@@ -143,8 +149,8 @@ def together(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _joined(jobs: Sequence[Entry]) -> Entry:
-    """Join the jobs of a study. Of a measurement made more than once, the first good run counts. The fault of a job
-    counts only where a measurement is lost, or where it invalidates good runs.
+    """Merge the jobs of a study into one entry. If a measurement was made more than once, its first good run counts.
+    The fault of a job counts only if a measurement is lost by it, or if it invalidates good runs.
     """
     by_unit: dict[tuple[Any, ...], Measurement] = {}
     for number, run in ((number, run) for number, job in enumerate(jobs) for run in job.measurements):
@@ -170,7 +176,9 @@ def _joined(jobs: Sequence[Entry]) -> Entry:
 
 
 def _invalidates_good_runs(job: Entry) -> bool:
-    """Return whether the job is invalid although no run has a fault, such as by a changed dataset."""
+    """Return whether the job as a whole is invalid although none of its runs has a fault, for example because the
+    dataset changed.
+    """
     return job.exit_code == InvalidRun.exit_code and all(run.fault is None for run in job.measurements)
 
 
@@ -200,7 +208,7 @@ def _measurement(outcome: JobOutcome, run: RunOutcome) -> Measurement:
 
 
 def key(outcome: JobOutcome, run: RunOutcome) -> Key:
-    """Return the key of a run, with or without a result."""
+    """Return the measurement key of a run. The run need not have a result."""
     plan, planned = outcome.plan, run.run
     layout = next((record for record in outcome.layouts if record.path == planned.dataset), None)
     version = plan.version if run.result is None else run.result.versions.get("dlio_hpc", plan.version)
@@ -225,7 +233,7 @@ def _file_system(layout: Record | None, run: Run) -> str:
 
 
 def _layout(layout: Record | None, run: Run) -> str:
-    """Return the requested layout; where none was requested, the layout that the dataset has."""
+    """Return the requested layout in words. If none was requested, return the layout that the dataset has."""
     if layout is not None and not layout.file_system.is_lustre:
         return "none"
     if run.layout is not None:
@@ -242,8 +250,8 @@ def _digest(value: Struct) -> str:
 
 
 def differences(before: Key, after: Key, settings: tuple[Any, Any] = (None, None)) -> list[str]:
-    """Return the differences between two keys, as `before / after`. settings: the workloads of the two keys, so that
-    differing settings are listed by name.
+    """Return the differences between two measurement keys, each as NAME: BEFORE / AFTER. settings: the workloads of the
+    two keys, so that settings that differ are listed by name.
     """
     lines = []
     for name in Key.__struct_fields__:
@@ -259,12 +267,12 @@ _NAMES = {
     "site": "site", "file_system": "file system", "layout": "layout", "nodes": "nodes",
     "ranks_per_node": "ranks per node", "workload": "workload", "version": "version of dlio-hpc",
 }  # fmt: skip
-# Keys of a workload that only describe it.
+# YAML keys of a workload that only describe it.
 _ASIDE = {"name", "description", "source"}
 
 
 def changes(before: Any, after: Any, path: str = "") -> list[str]:
-    """Return the keys below `path` whose values differ, such as reader.batch_size: 4 / 8."""
+    """Return the YAML keys below `path` whose values differ, with both values, such as reader.batch_size: 4 / 8."""
     if not isinstance(before, dict) or not isinstance(after, dict):
         return [f"{path}: {before} / {after}"] if path and before != after else []
     names = [name for name in dict.fromkeys([*before, *after]) if path or name not in _ASIDE]
@@ -272,8 +280,8 @@ def changes(before: Any, after: Any, path: str = "") -> list[str]:
 
 
 def flat(workload: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the keys of a workload in JSON, such as reader.batch_size, with their values, without keys that only
-    describe it.
+    """Yield the dotted YAML keys of a workload, such as reader.batch_size, with their values. Keys that only describe
+    the workload are left out.
     """
     if not isinstance(workload, dict):
         if path:

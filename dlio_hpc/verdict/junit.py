@@ -1,4 +1,6 @@
-"""JUnit XML of verdicts, for CI systems: a failure is a verdict, an error is a case that could not be judged."""
+"""JUnit XML of verdicts, for CI systems. A failure is an unfavourable verdict; an error is a case without a valid
+verdict.
+"""
 
 import re
 from collections.abc import Sequence
@@ -12,8 +14,8 @@ _FORBIDDEN = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 class Case(NamedTuple):
-    """A test case. type: of the failure or error, such as "regression". message: one line. text: the evidence, in any
-    number of lines. seconds: duration of the measurement.
+    """A test case. type: type of the failure or error, such as "regression". message: one line. text: the evidence; may
+    have several lines. seconds: duration of the measurement.
     """
 
     name: str
@@ -26,8 +28,8 @@ class Case(NamedTuple):
 
 
 def document(suite: str, cases: Sequence[Case]) -> bytes:
-    """Return the file's bytes: one testsuite in a testsuites element, as the parsers of Jenkins, GitLab and GitHub
-    expect it.
+    """Return the bytes of the JUnit file: one testsuite inside a testsuites element, as the parsers of Jenkins, GitLab
+    and GitHub expect.
     """
     counts = {
         "tests": str(len(cases)),
@@ -62,5 +64,5 @@ def _seconds(value: float) -> str:
 
 
 def _fit(text: str) -> str:
-    """Replace characters that XML does not allow by the replacement character."""
+    """Return the text with each character that XML does not allow replaced by U+FFFD, the replacement character."""
     return _FORBIDDEN.sub("\N{REPLACEMENT CHARACTER}", text)

@@ -1,4 +1,4 @@
-"""Criteria on metrics: on each run or on the median, on the spread of samples/s, and on scaling efficiency."""
+"""Criteria on metrics: limits for each run or the median, for the spread of samples/s, and for scaling efficiency."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from dlio_hpc.results.metrics import METRICS, Unit, format_value
 from dlio_hpc.verdict.criteria_file import METRIC_LIMITS, Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran, runs_in_words
 
-# Limits on several runs together: metric, label, and whether higher is better. All are shares.
+# Limits that need several runs, by YAML key: metric, label, and whether the limit is a minimum. All are shares.
 _SPECIAL = {
     "max_spread": ("spread", "spread of samples/s", False),
     "min_scaling_efficiency": ("scaling_efficiency", "scaling efficiency", True),
@@ -20,7 +20,9 @@ LIMITS = (*METRIC_LIMITS, *_SPECIAL)
 
 
 class Limit(NamedTuple):
-    """Limit of a metric. is_least: it is a minimum. all_runs: every run must meet it."""
+    """Limit of a metric. name: name of the criterion. key: YAML key of the limit. is_least: whether the limit is a
+    minimum. all_runs: whether every run must meet it.
+    """
 
     name: str
     key: str
@@ -48,8 +50,8 @@ class Limit(NamedTuple):
 def checks(
     name: str, criterion: Criterion, group: CriterionGroup, all_groups: Sequence[CriterionGroup]
 ) -> Iterator[Check]:
-    """Yield a check for each limit of a metric that applies to the group. Scaling efficiency is relative to the groups
-    on the fewest ranks.
+    """Yield a check for each limit of the criterion on a metric. Scaling efficiency is checked only if the same
+    measurement was made on fewer ranks, and relative to the fewest.
     """
     for key in METRIC_LIMITS:
         if getattr(criterion, key) is not None:
@@ -62,20 +64,20 @@ def checks(
 
 
 def fewest(group: CriterionGroup, groups: Sequence[CriterionGroup]) -> list[CriterionGroup] | None:
-    """Return the groups with the same measurement on the fewest ranks; None where the group itself is on the fewest."""
+    """Return the groups that make the same measurement on the fewest ranks; None if the group itself is among them."""
     same = [candidate for candidate in groups if _unscaled(candidate) == _unscaled(group)]
     least = min(candidate.ranks for candidate in same)
     return None if least == group.ranks else [candidate for candidate in same if candidate.ranks == least]
 
 
 def _unscaled(group: CriterionGroup) -> tuple[str, ...]:
-    """Return the parts of the key that do not depend on the number of ranks."""
+    """Return the parts of the measurement key that do not depend on the number of ranks, and the dataset."""
     key = group.key
     return key.site, key.file_system, key.layout, key.workload, key.settings, key.version, group.data
 
 
 def limit(name: str, key: str, criterion: Criterion) -> Limit:
-    """Return the limit of a criterion under a key."""
+    """Return the limit that a criterion sets. name: name of the criterion. key: YAML key of the limit."""
     title, value = criterion.title or name, getattr(criterion, key)
     if (special := _SPECIAL.get(key)) is not None:
         metric, label, is_least = special
@@ -105,7 +107,10 @@ def _metric(required: Limit, group: CriterionGroup) -> Check:
     evidence = [_evidence(required, run, value) for run, value in measured]
     if len(measured) < len(group.runs) or not measured:
         lacking = runs_in_words(len(group.runs) - len(measured))
-        message = f"{lacking} of {len(group.runs)} without this metric; narrow the criterion (workload, nodes)"
+        message = (
+            f"{lacking} of {len(group.runs)} without this metric; restrict the criterion to runs that have it "
+            "(workload, nodes)"
+        )
         return _check(required, group, "fail", message, None, evidence)
     values = [value for _, value in measured]
     if required.all_runs:
@@ -127,7 +132,7 @@ def _every_run(required: Limit, group: CriterionGroup, values: list[float], evid
 
 
 def _judged(required: Limit, estimate: Estimate, count: int) -> tuple[Outcome, str]:
-    """Return the outcome of a value with its interval, and the result in words."""
+    """Return the outcome and the result in words, for an estimate from `count` runs."""
     if estimate.low is None or estimate.high is None:
         verdict: Outcome = "pass" if required.is_met(estimate.value) else "fail"
         return verdict, f"{format_value(estimate.value, required.unit)} in one run; noise is unknown"
@@ -161,7 +166,7 @@ def _spread(required: Limit, group: CriterionGroup) -> Check:
 
 
 def _scaling(required: Limit, group: CriterionGroup, base: Sequence[CriterionGroup]) -> Check:
-    """Compare samples/s per rank with that of base, the groups on the fewest ranks, whose runs are taken together."""
+    """Compare samples/s per rank with `base`: all runs of the groups with the fewest ranks, pooled."""
     base_values = [value / part.ranks for part in base for _, value in part.values("samples_per_s")]
     measured = group.values("samples_per_s")
     values = [value / group.ranks for _, value in measured]

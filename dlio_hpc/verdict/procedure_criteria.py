@@ -1,4 +1,6 @@
-"""Criteria on the procedure: steps, dataset size over memory, number of runs, gaps between runs, place of results."""
+"""Rules on the procedure: steps per epoch, dataset size relative to memory, number of runs, gaps between runs, file
+system of the results, unmodified workloads.
+"""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from dlio_hpc.verdict.criteria_file import Criterion
 from dlio_hpc.verdict.criterion_result import Check, CriterionGroup, Evidence, Ran
 from dlio_hpc.verdict.history_entry import changes
 
-# Requirements in words, by the keys of criteria.
+# Requirements in words, by YAML key.
 _WORDS = {
     "min_steps": "steps per epoch >= {}",
     "min_dataset_over_memory": "dataset >= {:g} x the nodes' memory",
@@ -28,7 +30,7 @@ _WORDS = {
 
 
 class _Rule(NamedTuple):
-    """A requirement on a group. key: in the criteria file."""
+    """A rule that a group is checked against. name: name of the criterion. key: YAML key of the rule."""
 
     name: str
     key: str
@@ -36,11 +38,13 @@ class _Rule(NamedTuple):
     group: CriterionGroup
 
     def check(self, is_met: bool, message: str, **rest: Any) -> Check:
-        """Return the check with pass or fail."""
+        """Return a check that passes or fails."""
         return self._check("pass" if is_met else "fail", message, **rest)
 
     def unknown(self, message: str, evidence: tuple[Evidence, ...] = ()) -> Check:
-        """Return a check that cannot be decided: skipped where the criterion is optional, else inconclusive."""
+        """Return a check that cannot be decided: skipped if the criterion is optional, else inconclusive. message: what
+        is unknown.
+        """
         verdict: Outcome = "skipped" if self.criterion.optional else "inconclusive"
         return self._check(verdict, f"unknown: {message}", evidence=evidence)
 
@@ -65,7 +69,7 @@ def checks(name: str, criterion: Criterion, group: CriterionGroup) -> Iterator[C
 
 
 def in_words(key: str, criterion: Criterion) -> str:
-    """Return the requirement of a criterion under a key, in words."""
+    """Return in words what a criterion requires. key: the YAML key of the requirement."""
     value = getattr(criterion, key)
     return _WORDS[key].format(", ".join(value) if isinstance(value, tuple) else value)
 
@@ -83,7 +87,7 @@ def _steps(rule: _Rule, least: int) -> Check:
 
 
 def _larger(measured: float, least: float) -> tuple[str, ...]:
-    """Return advice to enlarge the dataset by the factor that is missing."""
+    """Return advice by which factor to enlarge the dataset; empty if it is large enough."""
     if not 0 < measured < least:
         return ()
     factor = f"{least / measured:,.0f}" if least / measured >= 100 else f"{least / measured:.3g}"
@@ -107,7 +111,7 @@ def _memory(rule: _Rule, least: float) -> Check:
 
 
 def _over_memory(ran: Ran) -> float | None:
-    """Return dataset bytes over the memory of all nodes; None where it is unknown."""
+    """Return dataset bytes / memory of all nodes; None if the memory is unknown."""
     storage = ran.run.storage
     return storage.dataset_bytes / storage.memory_bytes if storage is not None and storage.memory_bytes else None
 
@@ -140,12 +144,12 @@ def _count(rule: _Rule, count: int, wanted: int) -> Check:
 
 
 def _gaps(rule: _Rule) -> Check:
-    """Compare the gaps with the shortest run, so that no other run fits into a gap."""
+    """Check that each gap between runs is shorter than the shortest run, so that no other run fits into a gap."""
     sequence = rule.group.sequence
     runs = [ran.run for ran in sequence]
     gaps = [max(0.0, seconds_between(run.ended, following.started)) for run, following in pairwise(runs)]
     if not gaps:
-        return rule.unknown("a single run has no gap")
+        return rule.unknown("there is only one run, so there are no gaps")
     shortest, longest = min(seconds_between(run.started, run.ended) for run in runs), max(gaps)
     evidence = tuple(
         Evidence(ran.job, ran.run.run, gap, f"{format_seconds(gap)} after the previous run", gap < shortest)
@@ -178,10 +182,12 @@ def _separation(rule: _Rule) -> Check:
 
 
 def _as_shipped(rule: _Rule) -> Check:
-    """Compare settings with the shipped workload of that name."""
+    """Compare the group's settings with those of the shipped workload of the same name."""
     name = rule.group.key.workload
     measured = rule.group.runs[0].workload
-    path = shipped.root() / shipped.WORKLOADS / f"{name}.yaml"  # not a facility's workload of that name
+    path = (
+        shipped.root() / shipped.WORKLOADS / f"{name}.yaml"
+    )  # only shipped workloads, not a facility's own with the same name
     if not path.is_file() or measured is None:
         return rule.unknown(f"no shipped workload {name!r}")
     shipped_workload = json.loads(document.encode(plan.resolved(workload.load(str(path)))))
@@ -194,7 +200,7 @@ def _as_shipped(rule: _Rule) -> Check:
 
 
 def _value(data: Any, key: str) -> Any:
-    """Return the value of a dotted key in nested mappings; None where there is none."""
+    """Return the value of a dotted key in nested mappings, or None if the key is missing."""
     for name in key.split("."):
         data = data.get(name) if isinstance(data, dict) else None
     return data

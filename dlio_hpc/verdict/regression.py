@@ -1,4 +1,4 @@
-"""Regression test: a difference with its confidence interval as an outcome, in words, and advice."""
+"""Regression test: turn a difference and its confidence interval into an outcome, words and advice."""
 
 import math
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from dlio_hpc.verdict import trend
 from dlio_hpc.verdict.change_detection import FEWEST
 from dlio_hpc.verdict.trend import Night, Shift, Trend
 
-# Most repeats that advice asks for; beyond these it suggests a larger tolerance.
+# Largest number of repeats that advice asks for. If more are needed, it suggests a larger tolerance instead.
 _MOST_REPEATS = 50
-# Percent; advice suggests smaller tolerances only.
+# Advice suggests only tolerances below this one, in percent.
 _WIDEST = 50
 
 
 def outcome_of(difference: Difference, tolerance: float) -> Outcome:
-    """Return the outcome of a difference of logarithms. inconclusive: the difference may be noise, and a drop beyond
-    the tolerance cannot be excluded.
+    """Return the outcome of a difference of logarithms. It is inconclusive if the difference may be noise and a drop
+    beyond the tolerance cannot be excluded.
     """
     if difference.low is None or difference.high is None or difference.half is None:
         return "inconclusive"
@@ -33,8 +33,8 @@ def outcome_of(difference: Difference, tolerance: float) -> Outcome:
 
 
 class Weighed(NamedTuple):
-    """A comparison with a reference. alone: outcome of the repeats without the history. shift: the change by which the
-    level fell since the reference; None where it did not fall.
+    """Result of a comparison with a reference. alone: outcome of the job's repeats if the history is ignored. shift:
+    the change in the history by which the level fell since the reference; None if it did not fall.
     """
 
     outcome: Outcome
@@ -46,8 +46,8 @@ class Weighed(NamedTuple):
 
 
 def weigh(nights: Sequence[Night], there: Night, metric: MetricName, tolerance: float, is_like: bool = True) -> Weighed:
-    """Compare the last of these nights with the reference `there`. is_like: their keys are equal, so the history
-    counts.
+    """Compare the last night with the reference `there`. is_like: whether their measurement keys are equal; if so, a
+    drop in the history since the reference is a regression too.
     """
     noise = trend.noise(nights[:-1], metric)
     difference = robust.difference(trend.logs(nights[-1].values, metric), trend.logs(there.values, metric), noise)
@@ -57,8 +57,9 @@ def weigh(nights: Sequence[Night], there: Night, metric: MetricName, tolerance: 
 
 
 def _fallen(history: Trend, there: Night, metric: MetricName, difference: Difference, tolerance: float) -> Shift | None:
-    """Return the shift by which the level fell beyond the tolerance since the reference. None where it did not fall, or
-    where this job is clearly better than that level again.
+    """Return the largest drop in the history since the reference. Return None if the level did not fall beyond the
+    tolerance, or if the last job has recovered: it is within the tolerance of the reference, and beyond noise better
+    than the fallen level.
     """
     since = history.place(there.job)
     if since is None:
@@ -86,13 +87,13 @@ def signed(ratio: float) -> str:
 
 
 def changes_sentence(history: Trend) -> str:
-    """Return the clause of changes_words() as a sentence. Names of jobs keep their case."""
+    """Return the clause of changes_words() as a sentence with a capital first letter."""
     clause = changes_words(history)
     return f"{clause[0].upper()}{clause[1:]}."
 
 
 def changes_words(history: Trend) -> str:
-    """Return a clause on the changes over the nights of a key."""
+    """Return a clause on the changes in the history."""
     count = len(history.nights)
     if history.shifts:
         return f"over {count} nights: {'; '.join(map(shift_words, history.shifts))}"
@@ -102,14 +103,14 @@ def changes_words(history: Trend) -> str:
 
 
 def shift_words(shift: Shift) -> str:
-    """Return a change in words, with the jobs where it begins and ends."""
+    """Return a change in words, with the job that it begins at and, for a drift, the job that it ends at."""
     if shift.kind == "step":
         return f"{percent(shift.ratio)} since {shift.since} ({shift.ended[:10]})"
     return f"drifted, {percent(shift.ratio)} from {shift.since} ({shift.ended[:10]}) to {shift.to}"
 
 
 def words(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
-    """Return the result of a comparison in words. name: of the reference."""
+    """Return the result of a comparison in words. name: name of the reference."""
     difference = weighed.difference
     by_itself = f"{percent(math.exp(difference.value))} than {name}".replace("as good than", "as good as")
     if difference.low is None or difference.high is None:
@@ -125,9 +126,9 @@ def words(weighed: Weighed, name: str, here: Night, tolerance: float) -> str:
 
 
 def advice(difference: Difference, here: Night, there: Night, noise: RepeatNoise | None, tolerance: float) -> list[str]:
-    """Return what would make a verdict possible, one item per line."""
+    """Return what would make the verdict conclusive, one item per line."""
     if difference.half is None:
-        return ["--repeat 3 or more for both jobs, or five nights of history"]
+        return ["--repeat 3 or more for both jobs, or a history of at least five nights"]
     least = math.ceil(1000 * difference.half) / 10
     allowed = [f"--tolerance {least:g}% or more is needed with this noise"] if least < _WIDEST else []
     nights = 0.0 if noise is None else robust.t_quantile(noise.df) * math.sqrt(2) * noise.sd
@@ -135,7 +136,7 @@ def advice(difference: Difference, here: Night, there: Night, noise: RepeatNoise
     needed = math.ceil(count * (difference.half / tolerance) ** 2)
     if nights > tolerance:
         differ = 100 * math.expm1(noise.sd if noise else 0)
-        return [f"more repeats do not help: nights differ by {differ:.1f} %", *allowed]
+        return [f"more repeats do not help: results differ by {differ:.1f} % from night to night", *allowed]
     if needed > _MOST_REPEATS:
         return allowed or ["longer runs on a less busy machine: the noise is too large for any tolerance"]
     return [f"--repeat {max(needed, count + 1)} for both jobs would detect {100 * tolerance:g} %", *allowed]

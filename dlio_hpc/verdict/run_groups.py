@@ -1,4 +1,4 @@
-"""Groups of a job's measured runs with the same key and dataset. Groups are what is compared between jobs."""
+"""Groups of a job's measured runs with the same measurement key and dataset. Jobs are compared group by group."""
 
 from typing import Any
 
@@ -9,13 +9,14 @@ from dlio_hpc.analysis.study.disturbances import Repeat
 from dlio_hpc.results.metrics import METRICS, MetricName
 from dlio_hpc.verdict.history_entry import Entry, Key, Measurement
 
-# Worst first: one run from memory disqualifies the whole group.
+# Cache outcomes, worst first. A single cached run disqualifies the whole group.
 _WORST: tuple[Outcome, ...] = ("cached", "unknown", "storage", "nothing read")
 
 
 class Group(Struct, frozen=True):
-    """Measured runs of a job with one key on one dataset, faulty runs included. data: directory of the dataset.
-    workload: resolved, as decoded from JSON.
+    """Measured runs of a job with the same measurement key on the same dataset, faulty runs included. title: title of
+    the study's point; empty without one. data: directory of the dataset. workload: the workload with its defaults
+    filled in, as decoded from JSON.
     """
 
     job: str
@@ -34,23 +35,23 @@ class Group(Struct, frozen=True):
 
     @property
     def faulty(self) -> Measurement | None:
-        """First run with a fault; None where there is none."""
+        """First run with a fault, or None if all runs are good."""
         return next((run for run in self.measurements if not run.is_good), None)
 
     @property
     def storage(self) -> Outcome:
-        """Worst cache outcome of the good runs; unknown where there is no good run."""
+        """Worst cache outcome of the good runs; unknown if there is no good run."""
         outcomes = {"unknown" if run.storage is None else run.storage.outcome() for run in self.good}
         return next((outcome for outcome in _WORST if outcome in outcomes), "unknown")
 
     @property
     def is_of_storage(self) -> bool:
-        """Whether the runs measured the storage, or read nothing at all."""
+        """Whether the runs read from storage, or read nothing at all."""
         return self.storage in ("storage", "nothing read")
 
     @property
     def storage_words(self) -> str:
-        """Cache outcome of the worst run in words."""
+        """Worst cache outcome of the good runs in words, with the name of the run."""
         for run in self.good:
             if run.storage is not None and run.storage.outcome() == self.storage:
                 return f"{run.run}: {run.storage.words()}"
@@ -58,11 +59,13 @@ class Group(Struct, frozen=True):
 
     @property
     def advice(self) -> tuple[str, ...]:
-        """Options of dlio-submit that would defeat the cache."""
+        """Options of dlio-submit that would keep the runs from reading cached bytes."""
         return next((run.storage.advice for run in self.good if run.storage and run.storage.advice), ())
 
     def repeats(self, metric: MetricName) -> tuple[Repeat, ...]:
-        """Return the repeats of the good runs that have the metric, inverted where lower is better."""
+        """Return the good runs that have a positive value of the metric, as repeats. The value is inverted if lower is
+        better.
+        """
         sign = 1 if METRICS[metric].is_higher_better else -1
         return tuple(
             Repeat(measurement.run, measurement.metrics[metric] ** sign, measurement.disturbance)
@@ -97,7 +100,7 @@ def of(entry: Entry) -> tuple[Group, ...]:
 
 
 def alone(groups: tuple[Group, ...], group: Group) -> bool:
-    """Return whether the group is the job's only group of its key. Where a job compares datasets of one key, no group
-    stands for the key.
+    """Return whether the group is the job's only group with its measurement key. If a job measures one key on several
+    datasets, none of its groups represents the key.
     """
     return sum(candidate.key == group.key for candidate in groups) == 1

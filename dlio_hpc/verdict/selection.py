@@ -1,4 +1,6 @@
-"""Jobs as verdicts see them, by the names that users give: directory, archive, study, or a name in the history."""
+"""Selection of the jobs that verdicts are made on, by the names that users give: directory, archive, study, or a name
+in the history.
+"""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,30 +22,30 @@ Report = Callable[[str], None]
 
 
 class Selected(NamedTuple):
-    """A job. folder: of its archive, whose history and baselines are the job's."""
+    """A selected job. folder: folder of archives whose history and baselines apply to the job."""
 
     entry: Entry
     folder: Path
 
 
 class Selection(NamedTuple):
-    """Jobs. missing: a line for each study that lacks measurements."""
+    """Selected jobs. missing: a line for each study that lacks measurements."""
 
     jobs: list[Selected]
     missing: list[str]
 
 
 def folder(archive: Path | None, runs: Path) -> Path:
-    """Return the folder of the archives; ConfigError where there is none."""
+    """Return the folder of the archives. Raise ConfigError if it does not exist."""
     path = archive or runs / "archive"
     if not path.is_dir():
-        raise ConfigError(f"{path} is no folder of archives; say with --archive where they are")
+        raise ConfigError(f"{path} is not a folder of archives; give the folder with --archive")
     return path
 
 
 def refresh(where: Path, report: Report) -> None:
-    """Add archives to the history of a folder that it lacks; report those that cannot be read. A history that this user
-    cannot write stays as it is: entries() reads the archives in addition.
+    """Add the archives that the history of the folder lacks; report archives that cannot be read. Do nothing if this
+    user may not write the history: entries() then reads the new archives in addition to it.
     """
     if history.is_writable(where):
         for note in history.take_in(where).notes:
@@ -51,10 +53,12 @@ def refresh(where: Path, report: Report) -> None:
 
 
 def select(given: Sequence[str], archive: Path | None, runs: Path, report: Report) -> Selection:
-    """Return the jobs of these names; the jobs of a study are those that measured. ConfigError for an unknown name."""
-    found = [_named(name, archive, runs, report) for name in given]
-    missing = dict.fromkeys(line for selection in found for line in selection.missing)
-    return Selection([job for selection in found for job in selection.jobs], list(missing))
+    """Return the jobs with these names. The name of a study selects its jobs that measured or failed. Raise ConfigError
+    for an unknown name.
+    """
+    selections = [_named(name, archive, runs, report) for name in given]
+    missing = dict.fromkeys(line for selection in selections for line in selection.missing)
+    return Selection([job for selection in selections for job in selection.jobs], list(missing))
 
 
 def _named(name: str, archive: Path | None, runs: Path, report: Report) -> Selection:
@@ -67,7 +71,9 @@ def _named(name: str, archive: Path | None, runs: Path, report: Report) -> Selec
 
 
 def _study(outcome: StudyOutcome, archive: Path | None) -> Selection:
-    """InvalidRun where a job cannot be read: the verdict would be on the other jobs alone."""
+    """Return the jobs of a study that measured or failed. Raise InvalidRun if a job cannot be read, because a verdict
+    without it would be wrong.
+    """
     if outcome.broken:
         raise InvalidRun(outcome.broken[0])
     where = archive or Path(outcome.study.archive)
@@ -84,7 +90,7 @@ def _job(path: Path, archive: Path | None) -> Selected:
 
 
 def _entry(outcome: JobOutcome) -> Entry:
-    """Incomplete where the job goes on."""
+    """Return the entry of a job. Raise Incomplete if the job has not ended."""
     job = outcome.job
     if not job.ended:
         raise Incomplete(f"job {job.job} is {job.state}; wait for its end (dlio-hpc wait {outcome.directory})")
@@ -92,7 +98,9 @@ def _entry(outcome: JobOutcome) -> Entry:
 
 
 def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -> list[Selected]:
-    """Return a job or a study whose directory is gone."""
+    """Return a job or the jobs of a study from the history, if the directory no longer exists. Raise ConfigError for an
+    unknown name.
+    """
     where = archive or runs / "archive"
     known: tuple[Entry, ...] = ()
     if where.is_dir():
@@ -105,7 +113,9 @@ def _from_history(name: str, archive: Path | None, runs: Path, report: Report) -
 
 
 def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> tuple[Entry, ...]:
-    """Return the history of a folder, with new archives; empty where there is no such folder yet."""
+    """Return the wanted entries of the history of a folder, after archives that it lacks are added; empty if the folder
+    does not exist.
+    """
     if not where.is_dir():
         return ()
     refresh(where, report)
@@ -113,14 +123,14 @@ def entries(where: Path, report: Report, wanted: Where = history.EVERYTHING) -> 
 
 
 class Judged(NamedTuple):
-    """Studies and jobs that are judged by criteria. jobs: those that belong to none of the studies."""
+    """Studies and jobs that criteria are applied to. jobs: jobs that belong to none of the studies."""
 
     studies: list[StudyOutcome]
     jobs: list[JobOutcome]
 
     @property
     def all_jobs(self) -> list[JobOutcome]:
-        """The jobs of the studies and the others."""
+        """The jobs of the studies, then the other jobs."""
         return [*(job for study in self.studies for job in study.jobs), *self.jobs]
 
     @property
@@ -130,12 +140,14 @@ class Judged(NamedTuple):
 
 
 def judged(paths: Sequence[Path]) -> Judged:
-    """Return what is judged by criteria. Several jobs of one study are that study; a job alone is judged alone."""
+    """Return the studies and jobs in these directories or archives, for criteria to be applied to. If only jobs are
+    given and all of them belong to one study, they are judged as that study; a single job is judged on its own.
+    """
     folders = [path for path in paths if study_outcome.is_study(path)]
     studies = [names.study_in(folder) for folder in dict.fromkeys(folders)]
     jobs = job_outcome.load_all([path for path in dict.fromkeys(paths) if path not in folders])
     if not studies and len(jobs) > 1 and (study := study_outcome.held(jobs)) is not None:
-        return Judged([study_outcome.of_jobs(study, jobs, absent="none of these jobs was to make it")], [])
+        return Judged([study_outcome.of_jobs(study, jobs, absent="not planned in any of the given jobs")], [])
     return Judged(studies, jobs)
 
 

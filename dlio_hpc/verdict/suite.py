@@ -1,4 +1,6 @@
-"""A suite at its end: what baselines, criteria and its two file systems come to, in one verdict and one line."""
+"""Verdict on a finished suite: one outcome and one line from baselines, criteria and the comparison of two file
+systems.
+"""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,7 +30,9 @@ from dlio_hpc.verdict.history_entry import Key
 
 
 class SuiteVerdict(Struct, frozen=True):
-    """summary: fit for a mail's subject. effects: of two file systems that were compared."""
+    """Verdict on a suite. summary: one line, fit for the subject of a mail. effects: differences between two file
+    systems; empty if the suite compares none.
+    """
 
     summary: str
     exit_code: int
@@ -38,7 +42,7 @@ class SuiteVerdict(Struct, frozen=True):
 
     @property
     def is_first(self) -> bool:
-        """Was there nothing yet to compare with?"""
+        """Whether no measurement had a baseline or job to be compared with."""
         return all(verdict.outcome == "not_comparable" and not verdict.reference for verdict in self.judgement.verdicts)
 
 
@@ -47,8 +51,8 @@ _NO_CRITERIA = Criteria(name="none")
 
 
 def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report: selection.Report) -> SuiteVerdict:
-    """Judge a suite by the history and the baselines beside its archives, and by its criteria. effects: of two file
-    systems that are compared.
+    """Judge a suite by its criteria, and by the history and the baselines in the folder of its archives. effects:
+    differences between two file systems; empty if the suite compares none.
     """
     study, judging = outcome.study, outcome.study.verdict
     assert judging is not None
@@ -65,7 +69,7 @@ def judge_study(outcome: StudyOutcome, effects: tuple[PairedEffect, ...], report
 
 
 def as_document(verdict: SuiteVerdict) -> dict[str, Any]:
-    """Return the verdict as a part of a JSON document."""
+    """Return the verdict as part of a JSON document."""
     return {
         "summary": verdict.summary,
         "exit_code": verdict.exit_code,
@@ -77,9 +81,11 @@ def as_document(verdict: SuiteVerdict) -> dict[str, Any]:
 def judge(
     study: Study, judgement: Judgement, accepted: Acceptance, effects: tuple[PairedEffect, ...], known: Sequence[Key]
 ) -> SuiteVerdict:
-    """The most severe outcome of all. known: keys of the baselines that hold."""
-    told = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
-    outcome = worst(map(of_exit_code, told)) or "pass"
+    """Return the verdict on a suite: the most severe outcome of comparisons, acceptance and file systems, and a
+    summary. known: measurement keys of the active baselines.
+    """
+    codes = {accepted.exit_code, *_compared(judgement, known), *(_sides(study, effects) if study.is_ab else ())}
+    outcome = worst(map(of_exit_code, codes)) or "pass"
     code = OUTCOMES[outcome].exit_code
     is_drop = (study.is_ab and 1 in _sides(study, effects)) or any(
         verdict.outcome == "regression" for verdict in judgement.verdicts
@@ -92,8 +98,8 @@ def judge(
 
 
 def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
-    """Return the exit codes of the comparisons. A measurement without a baseline counts only where a baseline of
-    another key exists.
+    """Return the exit codes of the comparisons. A measurement without a baseline of its own counts only if its workload
+    has a baseline on its site.
     """
     return {
         verdict.exit_code
@@ -104,29 +110,33 @@ def _compared(judgement: Judgement, known: Sequence[Key]) -> set[int]:
 
 def _was_known(verdict: Verdict, known: Sequence[Key]) -> bool:
     key = verdict.key
-    return key is not None and any((one.site, one.workload) == (key.site, key.workload) for one in known)
+    return key is not None and any((baseline.site, baseline.workload) == (key.site, key.workload) for baseline in known)
 
 
 def _sides(study: Study, effects: Sequence[PairedEffect]) -> set[int]:
-    """Is the new file system slower than the old one, beyond noise and tolerance; or does nobody know?"""
+    """Return the exit codes of the comparison of two file systems: 1 if the new one (B) is slower than the old one (A)
+    beyond noise and tolerance, 5 if that cannot be decided; empty if B is not slower.
+    """
     least = 1 - (0.0 if study.verdict is None else study.verdict.tolerance)
-    told = {1 for effect in effects if effect.better == "A" and effect.ratio < least}
+    slower = {1 for effect in effects if effect.better == "A" and effect.ratio < least}
     whole = effects[-1] if effects else None
-    return told | ({5} if whole is None or whole.low is None or (whole.low < least and not told) else set())
+    return slower | ({5} if whole is None or whole.low is None or (whole.low < least and not slower) else set())
 
 
 def _details(
     judgement: Judgement, accepted: Acceptance, effects: Sequence[PairedEffect], known: Sequence[Key]
 ) -> Iterator[str]:
-    drops = [one for one in judgement.verdicts if one.outcome == "regression" and one.ratio is not None]
+    verdicts = judgement.verdicts
+    drops = [verdict for verdict in verdicts if verdict.outcome == "regression" and verdict.ratio is not None]
     if drops:
-        worst = min(drops, key=lambda one: one.ratio or 0.0)
+        worst = min(drops, key=lambda verdict: verdict.ratio or 0.0)
         yield f"{worst.subject} {regression.signed(worst.ratio or 0.0)}"
     if effects:
         yield f"B / A {effects[-1].ratio:.3g}"
-    other = [one for one in judgement.verdicts if one.outcome == "not_comparable"]
-    if len(other) < len(judgement.verdicts):
+    uncompared = [verdict for verdict in verdicts if verdict.outcome == "not_comparable"]
+    if len(uncompared) < len(verdicts):
         yield judgement.words
     elif not effects:
-        yield "baselines are of other keys" if any(_was_known(one, known) for one in other) else "no baseline"
+        is_known = any(_was_known(verdict, known) for verdict in uncompared)
+        yield "all baselines are of other configurations" if is_known else "no baseline"
     yield f"criteria: {acceptance.counted(accepted)}"

@@ -1,4 +1,4 @@
-"""Trend of a key over the nights of the history: noise between nights, and changes."""
+"""Trend of a measurement key in the history: noise between nights, and changes. A night is the repeats of one job."""
 
 import math
 import statistics
@@ -14,12 +14,12 @@ from dlio_hpc.verdict.change_detection import Change
 from dlio_hpc.verdict.history_entry import Entry
 from dlio_hpc.verdict.run_groups import Group
 
-# Most nights that are considered.
+# Largest number of nights that are considered; older ones are ignored.
 MOST = 90
 
 
 class Night(Struct, frozen=True):
-    """One job's repeats of one metric, in its unit."""
+    """Repeats of one metric in one job, in the metric's unit."""
 
     job: str
     ended: str
@@ -31,8 +31,9 @@ class Night(Struct, frozen=True):
 
 
 class Shift(Struct, frozen=True):
-    """A change, by the names of its jobs. ratio: level after over level before, inverted where lower is better; below 1
-    is worse. to: last job of a drift, else `since`.
+    """A change of level; jobs are given by name. since: first job after a step, or first job of a drift. to: last job
+    of a drift; for a step, the same as `since`. ended: end of the job `since`. ratio: new level / old level, inverted
+    if lower is better, so below 1 is worse. p: probability of such a change by chance.
     """
 
     kind: change_detection.Kind
@@ -44,8 +45,8 @@ class Shift(Struct, frozen=True):
 
 
 class Trend(Struct, frozen=True):
-    """A series of nights. nights: oldest first. levels: level of each night by the shifts, in the metric's unit.
-    outliers: jobs of single nights out of line.
+    """Trend of a series of nights. nights: oldest first. levels: level of each night, as the shifts explain it, in the
+    metric's unit. outliers: jobs whose night is an outlier.
     """
 
     nights: tuple[Night, ...]
@@ -54,19 +55,20 @@ class Trend(Struct, frozen=True):
     outliers: tuple[str, ...]
 
     def place(self, job: str) -> int | None:
-        """Return the number of a job's night; None where it has none."""
+        """Return the index of a job's night, or None if the job has none."""
         return next((place for place, night in enumerate(self.nights) if night.job == job), None)
 
 
 def night(group: Group, metric: MetricName) -> Night | None:
-    """Return the values of a group; None where no good run has the metric, or a value is 0."""
+    """Return the values of a group as a night, or None if no good run has the metric or a value is 0 or less."""
     values = group.values(metric)
     return Night(group.job, group.ended, values) if values and min(values) > 0 else None
 
 
 def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Night]:
-    """Return the nights with the key of `like`, oldest first. Jobs with a faulty run or several datasets of that key
-    are left out. Jobs whose storage was measured are not mixed with jobs whose storage was not.
+    """Return the nights of the jobs with the measurement key of `like`, oldest first. Jobs with a faulty run or with
+    several datasets of that key are left out. If the storage of `like` was measured, only jobs are taken whose storage
+    was measured too; otherwise only jobs whose storage was not.
     """
     kept = []
     for entry in history:
@@ -77,7 +79,7 @@ def nights(history: Sequence[Entry], like: Group, metric: MetricName) -> list[Ni
 
 
 def of(series: Sequence[Night], metric: MetricName) -> Trend:
-    """Return the trend of nights, oldest first."""
+    """Return the trend of a series of nights. series: oldest first."""
     detected = change_detection.find(logs([past.median for past in series], metric))
     sign = 1.0 if METRICS[metric].is_higher_better else -1.0
     return Trend(
@@ -89,12 +91,14 @@ def of(series: Sequence[Night], metric: MetricName) -> Trend:
 
 
 def noise(series: Sequence[Night], metric: MetricName) -> RepeatNoise | None:
-    """Return the noise between the medians of these nights, apart from changes; None where there are too few nights."""
+    """Return the noise between the medians of these nights, changes of level excluded; None if there are too few
+    nights.
+    """
     return change_detection.find(logs([past.median for past in series], metric)).noise
 
 
 def logs(values: Sequence[float], metric: MetricName) -> Floats:
-    """Return logarithms, negated where lower is better."""
+    """Return the logarithms of the values, negated if lower is better."""
     logarithms: Floats = np.log(np.asarray(values, np.float64))
     return logarithms if METRICS[metric].is_higher_better else -logarithms
 

@@ -11,9 +11,9 @@ from dlio_hpc.verdict.history_entry import Entry
 
 STORAGE = "storage"
 _CLASSES: dict[int, Outcome] = {3: "invalid", 7: "incomplete"}
-# Advice where the run has none, because its own limit on cached bytes was wider.
+# Advice if the run recorded none, because the limit on cached bytes was wider when it ran.
 _LARGER = (f"a dataset of {ENOUGH} times the nodes' memory",)
-# Name and requirement, by the outcome where it is not met.
+# Name of the check and its requirement, by the outcome if the requirement is not met.
 _ALWAYS: dict[Outcome, tuple[str, str]] = {
     "invalid": ("validity", "no run is invalid"),
     "infrastructure": ("infrastructure", "no run failed"),
@@ -22,7 +22,9 @@ _ALWAYS: dict[Outcome, tuple[str, str]] = {
 
 
 class Absent(NamedTuple):
-    """A measurement that a study lacks. title: of its point. job: the last job that was to make it. why: the reason."""
+    """A measurement that a study lacks. title: title of its point. job: the last job that should have made it; None if
+    there was none. why: the reason that it is missing.
+    """
 
     title: str
     repeat: int
@@ -36,7 +38,7 @@ class _Fault(NamedTuple):
 
 
 def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
-    """Yield one check for each kind of fault, so that reports always have the same checks."""
+    """Yield one check for each kind of fault, also without such faults, so that all reports have the same checks."""
     faults = [*_faulty(entries), *_unfinished(entries, absent)]
     count = sum(run.is_good for entry in entries for run in entry.measurements)
     if not count and not faults:
@@ -52,8 +54,8 @@ def good(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[Check]:
 
 
 def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
-    """Yield the faults of runs that were not repeated successfully, and other faults of jobs. A job that reached its
-    time limit after its last run lost nothing.
+    """Yield the faults of runs whose measurement has no good run, and faults of whole jobs. A job that reached its time
+    limit after its last run has no fault, because no measurement was lost.
     """
     measured = {(entry.study, run.unit) for entry in entries for run in entry.measurements if run.is_good}
     for entry in entries:
@@ -71,7 +73,7 @@ def _faulty(entries: Sequence[Entry]) -> Iterator[_Fault]:
 
 
 def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[_Fault]:
-    """Yield the missing measurements that no entry of a job has."""
+    """Yield a fault for each missing measurement that is not recorded in the entry of a job."""
     recorded = {(entry.job, run.title, run.repeat) for entry in entries for run in entry.measurements}
     for missing in absent:
         if (missing.job, missing.title, missing.repeat) not in recorded:
@@ -80,8 +82,8 @@ def _unfinished(entries: Sequence[Entry], absent: Sequence[Absent]) -> Iterator[
 
 
 def of_storage(group: CriterionGroup, limit: float) -> Check:
-    """Check whether the bytes of a group were read from storage. A cached share above the limit, or an unknown one, is
-    cached.
+    """Check whether the bytes of a group were read from storage. The outcome is cached if the share of bytes from
+    memory is above the limit or unknown.
     """
     outcomes = [_outcome(ran, limit) for ran in group.runs]
     evidence = tuple(
@@ -104,20 +106,20 @@ def of_storage(group: CriterionGroup, limit: float) -> Check:
 
 
 def _larger(group: CriterionGroup) -> tuple[str, ...]:
-    """Return the advice for a larger dataset; none where nothing is stored."""
+    """Return the advice to use a larger dataset; empty if the runs read no stored data."""
     return _LARGER if any(ran.run.storage is not None and ran.run.storage.epochs for ran in group.runs) else ()
 
 
 def _outcome(ran: Ran, limit: float) -> tuple[bool, str]:
-    """Return whether a run read from storage, and the reason."""
+    """Return whether a run read from storage, with the cache outcome in words."""
     storage = ran.run.storage
     if storage is None:
-        return False, "UNKNOWN: it was not recorded what was read"
+        return False, "UNKNOWN: the bytes read were not recorded"
     return storage.outcome(limit) == "storage", storage.words(limit)
 
 
 def _share(ran: Ran) -> float | None:
-    """Return the share from storage in the worst epoch; None where it is unknown."""
+    """Return the share of bytes from storage in the worst epoch; None if it is unknown."""
     storage = ran.run.storage
     return None if storage is None or storage.cached is None else 1 - storage.cached
 

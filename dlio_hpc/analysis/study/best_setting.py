@@ -1,7 +1,7 @@
-"""Comparison of the settings of a study's part: the best one, its lead, and whether the difference is beyond noise.
+"""Comparison of the settings of a study's part: the best setting, its lead, and whether the difference is beyond noise.
 
-Metrics are compared on logarithms. Verdicts follow from the intervals of study.ratios alone. Numbers of ranks
-(study.scaling) and two file systems (study.file_system_pairs) are not settings and are not compared here.
+Metrics are compared by their logarithms. Verdicts follow from the intervals of study.ratios alone. Numbers of ranks
+(study.scaling) and two file systems (study.file_system_pairs) are not settings and are compared in these other modules.
 """
 
 from collections.abc import Iterable, Sequence
@@ -32,8 +32,8 @@ class Spread(Struct, frozen=True):
 
 
 class PointMetrics(Struct, frozen=True):
-    """Metrics of a point over its n repeats, by name. A metric that no repeat has is absent. from_storage: smallest
-    share of the bytes read that came from storage, over repeats and epochs; None: unknown.
+    """Metrics of a point over its repeats. n: number of repeats. metrics: by name, without metrics that no repeat has.
+    from_storage: smallest share of the bytes read that came from storage, over all repeats and epochs; None if unknown.
     """
 
     point: int
@@ -46,10 +46,11 @@ class PointMetrics(Struct, frozen=True):
 
 
 class JudgedPoint(Struct, frozen=True):
-    """Comparison of a point with the others. to_best: ratio to the best of the other points (1.1: better by a tenth;
-    ratios of times are inverted). to_reference: ratio to the reference; None if that was not measured. low, high,
-    reference_low, reference_high: 95 % intervals, for all ratios of the part together; None if noise is unknown, and
-    for the reference against itself.
+    """Comparison of a point with the other points. to_best: ratio to the best of the other points, above 1 if better
+    (1.1: better by a tenth; ratios of times are inverted). low, high: 95 % interval of to_best. to_reference: ratio to
+    the reference; None if the reference was not measured. reference_low, reference_high: 95 % interval of to_reference.
+    The intervals hold for all ratios of the part together. Their ends are None if the noise is unknown, or if a point
+    is compared with itself.
     """
 
     point: int
@@ -63,8 +64,8 @@ class JudgedPoint(Struct, frozen=True):
 
 
 class Gain(Struct, frozen=True):
-    """Ratio of the best point to the reference, with its interval. confidence: share of draws in which noise alone
-    makes a smaller difference between any two points. None: noise is unknown.
+    """Ratio of the best point to the reference, with its interval. confidence: share of random draws of the noise in
+    which no two points differ by as much as the best point and the reference; None if the noise is unknown.
     """
 
     ratio: float
@@ -75,10 +76,11 @@ class Gain(Struct, frozen=True):
 
 
 class Comparison(Struct, frozen=True):
-    """Points that differ in their settings only. nodes, ranks_per_node: the same for all of them. data: the folder of
-    their datasets where two file systems are compared, else None. recommended: the simplest point that cannot be
-    distinguished from the best; None where noise is unknown. reference, gain: None where the reference was not
-    measured.
+    """Comparison of points that differ in their settings only. nodes, ranks_per_node: numbers that all these points
+    have. data: folder of their datasets if the study compares two file systems, else None. best: number of the best
+    point. reference, gain: number of the reference point and the gain over it; None if it was not measured.
+    recommended: number of the simplest point that cannot be distinguished from the best; None if the noise is unknown.
+    ranking: parameters by their effect; None if none varies.
     """
 
     nodes: int
@@ -97,8 +99,9 @@ class Comparison(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """Results of a part. points: its measured points. comparisons: empty where its points differ in their ranks alone.
-    unusable: why its metric cannot be compared.
+    """Results of a part. points: the part's measured points. comparisons: empty if the points differ only in their
+    numbers of ranks. scalings: empty if the number of ranks does not vary. unusable: why measurements cannot be
+    compared by the metric; None if all can.
     """
 
     part: str
@@ -111,8 +114,8 @@ class Finding(Struct, frozen=True):
 
 
 def findings(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[Finding, ...]:
-    """Return the results of each part by `metric`, or by the part's own metric if None. A part without measurements has
-    no comparisons.
+    """Return the results of each part. metric: metric to compare by; None for the part's own metric. A part without
+    measurements has no comparisons.
     """
     return tuple(_finding(study, part, measured, metric or part.metric) for part in study.parts)
 
@@ -150,8 +153,8 @@ def _unusable(metric: MetricName, count: int) -> str | None:
 
 
 def _groups(part: Part, points: Iterable[Point]) -> list[list[Point]]:
-    """Return groups of points to compare, each on the same nodes, ranks and file system; the most ranks last. A part
-    that varies no settings has none.
+    """Return the groups of points to compare. The points of a group have the same nodes, ranks and file system; the
+    group with the most ranks is last. Return an empty list for a part that varies no settings.
     """
     if not part.settings:
         return []
@@ -175,7 +178,9 @@ def _metrics(study: Study, point: Point, measured: Sequence[Measured]) -> PointM
 
 
 def _from_storage(measured: Sequence[Measured]) -> float | None:
-    """Return the smallest share of bytes from storage over repeats and epochs; None if any is unknown."""
+    """Return the smallest share of bytes from storage over repeats and epochs; None if the share of any repeat is
+    unknown.
+    """
     cached = [measurement.cached for measurement in measured if measurement.cached is not None]
     return 1 - max(cached) if cached and len(cached) == len(measured) else None
 
@@ -186,8 +191,8 @@ def _spread(summaries: Sequence[Summary], metric: MetricName) -> Spread | None:
 
 
 def _fit(group: Sequence[Point], measured: Sequence[Measured], metric: MetricName) -> tuple[list[int], Fit] | None:
-    """Return the numbers of the measured points of a group, and a fit of their measurements; None for fewer than two
-    points.
+    """Return the numbers of the measured points of a group and a fit to their measurements, or None if fewer than two
+    points were measured.
     """
     known = {measurement.point for measurement in measured}
     places = {number: place for place, number in enumerate(point.number for point in group if point.number in known)}
@@ -244,7 +249,9 @@ def _gain(estimates: Estimates, best: int, reference: int) -> Gain:
 
 
 def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
-    """Return the number of the part's reference point, or of the point with the same settings in this group."""
+    """Return the number of the part's reference point if it is in this group, or else the number of the group's point
+    with the same settings; None if there is no such point.
+    """
     usual = study.points[part.reference].places
     keys = [axis.key for axis in part.settings]
     own = [point.number for point in group if point.number == part.reference]
@@ -253,9 +260,10 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 
 def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, reference: int | None) -> int | None:
-    """Return the recommended point among those that may be the best: the reference, else the point that differs from it
-    in the fewest keys, then in the smallest steps, then the better point. A point that replaces the reference is better
-    than it beyond noise. None if noise is unknown.
+    """Return the number of the recommended point. It is chosen from the points that cannot be distinguished from the
+    best: the reference if it is one of them. Otherwise it is the point, better than the reference beyond noise, that
+    differs from the reference in the fewest keys, then by the smallest steps; of equals, the better point. Without a
+    reference it is the best point. Return None if the noise is unknown.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:

@@ -1,6 +1,7 @@
-"""Reasons why repeats differ: other activity on the nodes during the slower repeats that was absent during the others.
+"""Possible reasons why repeats differ: other activity on the nodes that was higher during the slower repeats than
+during the others.
 
-A named activity need not be the cause. Activity that was not recorded is reported as unknown.
+An activity that is reported need not be the cause. If activity was not recorded, this is reported too.
 """
 
 import statistics
@@ -9,14 +10,16 @@ from typing import Literal, NamedTuple
 
 from dlio_hpc.results.run_result import Disturbance, Level
 
-# Spread of repeats, (most - least) / median, above which reports give reasons.
+# Reports give reasons if the spread of the repeats, (largest - smallest) / median, is above this.
 LARGE = 0.10
 UNRECORDED = "other activity on the nodes was not recorded"
 UNEXPLAINED = "no recorded activity explains it"
 
 
 class Repeat(NamedTuple):
-    """One run of a repeated measurement. value: higher is better. disturbance: None if it was not recorded."""
+    """One run of a repeated measurement. value: the metric, inverted if lower is better. disturbance: other activity on
+    the nodes; None if it was not recorded.
+    """
 
     name: str
     value: float
@@ -24,9 +27,9 @@ class Repeat(NamedTuple):
 
 
 class _Kind(NamedTuple):
-    """Metric of Disturbance. label: its short name; text: its name in sentences. least, of_cores: the smallest increase
-    that counts, absolute and as a share of a node's cores; the larger of the two applies. is_foreign: the ranks
-    themselves do not contribute to it.
+    """A kind of activity. name: name of the field of Disturbance. label: short name. text: name in sentences. least:
+    smallest increase that counts. of_cores: smallest increase that counts, as a share of the node's cores; the larger
+    of the two applies. is_foreign: whether it excludes activity of the ranks themselves.
     """
 
     name: str
@@ -49,7 +52,7 @@ _KINDS = (
 
 
 def facts(disturbance: Disturbance | None) -> list[tuple[str, str]]:
-    """Return labels and texts of all metrics, each from the node with its highest value."""
+    """Return labels and texts of the recorded activity. Each number is from the node with the highest value."""
     if disturbance is None:
         return [("meanwhile", UNRECORDED)]
     levels = {kind.name: f"{kind.label} {_level_text(kind, disturbance)}" for kind in _KINDS}
@@ -63,14 +66,15 @@ def _level_text(kind: _Kind, disturbance: Disturbance) -> str:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Return (most - least) / median of the values; 0 for fewer than two values."""
+    """Return (largest - smallest) / median of the values; 0 for fewer than two values."""
     middle = statistics.median(values) if values else 0.0
     return (max(values) - min(values)) / middle if len(values) > 1 and middle > 0 else 0.0
 
 
 def explained(repeats: Sequence[Repeat]) -> list[str]:
-    """Return lines that explain the slower repeats: a line for each repeat with more activity than the faster repeats,
-    and a line for activity during all repeats. Without such lines, return UNEXPLAINED or UNRECORDED.
+    """Return lines that may explain the slower repeats: a line for each slower repeat with more activity than the
+    faster ones, and a line for activity during all repeats. If there are no such lines, return UNEXPLAINED; if nothing
+    was recorded, return UNRECORDED.
     """
     if not any(repeat.disturbance for repeat in repeats):
         return [UNRECORDED]
@@ -88,7 +92,9 @@ def explained(repeats: Sequence[Repeat]) -> list[str]:
 
 
 def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance | None]) -> list[str]:
-    """Return phrases for activity that was higher during `some` than during `others`, by their medians."""
+    """Return a phrase for each kind of activity that was higher during `some` runs than during the `others`. Medians
+    over runs are compared.
+    """
     phrases = []
     for kind in _KINDS:
         mine, theirs = _levels(kind, some), _levels(kind, others)
@@ -101,7 +107,7 @@ def differing(some: Sequence[Disturbance | None], others: Sequence[Disturbance |
 
 
 def _always(some: Sequence[Disturbance]) -> list[str]:
-    """Return phrases for foreign activity that was present during all of `some`."""
+    """Return a phrase for each kind of foreign activity that was high during all of these runs."""
     phrases = []
     for kind in (kind for kind in _KINDS if kind.is_foreign):
         levels, cores = _levels(kind, some), _cores(some)
@@ -121,7 +127,7 @@ def _cores(some: Sequence[Disturbance | None]) -> int:
 
 
 def _worst(levels: Sequence[Level]) -> str:
-    """Return the host with the highest level."""
+    """Return the name of the host with the highest level."""
     return max(levels, key=lambda level: level.max).host
 
 

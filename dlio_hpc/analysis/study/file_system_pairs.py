@@ -1,6 +1,7 @@
-"""Comparison of two file systems, A and B, from pairs of measurements that were made one after the other.
+"""Comparison of two file systems, A and B, by pairs of measurements. The two measurements of a pair follow each other.
 
-Drift affects both measurements of a pair. The order alternates between A, B and B, A, so that it favours neither.
+A slow drift of the machine affects both measurements of a pair. Pairs alternate between the order A, B and the order B,
+A, so that no side is favoured.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,15 +15,16 @@ from dlio_hpc.analysis.study.point_measurement import Measured
 from dlio_hpc.plan.study import Point, Study
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Smallest noise. Pairs that agree to the last digit do not show the noise.
+# Smaller noise counts as unknown: pairs that agree to the last digit do not show the noise.
 _NO_NOISE = 1e-9
 
 
 class PairedEffect(Struct, frozen=True):
-    """Ratio of B to A for one setting and number of ranks, or for all settings together (setting is empty). a, b:
-    medians of the metric; None for all settings together. ratios: B over A of each pair, or of each setting for all
-    settings together; above 1 if B is better, also for times. ratio: geometric mean of `ratios`. low, high: its 95 %
-    interval; None if noise is unknown. better: the file system that is better beyond noise, else None.
+    """Ratio B / A for one setting and number of ranks, or for all settings together; `setting` is empty then. a, b:
+    medians of the metric on each file system; None for all settings together. ratios: ratio of each pair; for all
+    settings together, mean ratio of each setting. Ratios are above 1 if B is better, also for times. ratio: geometric
+    mean of `ratios`. low, high: its 95 % interval; None if the noise is unknown. better: file system that is better
+    beyond noise; None if neither is.
     """
 
     setting: str
@@ -38,8 +40,8 @@ class PairedEffect(Struct, frozen=True):
 
 
 def effects(study: Study, measured: Sequence[Measured], metric: MetricName | None = None) -> tuple[PairedEffect, ...]:
-    """Return the effect for each pair of points that has a pair of measurements, and one for all settings together if
-    there are several. Empty if the study compares no file systems.
+    """Return the effect for each setting that has a pair of measurements. If there are several, an effect for all
+    settings together follows. Return an empty tuple if the study does not compare file systems.
     """
     if not study.is_ab:
         return ()
@@ -91,8 +93,8 @@ def _together(metric: MetricName, groups: list[list[float]]) -> PairedEffect:
 def _judged(
     setting: str, metric: MetricName, a: float | None, b: float | None, groups: list[list[float]]
 ) -> PairedEffect:
-    """Return the effect of one or more settings. groups: logarithms of the ratios of each setting's pairs; their noise
-    is pooled.
+    """Return the effect of one or more settings. groups: for each setting, the logarithms of the ratios of its pairs.
+    Their noise is pooled.
     """
     counts = [len(logs) for logs in groups]
     middle = float(np.mean([np.mean(logs) for logs in groups]))
@@ -112,5 +114,5 @@ def _judged(
 
 
 def students(df: int) -> float:
-    """Return half the width of a 95 % interval in standard errors."""
+    """Return the half-width of a 95 % interval in standard errors, by Student's t."""
     return t_quantile(df, 0.975)

@@ -1,4 +1,4 @@
-"""Main effects of the parameters of a study, and the share of their interaction."""
+"""Main effects of the parameters of a study, and the share of differences that is due to their interaction."""
 
 import itertools
 from collections.abc import Sequence
@@ -11,21 +11,23 @@ from dlio_hpc.analysis.study.ratios import SURER
 from dlio_hpc.analysis.study.replicates import Fit, Floats
 from dlio_hpc.plan.study import Part, Point
 
-# Largest number of parameter values in all. With more values, the matrices would take minutes.
+# Largest total number of parameter values. With more values, the computation would take minutes.
 _MOST_LEVELS = 300
 
 
 class EffectLevel(Struct, frozen=True):
-    """Value of a parameter. ratio: its effect relative to the geometric mean of all points, other parameters equal."""
+    """A value of a parameter. ratio: metric at this value relative to the geometric mean over all points, with all
+    other parameters equal.
+    """
 
     label: str
     ratio: float
 
 
 class Effect(Struct, frozen=True):
-    """Effect of a parameter, or of several that change together (keys). ratio: best level to worst level. share: its
-    share of the squared differences between points. confidence: share of draws in which noise alone makes a smaller
-    effect; None: noise is unknown.
+    """Effect of a parameter, or of several parameters that change together. keys: their YAML keys. ratio: ratio of the
+    best level to the worst. share: share of the squared differences between points that is due to it. confidence: share
+    of random draws of the noise in which noise alone makes a smaller effect; None if the noise is unknown.
     """
 
     keys: tuple[str, ...]
@@ -39,8 +41,8 @@ class Effect(Struct, frozen=True):
 
 
 class Ranking(Struct, frozen=True):
-    """Effects, the largest first. interaction: share of the squared differences that no single parameter explains; None
-    if too few combinations were measured to separate the parameters.
+    """Effects of the parameters, largest first. interaction: share of the squared differences between points that no
+    single parameter explains; None if too few combinations were measured to separate the parameters.
     """
 
     effects: tuple[Effect, ...]
@@ -48,8 +50,8 @@ class Ranking(Struct, frozen=True):
 
 
 def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
-    """Rank the parameters that vary among these points, whose fit is `fitted`; None if no parameter varies, or if there
-    are more than _MOST_LEVELS levels.
+    """Return the parameters that vary among these points, ranked by effect. fitted: fit of the points. Return None if
+    no parameter varies, or if there are more than _MOST_LEVELS levels.
     """
     factors = _factors(part, points)
     if not factors or sum(len(set(levels)) for _, levels in factors) > _MOST_LEVELS:
@@ -76,7 +78,9 @@ def ranking(part: Part, points: Sequence[Point], fitted: Fit) -> Ranking | None:
 
 
 def _factors(part: Part, points: Sequence[Point]) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Return the keys of each factor and its level at each point. Parameters that do not vary are not factors."""
+    """Return the factors: the keys of each, and its level at each point. A factor is a parameter that varies, or all
+    parameters of the part if they vary together.
+    """
     levels_by_key = {axis.key: [axis.labels[point.places[axis.key]] for point in points] for axis in part.settings}
     if part.zipped and len(levels_by_key) > 1:
         joined = [", ".join(row) for row in zip(*levels_by_key.values(), strict=True)]
@@ -91,14 +95,14 @@ def _columns(levels: Sequence[str]) -> Floats:
 
 
 def _left(matrix: Floats, values: Floats) -> float:
-    """Return the residual sum of squares after least squares."""
+    """Return the residual sum of squares of a least-squares fit."""
     solution = np.linalg.lstsq(matrix, values, rcond=None)[0]
     return float(((values - matrix @ solution) ** 2).sum())
 
 
 def _ranges(fitted: Fit, solve: Floats, slices: Sequence[slice]) -> list[Floats] | None:
-    """Return draws of the difference between best and worst level that noise alone makes, for each factor, in units of
-    the noise; None if noise is unknown.
+    """Return, for each factor, random draws of the difference between best and worst level that noise alone makes, in
+    units of the noise. Return None if the noise is unknown.
     """
     if not fitted.is_noise_known:
         return None

@@ -1,4 +1,4 @@
-"""One measurement of a point of a study."""
+"""A single measurement of a point of a study."""
 
 from typing import NamedTuple
 
@@ -8,9 +8,9 @@ from dlio_hpc.units import seconds_between
 
 
 class Measured(NamedTuple):
-    """Measurement of a point. point: its number. repeat: number of its earlier measurements, which is its round. job,
-    run: names of job and run. started, ended: UTC, in the format of results. cached, origin: share of bytes from memory
-    and outcome, as in Storage. disturbance: other activity during the run; None if not recorded.
+    """A measurement of a point. point: number of the point. repeat: number of the round in which it was made, from 0.
+    job, run: names of the job and the run. started, ended: times in UTC. cached, origin: share of bytes that came from
+    memory, and the cache outcome, as in Storage. disturbance: other activity during the run; None if not recorded.
     """
 
     point: int
@@ -26,5 +26,5 @@ class Measured(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Seconds from its first barrier to its result."""
+        """Seconds from the run's first barrier to its result."""
         return seconds_between(self.started, self.ended)

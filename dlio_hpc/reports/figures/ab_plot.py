@@ -1,4 +1,4 @@
-"""The picture of two file systems that are compared: each pair, and the mean with its interval."""
+"""Picture of the comparison of two file systems: the ratio of each pair, and the mean ratio with its interval."""
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -11,7 +11,9 @@ from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK
 
 
 def effects(study: Study, results: tuple[PairedEffect, ...], title: str) -> tuple[Figure, str]:
-    """Draw a line per setting, the first at the top. B is better right of 1."""
+    """Draw a row of ratios B / A per setting, the first setting at the top. Right of 1, B is better. Return the figure
+    and its caption.
+    """
     figure, (axes,) = plots.sheet(title, f"{study.study} on {study.site.name}", 1.4 + 0.4 * len(results), 1)
     for row, result in enumerate(reversed(results)):
         axes.plot(
@@ -33,5 +35,5 @@ def effects(study: Study, results: tuple[PairedEffect, ...], title: str) -> tupl
     names = [canvas.printable(result.setting or "all together", 40) for result in reversed(results)]
     axes.set_yticks(range(len(results)), names)
     axes.set_xlabel("B / A; right of 1 B is better")
-    legend = "Dots: pairs measured side by side; diamond: their mean; line: its 95 % interval."
+    legend = "Dots: ratios of pairs; diamond: their mean; line: its 95 % interval."
     return figure, f"{ab_rows.verdict(study, results)} {legend}"

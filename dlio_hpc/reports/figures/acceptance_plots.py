@@ -1,4 +1,4 @@
-"""Pictures of an acceptance: for each group the metrics that have limits, with runs, median and limit."""
+"""Pictures of an acceptance: for each group, the metrics that have limits, with their runs, median and limit."""
 
 import re
 from collections.abc import Iterator
@@ -18,13 +18,13 @@ from dlio_hpc.verdict.criterion_result import Check
 _HEAD, _ROW = 0.75, 0.95
 _GOOD, _BAD = "#00734f", "#b3261e"
 _CAPTION = (
-    "Points: runs; bar: the value that is judged, mostly the median, with its 90 % interval; dashed: the limit; red "
-    "side: the limit is not met."
+    "Points: runs; bar: the value that is judged, mostly the median, with its 90 % interval; dashed: the limit; on the "
+    "red side the limit is not met."
 )
 
 
 def draw(accepted: Acceptance) -> Iterator[Picture]:
-    """Yield a picture for each group that has metrics with limits."""
+    """Yield a picture for each group with a check on a metric."""
     for number, group in enumerate(filter(None, accepted.groups), 1):
         checks = [check for check in accepted.of(group) if check.metric and check.value is not None]
         if checks:
@@ -48,7 +48,7 @@ def _figure(group: str, checks: list[Check], accepted: Acceptance) -> Figure:
 def _row(axes: Axes, check: Check) -> None:
     assert check.value is not None
     assert check.limit is not None
-    # A spread is of all runs together: single runs have no value on its axis.
+    # A single run has no spread, so no points are drawn for it.
     values = [evidence.value for evidence in check.evidence if evidence.value is not None]
     runs = [] if check.metric == "spread" else values
     colour = _GOOD if check.outcome == "pass" else GREY if check.outcome in ("inconclusive", "cached") else _BAD
@@ -72,7 +72,7 @@ def _row(axes: Axes, check: Check) -> None:
 
 
 def _reach(values: list[float | None]) -> tuple[float, float]:
-    """Return the range of the values with a margin at both ends."""
+    """Return the smallest and largest value, extended by a margin. Values of None are ignored."""
     known = [value for value in values if value is not None]
     margin = 0.08 * (max(known) - min(known)) or 0.05 * abs(max(known)) or 1.0
     return min(known) - margin, max(known) + margin

@@ -10,7 +10,7 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
-# Most bins, bars and dots of a picture. More of them are grouped, or drawn as pixels, so that files stay small.
+# Largest numbers of bins, bars and dots in a picture. More are grouped, or drawn as pixels, to keep files small.
 _SIZES, _DURATIONS, _BARS, _DOTS = 64, 300, 64, 400
 
 
@@ -37,8 +37,8 @@ def sizes(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _half(edges: Floats, counts: Counts) -> str:
-    """Return the bin of the median. It is named as a range, because sizes are often powers of two, at the start of a
-    bin.
+    """Return the bin of the median as a range of sizes. A single size would mislead, because sizes are often powers of
+    two, at which bins start.
     """
     at = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
     return f"from {format_size(float(edges[at]))} to {format_size(float(edges[at + 1]))}"
@@ -75,7 +75,7 @@ def ranks_bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _rank_bars(axes: Axes, numbers: npt.NDArray[np.int64], read: Floats, written: Floats) -> None:
-    """Draw bars of MB/s read, and MB/s written on top."""
+    """Draw a bar per rank: the rate of reads, and the rate of writes on top of it. numbers: numbers of the ranks."""
     place = np.arange(len(numbers))
     axes.bar(place, read, 0.8, color=COLOURS["read"], label="read")
     if written.any():
@@ -86,7 +86,7 @@ def _rank_bars(axes: Axes, numbers: npt.NDArray[np.int64], read: Floats, written
 
 
 def latency(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw the durations of requests with their quantiles."""
+    """Draw a histogram of the durations of requests, with quantiles."""
     if view.latency is None:
         return "Single requests were not timed.", ""
     histogram = _trimmed(view.latency, _DURATIONS)
@@ -111,8 +111,8 @@ def latency(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _mark_quantiles(axes: Axes, marks: list[tuple[float, str, str]]) -> None:
-    """Mark quantiles. marks: value, name and colour, smallest first. Each label has its own row above the bars, so that
-    labels do not overlap and lines do not cross them.
+    """Mark quantiles by lines with labels. marks: value, name and colour, smallest value first. Each label has its own
+    row above the histogram, so that labels do not overlap and no line crosses them.
     """
     low, high = axes.get_ylim()
     room = 1 / (1 - 0.075 * len(marks))
@@ -125,7 +125,7 @@ def _mark_quantiles(axes: Axes, marks: list[tuple[float, str, str]]) -> None:
 
 
 def spread(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw I/O time, wait and bytes of each rank."""
+    """Draw the I/O time, the wait for data and the bytes of each rank."""
     ranks = view.ranks
     if not ranks.hosts:
         return "Ranks were not recorded.", ""
@@ -151,7 +151,9 @@ def spread(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _strip(axes: Axes, values: npt.NDArray[np.number], kind: str) -> None:
-    """Draw a dot per rank: values (ranks) along x from zero, ranks downwards."""
+    """Draw a dot per rank. The x axis shows the values, shape (ranks,), from zero; the y axis shows ranks,
+    downwards.
+    """
     count = len(values)
     size = 12 if count <= 64 else 4
     axes.scatter(values, np.arange(count), size, COLOURS[kind], linewidths=0, alpha=0.6, label=kind,
@@ -162,12 +164,12 @@ def _strip(axes: Axes, values: npt.NDArray[np.number], kind: str) -> None:
 
 
 def _slowest(values: Floats) -> npt.NDArray[np.int64]:
-    """Return up to three ranks, slowest first."""
+    """Return the numbers of up to three ranks with the largest values, largest first."""
     return np.argsort(-values, kind="stable")[:3]
 
 
 def _named(ranks: npt.NDArray[np.int64], hosts: list[str]) -> str:
-    """Return as many of these ranks with their hosts as a narrow picture has room for."""
+    """Return the numbers and hosts of these ranks, as many as fit into a narrow picture."""
     names = [f"{rank} on {canvas.printable(hosts[rank].partition('.')[0], 18)}" for rank in ranks]
     while len(names) > 1 and sum(map(len, names)) > 38:
         names.pop()
@@ -183,14 +185,12 @@ def _on(host: str) -> str:
 
 
 def _kinds(histogram: Histogram) -> dict[str, Counts]:
-    """Return the counts of reads and of writes, without kinds that have no requests."""
+    """Return the counts of reads and of writes, each only if there are any."""
     return {kind: counts for kind, counts in (("read", histogram.reads), ("written", histogram.writes)) if counts.any()}
 
 
 def _trimmed(histogram: Histogram, most: int) -> Histogram | None:
-    """Return the histogram from its first to its last bin with requests, in at most `most` bins; None where all bins
-    are empty.
-    """
+    """Return the histogram without empty bins at both ends, in at most `most` bins; None if all bins are empty."""
     used = np.flatnonzero(histogram.reads + histogram.writes)
     if not len(used):
         return None
@@ -204,7 +204,9 @@ def _trimmed(histogram: Histogram, most: int) -> Histogram | None:
 
 
 def _quantiles(edges: Floats, counts: Counts, shares: list[float]) -> list[float]:
-    """Return quantiles at the geometric middle of their bins, as in result.json."""
+    """Return quantiles of a histogram. A quantile is the geometric middle of its bin, as in result.json. shares: the
+    quantiles to return, such as 0.95.
+    """
     at = np.searchsorted(np.cumsum(counts), np.array(shares) * counts.sum())
     quantiles: list[float] = np.sqrt(edges[:-1] * edges[1:])[at].tolist()
     return quantiles

@@ -1,4 +1,4 @@
-"""The two pictures at the top of a page: bytes of each rank over time, and the cost of I/O calls."""
+"""The two pictures at the top of a page: bytes of each rank over time, and time in I/O calls."""
 
 import matplotlib
 import numpy as np
@@ -11,16 +11,16 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, NARROW
 from dlio_hpc.units import format_seconds, format_size
 
-# Ratio of the highest to the lowest rate above which the scale is logarithmic.
+# The colour scale is logarithmic if the highest rate is more than this many times the lowest.
 _LINEAR = 50.0
-# Ratio to the highest rate below which rates have the colour of the lowest.
+# Largest ratio of the highest rate to the lowest on the colour scale. Lower rates have the colour of the lowest.
 _WIDEST = 1e4
 _PARTS = (("read", "read_s"), ("written", "write_s"), ("metadata", "metadata_s"))
 _NAMES = {"read": "read", "written": "write", "metadata": "metadata"}
 
 
 def heat_map(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw bytes per second of each rank over time."""
+    """Draw bytes/s of each rank over time."""
     heat = view.heat
     if heat is None:
         return "Bytes of each rank over time were not recorded.", ""
@@ -64,7 +64,7 @@ def _heat_caption(heat: HeatMap) -> str:
 
 
 def costs(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw the shares of the run time that a rank spends in read, write and metadata calls of each interface."""
+    """Draw the shares of the run time that a rank spends in read, write and metadata calls, for each I/O interface."""
     known = [cost for cost in view.costs if any(getattr(cost, field) is not None for _, field in _PARTS)]
     if not known or view.elapsed_s <= 0:
         return "Times of I/O calls were not recorded.", ""

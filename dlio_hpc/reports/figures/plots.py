@@ -1,4 +1,4 @@
-"""Sheets of pictures of a study, and axes over its parameters."""
+"""Figures of studies, and axes whose values are those of a parameter."""
 
 from typing import NamedTuple
 
@@ -11,12 +11,12 @@ from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import GREY, WIDE
 
-# Most ticks that fit beside each other; of more levels only some are named.
+# Largest number of ticks that fit beside each other. If there are more levels, only some have a tick.
 _MOST_TICKS = 14
 
 
 def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) -> tuple[Figure, list[Axes]]:
-    """Return a figure with rows x columns of axes. whose: the source, in the lower right corner."""
+    """Return a figure with rows x columns of axes. whose: source of the data, shown in the lower right corner."""
     figure = Figure(figsize=(WIDE, height), layout="constrained")
     axes = list(figure.subplots(rows, columns, squeeze=False).flat)
     axes[0].set_title(title)
@@ -25,7 +25,7 @@ def sheet(title: str, whose: str, height: float, rows: int, columns: int = 1) ->
 
 
 class AxisPlaces(NamedTuple):
-    """Positions of the levels of an axis, and their labels."""
+    """Positions of the levels of a parameter on an axis, and their labels."""
 
     at: list[float]
     labels: list[str]
@@ -33,7 +33,9 @@ class AxisPlaces(NamedTuple):
 
 
 def places(axis: Axis) -> AxisPlaces:
-    """Return logarithmic positions for sizes and powers of two; else positions side by side."""
+    """Return the positions of a parameter's values: on a logarithmic axis for sizes and powers of two, otherwise at
+    equal distances.
+    """
     numbers = axis.numbers
     is_log = (
         numbers is not None
@@ -46,7 +48,7 @@ def places(axis: Axis) -> AxisPlaces:
 
 
 def ticks(axes: Axes, places: AxisPlaces, name: str) -> None:
-    """Set the ticks of an x axis at the levels."""
+    """Set the ticks of the x axis to the levels of a parameter. name: label of the axis."""
     step = -(-len(places.at) // _MOST_TICKS)
     axes.set_xlabel(canvas.printable(name, 90))
     if places.is_log:

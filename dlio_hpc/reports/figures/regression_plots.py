@@ -1,4 +1,6 @@
-"""Pictures of comparisons with a baseline: repeats beside repeats, and a metric over the nights."""
+"""Pictures of comparisons with a baseline: repeats of the job and the reference, and a metric over the jobs of the
+history. A night is the repeats of one job.
+"""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -22,7 +24,9 @@ _OUTCOMES = {"regression": _BAD, "pass": _GOOD, "improved": _GOOD, "inconclusive
 
 
 class Band(NamedTuple):
-    """Median of a baseline with the tolerance. name, job: of the baseline. tolerance: a share of the median."""
+    """A baseline with its tolerance. name: id of the baseline. job: name of its job. median: median of its repeats.
+    tolerance: relative to the median.
+    """
 
     name: str
     job: str
@@ -31,7 +35,9 @@ class Band(NamedTuple):
 
 
 def of_verdict(verdict: Verdict) -> Iterator[Picture]:
-    """Yield the picture of a verdict that has values: its repeats beside those of the reference, and the nights."""
+    """Yield the picture of a verdict that has values: repeats of the job beside those of the reference, and the
+    history.
+    """
     if verdict.here is not None:
         with canvas.style():
             yield _of_verdict(verdict)
@@ -56,7 +62,7 @@ def _of_verdict(verdict: Verdict) -> Picture:
 
 
 def _caption(verdict: Verdict) -> str:
-    """Return the reason for the verdict, and how to read the picture."""
+    """Return the reason for the verdict, and a legend."""
     text = f"{verdict.why[0].upper()}{verdict.why[1:]}. Left: dots are repeats, bars their medians"
     if verdict.low is not None:
         text += "; the vertical line is the 90 % interval of the ratio, times the reference's median"
@@ -90,7 +96,9 @@ def _repeats(axes: Axes, verdict: Verdict) -> None:
 
 
 def _around(verdict: Verdict) -> tuple[float, float]:
-    """Return the interval of the ratio, times the reference's median."""
+    """Return the ends of the interval of the ratio as values of the metric: each end is applied to the reference's
+    median.
+    """
     assert verdict.there is not None
     assert verdict.low is not None
     assert verdict.high is not None
@@ -99,7 +107,7 @@ def _around(verdict: Verdict) -> tuple[float, float]:
 
 
 def of_block(block: Block, metric: MetricName) -> Iterator[Picture]:
-    """Yield the picture of the nights of a key, with the band of its baseline."""
+    """Yield the picture of the history of a measurement key, with its baseline and tolerance."""
     if block.trend is None or block.key is None:
         return
     night = None if block.baseline is None else trend.night(block.baseline.group, metric)
@@ -121,14 +129,16 @@ def of_block(block: Block, metric: MetricName) -> Iterator[Picture]:
 
 
 def _history_caption(history: Trend) -> str:
-    """Return the changes in words."""
+    """Return the changes and outliers in words, and a legend."""
     out = f"; outliers: {', '.join(history.outliers)}" if history.outliers else ""
     sentence = regression.changes_sentence(history).removesuffix(".")
     return f"{sentence}{out}. Dots are repeats, the line joins the medians."
 
 
 def _nights(axes: Axes, history: Trend, metric: MetricName, band: Band | None, job: str | None = None) -> None:
-    """Draw repeats, medians, levels, changes and outliers over the nights. job: the job to mark."""
+    """Draw repeats, medians, levels, changes and outliers over the jobs of the history. job: the job to mark as this
+    job; None for none.
+    """
     scale = METRICS[metric].scale
     nights = history.nights
     places = np.arange(len(nights))
@@ -147,7 +157,7 @@ def _nights(axes: Axes, history: Trend, metric: MetricName, band: Band | None, j
 
 
 def _levels(axes: Axes, history: Trend, scale: float) -> None:
-    """Draw the level between changes."""
+    """Draw the level of each part between two changes."""
     starts = [place for shift in history.shifts if (place := history.place(shift.since)) is not None]
     ends = sorted({0, *starts, len(history.nights)})
     for number, (begin, end) in enumerate(itertools.pairwise(ends) if starts else ()):
@@ -157,7 +167,7 @@ def _levels(axes: Axes, history: Trend, scale: float) -> None:
 
 
 def _band(axes: Axes, scale: float, band: Band, history: Trend) -> None:
-    """Draw the baseline with its tolerance."""
+    """Draw the baseline's median and its tolerance."""
     low, high = (scale * band.median * (1 + sign * band.tolerance) for sign in (-1, 1))
     axes.axhspan(low, high, color=f"{_BASE}22", linewidth=0)
     axes.axhline(scale * band.median, color=_BASE, linewidth=1, linestyle="--", label="baseline")
@@ -166,7 +176,7 @@ def _band(axes: Axes, scale: float, band: Band, history: Trend) -> None:
 
 
 def _shifts(axes: Axes, history: Trend) -> None:
-    """Draw a line where each change begins, with its size."""
+    """Draw a line at the beginning of each change, with the size of the change."""
     for shift in history.shifts:
         place = history.place(shift.since)
         assert place is not None
@@ -193,7 +203,7 @@ def _outliers(axes: Axes, history: Trend, medians: "np.ndarray[tuple[int, ...], 
 
 
 def _dates(axes: Axes, nights: Sequence[Night]) -> None:
-    """Set ticks of equal distance for nights, with the days below some of them."""
+    """Set the x axis to nights at equal distances, and label some of them with their dates."""
     step = -(-len(nights) // 8)
     shown = range(0, len(nights), step)
     days = [night.ended[:10] for night in nights]

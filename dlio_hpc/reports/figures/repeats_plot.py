@@ -1,4 +1,4 @@
-"""The picture of a part with a single point: its repeats and their median."""
+"""Picture of a part with a single point: its repeats and their median."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,9 @@ from dlio_hpc.results.metrics import METRICS
 
 
 def repeats(finding: Finding, measured: Sequence[Measured], whose: str, title: str) -> tuple[Figure, str]:
-    """Draw a dot for each repeat, in the order of the rounds. measured: measurements of the part."""
+    """Draw a dot per repeat, in the order of the rounds. measured: measurements of the part's point. whose: source of
+    the data.
+    """
     figure, (axes,) = plots.sheet(title, whose, 2.6, 1)
     metric = METRICS[finding.metric]
     levels = [(measurement.repeat + 1, metric.value(measurement.summary)) for measurement in measured]

@@ -1,4 +1,4 @@
-"""Pictures of scaling: speed-up and efficiency over ranks, with the ideal."""
+"""Pictures of scaling: speed-up and efficiency over the number of ranks, with the ideal."""
 
 from typing import Any
 
@@ -15,8 +15,8 @@ from dlio_hpc.reports.figures.plots import AxisPlaces
 
 
 def scaling(named: list[tuple[str, Scaling]], whose: str, title: str) -> tuple[Figure, str]:
-    """Draw speed-up above efficiency, both with the ideal. The x axis has ranks where all curves begin with the same
-    number, else multiples of the fewest.
+    """Draw speed-up above efficiency, each with the ideal. The x axis shows numbers of ranks if all curves begin with
+    the same number, else multiples of each curve's fewest ranks. named: label and scaling of each curve.
     """
     figure, (upper, lower) = plots.sheet(title, whose, 5.0, 2)
     drawn = named[: len(canvas.LINES)]
@@ -54,12 +54,12 @@ def _line(upper: Axes, lower: Axes, scaling: Scaling, first: int, colour: str, n
 
 
 def setting(scaling: Scaling) -> str:
-    """Return the setting of a curve, or its kind of scaling."""
+    """Return the setting of a curve, or the kind of scaling if there is only one setting."""
     return study_rows.joined(scaling.labels) or f"{scaling.kind} scaling"
 
 
 def _caption(named: list[tuple[str, Scaling]], drawn: int) -> str:
-    """Return the kinds of scaling, and the sentences on each curve."""
+    """Return the meaning of the kinds of scaling, the sentences on each curve, and a legend."""
     sentences = " ".join(f"{name}: {' '.join(study_text.scaling(scaling))}" for name, scaling in named[:drawn])
     kinds = {scaling.kind for _, scaling in named}
     scale = " ".join(

@@ -1,4 +1,4 @@
-"""Distributions of the requests of two programs, drawn over each other."""
+"""Pictures of the distributions of two programs' requests, drawn over each other."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -13,12 +13,15 @@ from dlio_hpc.reports.figures import canvas, plots
 from dlio_hpc.reports.figures.canvas import COLOURS, GREY
 from dlio_hpc.units import format_size
 
+# Number of bins per octave.
 _PER_OCTAVE = 2
 _A, _B = COLOURS["read"], COLOURS["written"]
 
 
 class _Panel(NamedTuple):
-    """A picture. stem: of its file names. field: of Profile. label: of the y axis."""
+    """A picture to draw. stem: file name without suffix. field: field of Profile that it shows. label: label of the y
+    axis.
+    """
 
     stem: str
     title: str
@@ -34,7 +37,7 @@ _PANELS = (
 
 
 def draw(a: Profile, b: Profile) -> Iterator[Picture]:
-    """Yield a picture for each distribution that one of the programs has."""
+    """Yield a picture for each distribution that at least one of the programs has."""
     for panel in _PANELS:
         if any(getattr(profile, panel.field) is not None for profile in (a, b)):
             with canvas.style():
@@ -63,7 +66,7 @@ def _picture(panel: _Panel, a: Profile, b: Profile) -> Picture:
 
 
 def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
-    """Return edges and shares of bins of half an octave."""
+    """Return the edges of bins of half an octave, in octaves, and the share in each bin."""
     at = np.floor(distribution.at * _PER_OCTAVE + 1e-9)
     low, high = int(at.min()), int(at.max())
     shares = np.bincount((at - low).astype(np.int64), distribution.weight, high - low + 1).astype(np.float64)
@@ -71,7 +74,9 @@ def _binned(distribution: RequestDistribution) -> tuple[Floats, Floats]:
 
 
 def _marks(axes: Axes, letter: str, profile: Profile, colour: str) -> list[str]:
-    """Draw lines at the summary numbers of a program without a distribution."""
+    """Draw lines at the median, mean and largest request of a program that has no distribution. Return a sentence for
+    the caption.
+    """
     for name, style in (("median", "-"), ("mean", "--"), ("max", ":")):
         value = getattr(profile, f"request_{name}")
         if value is not None:
@@ -80,7 +85,7 @@ def _marks(axes: Axes, letter: str, profile: Profile, colour: str) -> list[str]:
 
 
 def _ticks(axes: Axes, signed: bool) -> None:
-    """Set ticks at powers of two; jumps have negative ones too."""
+    """Set ticks at powers of two. signed: whether the axis also has negative values, as jumps do."""
     low, high = axes.get_xlim()
     low, high = (min(low, -1.0), max(high, 1.0)) if signed else (low - 0.5, max(high, low + 4) + 0.5)
     axes.set_xlim(low, high)

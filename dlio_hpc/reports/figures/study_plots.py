@@ -1,4 +1,4 @@
-"""The pictures of a study: metrics over parameters, main effects, and scaling."""
+"""Pictures of a study: metrics over parameters, main effects, and scaling."""
 
 import re
 from collections.abc import Iterator
@@ -16,7 +16,9 @@ from dlio_hpc.results.metrics import METRICS
 
 
 def draw(report: StudyReport) -> Iterator[Picture]:
-    """Yield the pictures of each part, then of all parts together. Parts without measurements have none."""
+    """Yield the pictures of each part, then those of all parts together. Parts without measurements have no
+    pictures.
+    """
     yield from of_sides(report)
     for finding in report.findings:
         yield from of_part(report, finding)
@@ -24,7 +26,7 @@ def draw(report: StudyReport) -> Iterator[Picture]:
 
 
 def of_sides(report: StudyReport) -> Iterator[Picture]:
-    """Yield the picture of two file systems that are compared."""
+    """Yield the picture of two file systems, if the study compares them."""
     if report.effects:
         title = "Two file systems, pair by pair"
         with canvas.style():
@@ -33,7 +35,9 @@ def of_sides(report: StudyReport) -> Iterator[Picture]:
 
 
 def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:
-    """Yield the pictures of a part. Their names begin with the part's name where there are several parts."""
+    """Yield the pictures of a part. If the study has several parts, file names and titles begin with the
+    part's name.
+    """
     study = report.outcome.study
     part, is_one_of_several = study.part(finding.part), len(study.parts) > 1
     prefix = f"{re.sub(r'[^A-Za-z0-9._-]+', '-', part.name)}-" if is_one_of_several else ""
@@ -43,7 +47,7 @@ def of_part(report: StudyReport, finding: Finding) -> Iterator[Picture]:
 
 
 def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> Iterator[tuple[str, str, Figure, str]]:
-    """Yield stem, title, figure and caption of each picture."""
+    """Yield file name, title, figure and caption of each picture of a part."""
     study = report.outcome.study
     whose = f"{study.study} on {study.site.name}, {study.created}"
     if finding.comparisons:
@@ -84,7 +88,7 @@ def _of_part(report: StudyReport, part: Part, finding: Finding, title: str) -> I
 
 
 def together(report: StudyReport) -> Iterator[Picture]:
-    """Yield the picture of the scaling of all parts, where several parts scale."""
+    """Yield one picture with the scaling of all parts, if more than one part varies the number of ranks."""
     study = report.outcome.study
     scaling = [(finding, curve) for finding in report.findings for curve in finding.scalings]
     if len({finding.part for finding, _ in scaling}) < 2:

@@ -1,4 +1,4 @@
-"""Pictures over parameters: curves of one parameter, maps of two, main effects of several."""
+"""Pictures over parameters: curves over one parameter, heat maps over two, main effects of several."""
 
 from typing import NamedTuple
 
@@ -19,12 +19,14 @@ from dlio_hpc.reports.figures.canvas import COLOURS, GREY, INK, WIDE
 from dlio_hpc.reports.figures.plots import AxisPlaces
 from dlio_hpc.results.metrics import METRICS, MetricName
 
-# Most panels that are drawn, and most cells of a map in a row or column that are labelled.
+# Largest number of panels of effects. Cells of a heat map are labelled if no row or column has more cells than this.
 _MOST_PANELS, _MOST_CELLS = 9, 16
 
 
 class PlottedPart(NamedTuple):
-    """A part with its points on the same ranks. comparison: of these points. whose: source, below the picture."""
+    """A part, with those of its points that have the same number of ranks. comparison: comparison of these points.
+    whose: source of the data, shown below the picture.
+    """
 
     study: Study
     part: Part
@@ -35,23 +37,25 @@ class PlottedPart(NamedTuple):
 
     @property
     def points(self) -> list[PointMetrics]:
-        """Points of the comparison."""
+        """Metrics of the points in the comparison."""
         numbers = {point.point for point in self.comparison.points}
         return [point for point in self.finding.points if point.point in numbers]
 
     @property
     def medians(self) -> dict[int, float]:
-        """Medians of the metric by point, without medians of 0, which have no logarithm."""
+        """Median of the metric by number of the point. Medians of 0 are left out, because they have no logarithm."""
         spreads = {point.point: point.metrics.get(self.finding.metric) for point in self.points}
         return {number: spread.median for number, spread in spreads.items() if spread and spread.median > 0}
 
     def level(self, point: int, axis: Axis) -> int:
-        """Return the number of a point's level on an axis."""
+        """Return the index of a point's value among the values of an axis."""
         return self.study.points[point].places[axis.key]
 
 
 def sweep(shown: PlottedPart, title: str) -> tuple[Figure, str]:
-    """Draw each repeat as a dot, a line through medians, and a band from the lowest to the highest repeat."""
+    """Draw metrics over a parameter: each repeat as a dot, a line through the medians, and a band over the range of the
+    repeats.
+    """
     part = shown.part
     axis = part.settings[0] if len(part.settings) == 1 else _together(part)
     places = plots.places(axis)
@@ -69,7 +73,7 @@ def sweep(shown: PlottedPart, title: str) -> tuple[Figure, str]:
 
 
 def _legend(axes: Axes) -> None:
-    """Draw the legend with marks as large as in the plot."""
+    """Draw the legend with markers of the same size as in the plot."""
     canvas.legend(axes, markerscale=1.0)
 
 
@@ -115,7 +119,7 @@ def _curve(shown: PlottedPart, axes: Axes, axis: Axis, places: AxisPlaces, metri
 
 
 def _mark(axes: Axes, comparison: Comparison, number: int, x: float, y: float) -> None:
-    """Mark the best point with a ring, the reference with a square."""
+    """Draw a ring around the best point and a square around the reference."""
     if number == comparison.best:
         label = "best" if comparison.noise.sd is not None else "ahead"
         axes.plot([x], [y], linestyle="", marker="o", markersize=10, fillstyle="none", color=INK, label=label)
@@ -130,7 +134,7 @@ def _verdict(shown: PlottedPart) -> str:
 
 
 def heat_map(shown: PlottedPart, title: str) -> tuple[Figure, str]:
-    """Draw a cell per combination of two parameters, darker where the metric is better."""
+    """Draw a cell per combination of two parameters. Darker cells are better."""
     across, up = sorted(shown.part.settings, key=lambda axis: -len(axis.labels))
     metric = shown.finding.metric
     cells = np.full((len(up.labels), len(across.labels)), np.nan)
@@ -166,7 +170,9 @@ def _cell(value: float, metric: MetricName) -> str:
 
 
 def _frames(shown: PlottedPart, axes: Axes, across: Axis, up: Axis) -> None:
-    """Draw frames around the best point, points that are not significantly different, and the reference."""
+    """Draw frames around the best point, around points that are not significantly different from it, and around the
+    reference.
+    """
     styles = {"best": (INK, "-", 2.2), "same as best": (INK, ":", 1.4)}
     named: set[str] = set()
     for point in shown.comparison.points:
@@ -193,7 +199,7 @@ def _frame(
 
 
 def effects(shown: PlottedPart, title: str) -> tuple[Figure, str]:
-    """Draw a panel per parameter, most important first: its means, and all points behind them."""
+    """Draw a panel per parameter, the largest effect first: its means over the other parameters, and all points."""
     assert shown.comparison.ranking is not None
     effects = shown.comparison.ranking.effects[:_MOST_PANELS]
     columns = min(3, len(effects))

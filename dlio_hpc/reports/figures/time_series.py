@@ -1,4 +1,4 @@
-"""Pictures over time: of all ranks together, of single ranks, of steps."""
+"""Pictures over time: bandwidth of all ranks together, compute and I/O of single ranks, and phases of steps."""
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +10,8 @@ from dlio_hpc.reports.figures import canvas
 from dlio_hpc.reports.figures.canvas import COLOURS, WIDE
 from dlio_hpc.units import format_seconds, format_size
 
-# Most bins, lanes and epochs of a picture. More of them are grouped before drawing, so that files stay small.
+# Largest numbers of bins, ranks drawn singly, bins per rank, and epochs marked in a picture. More bins are grouped, and
+# further ranks and epochs left out, to keep files small.
 _BINS, _LANES, _LANE_BINS, _EPOCHS = 500, 12, 400, 12
 _SHADES = 5
 
@@ -53,7 +54,7 @@ def bandwidth(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def timeline(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw when single ranks computed, and when they had requests in flight."""
+    """Draw when single ranks computed and when they had requests in flight."""
     lanes = view.lanes[:_LANES]
     until = max([view.duration_s, *(part[-1, 1] for lane in lanes for part in lane[1:] if len(part))])
     if not any(len(lane.compute) or len(lane.io) for lane in lanes) or until <= 0:
@@ -77,7 +78,9 @@ def timeline(view: View, title: str) -> tuple[Figure | str, str]:
 
 
 def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -> None:
-    """Draw segments (n, 3) as in Lane. Shares are drawn in a few shades, each of them one path."""
+    """Draw the segments of a rank as bars. segments: (n, 3), as in Lane. A bar's shade stands for its share; all bars
+    of a shade are one path.
+    """
     if len(segments) > _LANE_BINS:
         segments = _binned(segments, until, _LANE_BINS)
     shades = _shades(segments[:, 2])
@@ -89,7 +92,9 @@ def _bars(axes: Axes, segments: Floats, until: float, top: float, colour: str) -
 
 
 def _binned(segments: Floats, until: float, bins: int) -> Floats:
-    """Bin segments (n, 3) into at most `bins` of equal width, and join neighbours of about the same share."""
+    """Return the segments in at most `bins` bins of equal width, with neighbours of about the same share joined.
+    segments: (n, 3), as in Lane. until: end of the last bin in seconds.
+    """
     times = np.concatenate((segments[:, 0], segments[:, 1]))
     order = np.argsort(times, kind="stable")
     shares = np.cumsum(np.concatenate((segments[:, 2], -segments[:, 2]))[order])
@@ -102,12 +107,14 @@ def _binned(segments: Floats, until: float, bins: int) -> Floats:
 
 
 def _shades(shares: Floats) -> npt.NDArray[np.int64]:
-    """Return shades from 0 (nothing) to _SHADES (all the time). Rounding errors count as nothing."""
+    """Return a shade for each share, from 0 (none of the time) to _SHADES (all of the time). Shares within rounding
+    errors of 0 get shade 0.
+    """
     return np.ceil(np.clip(shares, 0, 1) * _SHADES - 1e-6).astype(np.int64)
 
 
 def steps(view: View, title: str) -> tuple[Figure | str, str]:
-    """Draw the mean time of steps by phase."""
+    """Draw the time of each step by phase, as means over ranks."""
     done = view.steps
     if done is None or not len(done.wait):
         return "No step was completed.", ""
