@@ -83,7 +83,7 @@ def note(plan: Plan, run: Run) -> str | None:
 
 EARLY = (
     "this Darshan is older than 3.4 and cannot read a configuration file: it records all files outside of the "
-    f"system's and Python's folders, at most {_EARLY_FILES} files per rank, and at most {_EARLY_TRACE_MIB} MiB of trace per rank"
+    f"system's and Python's folders, at most {_EARLY_FILES} files and {_EARLY_TRACE_MIB} MiB of trace per rank"
 )
 
 
