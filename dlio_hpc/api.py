@@ -1,8 +1,8 @@
-"""The Python API: what the commands do, as functions with typed arguments. `import dlio_hpc` offers them.
+"""The Python API: the commands as functions with typed arguments. `import dlio_hpc` offers them.
 
-Functions raise the errors of dlio_hpc.errors; their `exit_code` is that of the command. Functions print nothing: a
-`report` argument gets the lines that the command prints on stderr. Names of jobs are directories, archives, or names
-below `runs`; no name means all jobs there.
+Functions raise the errors of dlio_hpc.errors, whose `exit_code` is that of the command. Functions print nothing; a
+function given as `report` is called with each line that the command prints on stderr. A job is named by its directory,
+its archive, or a name below `runs`. Without a name, a function takes all jobs in `runs`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -34,11 +34,11 @@ Report = Callable[[str], None]
 
 
 def _silent(_: str) -> None:
-    """Drop a line."""
+    """Ignore a line of a report."""
 
 
 def plan_jobs(options: Options) -> "Planned":
-    """Plan jobs. ConfigError where the site does not allow them."""
+    """Plan the jobs of a submission. Raise ConfigError if the site does not allow them."""
     from dlio_hpc.plan import planned
 
     made = planned.planned(options)
@@ -47,7 +47,7 @@ def plan_jobs(options: Options) -> "Planned":
 
 
 def _check_criteria(planned: "Planned") -> None:
-    """Read the criteria of a suite before it is measured."""
+    """Read the criteria of a suite, so that an invalid file is reported before the suite is measured."""
     verdict = planned.study.verdict
     if verdict is not None and verdict.criteria is not None:
         from dlio_hpc.verdict import criteria_file
@@ -56,15 +56,15 @@ def _check_criteria(planned: "Planned") -> None:
 
 
 def estimate(options: Options) -> "list[JobCost]":
-    """Estimate node-hours, bytes and space of each job, whether or not the site allows it."""
+    """Estimate the time, node-hours, bytes and space of each job, whether or not the site allows it."""
     from dlio_hpc.plan import cost, planned
 
     return cost.of_jobs(planned.draft(options).jobs)
 
 
 def check(options: Options, patience_s: float | None = 120.0) -> "Iterator[PreflightFinding]":
-    """Look for what would make a job fail. patience_s: how long a job of two ranks may wait in its queue; None: do not
-    start one.
+    """Check for conditions that would make a job fail. patience_s: seconds that a small job, which only launches ranks,
+    may wait in the queue and run; None: do not launch ranks.
     """
     from dlio_hpc.batch import preflight
     from dlio_hpc.plan import planned
@@ -73,14 +73,16 @@ def check(options: Options, patience_s: float | None = 120.0) -> "Iterator[Prefl
 
 
 def submit(options: Options, after: Sequence[Path] = (), report: Report = _silent) -> "Submission":
-    """Plan jobs and submit them, to start when the jobs in the directories `after` have ended well."""
+    """Plan jobs and submit them. They start after the jobs in the directories `after` have succeeded."""
     return start(plan_jobs(options), after, report)
 
 
 def start(
     planned: "Planned", after: Sequence[str | Path] = (), report: Report = _silent, verbose: Report = _silent
 ) -> "Submission":
-    """Submit planned jobs. verbose: gets each submit command."""
+    """Submit planned jobs. They start after the jobs named in `after` have succeeded. verbose: function that is called
+    with each submit command.
+    """
     from dlio_hpc.batch import submission
     from dlio_hpc.records import names
 
@@ -90,7 +92,7 @@ def start(
 
 
 def resume(study: str | Path, runs: Path = RUNS, report: Report = _silent) -> "Submission | None":
-    """Submit jobs for the measurements that a study lacks; None where it lacks none."""
+    """Submit jobs for the measurements that a study lacks. Return None if it lacks none."""
     from dlio_hpc.records import names, resumption
 
     known = resumption.load(names.study_folder(str(study), runs), Options(runs=runs))
@@ -99,14 +101,16 @@ def resume(study: str | Path, runs: Path = RUNS, report: Report = _silent) -> "S
 
 
 def status(*jobs: str | Path, runs: Path = RUNS) -> "list[JobSnapshot]":
-    """Ask the batch systems for the states of jobs."""
+    """Return the states of jobs, after asking the batch systems for them."""
     from dlio_hpc.batch import job_state
 
     return job_state.refresh_all(_directories(jobs, runs))
 
 
 def wait(*jobs: str | Path, runs: Path = RUNS) -> "list[Job]":
-    """Wait until the jobs have ended, and return their records. A job that cannot be watched any more has not ended."""
+    """Wait until the jobs have ended, and return their records. In the record of a job that can no longer be watched,
+    the last state is not an end.
+    """
     from dlio_hpc.batch.job_watch import watch
 
     last = {watched.directory: watched.job for watched in watch(_directories(jobs, runs))}
@@ -114,7 +118,7 @@ def wait(*jobs: str | Path, runs: Path = RUNS) -> "list[Job]":
 
 
 def cancel(*jobs: str | Path, runs: Path = RUNS) -> "list[Job]":
-    """Ask the batch system to end jobs, the last one first. At least one job is named."""
+    """Ask the batch system to cancel the jobs, the last one first. At least one job must be given."""
     from dlio_hpc.batch.cancel import cancel as cancel_one
     from dlio_hpc.errors import ConfigError
 
@@ -124,7 +128,7 @@ def cancel(*jobs: str | Path, runs: Path = RUNS) -> "list[Job]":
 
 
 def collect(*jobs: str | Path, runs: Path = RUNS) -> "list[Archived]":
-    """Archive jobs that have ended, and enter them into the history beside the archives."""
+    """Archive the jobs that have ended, and add them to the history in the folder of their archives."""
     from dlio_hpc.verdict import collection
 
     ended = [look.directory for look in status(*jobs, runs=runs) if look.job.ended]
@@ -132,15 +136,15 @@ def collect(*jobs: str | Path, runs: Path = RUNS) -> "list[Archived]":
 
 
 def report(*jobs: str | Path, runs: Path = RUNS) -> "list[JobOutcome]":
-    """Return what jobs measured, from their directories or archives."""
+    """Return the results of jobs, from their directories or archives."""
     from dlio_hpc.records import job_outcome, names
 
     return job_outcome.load_all([names.place(str(job), runs) for job in jobs])
 
 
 def report_study(study: str | Path, metric: "MetricName | None" = None, runs: Path = RUNS) -> "StudyReport":
-    """Return what a study found: measurements, the best settings, advice. metric: by which points are compared; None:
-    the study's own.
+    """Return the results of a study: its measurements, the best settings, and advice. metric: metric by which points
+    are compared; None: that of the study.
     """
     from dlio_hpc.records import names
     from dlio_hpc.reports import study_report
@@ -149,7 +153,7 @@ def report_study(study: str | Path, metric: "MetricName | None" = None, runs: Pa
 
 
 def judge_suite(study: "StudyReport", report: Report = _silent) -> "SuiteVerdict":
-    """Judge a suite by the baselines of its points and by its criteria."""
+    """Judge a suite: compare its points with their baselines, and apply its criteria."""
     from dlio_hpc.verdict import suite
 
     return suite.judge_study(study.outcome, study.effects, report)
@@ -160,9 +164,10 @@ def compare(
     baseline: str | None = None, force: bool = False, archive: Path | None = None, runs: Path = RUNS,
     report: Report = _silent,
 ) -> "Judgement":  # fmt: skip
-    """Compare jobs with the baselines of their keys, and with the nights before. tolerance: the smallest relative drop
-    that is a regression. baseline: a job or a baseline to compare with instead. force: compare despite different
-    settings or cached runs. archive: folder of archives, history and baselines; None: archive in runs.
+    """Compare each measurement of the jobs with the baseline of its configuration, and with earlier results in the
+    history. metrics: metrics to compare. tolerance: largest relative drop that is not a regression. baseline: a job or
+    baseline to compare with instead. force: compare despite different settings or cached runs. archive: folder of
+    archives, history and baselines; None: the folder "archive" in `runs`.
     """
     from dlio_hpc.errors import ConfigError
     from dlio_hpc.verdict import comparison, selection
@@ -178,7 +183,9 @@ def compare(
 
 
 def accept(*jobs: str | Path, criteria: str | None = None, runs: Path = RUNS) -> "Acceptance":
-    """Judge jobs and studies by criteria. criteria: a name that ships or a YAML file; None: those of the suite."""
+    """Judge jobs and studies by criteria. criteria: name of shipped criteria or a YAML file; None: the criteria of the
+    suite.
+    """
     from dlio_hpc.records import names
     from dlio_hpc.verdict import acceptance, selection
 
@@ -189,7 +196,10 @@ def accept_baseline(
     job: str | Path, message: str, force: bool = False, archive: Path | None = None, runs: Path = RUNS,
     report: Report = _silent,
 ) -> "tuple[Accepted, ...]":  # fmt: skip
-    """Make a job the baseline of each of its keys. message: the reason, which is kept."""
+    """Make a job the baseline of each configuration that it measured. message: the reason, which is stored with the
+    baseline. force: accept despite doubts about the job. archive: folder of archives, history and baselines; None: the
+    folder "archive" in `runs`.
+    """
     from dlio_hpc.verdict import baselines, selection
     from dlio_hpc.verdict.history_entry import together
 
@@ -201,7 +211,9 @@ def accept_baseline(
 
 
 def history(pattern: str | None = None, archive: Path | None = None, runs: Path = RUNS) -> "tuple[Entry, ...]":
-    """Return the jobs in the history of a folder of archives. pattern: a job's name with * and ?."""
+    """Return the jobs in the history of a folder of archives. pattern: name of the jobs, with the wildcards * and ?;
+    None: all jobs. archive: the folder; None: the folder "archive" in `runs`.
+    """
     from dlio_hpc.verdict import selection
     from dlio_hpc.verdict.history import Where
 
