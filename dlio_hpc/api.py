@@ -197,8 +197,8 @@ def accept_baseline(
     report: Report = _silent,
 ) -> "tuple[Accepted, ...]":  # fmt: skip
     """Make a job the baseline of each configuration that it measured. message: the reason, which is stored with the
-    baseline. force: accept despite doubts about the job. archive: folder of archives, history and baselines; None: the
-    folder "archive" in `runs`.
+    baseline. force: accept despite objections, which are stored too. archive: folder of archives, history and
+    baselines; None: the folder "archive" in `runs`.
     """
     from dlio_hpc.verdict import baselines, selection
     from dlio_hpc.verdict.history_entry import together

@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 from dlio_hpc.errors import InfrastructureError
 
-# Prefixes of variables that change the behaviour and output of commands. They are removed from the environment of
-# commands: in sbatch(1)
-# they override the script, and those of a surrounding allocation are passed to the job's srun; qsub(1B) reads options
-# from lines that begin with PBS_DPREFIX instead of #PBS.
+# Prefixes of variables that change the behaviour and output of commands, which are therefore run without them. In
+# sbatch(1) they override the script, and those of a surrounding allocation are passed to the job's srun. qsub(1B) reads
+# options from lines that begin with PBS_DPREFIX instead of #PBS.
 _REMOVED = (
     "SBATCH_",
     "SQUEUE_",
