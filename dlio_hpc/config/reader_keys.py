@@ -35,7 +35,7 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
-    """How each rank reads the dataset."""
+    """Settings that control how each rank reads the dataset."""
 
     loader: Literal["native", "tensorflow", "pytorch"] = "native"
     """Library that delivers batches. native: threads of dlio-hpc; tensorflow: tf.data; pytorch: PyTorch's

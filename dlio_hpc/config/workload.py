@@ -112,7 +112,7 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
     source: str = ""
     """Origin of the workload's numbers, such as a paper."""
     reader: Reader = Reader()
-    """How each rank reads the dataset."""
+    """Settings that control how each rank reads the dataset."""
     compute: Compute = Compute()
     """Computation that each step emulates."""
     checkpoint: Checkpoint | None = None
