@@ -1,6 +1,6 @@
 """dlio-hpc: a benchmark of storage I/O for deep learning on supercomputers.
 
-The package offers the functions of dlio_hpc.api, and Options. They are imported when they are first used.
+The package offers the functions of dlio_hpc.api, and Options. Each is imported on its first use.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a function of the API."""
+    """Import a name of the API on its first use."""
     if name in __all__:
         from dlio_hpc import api
 

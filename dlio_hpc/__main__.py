@@ -1,4 +1,4 @@
-"""Entry point of `python -m dlio_hpc`, the same program as `dlio-hpc`."""
+"""Entry point of `python -m dlio_hpc`, which is the same program as `dlio-hpc`."""
 
 from dlio_hpc.cli import main
 

@@ -1,13 +1,13 @@
-"""Run commands of the machine, which may be slow, silent or missing."""
+"""Run commands of the system. They may be slow, give no answer or be missing."""
 
 import os
 from typing import NamedTuple
 
 from dlio_hpc.errors import InfrastructureError
 
-# Prefixes of variables that change the behaviour and output of commands, removed from their environment: in sbatch(1)
-# they override the script, and those of a surrounding allocation are passed to the job's srun; qsub(1B) reads options
-# from lines that begin with PBS_DPREFIX instead of #PBS.
+# Prefixes of variables that change the behaviour and output of commands, which are therefore run without them. In
+# sbatch(1) they override the script, and those of a surrounding allocation are passed to the job's srun. qsub(1B) reads
+# options from lines that begin with PBS_DPREFIX instead of #PBS.
 _REMOVED = (
     "SBATCH_",
     "SQUEUE_",
@@ -24,12 +24,12 @@ _REMOVED = (
     "PBS_SHELL",
 )
 _KEPT = {"SLURM_CONF", "SLURM_JWT"}
-# Timeout: busy servers take half a minute, and a query can be repeated without loss.
+# Default timeout in seconds. Busy servers take half a minute, and a query can be repeated without harm.
 _PATIENCE_S = 60
 
 
 class Answer(NamedTuple):
-    """Exit code and output of a command, without leading and trailing blanks."""
+    """Exit code and output of a command. Blanks at the start and end of the output are removed."""
 
     code: int
     out: str
@@ -41,22 +41,24 @@ class Answer(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The output on one line, for a message."""
+        """The first 300 characters of the command's output on one line, for a message; of stderr, or of stdout if
+        stderr is empty.
+        """
         text = " ".join((self.err or self.out).split())[:300]
         return text or f"it ended with {self.code} without output"
 
 
 class Unanswered(InfrastructureError):
-    """A command gave no usable answer, so nothing is known."""
+    """A command gave no usable answer, so the state that it was asked for is unknown."""
 
 
 class CommandMissing(Unanswered):
-    """The command is not installed here."""
+    """The command is not on PATH on this node."""
 
 
 def ask(*arguments: str, cwd: str | None = None, patience_s: float = _PATIENCE_S) -> Answer:
-    """Run a command and return its answer, whatever its exit code; Unanswered if it cannot be run or exceeds the
-    timeout.
+    """Run a command and return its answer, whatever its exit code. Raise Unanswered if it cannot be run or exceeds the
+    timeout `patience_s`.
     """
     import subprocess
 
@@ -76,5 +78,5 @@ def ask(*arguments: str, cwd: str | None = None, patience_s: float = _PATIENCE_S
 
 
 def unexplained(command: str, answer: Answer) -> Unanswered:
-    """Return the error for an answer that is not usable."""
+    """Return the error for a command whose answer is not usable."""
     return Unanswered(f"{command} ended with {answer.code}: {answer.words}")

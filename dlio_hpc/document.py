@@ -1,4 +1,4 @@
-"""Conversion of YAML and JSON documents to frozen structs. Errors name the file, the key and the value found."""
+"""Conversion of YAML and JSON documents to frozen structs. Errors name the file, the key and the invalid value."""
 
 import functools
 import re
@@ -16,7 +16,7 @@ from dlio_hpc.errors import ConfigError, DlioError, InvalidRun, name_hint, neare
 
 T = TypeVar("T")
 
-# Length of text below which nesting cannot exhaust the parser's stack, and maximum levels of nesting.
+# Longest text whose nesting cannot exhaust the parser's stack, and maximum levels of nesting in longer texts.
 _PLAIN, _DEEPEST = 8000, 100
 # Maximum number of keys that a message suggests.
 _MOST_MEANT = 3
@@ -31,12 +31,12 @@ _FAULT = r"(?s)(?P<text>.*?)(?: - at `(?:key` in `)?\$(?P<path>.*)`)?"
 
 
 def read_yaml(path: Path) -> Any:
-    """Read the plain data of a YAML file; ConfigError if it cannot be read or is not YAML."""
+    """Read a YAML file as plain data. Raise ConfigError if it cannot be read or is not YAML."""
     return parse_yaml(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """Read a text file; ConfigError if it cannot be read."""
+    """Read a text file. Raise ConfigError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as fault:
@@ -44,8 +44,8 @@ def read_text(path: Path) -> str:
 
 
 def read_named(path: Path, kind: type[T], key: str, member: type[Any]) -> T:
-    """Read the YAML file at `path` as `kind`. Members of its mapping `key` are also converted one by one, so that
-    errors contain their names.
+    """Read the YAML file at `path` as the struct `kind`. Members of its mapping `key` are first converted one by one,
+    as `member`, so that errors name the member.
     """
     data = read_yaml(path)
     given = data.get(key) if isinstance(data, dict) else None
@@ -77,7 +77,9 @@ def parse_yaml(text: str, source: str) -> Any:
 
 
 def _check_depth(text: str, source: str) -> None:
-    """Raise ConfigError for deep nesting, before the C parser overflows its stack, which cannot be caught."""
+    """Raise ConfigError if the YAML text is nested too deeply. The C parser would overflow its stack, which cannot be
+    caught.
+    """
     import yaml
 
     depth = 0
@@ -88,7 +90,9 @@ def _check_depth(text: str, source: str) -> None:
 
 
 def override(data: Any, text: str) -> None:
-    """Apply `key.path=value` to the mapping `data`, with the value read as YAML; ConfigError if that fails."""
+    """Apply the override `key.path=value` to the mapping `data`, which is modified. The value is read as YAML. Raise
+    ConfigError if that fails.
+    """
     key, equals, value = text.partition("=")
     source = f"-S {text}" if len(text) <= _SHOWN else f"-S {text[:_SHOWN]}..."
     if not equals or not key.strip(".") or not value.strip():
@@ -97,7 +101,9 @@ def override(data: Any, text: str) -> None:
 
 
 def put(data: Any, key: str, value: Any, source: str) -> None:
-    """Set the value of `key.path` in the mapping `data`; ConfigError if a parent is not a mapping."""
+    """Set the value of `key.path` in the mapping `data`, which is modified. Missing parents are created. Raise
+    ConfigError if a parent is not a mapping. source: origin of the value, for the message.
+    """
     *parents, last = key.split(".")
     for parent in parents:
         if not isinstance(data, dict):
@@ -112,7 +118,7 @@ def put(data: Any, key: str, value: Any, source: str) -> None:
 
 
 def convert(data: object, kind: type[T], source: str) -> T:
-    """Convert `data` to `kind`; ConfigError names `source` and the invalid key."""
+    """Convert plain data to `kind`. Raise ConfigError, which names `source` and the invalid key."""
     try:
         return msgspec.convert(data, kind, dec_hook=_decode_hook)
     except msgspec.ValidationError as fault:
@@ -120,12 +126,12 @@ def convert(data: object, kind: type[T], source: str) -> T:
 
 
 def plain(value: object) -> Any:
-    """Convert a struct to the plain data of YAML."""
+    """Convert a struct to plain data, as in YAML files."""
     return msgspec.to_builtins(value, enc_hook=_encode_hook)
 
 
 def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = ConfigError) -> T:
-    """Decode a JSON document as `kind`; `error` names `source` and the invalid key."""
+    """Decode a JSON document as `kind`. If it is not valid, raise `error`, which names `source` and the invalid key."""
     try:
         return msgspec.json.decode(content, type=kind, dec_hook=_decode_hook)
     except (msgspec.DecodeError, UnicodeDecodeError) as fault:
@@ -133,7 +139,9 @@ def decode(content: bytes, kind: type[T], source: str, error: type[DlioError] = 
 
 
 def check_moments(records: Iterable[object], names: Sequence[str], source: str) -> None:
-    """Raise InvalidRun if a field `names` of a record is not a time."""
+    """Raise InvalidRun if one of the fields `names` of a record is not a valid time. source: name of the file, for the
+    message.
+    """
     for record in records:
         for name in names:
             try:
@@ -144,7 +152,7 @@ def check_moments(records: Iterable[object], names: Sequence[str], source: str) 
 
 
 def encode(value: object) -> bytes:
-    """Return a struct as indented JSON with a final newline; the same bytes for the same value."""
+    """Return a struct as indented JSON with a final newline. The same value always gives the same bytes."""
     return msgspec.json.format(msgspec.json.encode(value, enc_hook=_encode_hook), indent=2) + b"\n"
 
 
@@ -164,7 +172,9 @@ def _encode_hook(value: object) -> object:
 
 @functools.cache
 def _loader() -> Any:
-    """Return PyYAML's safe loader with YAML 1.2's core schema: 1:30:00 stays text, 1e-3 is a number, "on" is text."""
+    """Return PyYAML's safe loader, changed to the core schema of YAML 1.2 and to reject duplicate keys. So 1:30:00
+    stays text, 1e-3 is a number, and "on" is text.
+    """
     import yaml
 
     class YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]
@@ -212,8 +222,8 @@ def _explain(message: str, data: object, kind: Any) -> str:
 
 
 def _meant(name: str, known: list[str], kind: Any) -> str:
-    """Return a suggestion for an unknown key: keys of that name in any section, else a similar key of `known` in the
-    same section, else a similar key of any section; empty if none is similar.
+    """Return a suggestion for an unknown key: keys of that name in other sections, else a similar key of `known` in the
+    same section, else a similar key of any section. Empty if no key is similar.
     """
     everywhere = list(_keys(kind))
     same = [key for key in everywhere if key.rpartition(".")[2] == name]
@@ -226,7 +236,7 @@ def _meant(name: str, known: list[str], kind: Any) -> str:
 
 
 def _keys(kind: Any, section: str = "") -> Iterator[str]:
-    """Yield the keys of a struct and of its nested structs, with their sections, such as reader.read_threads."""
+    """Yield the keys of a struct and of the structs nested in it, with their sections, such as reader.read_threads."""
     for field in msgspec.structs.fields(kind):
         yield section + field.encode_name
         parts = typing.get_args(field.type) if typing.get_origin(field.type) in _UNIONS else (field.type,)
@@ -236,7 +246,9 @@ def _keys(kind: Any, section: str = "") -> Iterator[str]:
 
 
 def kind_at(kind: Any, path: list[Any]) -> Any:
-    """Return the type at `path` below the struct `kind`; None if the path leaves the structs."""
+    """Return the type of the key at `path` in the struct `kind`; None if a part of the path is not a key of a
+    struct.
+    """
     for step in path:
         if not isinstance(step, str) or not hasattr(kind, "__struct_fields__"):
             return None
@@ -262,7 +274,9 @@ def _value_at(data: Any, path: list[Any]) -> Any:
 
 
 def refuse(*rules: tuple[bool, str]) -> None:
-    """Raise ValueError with the first message whose condition is true."""
+    """Check rules, each a condition and a message: raise ValueError with the message of the first rule whose condition
+    is true.
+    """
     for is_refused, message in rules:
         if is_refused:
             raise ValueError(message)

@@ -1,4 +1,4 @@
-"""Exceptions for expected failures: a tree of classes, each with the exit code of its kind."""
+"""Exceptions for expected failures. Each class of the tree has its exit code."""
 
 import errno
 import os
@@ -9,19 +9,19 @@ from contextlib import contextmanager
 
 
 class DlioError(Exception):
-    """Root of the tree. A message has one or two lines and includes a remedy."""
+    """Base class of all errors. A message has one or two lines and names a remedy."""
 
     exit_code = 6
 
 
 class ConfigError(DlioError):
-    """The user requested something impossible: an option, workload, site or dataset that does not fit."""
+    """The user's request is impossible: an option, workload, site or dataset does not fit."""
 
     exit_code = 2
 
 
 class InvalidRun(DlioError):
-    """Data read, written or archived are not as planned; the figures must not be used."""
+    """Data that were read, written or archived are not as planned. The results must not be used."""
 
     exit_code = 3
 
@@ -33,19 +33,21 @@ class InfrastructureError(DlioError):
 
 
 class Incomplete(DlioError):
-    """The job has not completed: still running, cancelled, over its time limit, or lost."""
+    """A job has not completed: it is still running, cancelled, over its time limit, or lost."""
 
     exit_code = 7
 
 
 class Unexpected(DlioError):
-    """A bug in dlio-hpc; the code is EX_SOFTWARE of sysexits(3)."""
+    """A bug in dlio-hpc. The exit code is EX_SOFTWARE of sysexits(3)."""
 
     exit_code = 70
 
 
 def kind_of(exit_code: int) -> type[DlioError]:
-    """Return the class with this exit code; InfrastructureError for codes that are not dlio-hpc's."""
+    """Return the error class with this exit code. Return InfrastructureError for codes that dlio-hpc does not
+    define.
+    """
     kinds: tuple[type[DlioError], ...] = (ConfigError, InvalidRun, Incomplete, Unexpected)
     return next((kind for kind in kinds if kind.exit_code == exit_code), InfrastructureError)
 
@@ -55,8 +57,8 @@ _LIBRARIES = {"mpi4py", "tensorflow", "torch"}
 
 
 def classified(fault: Exception) -> DlioError:
-    """Return the fault as a DlioError: InfrastructureError for faults reported by the system, MPI or a framework,
-    Unexpected for all others.
+    """Return an exception as a DlioError. A DlioError is returned as it is. Exceptions of the system, MPI or a
+    framework become InfrastructureError, all others Unexpected.
     """
     if isinstance(fault, DlioError):
         return fault
@@ -71,8 +73,8 @@ _BY_DESCRIPTOR = re.compile(r"/proc/self/fd/\d+(?P<rest>.*)", re.DOTALL)
 
 
 def of_system(fault: OSError, path: object = None) -> str:
-    """Return the file of a fault and the system's description of the cause. path: the file's name if the fault names
-    none, or names it by its folder's descriptor.
+    """Return a text with the file that an OSError concerns and the system's description of the error. path: the file's
+    name if the error has none, or the folder's name if the error has the path of its descriptor.
     """
     cause = fault.strerror or str(fault) or type(fault).__name__
     name = path if _is_nameless(fault) else os.fsdecode(fault.filename)
@@ -82,29 +84,30 @@ def of_system(fault: OSError, path: object = None) -> str:
 
 
 def _is_nameless(fault: OSError) -> bool:
-    """Return whether the fault has no path; calls on a descriptor may have its number as a name."""
+    """Return whether an OSError names no path. In errors of calls on a descriptor, the filename may be its number."""
     return fault.filename is None or isinstance(fault.filename, int)
 
 
-# Error numbers of a path that does not exist or is not a file: the user's mistake, not the system's fault.
+# Error numbers for a path that does not exist or is not a file. These are mistakes of the user, not faults of the
+# system.
 ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 def unreadable(fault: OSError, path: object, absent: type[DlioError] = ConfigError, advice: str = "") -> DlioError:
-    """Return the error for a file that cannot be read: of class `absent`, with `advice` added, if the file does not
-    exist, InfrastructureError otherwise.
+    """Return the error for a file that cannot be read. If it does not exist, the error is of class `absent` and its
+    message ends with `advice`; otherwise it is an InfrastructureError.
     """
     if fault.errno in ABSENT:
         return absent(f"cannot read {of_system(fault, path)}{advice}")
     return InfrastructureError(f"cannot read {of_system(fault, path)}")
 
 
-# Characters of a long message that are kept, at its start and its end.
+# Number of characters that are kept at the start and at the end of a long message.
 _FIRST, _LAST = 3000, 500
 
 
 def shortened(message: str) -> str:
-    """Return the message, shortened in the middle if it is long; the number of omitted characters is inserted."""
+    """Return the message. If it is long, replace its middle by the number of omitted characters."""
     left_out = len(message) - _FIRST - _LAST
     if left_out <= 0:
         return message
@@ -113,8 +116,8 @@ def shortened(message: str) -> str:
 
 @contextmanager
 def about(path: object, alias: object = None) -> Iterator[None]:
-    """Set the file name of OSErrors raised in the block to `path` if they have none, or name the file, or a file in it,
-    by `alias`.
+    """Correct the file name in OSErrors that are raised in the `with` block: set it to `path` if there is none, and
+    replace `alias`, or a path below `alias`, by `path`.
     """
     try:
         yield
@@ -129,7 +132,9 @@ def about(path: object, alias: object = None) -> Iterator[None]:
 
 @contextmanager
 def told() -> Iterator[None]:
-    """Report a fault raised in the block on stderr and exit with its code. For programs that run in the job."""
+    """Report an exception raised in the `with` block on stderr and exit with its code. This is for programs that run in
+    the job.
+    """
     try:
         yield
     except Exception as fault:  # noqa: BLE001 - reported, then the program ends
@@ -137,9 +142,9 @@ def told() -> Iterator[None]:
 
 
 def reported(fault: Exception, lead: str = "") -> DlioError:
-    """Print the fault on stderr, after `lead`, and return it as a DlioError.
+    """Print an exception on stderr, after the text `lead`, and return it as a DlioError.
 
-    A bug is printed with its traceback, so the fault must be the exception that is being handled.
+    A bug is printed with its traceback, so call this while the exception is being handled.
     """
     known = classified(fault)
     if isinstance(known, Unexpected):
@@ -151,7 +156,7 @@ def reported(fault: Exception, lead: str = "") -> DlioError:
 
 
 def nearest_name(name: str, names: Iterable[str]) -> str | None:
-    """Return the most similar of the names; None if no name is similar."""
+    """Return the name that is most similar to `name`, or None if none is similar."""
     import difflib  # slow import, needed only for wrong names
 
     lower = {known.lower(): known for known in names}
@@ -160,6 +165,6 @@ def nearest_name(name: str, names: Iterable[str]) -> str | None:
 
 
 def name_hint(name: str, names: Iterable[str]) -> str:
-    """Return "did you mean ...? " for a message, with a trailing blank; empty if no name is similar."""
+    """Return a suggestion for a message, "did you mean 'NAME'? " with a trailing blank. Empty if no name is similar."""
     meant = nearest_name(name, names)
     return "" if meant is None else f"did you mean {meant!r}? "

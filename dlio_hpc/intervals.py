@@ -1,4 +1,6 @@
-"""Intervals of time as arrays: their union, overlap, and distribution of weights over bins."""
+"""Intervals of time as arrays: their union, their overlap with others, and the distribution of weights over time
+bins.
+"""
 
 from typing import Any
 
@@ -9,7 +11,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def union(times: Floats) -> Floats:
-    """Return the disjoint intervals, in order, that cover the same time as `times` (2, n)."""
+    """Return the union of the intervals `times` (2, n), as disjoint intervals in order of time."""
     if not times.size:
         return times
     begins, ends = times[:, np.argsort(times[0], kind="stable")]
@@ -20,12 +22,14 @@ def union(times: Floats) -> Floats:
 
 
 def length(covered: Floats) -> float:
-    """Return the total seconds of disjoint intervals (2, n)."""
+    """Return the total length of disjoint intervals (2, n), in seconds."""
     return float((covered[1] - covered[0]).sum())
 
 
 def within(covered: Floats, windows: Floats) -> float:
-    """Return the seconds of disjoint intervals (2, n) that lie in `windows` (n, 2), which are disjoint and in order."""
+    """Return the seconds of the disjoint intervals `covered` (2, n) that lie within `windows` (n, 2), which are
+    disjoint and in order.
+    """
     if not covered.size or not windows.size:
         return 0.0
     passed = np.zeros(windows.shape)
@@ -36,9 +40,9 @@ def within(covered: Floats, windows: Floats) -> float:
 
 
 def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
-    """Return the sum of weights per bin, shape (len(edges) - 1,). Each weight is spread evenly over its interval in
-    times (2, n). An interval of zero length counts in the bin that contains it. All intervals lie within edges, which
-    are equidistant.
+    """Return the sum of weights in each bin, shape (len(edges) - 1,). The weight of an interval in `times` (2, n) is
+    spread evenly over its duration. An interval of zero length counts in the bin that contains it. All intervals lie
+    within `edges`, which are equidistant.
     """
     begins, ends = times
     count = len(edges) - 1
@@ -64,16 +68,16 @@ def binned(times: Floats, weights: Any, edges: Floats) -> Floats:
 
 
 def _bins_of(times: Floats, edges: Floats, width: float) -> npt.NDArray[np.int64]:
-    """Return the index of the bin of each time. A time just before an edge stays before it, although the division
-    rounds it up.
+    """Return the index of the bin that contains each time. A time just before an edge is kept in the bin before it,
+    although the division may round it up.
     """
     bins: npt.NDArray[np.int64] = np.clip(((times - edges[0]) / width).astype(np.int64), 0, len(edges) - 2)
     return np.maximum(bins - (times < edges[bins]), 0)
 
 
 def joined(covered: Floats, gap: float) -> Floats:
-    """Merge disjoint, ordered intervals (2, n) that are at most `gap` apart. Return (m, 3): begin, end, and the share
-    of that time that the intervals cover.
+    """Merge disjoint, ordered intervals (2, n) whose gaps are at most `gap`. Return an array (m, 3): begin and end of
+    each merged interval, and the share of it that the original intervals cover.
     """
     if not covered.size:
         return np.empty((0, 3))

@@ -1,5 +1,5 @@
-"""Units for people: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h"), walltimes ("30", "1:30:00"), shares
-("90%").
+"""Units in configuration files and output: sizes ("4 MiB", "1.5GB"), durations ("250 ms", "1.5h"), walltimes ("30",
+"1:30:00"), shares ("90%").
 """
 
 import re
@@ -25,23 +25,23 @@ Natural = Annotated[int, Meta(ge=0, le=2**53)]
 
 
 class Size(int):
-    """Bytes, parsed from an integer or from text such as "256 KiB" (1024) or "256 KB" (1000)."""
+    """A number of bytes, parsed from an integer or from text such as "256 KiB" (1024) or "256 KB" (1000)."""
 
 
 class Seconds(float):
-    """Seconds, parsed from a number or from text such as "0.25", "250 ms" or "2 min"."""
+    """A duration in seconds, parsed from a number or from text such as "0.25", "250 ms" or "2 min"."""
 
 
 class Share(float):
-    """A share of 1, parsed from a number such as 0.9 or from text such as "90%"."""
+    """A share from 0 to 1, parsed from a number such as 0.9 or from text such as "90%"."""
 
 
 class Walltime(int):
-    """A job's time limit in whole seconds, parsed from "30" (minutes, as in batch systems), "30m" or "1:30:00"."""
+    """A time limit of a job in whole seconds, parsed from "30" (minutes, as in batch systems), "30m" or "1:30:00"."""
 
 
 def size(value: object) -> Size:
-    """Parse a size in bytes; ValueError if it is not a size or not a whole number of bytes."""
+    """Parse a size in bytes. Raise ValueError if the value is not a size or not a whole number of bytes."""
     number, unit = _split(value, _SIZES, "a size such as 4096, 256KiB or 1.5 GB")
     count = number * _SIZES[unit]
     if count > _MOST_BYTES or count != int(count):
@@ -50,7 +50,7 @@ def size(value: object) -> Size:
 
 
 def seconds(value: object) -> Seconds:
-    """Parse a duration in seconds; ValueError if it is not a duration."""
+    """Parse a duration in seconds. Raise ValueError if the value is not a duration."""
     number, unit = _split(value, _SECONDS, "a duration such as 0.25, 250ms or 2min")
     if number * _SECONDS[unit] > _MOST_SECONDS:
         raise ValueError(f"expected less than a year, got {value!r}")
@@ -58,7 +58,7 @@ def seconds(value: object) -> Seconds:
 
 
 def share(value: object) -> Share:
-    """Parse a share, 0 to 1; ValueError if it is not a share."""
+    """Parse a share from 0 to 1. Raise ValueError if the value is not a share."""
     number = -1.0
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         number = float(value)
@@ -70,8 +70,8 @@ def share(value: object) -> Share:
 
 
 def walltime(value: object) -> Walltime:
-    """Parse a time limit in seconds; a number without a unit means minutes. ValueError if it is not a time limit, or
-    zero.
+    """Parse a time limit and return it in seconds. A number without a unit means minutes. Raise ValueError if the value
+    is not a time limit, or zero.
     """
     expected = "a time limit such as 30 (minutes), 30m, 2h or 1:30:00"
     if isinstance(value, str) and ":" in value:
@@ -108,7 +108,7 @@ def format_size(count: float) -> str:
 
 
 def format_seconds(value: float) -> str:
-    """Format `value` seconds with three digits: "1.2 us", "35 ms", "3.08 s"."""
+    """Format `value` seconds with three significant digits: "1.2 us", "35 ms", "3.08 s"."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if abs(value) >= scale:
             return f"{value / scale:.3g} {unit}" if value < 1000 else f"{value:.0f} s"
@@ -116,30 +116,30 @@ def format_seconds(value: float) -> str:
 
 
 def utc_now(fraction: bool = False) -> str:
-    """Return the current time in the format of all records: 2026-11-21T14:25:01Z; with `fraction`
-    2026-11-21T14:25:01.123Z.
+    """Return the current time (UTC) in the format of all records, such as 2026-11-21T14:25:01Z; with `fraction`, such
+    as 2026-11-21T14:25:01.123Z.
     """
     return utc(time.time(), fraction)
 
 
 def utc(moment: float, fraction: bool = False) -> str:
-    """Format seconds since 1970 as utc_now() does."""
+    """Format a time, given in seconds since 1970, like utc_now()."""
     thousandths = f".{int(moment % 1 * 1000):03}" if fraction else ""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(moment)) + thousandths + "Z"
 
 
 def timestamp(text: str) -> float:
-    """Parse a time written by utc_now() to seconds since 1970."""
+    """Convert a time in the format of utc_now() to seconds since 1970."""
     from datetime import datetime
 
     return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
 
 
 def seconds_between(earlier: str, later: str) -> float:
-    """Return the seconds between two times written by utc_now()."""
+    """Return the seconds between two times in the format of utc_now()."""
     return timestamp(later) - timestamp(earlier)
 
 
 def format_walltime(total: int) -> str:
-    """Format seconds as H:MM:SS, which every batch system accepts."""
+    """Format a number of seconds as H:MM:SS, which every batch system accepts."""
     return f"{total // 3600}:{total // 60 % 60:02}:{total % 60:02}"

@@ -190,7 +190,7 @@ def test_the_acceptance_suite_compares_everything_as_it_warms_up() -> None:
 
 
 def test_what_a_warm_up_is_given_has_to_be_a_key_of_its_own() -> None:
-    with pytest.raises(ConfigError, match=r"warmup_set: dataset.files is the same in warm-ups"):
+    with pytest.raises(ConfigError, match=r"warmup_set: dataset.files cannot differ in warm-ups"):
         _planned(warmup_set={"dataset.files": 3})
     made = _planned(warmup_set={"reader.verify_contents": "all"})
     with pytest.raises(ConfigError, match="verify_contents"):

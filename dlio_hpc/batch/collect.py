@@ -1,4 +1,4 @@
-"""Archive a job that has ended."""
+"""Collect a job that has ended: write its archive."""
 
 import os
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from dlio_hpc.plan.plan import archive_folder
 
 
 class Collected(NamedTuple):
-    """fresh: the archive was written by this call. notes: messages for the user."""
+    """Result of collect(). fresh: whether this call wrote the archive. notes: messages for the user."""
 
     archive: Path
     fresh: bool
@@ -21,9 +21,9 @@ class Collected(NamedTuple):
 
 
 def collect(directory: Path) -> Collected:
-    """Archive the job in `directory`. A sound archive that exists is left as it is.
+    """Archive the job in `directory`. An existing archive is kept if it is intact and the job did not run again.
 
-    Raises Incomplete while the job runs. After an interruption at any point the directory is intact and can be
+    Raise Incomplete while the job runs. The directory is not changed, so that after an interruption the job can be
     collected again.
     """
     record = job_state.refresh(directory)
@@ -73,7 +73,9 @@ def _archived(directory: Path, target: Path, notes: list[str]) -> Collected:
 
 
 def _ran_again(target: Path, directory: Path) -> bool:
-    """Return whether the directory holds an earlier attempt that the archive lacks."""
+    """Return whether the job ran again after it was archived: its directory has an earlier attempt that the archive
+    lacks.
+    """
     archived = {PurePosixPath(name).parts[:2] for name in archive.listed(target)}
     return any((rundir.ATTEMPTS, attempt.name) not in archived for attempt in rundir.attempts(directory))
 

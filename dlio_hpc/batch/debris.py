@@ -1,4 +1,6 @@
-"""Leftover files: jobs that never started and files that killed commands were writing, in job folders and archives."""
+"""Leftover files in job folders and archives: directories of jobs that never started, and partial files of commands
+that were killed.
+"""
 
 import shutil
 import time
@@ -11,19 +13,23 @@ from dlio_hpc.batch import job_record, job_state
 from dlio_hpc.errors import DlioError, InfrastructureError
 from dlio_hpc.files import rundir
 
-# Age at which a file that another host was writing counts as left over: no command writes a file for so long.
+# Age at which a partial file of another host counts as left over. No command writes a file for so long.
 _LONG_S = 86400.0
 
 
 class Debris(NamedTuple):
-    """A file or directory that may be removed. what: a description, such as "a half-written job.json"."""
+    """A leftover file or directory that may be removed. what: a description of it, such as "a half-written
+    job.json".
+    """
 
     path: Path
     what: str
 
 
 def rests(folder: Path) -> Iterator[Debris]:
-    """Yield partial files and job directories left by killed commands; nothing if the folder is not readable."""
+    """Yield the partial files and partial job directories that killed commands left in the folder; nothing if the
+    folder is not readable.
+    """
     with suppress(OSError):
         yield from _rests(folder)
 
@@ -45,7 +51,7 @@ def _is_old(path: Path) -> bool:
 
 
 def never_started(runs: Path) -> Iterator[Debris]:
-    """Yield directories of jobs that were never submitted and that have no output."""
+    """Yield the directories in `runs` of jobs that were never submitted and have no output."""
     folders = [path.parent for path in sorted(runs.glob(rundir.JOBS)) if not path.parent.is_symlink()]
     for folder in folders:
         try:
@@ -64,7 +70,9 @@ def _has_output(folder: Path) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, or a directory and its contents, without following links. Raises InfrastructureError."""
+    """Remove a file, or a directory and its contents, without following links. For a partial job directory, also remove
+    the empty directory that reserved the job's name. Raise InfrastructureError if that fails.
+    """
     try:
         if not path.is_dir() or path.is_symlink():
             path.unlink(missing_ok=True)

@@ -1,4 +1,6 @@
-"""job.json: the job as submitted, and each state observed, with its time. All state is kept in the job's directory."""
+"""job.json: a job as submitted, and each of its states with the time when it was first observed. The job's directory
+holds all its state.
+"""
 
 import os
 from collections.abc import Sequence
@@ -16,7 +18,9 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Sighting(Struct, frozen=True, omit_defaults=True):
-    """A state and the time when it was first observed (UTC). words: the batch system's own term for it."""
+    """A state of a job, and the time (UTC) when it was first observed. words: the batch system's own term for the
+    state.
+    """
 
     state: State
     time: str
@@ -24,8 +28,8 @@ class Sighting(Struct, frozen=True, omit_defaults=True):
 
 
 class Job(Struct, frozen=True):
-    """A batch job. after: batch ids of the jobs that it waits for. cancel_asked: time of the cancel request (UTC), or
-    None.
+    """A batch job. states: observed states, oldest first. after: batch ids of the jobs that it waits for. cancel_asked:
+    time of a cancel request (UTC), or None.
     """
 
     job: str
@@ -50,14 +54,18 @@ class Job(Struct, frozen=True):
 
 
 def planned(plan: Plan, command: str, after: tuple[str, ...]) -> Job:
-    """Return the record of a job that was not submitted yet."""
+    """Return the record of a job that is not yet submitted. command: the command that submits it. after: batch ids of
+    the jobs that it waits for.
+    """
     sighting = Sighting("planned", units.utc_now())
     site = plan.site
     return Job(plan.job, plan.study, site.name, site.scheduler, host(), command, None, (sighting,), after)
 
 
 def seen(job: Job, state: State, term: str = "") -> Job:
-    """Return the job with `state` appended, or unchanged if `state` is its newest state already."""
+    """Return the job with a new state and the current time appended. If `state` is already its newest state, return it
+    unchanged. term: the batch system's own term for the state.
+    """
     if job.state == state:
         return job
     return structs.replace(job, states=(*job.states, Sighting(state, units.utc_now(), term)))
@@ -68,24 +76,26 @@ def save(directory: Path, job: Job) -> None:
 
 
 def load(directory: Path) -> Job:
-    """Read job.json in `directory`; ConfigError if it does not exist, InvalidRun if it is corrupted."""
+    """Read job.json in `directory`. Raise ConfigError if it does not exist, InvalidRun if it is corrupted."""
     return decode(content(directory, rundir.JOB), str(directory / rundir.JOB))
 
 
 def decode(content: bytes, source: str) -> Job:
-    """Decode a job.json; InvalidRun if it is not valid."""
+    """Decode the content of a job.json. Raise InvalidRun if it is not valid. source: name of the file, for messages."""
     record = document.decode(content, Job, source, InvalidRun)
     document.check_moments(record.states, ("time",), source)
     return record
 
 
 def load_plan(directory: Path) -> Plan:
-    """Read plan.json in `directory`; ConfigError if it does not exist, InvalidRun if it is corrupted."""
+    """Read plan.json in `directory`. Raise ConfigError if it does not exist, InvalidRun if it is corrupted."""
     return document.decode(content(directory, rundir.PLAN), Plan, str(directory / rundir.PLAN), InvalidRun)
 
 
 def content(directory: Path, name: str) -> bytes:
-    """Read a file that every job directory has; ConfigError if it is missing."""
+    """Return the content of a file that every job directory has. Raise ConfigError if the file or the directory is
+    missing.
+    """
     try:
         return safe_folders.content(directory / name, rundir.LARGEST_DOCUMENT)
     except OSError as fault:
@@ -95,8 +105,8 @@ def content(directory: Path, name: str) -> bytes:
 
 
 def unknown(path: Path, archive: Path | None = None, remembered: Sequence[str] = ()) -> ConfigError:
-    """Build the error for a name that no job or study has. archive: an additional folder that was searched. remembered:
-    names known to the history.
+    """Return the error for a path that is not a job or study, with a suggestion of a similar name. archive: another
+    folder that was searched. remembered: further names that the history knows.
     """
     folder = path.parent
     names = [place.parent.name for file in (rundir.JOB, rundir.STUDY) for place in folder.glob(f"*/{file}")]
@@ -113,6 +123,6 @@ def host() -> str:
 
 
 def require_host(job: Job) -> None:
-    """Raise InfrastructureError for a job of the local scheduler that runs on another host."""
+    """Raise InfrastructureError if the job belongs to the local scheduler of another host."""
     if job.scheduler == "local" and job.host != host():
         raise InfrastructureError(f"job {job.job} runs on {job.host}; run this command there")

@@ -1,4 +1,6 @@
-"""The state of a job: from its own files first, then from the batch system. No answer never changes the state."""
+"""The state of a job, from the files in its directory first, then from the batch system. If the batch system does not
+answer, the recorded state remains.
+"""
 
 import os
 import re
@@ -18,8 +20,8 @@ from dlio_hpc.files import rundir
 
 # Values that job.sh writes to exit_status, besides 0 and the exit codes of failures.
 _TIME_LIMIT, _CANCELLED = 124, 143
-# Values of exit_status that explain the end: success, an exit code of dlio-hpc, the time limit. The reason for other
-# values, such as a signal's, is known only to the batch system: a node failure, memory, a cancel.
+# Values of exit_status that explain why the job ended: success, an exit code of dlio-hpc, the time limit. For other
+# values, such as that of a signal, only the batch system knows the reason: a node failure, lack of memory, a cancel.
 _SAYS_ALL = {0, 2, 3, 6, Unexpected.exit_code, _TIME_LIMIT}
 # Age of exit_status after which an unexplained end is accepted although the batch system does not answer.
 _STALE_S = 3600.0
@@ -36,8 +38,8 @@ _REQUEUE_S = 86400.0
 
 
 class JobSnapshot(NamedTuple):
-    """The current state of a job. fault: why the state could not be updated. never: the batch system's reason why the
-    waiting job can never run.
+    """The current state of a job. fault: why the state could not be updated, or None. never: the batch system's reason
+    why a waiting job can never run, or None.
     """
 
     directory: Path
@@ -47,7 +49,9 @@ class JobSnapshot(NamedTuple):
 
 
 def refresh(directory: Path) -> Job:
-    """Return the job with its current state, and record a new state. Raises if the batch system does not answer."""
+    """Update the state of a job: record a new state in job.json and return the job. Raise an error if the batch system
+    does not answer.
+    """
     (look,) = refresh_all([directory])
     if look.fault is not None:
         raise look.fault
@@ -55,8 +59,8 @@ def refresh(directory: Path) -> Job:
 
 
 def refresh_all(directories: Sequence[Path], ask: bool = True) -> list[JobSnapshot]:
-    """Return all jobs with their current states. Each batch system is queried once, for all jobs whose state their
-    files do not determine; with ask=False, only files are read. ConfigError if a directory is not a job directory.
+    """Update the states of jobs and return them. Each batch system is queried once, for all jobs whose state their
+    files do not determine. ask: if False, only read files. Raise ConfigError if a directory is not a job directory.
     """
     jobs = {directory: load(directory) for directory in directories}
     answers = _ask({directory: job for directory, job in jobs.items() if _must_ask(directory, job)} if ask else {})
@@ -74,7 +78,9 @@ def is_handed_over(directory: Path, job: Job) -> bool:
 
 
 class _Answer(NamedTuple):
-    """The batch system's answer about a job. sight: None if it does not know the job. fault: why it did not answer."""
+    """The batch system's answer about a job. batch_id: None if no batch id is known. sight: the job's state; None if
+    the batch system does not know the job or did not answer. fault: why it did not answer.
+    """
 
     batch_id: str | None
     sight: JobStatus | None
@@ -82,7 +88,7 @@ class _Answer(NamedTuple):
 
 
 def _must_ask(directory: Path, job: Job) -> bool:
-    """Return whether the batch system must be queried because exit_status does not determine the state."""
+    """Return whether the batch system must be queried, because the job's files do not determine its state."""
     if is_handed_over(directory, job):
         return False
     if _is_settled(directory, job) and not _may_return(directory, job):
@@ -94,19 +100,23 @@ def _must_ask(directory: Path, job: Job) -> bool:
 
 
 def _is_settled(directory: Path, job: Job) -> bool:
-    """Return whether the recorded state is final according to the job's files. A lost job may reappear."""
+    """Return whether the recorded state is final, as far as the job's files tell. A lost job is not final, because it
+    may reappear.
+    """
     return job.ended and job.state != "lost" and not ran_since(directory, job)
 
 
 def ran_since(directory: Path, job: Job) -> bool:
-    """Return whether the script was started again, requeued or by hand, after the job's state was recorded."""
+    """Return whether the job's script was started again, by a requeue or by hand, after the job's latest state was
+    recorded.
+    """
     starts = [path.stat().st_mtime for path in rundir.attempts(directory)]
     return max(starts, default=0.0) > units.timestamp(job.states[-1].time) + 1  # the recorded time is in whole seconds
 
 
 def _may_return(directory: Path, job: Job) -> bool:
-    """Return whether a job that has ended may run again: a batch system requeues jobs, and the script then removes
-    exit_status.
+    """Return whether a job that has ended may run again. A batch system may requeue it within a day of its end, and its
+    script has then removed exit_status.
     """
     if not SCHEDULERS[job.scheduler].is_queue or job.batch_id is None or exit_status(directory) is not None:
         return False
@@ -157,15 +167,15 @@ def _settled(directory: Path, answer: _Answer | None) -> JobSnapshot:
 
 
 def _is_unexplained(job: Job, sight: JobStatus) -> bool:
-    """Return whether the job may have been killed for its memory: Slurm then reports FAILED or, if its daemon killed
-    the script, CANCELLED.
+    """Return whether the job may have been killed for its memory use without the batch system saying so. Slurm reports
+    such jobs as FAILED, or as CANCELLED if its daemon killed the script.
     """
     return sight.state == "failed" or (sight.state == "cancelled" and job.cancel_asked is None)
 
 
 def _from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
-    """Return the state according to exit_status, or None. It takes precedence over a recorded state: lost jobs may
-    reappear, and a script may be run again by hand.
+    """Return the state that exit_status implies, or None if the file is missing or does not suffice. It takes
+    precedence over a recorded state, because lost jobs may reappear and scripts may be run again by hand.
     """
     status = exit_status(directory)
     if status is None:
@@ -181,7 +191,9 @@ def _from_files(directory: Path, job: Job, answer: _Answer | None) -> JobStatus 
 
 
 def _reason(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobStatus | None:
-    """Return why a job failed, according to its batch system; None while the batch system may still report it."""
+    """Return the state of a failed job according to its batch system. Return `guess` if the batch system does not know
+    better, and None if it may still report the state.
+    """
     if answer is None or (answer.fault is not None and not _is_stale(directory)):
         return None
     if answer.sight is None or answer.sight.state == "completed":
@@ -190,8 +202,8 @@ def _reason(directory: Path, answer: _Answer | None, guess: JobStatus) -> JobSta
 
 
 def _ran_out_of_memory(directory: Path) -> bool:
-    """Return whether job.err reports an out-of-memory kill: for Slurm, a rank killed for its memory is only a failed
-    step.
+    """Return whether job.err reports that a process was killed for its memory use. To Slurm, a rank that is killed for
+    its memory is only a failed step.
     """
     if exit_status(directory) in _SAYS_ALL:
         return False
@@ -209,7 +221,9 @@ def _is_stale(directory: Path) -> bool:
 
 
 def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> JobStatus | None:
-    """Return the state that the batch system reports for a job without exit_status; None if there is no news."""
+    """Return the state that the batch system reports for a job without exit_status, or None if the recorded state
+    remains.
+    """
     if answer is None or answer.fault is not None:
         return None
     if answer.batch_id is None:
@@ -220,7 +234,9 @@ def _from_answer(directory: Path, job: Job, answer: _Answer | None) -> JobStatus
 
 
 def _forgotten(directory: Path, job: Job, answer: _Answer) -> JobStatus:
-    """Return the state of a job that its batch system no longer knows."""
+    """Return the state of a job that its batch system no longer knows: from its files, else cancelled, timed out or
+    lost. Wait a second first, because shared file systems show new files late.
+    """
     if SCHEDULERS[job.scheduler].is_queue and job.state != "lost":
         time.sleep(_LATE_S)
         os.listdir(directory)  # makes NFS revalidate its cache
@@ -232,12 +248,14 @@ def _forgotten(directory: Path, job: Job, answer: _Answer) -> JobStatus:
 
 
 def _has_begun(directory: Path) -> bool:
-    """Return whether the job's script has started, recorded batch id or not."""
+    """Return whether the job's script has started, even if no batch id is recorded."""
     return (directory / rundir.STDOUT).exists()
 
 
 def await_release(directory: Path) -> None:
-    """Wait until the batch system has finished with a job that has ended: it may still copy output or write its log."""
+    """Wait until the batch system has finished with a job that has ended, at most 60 s. It may still copy output or
+    write its log.
+    """
     job = load(directory)
     scheduler = SCHEDULERS[job.scheduler]
     if not scheduler.is_queue or job.batch_id is None:
@@ -255,7 +273,9 @@ def await_release(directory: Path) -> None:
 
 
 def exit_status(directory: Path) -> int | None:
-    """Read the exit status of the job script; None if it has not ended, or was killed before writing the file."""
+    """Return the exit status of the job script. Return None if the script has not ended, or was killed before it wrote
+    the file exit_status.
+    """
     try:
         return int((directory / rundir.EXIT_STATUS).read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Watch jobs: their states and the progress of their runs, with limited load on the batch system."""
+"""Watch the states of jobs and the progress of their runs, with limited load on the batch system."""
 
 import re
 import time
@@ -21,7 +21,7 @@ _LOST_S, _SILENT_S = 60.0, 7200.0
 
 
 class JobProgress(NamedTuple):
-    """The newest progress line of the ranks in job.out."""
+    """Content of the newest progress line that the ranks printed to job.out. done, total: counts in `unit`."""
 
     run: str
     done: int
@@ -31,7 +31,9 @@ class JobProgress(NamedTuple):
 
 
 class Watched(NamedTuple):
-    """A job at the last check. fault: why nothing new is known about it. is_final: the job is not checked again."""
+    """A job as seen at its last check. progress: newest progress, or None. fault: why nothing new is known about the
+    job, or None. is_final: whether the job is not checked again.
+    """
 
     directory: Path
     job: job_record.Job
@@ -41,12 +43,12 @@ class Watched(NamedTuple):
 
 
 def watch(directories: Sequence[Path]) -> Iterator[Watched]:
-    """Yield each job at each check until all have ended. The last item of a job is final: it has ended, or `fault` says
-    why it cannot.
+    """Watch jobs until all have ended. Yield every job at every check. The last item of a job has is_final set: the job
+    has ended, or `fault` says why it cannot be watched further.
 
-    Files are checked every second, the batch system at growing intervals, which grow faster while it does not answer. A
-    job that can never run is yielded with the batch system's reason. A job without any answer for two hours is yielded
-    with its fault.
+    Files are checked every second. The batch system is queried at increasing intervals, which increase faster while it
+    does not answer. Watching ends for a job that can never run, with the batch system's reason, and for a job about
+    which nothing was learned for two hours.
     """
     answered = dict.fromkeys(directories, time.monotonic())
     known = {directory: job_record.load(directory) for directory in directories}
@@ -106,7 +108,9 @@ def _watched(look: job_state.JobSnapshot, is_final: bool) -> Watched:
 
 
 def _is_live(look: job_state.JobSnapshot, is_silent: bool) -> bool:
-    """Return whether the job must be checked again. is_silent: there was no answer for _SILENT_S."""
+    """Return whether the job must be checked again. is_silent: whether the batch system has not answered about it for
+    _SILENT_S seconds.
+    """
     if look.job.state == "lost" and look.job.scheduler != "local":
         return time.time() - units.timestamp(look.job.states[-1].time) < _LOST_S
     return not (look.job.ended or _is_stray(look) or look.never is not None or is_silent)
@@ -119,7 +123,9 @@ def _is_stray(look: job_state.JobSnapshot) -> bool:
 
 
 def progress(directory: Path) -> JobProgress | None:
-    """Return the progress of the job's current run; None if no line was printed yet or job.out cannot be read."""
+    """Return the progress of the job's current run, or None if no progress line was printed yet or job.out cannot be
+    read.
+    """
     try:
         with (directory / rundir.STDOUT).open("rb") as file:
             file.seek(max(0, file.seek(0, 2) - _TAIL_BYTES))

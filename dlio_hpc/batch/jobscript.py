@@ -1,4 +1,4 @@
-"""Render the job script from a plan. All values are computed here; the templates only print them."""
+"""Render the job script from a plan. All values are computed in this module; the templates only print them."""
 
 import os
 import site
@@ -18,8 +18,8 @@ from dlio_hpc.plan.plan import Plan, Run
 
 
 class ScriptStep(NamedTuple):
-    """A command of the script that signals may interrupt. otherwise: the command to run if it fails. darshan: the
-    folder of its log if it runs under Darshan. notes: comment lines above it.
+    """A command of the job script. Signals may interrupt it. otherwise: shell command that runs if it fails. darshan:
+    folder of its Darshan log; None without Darshan. notes: comment lines above it.
     """
 
     name: str
@@ -30,7 +30,9 @@ class ScriptStep(NamedTuple):
 
 
 def render(plan: Plan) -> str:
-    """Return the job script. TypeError if a value that reaches the shell was not quoted."""
+    """Return the text of the job script. Raise TypeError if a template prints a value that was not made safe for the
+    shell.
+    """
     scheduler = SCHEDULERS[plan.site.scheduler]
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(shipped.root() / "templates"),
@@ -55,8 +57,8 @@ def render(plan: Plan) -> str:
 
 
 def _steps(plan: Plan) -> list[ScriptStep]:
-    """Return the steps: for each dataset check the layout, generate and read back the layout; then the measured runs.
-    With several datasets, a failure of one does not stop the others.
+    """Return the steps of the script. For each dataset: check the layout, generate, read back the layout. Then the
+    warm-ups and measurements. If there are several datasets, the script continues after a failure with one of them.
     """
     otherwise = Shell("exit $?   # no data, no measurement" if len(plan.datasets) == 1 else "status=$?")
     steps = [_packages(plan)] if plan.packages else []
@@ -70,14 +72,18 @@ _GO_ON = Shell("status=$?")
 
 
 def _packages(plan: Plan) -> ScriptStep:
-    """Return the step in which one rank on each node imports the packages that the runs need."""
+    """Return the step in which one rank on each node imports the packages that the runs need. If it fails, the job
+    ends.
+    """
     launch = launchers.command(plan, one_a_node=True)
     command = [*launch, *core_command(plan, plan.runs[0].number), "--packages"]
     return ScriptStep("packages", join(command), Shell("exit $?   # nothing could be measured"))
 
 
 def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
-    """Return the step of the run and the step that checks its Darshan log."""
+    """Return the steps of a run: the run itself and, if it uses Darshan, a check of its Darshan log. otherwise: shell
+    command that runs if the run fails.
+    """
     name = rundir.run_name(run.number, run.name)
     launch = launchers.command(plan, run.darshan)
     step = ScriptStep(name, join([*launch, *core_command(plan, run.number)]), otherwise)
@@ -92,9 +98,12 @@ def _run(plan: Plan, run: Run, otherwise: Shell) -> list[ScriptStep]:
 
 
 def _sweep(plan: Plan) -> Shell | None:
-    """Return the command that kills ranks left on the job's nodes, by the script's variables `sweep` and `job`; None if
-    the launcher starts ranks as processes of the batch system. PBS starts no further processes for a job that it ends,
-    so only the first node is swept if pbs_tmrsh reaches the others.
+    """Return the shell command that kills ranks that are left on the job's nodes. It uses the script's variables
+    `sweep` and `job`. Return None if the launcher starts ranks as processes of the batch system, which ends them
+    itself.
+
+    PBS starts no further processes in a job that it ends. So if the launcher reaches the other nodes with pbs_tmrsh,
+    only the first node is swept.
     """
     launcher = plan.site.launcher
     if launcher.kind in {"srun", "pals", "aprun", "flux"}:
@@ -105,9 +114,10 @@ def _sweep(plan: Plan) -> Shell | None:
 
 
 class Darshan(NamedTuple):
-    """Parts of the script that set up Darshan. on, off: launcher arguments with and without Darshan. early: additional
-    arguments for libdarshan before 3.4. excluded: command that prints the folders that such a library excludes, and
-    nothing for later versions. probe: command that tries Darshan with two ranks in `folder`.
+    """Parts of the job script that set up Darshan. on, off: launcher arguments with and without Darshan. early:
+    additional launcher arguments for libdarshan before 3.4. excluded: command that prints the folders that such an
+    early version must exclude; it prints nothing for later versions. folder: folder of the trial's files. probe:
+    command that tries Darshan with two ranks.
     """
 
     on: Shell
@@ -143,8 +153,8 @@ def _layout(plan: Plan, run: Run, when: str, otherwise: Shell) -> ScriptStep:
 
 
 def _setstripe(run: Run) -> tuple[str, ...]:
-    """Return the command that the step runs if the dataset is still to be written on Lustre, for a comment in the
-    script.
+    """Return a comment for the script with the command that sets the Lustre layout of a new dataset; empty if the run
+    generates none or no layout is set.
     """
     if run.layout is None or run.kind != "generate":
         return ()
@@ -152,19 +162,21 @@ def _setstripe(run: Run) -> tuple[str, ...]:
 
 
 def core_command(plan: Plan, number: int) -> list[str]:
-    """Return the command that every rank executes. mpi4py's runner ends all ranks when a rank raises."""
+    """Return the command that every rank of a run executes. mpi4py's runner ends all ranks if one raises an error."""
     return [str(plan.site.python), "-m", "mpi4py", "-m", "dlio_hpc.core", rundir.PLAN, "--run", str(number)]
 
 
 def _only_shell(value: object) -> object:
-    """Check that a template prints only numbers and text that a filter made safe for the shell; TypeError otherwise."""
+    """Return `value` if a template may print it: numbers, and text that a filter made safe for the shell. Raise
+    TypeError for other values.
+    """
     if not isinstance(value, (Shell, int, jinja2.Undefined)):
         raise TypeError(f"a template prints {value!r} without the filter quote, comment or verbatim")
     return value
 
 
 def _python_path() -> str | None:
-    """Return the folder of this package if the interpreter does not find it without PYTHONPATH."""
+    """Return the folder that contains this package, or None if the interpreter finds the package without PYTHONPATH."""
     home = Path(__file__).resolve().parents[2]
     known = [*site.getsitepackages(), site.getusersitepackages()]
     return None if str(home) in map(os.path.realpath, known) else str(home)

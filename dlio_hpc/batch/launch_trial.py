@@ -1,4 +1,4 @@
-"""Try a new site profile: find the way in which its launcher reaches the other nodes of a job."""
+"""Try a new site profile: find out how its launcher can start ranks on the other nodes of a job."""
 
 import re
 import tempfile
@@ -16,9 +16,11 @@ _LINE = re.compile(r"^(  remote: )(\S+)( +# .*; )not tried$", re.MULTILINE)
 
 
 def profile(text: str, account: str | None, queue: str | None) -> str:
-    """Return the profile `text` with the remote start method by which ranks on two nodes could communicate, or with a
-    comment that none works or that no job started. A profile whose launcher has no choice is returned unchanged. The
-    jobs run in the current folder and are removed.
+    """Return the text of a site profile with its launcher's remote start method tried and filled in.
+
+    The method is the first one with which ranks on two nodes can communicate. If none works or no job started, a
+    comment in the profile says so. A profile whose launcher has no choice of methods is returned unchanged. The trial
+    jobs run in a temporary folder below the current one.
     """
     line = _LINE.search(text)
     if line is None:

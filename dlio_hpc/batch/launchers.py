@@ -1,5 +1,7 @@
-"""Launch commands. Each launcher function turns a Spec into the arguments of its command. Variables for the ranks
-bypass the launcher itself: a preloaded library must not reach srun, aprun or the shell.
+"""Launch commands. Each launcher function turns a Spec into the arguments of its command.
+
+Variables for the ranks are not set in the environment of the launcher: a preloaded library must not be loaded into
+srun, aprun or the shell.
 """
 
 from collections.abc import Callable
@@ -14,8 +16,8 @@ Variables = dict[str, Shell]
 
 
 class Spec(NamedTuple):
-    """Input of every launcher function. variables: environment of the ranks only, as shell words. darshan: append the
-    script's array `darshan`, which holds more variables.
+    """Input of a launcher function. variables: environment variables for the ranks only, with values quoted for the
+    shell. darshan: if true, append the script's array `darshan`, which sets more variables.
     """
 
     nodes: int
@@ -33,21 +35,22 @@ class Spec(NamedTuple):
 
     @property
     def cores(self) -> int | None:
-        """Cores of a rank."""
+        """Number of cores per rank; None if it is not known."""
         return None if self.depth is None else max(self.depth // (self.hyperthreads or 1), 1)
 
 
 def mpiexec(spec: Spec) -> list[str]:
-    """Return the arguments common to MPICH, Intel MPI and Open MPI, for one node or for nodes given by the batch
-    system.
+    """Return arguments that MPICH, Intel MPI and Open MPI all accept, for one node, or for nodes that the batch system
+    provides.
     """
     return ["-n", str(spec.ranks), *spec.launcher.options, *_env(spec)]
 
 
 def hydra(spec: Spec) -> list[str]:
-    """Return the arguments of mpiexec.hydra(1), of MPICH and Intel MPI on several nodes. PBS's nodes come from
-    PBS_NODEFILE; its pbs_tmrsh is called through the script's program `remote`. With binding to core or hwthread, a
-    rank gets as many as its depth requires.
+    """Return the arguments of mpiexec.hydra(1), the launcher of MPICH and Intel MPI, for several nodes.
+
+    Under PBS, the nodes come from PBS_NODEFILE, and pbs_tmrsh is called through the program `remote` of the job script.
+    With binding to core or hwthread, a rank gets as many of these as its depth requires.
     """
     nodes: list[str] = ["-f", Shell('"$PBS_NODEFILE"')] if spec.scheduler == "pbs" else []
     if spec.launcher.remote == "pbs_tmrsh":
@@ -61,8 +64,8 @@ def hydra(spec: Spec) -> list[str]:
 
 
 def openmpi(spec: Spec) -> list[str]:
-    """Return the arguments of Open MPI's mpiexec(1): ranks per node, and processing elements, which are cores, per
-    rank.
+    """Return the arguments of Open MPI's mpiexec(1), with the number of ranks per node and of cores ("processing
+    elements") per rank.
     """
     mapping = f"ppr:{spec.ranks_per_node}:node" + (f":pe={spec.cores}" if spec.cores else "")
     bind = ["--bind-to", spec.launcher.bind] if spec.launcher.bind else []
@@ -70,9 +73,11 @@ def openmpi(spec: Spec) -> list[str]:
 
 
 def srun(spec: Spec) -> list[str]:
-    """Return the arguments of srun(1). Since 22.05 srun does not inherit the job's --cpus-per-task. Without the right
-    --mpi= every rank may start as an MPI world of its own. Variables are set through env: --export would cut values at
-    commas and preload into Slurm's own prolog.
+    """Return the arguments of srun(1).
+
+    Since 22.05, srun does not inherit --cpus-per-task from the job. Without the right --mpi, each rank may start as an
+    MPI world of its own. Variables are set through env(1), because --export would cut values at commas and preload
+    libraries into Slurm's own prolog.
     """
     arguments = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}", f"--ntasks-per-node={spec.ranks_per_node}"]
     arguments += [f"--cpus-per-task={spec.depth}"] if spec.depth else []
@@ -83,7 +88,9 @@ def srun(spec: Spec) -> list[str]:
 
 
 def pals(spec: Spec) -> list[str]:
-    """Return the arguments of HPE's mpiexec on PBS. PBS supplies the nodes; depth counts hardware threads."""
+    """Return the arguments of PALS, HPE's mpiexec, under PBS. PBS provides the nodes. --depth counts hardware
+    threads.
+    """
     arguments = ["-n", str(spec.ranks), "--ppn", str(spec.ranks_per_node)]
     listed = (spec.launcher.bind or "").startswith("list:")  # lists the hardware threads of every rank
     arguments += ["--depth", str(spec.depth)] if spec.depth and not listed else []
@@ -92,8 +99,9 @@ def pals(spec: Spec) -> list[str]:
 
 
 def aprun(spec: Spec) -> list[str]:
-    """Return the arguments of ALPS's aprun(1). -d: hardware threads of a rank; -j: hardware threads used per core; -e:
-    a variable of the ranks. aprun passes its own environment on, so variables for ranks only must not be exported.
+    """Return the arguments of aprun(1), the launcher of ALPS. -d: hardware threads per rank; -j: hardware threads used
+    per core; -e: a variable for the ranks. aprun passes its own environment on to the ranks, so the script must not
+    export variables that are for the ranks only.
     """
     arguments = ["-n", str(spec.ranks), "-N", str(spec.ranks_per_node)]
     arguments += ["-d", str(spec.depth)] if spec.depth else []
@@ -103,8 +111,9 @@ def aprun(spec: Spec) -> list[str]:
 
 
 def flux(spec: Spec) -> list[str]:
-    """Return the arguments of flux-run(1), in the instance that each Flux job is. Flux knows cores, not hardware
-    threads. A failed rank ends the others; a rank that ended well does not, which by default it would after 30 s.
+    """Return the arguments of flux-run(1), which runs inside the Flux instance of the job. Flux counts cores, not
+    hardware threads. A rank that fails ends the others. A rank that succeeds does not: exit-timeout is disabled, which
+    would end the others after 30 s.
     """
     options = [f"--nodes={spec.nodes}", f"--ntasks={spec.ranks}"]
     options += [f"--cores-per-task={spec.cores}"] if spec.cores else []
@@ -119,7 +128,7 @@ LAUNCHERS: dict[str, Callable[[Spec], list[str]]] = {
 
 
 def remotes(site: Site) -> tuple[Remote, ...]:
-    """Return the other methods by which the site's launcher may reach a job's other nodes."""
+    """Return the remote start methods that the site's launcher could use instead of the one in the profile."""
     if site.launcher.kind != "hydra":
         return ()
     ways: tuple[Remote, ...] = ("pbs_tmrsh", "ssh") if site.scheduler == "pbs" else ("ssh",)
@@ -127,9 +136,9 @@ def remotes(site: Site) -> tuple[Remote, ...]:
 
 
 def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bool = False) -> list[str]:
-    """Return the launcher command without the program that the ranks run. few: two ranks (or one if the job has one),
-    on one node if a node has two. one_a_node: one rank on each node; all ranks if the launcher has no option for ranks
-    per node.
+    """Return the launcher command, without the program that the ranks run. darshan: with the variables for Darshan.
+    few: start only two ranks (or one if the job has one), on a single node if nodes have two. one_a_node: start one
+    rank on each node; if the launcher has no option for ranks per node, start all ranks.
     """
     site = plan.site
     nodes, ranks_per_node = plan.nodes, plan.ranks_per_node
@@ -151,8 +160,8 @@ def command(plan: Plan, darshan: bool = False, few: bool = False, one_a_node: bo
 
 
 def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
-    """Return launcher arguments with Darshan, without it, and additional ones for libdarshan before 3.4. libdarshan is
-    preloaded before the libraries whose functions it wraps.
+    """Return three sets of launcher arguments that set variables: with Darshan, without Darshan, and additional ones
+    for libdarshan before 3.4. libdarshan comes first in LD_PRELOAD, before the libraries whose functions it wraps.
     """
     site = plan.site
     option = {"pals": ["--env"], "aprun": ["-e"]}.get(site.launcher.kind, [])
@@ -168,7 +177,9 @@ def darshan_words(plan: Plan) -> tuple[list[Shell], list[Shell], list[Shell]]:
 
 
 def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variables:
-    """Return the ranks' own variables. Libraries already in LD_PRELOAD are kept, after these."""
+    """Return the variables for the ranks, with values quoted for the shell. Libraries that are already in LD_PRELOAD at
+    run time are kept, after those in `preload`.
+    """
     assigned = {name: quote(value) for name, value in environment.items()}
     if preload:
         assigned["LD_PRELOAD"] = Shell(quote(":".join(preload)) + '"${LD_PRELOAD:+:$LD_PRELOAD}"')
@@ -176,7 +187,7 @@ def variables(environment: dict[str, str], preload: tuple[str, ...]) -> Variable
 
 
 def _env(spec: Spec) -> list[str]:
-    """Return the arguments that set variables through env(1), which every launcher starts alike."""
+    """Return the arguments that set variables through env(1), which any launcher can start."""
     arguments = [*_assignments(spec.variables), *_array(spec)]
     return ["env", *arguments] if arguments else []
 

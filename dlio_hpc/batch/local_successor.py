@@ -1,5 +1,5 @@
-"""A local job that depends on others: python local_successor.py ID... -- COMMAND... waits until those jobs have ended,
-then executes the command.
+"""Program of a local job that depends on others: `python local_successor.py ID... -- COMMAND...` waits until the jobs
+with these ids have ended, then executes the command in its place.
 """
 
 import os
@@ -10,7 +10,9 @@ _LOOK_S = 0.5
 
 
 def main() -> None:
-    """Run the program. The folder of this file is removed from sys.path: its modules must not shadow others."""
+    """Run the program. First remove the folder of this file from sys.path, because its modules would shadow others of
+    the same name.
+    """
     del sys.path[0]
     from dlio_hpc.batch.schedulers.local import lives
 

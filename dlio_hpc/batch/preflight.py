@@ -1,4 +1,6 @@
-"""Checks on the login node, before a job waits in a queue for an error. Each check yields findings, one per line."""
+"""Checks that run on the login node, so that a job does not wait in the queue only to fail. Each check yields findings,
+one per line of output.
+"""
 
 import os
 import shutil
@@ -37,7 +39,10 @@ _LAUNCH_WALLTIME, _RANKS_A_NODE = units.Walltime(120), 2
 
 
 class PreflightFinding(NamedTuple):
-    """Result of a check. fault: a job would fail or its figures would be worthless. note: the user should know."""
+    """Result of a check. what: subject of the check. exit_code: exit code of dlio-hpc for a fault, otherwise 0.
+    verdict: "fault" if the job would fail or its results would be useless, "note" for anything else that the user
+    should know, "ok" otherwise.
+    """
 
     verdict: Literal["ok", "note", "fault"]
     what: str
@@ -46,8 +51,8 @@ class PreflightFinding(NamedTuple):
 
 
 def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightFinding]:
-    """Yield all findings about a study as they are made. With `patience_s`, also launch ranks in a small job that may
-    wait that many seconds.
+    """Yield the findings of all checks of a study as they are made. With `patience_s`, also launch ranks in a small
+    job, and wait at most that many seconds for it. None: do not launch ranks.
     """
     made = plans[0]
     needed = plan.datasets(run for job_plan in plans for run in job_plan.runs)
@@ -65,7 +70,9 @@ def look(plans: Sequence[Plan], patience_s: float | None) -> Iterator[PreflightF
 
 
 def _storage(asked: Layout | None, folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
-    """Check the file system under test, which holds `folder`."""
+    """Check the file system under test, which holds `folder`: its type, layout, storage targets, space and quotas.
+    asked: the site's Lustre layout. needed: runs whose datasets must fit on it.
+    """
     checks: tuple[tuple[str, Callable[[], Iterator[PreflightFinding]]], ...] = (
         ("file system", lambda: _file_system(folder)),
         ("layout", lambda: _layout(asked, folder)),
@@ -87,7 +94,9 @@ def _guarded(title: str, check: Callable[[], Iterator[PreflightFinding]]) -> Ite
 
 
 def _limits(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
-    """Check the limits of the site and its queue, with account, walltime and ranks per node."""
+    """Check the plans against the limits in the site profile: nodes, walltime, account, ranks per node, and total
+    cost.
+    """
     made = plans[0]
     faults = {str(fault): fault for job_plan in plans for fault in site_limits.faults(job_plan)}
     faults |= {str(fault): fault for fault in site_limits.of_cost(made.site, cost.of_jobs(plans))}
@@ -115,7 +124,7 @@ def _file_system(folder: str) -> Iterator[PreflightFinding]:
 
 
 def _folders(made: Plan) -> Iterator[PreflightFinding]:
-    """Check that files can be created in each folder, or in its nearest existing parent."""
+    """Check that files can be created in each folder that jobs write to, or in its nearest existing parent."""
     sound = True
     data = [("data" if len(made.folders) == 1 else "ab", folder) for folder in made.folders]
     for name, folder in (*data, ("runs", os.path.dirname(made.directory)), ("archive", made.archive)):
@@ -123,7 +132,7 @@ def _folders(made: Plan) -> Iterator[PreflightFinding]:
             sound = False
             yield PreflightFinding("fault", "folders", f"--{name} {folder}: {why}", InfrastructureError.exit_code)
     if sound:
-        yield PreflightFinding("ok", "folders", "data, runs and archive can be written")
+        yield PreflightFinding("ok", "folders", "the folders for data, runs and archives are writable")
 
 
 def _layout(asked: Layout | None, folder: str) -> Iterator[PreflightFinding]:
@@ -178,7 +187,7 @@ def _space(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
 
 
 def _quota(folder: str, needed: Sequence[Run]) -> Iterator[PreflightFinding]:
-    """Check the quotas of the user, of the folder's group and of its project."""
+    """Check that the datasets fit into the quotas of the user, of the folder's group and of its project."""
     file_system = filesystem.of(Path(folder))
     if not file_system.is_lustre:
         yield PreflightFinding("note", "quota", f"not checked on {file_system.kind}")
@@ -210,7 +219,9 @@ def _owner_quota(needed: Sequence[Run], option: str, owner: str, name: str, path
 
 
 def _batch_system(made: Plan) -> Iterator[PreflightFinding]:
-    """Check queue, account and limits against the batch system."""
+    """Ask the batch system whether it would accept the job's queue, account and limits. Systems that check some of
+    these only at submission say so.
+    """
     script = jobscript.render(made)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, rundir.SCRIPT)
@@ -227,7 +238,9 @@ def _submission(plans: Sequence[Plan]) -> Iterator[PreflightFinding]:
 
 
 def _preload(made: Plan) -> Iterator[PreflightFinding]:
-    """Check the libraries that the ranks preload. They must exist on this node too, if it shares their software."""
+    """Check that the libraries that ranks preload exist. The check is made on this node and assumes that it has the
+    same software as the compute nodes.
+    """
     for library in made.site.preload:
         if why := _unfit(library):
             raise InfrastructureError(f"preload: {why}")
@@ -249,8 +262,9 @@ def _unfit(library: str) -> str | None:
 
 
 def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
-    """Start two ranks per node on one or two nodes with the site's launcher, in a job of their own. They import the
-    packages in `needed`. If they cannot communicate on two nodes, the other remote start methods are tried in turn.
+    """Start two ranks per node on one or two nodes, with the site's launcher, in a small job. The ranks import the
+    packages in `needed`. If they cannot communicate on two nodes, try the other remote start methods and name one that
+    works in the error.
     """
     try:
         yield from launched(made, needed, patience_s)
@@ -265,8 +279,8 @@ def _launch(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[
 def working_remote(
     made: Plan, ways: Sequence[Remote | None], needed: tuple[str, ...], patience_s: float
 ) -> tuple[Remote | None, str]:
-    """Return the first remote start method by which ranks on two nodes can communicate, or None if none is known to
-    work, and a text that says what was tried.
+    """Try remote start methods in order. Return the first one with which ranks on two nodes can communicate, or None if
+    none works or the trial job could not run, and a text that says what was tried.
     """
     for way in ways:
         tried = replace(made, site=replace(made.site, launcher=replace(made.site.launcher, remote=way)))
@@ -281,8 +295,8 @@ def working_remote(
 
 
 def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator[PreflightFinding]:
-    """Run a small job with the site's own remote start method and yield its findings. Raises if its ranks cannot
-    communicate.
+    """Run a small job with the site's own remote start method and yield its findings. Raise DlioError if its ranks do
+    not run or cannot communicate. If the job has not ended after `patience_s` seconds, cancel it and yield a note.
     """
     smallest = _smallest(made, needed)
     if smallest is None:
@@ -329,7 +343,9 @@ def _who(smallest: Plan) -> str:
 
 
 def _watched(directory: Path, deadline: float) -> Watched:
-    """Return the job when it has ended or cannot be watched further, or its state at the deadline."""
+    """Watch the job until it has ended, cannot be watched further, or the deadline has passed. Return its last known
+    state.
+    """
     for sighting in watch([directory]):
         last = sighting
         if time.monotonic() > deadline:
@@ -338,7 +354,7 @@ def _watched(directory: Path, deadline: float) -> Watched:
 
 
 def _failure(smallest: Plan, record: job_record.Job) -> DlioError:
-    """Return the error that the ranks reported, or an error with the last line of job.err."""
+    """Return the error that the ranks reported, or, if there is none, an error with the last line of job.err."""
     directory = Path(smallest.directory)
     for path in directory.glob(f"{rundir.RUNS}/*/{rundir.ERROR}"):
         error = run_result.decode_error(path.read_bytes(), str(path))
@@ -352,13 +368,14 @@ def _last_line(directory: Path) -> str:
     errors = directory / rundir.STDERR
     printed = errors.read_text(errors="replace").split("\n") if errors.exists() else []
     lines = [line for line in printed if line.strip()]
-    last = ([line for line in lines if not line.startswith("[mpiexec@")] or lines)[-1:]  # hydra's trace says less
+    # hydra's own lines are less informative
+    last = ([line for line in lines if not line.startswith("[mpiexec@")] or lines)[-1:]
     return f"{' '.join(last)} (see {errors})" if last else f"see {directory}"
 
 
 def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
-    """Return a plan for two ranks per node, on at most two nodes, that import the packages and read nothing; None if
-    the queue requires more nodes.
+    """Return a plan for a small job: two ranks per node, on at most two nodes, that import the packages in `needed` and
+    read nothing. Return None if the queue requires more nodes.
     """
     queue = made.site.queues.get(made.queue or "")
     nodes = min(made.nodes, 2)
@@ -380,7 +397,8 @@ def _smallest(made: Plan, needed: tuple[str, ...]) -> Plan | None:
             job_options=made.job_options,
         ),
     )
-    watched = any(run.darshan for run in made.runs)  # a run that reads nothing has Darshan off by default
+    # packing disables Darshan for a run that reads nothing
+    watched = any(run.darshan for run in made.runs)
     return replace(smallest, packages=needed, runs=tuple(replace(run, darshan=watched) for run in smallest.runs))
 
 

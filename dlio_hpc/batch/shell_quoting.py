@@ -1,23 +1,25 @@
-"""Text for the shell: text that is safe in a script, and functions that make it safe."""
+"""Quoting for the shell: a type for text that is safe in a script, and functions that make text safe."""
 
 import shlex
 from collections.abc import Iterable
 
 
 class Shell(str):
-    """Text that is safe to print into a script."""
+    """Text that may be printed into a shell script as it is."""
 
 
 def quote(text: str) -> Shell:
-    """Return `text` quoted as one word of the shell."""
+    """Return `text` quoted, so that the shell takes it as one word."""
     return Shell(shlex.quote(text))
 
 
 def comment(text: str) -> Shell:
-    """Return `text` on one line, so that it cannot leave its comment."""
+    """Return `text` with every unprintable character, such as a line break, replaced by "?", so that it stays within
+    its comment line.
+    """
     return Shell("".join(character if character.isprintable() else "?" for character in text))
 
 
 def join(arguments: Iterable[str]) -> Shell:
-    """Return a command line. Arguments of type Shell are not quoted again."""
+    """Return the arguments as a command line. Arguments of type Shell are not quoted again."""
     return Shell(" ".join(argument if isinstance(argument, Shell) else quote(argument) for argument in arguments))

@@ -25,7 +25,9 @@ _PATIENCE_S = 20
 
 
 class QueueFound(NamedTuple):
-    """A queue that was detected. walltime: limits by node count, in the syntax of a profile."""
+    """A queue that was detected. nodes: maximum nodes of a job, or None. walltime: maximum walltime by minimum number
+    of nodes, as the text of a profile's `walltime`; "{}" if unknown.
+    """
 
     name: str
     nodes: int | None
@@ -33,7 +35,9 @@ class QueueFound(NamedTuple):
 
 
 class DetectedScheduler(NamedTuple):
-    """The batch system that was detected. version: its own version string. queue: the default queue. cpus: per node."""
+    """The batch system that was detected. version: its name and version. queue: the default queue, or None. cpus: CPUs
+    of a node, or None.
+    """
 
     scheduler: str
     version: str
@@ -43,7 +47,9 @@ class DetectedScheduler(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """The launcher, and the reason for its choice. mpi: the value of srun's --mpi. mpis: its possible values."""
+    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's --mpi, or None. mpis: the values
+    that srun supports, as text.
+    """
 
     kind: str
     command: str
@@ -53,7 +59,9 @@ class Launch(NamedTuple):
 
 
 def profile(name: str) -> str:
-    """Return a commented site profile for this machine; ConfigError if `name` is not a valid site name."""
+    """Return the text of a commented site profile for this machine. Raise ConfigError if `name` is not a valid site
+    name.
+    """
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", name):
         raise ConfigError(f"{name!r} is not a valid site name; use letters, digits, ., - and _")
     system, library = batch(), mpi_library()
@@ -88,7 +96,7 @@ def profile(name: str) -> str:
 
 
 def _ask(*arguments: str) -> Answer | None:
-    """Return the answer of a command; None if the command does not exist or does not answer."""
+    """Run a command and return its answer, or None if the command does not exist or does not answer."""
     try:
         return command.ask(*arguments, patience_s=_PATIENCE_S)
     except Unanswered:
@@ -96,9 +104,11 @@ def _ask(*arguments: str) -> Answer | None:
 
 
 def batch() -> DetectedScheduler:
-    """Detect the batch system. PBS and Cobalt share their command names, so the output of qsub --version decides.
-    Slurm's commands may be installed without a running Slurm, so its controller must answer. Flux is tried first: it
-    runs within allocations of the others, and its machines may have wrappers with the names of Slurm's commands.
+    """Detect the batch system of this machine.
+
+    Flux is tried first, because it also runs within allocations of the others, and its machines may have wrappers with
+    the names of Slurm's commands. Slurm's commands may be installed where no Slurm runs, so its controller must answer.
+    PBS and Cobalt share their command names, so the output of qsub --version decides between them.
     """
     instance = _ask("flux", "getattr", "version")
     if instance is not None and not instance.code and re.match(r"\d+\.\d+\.\d+", instance.out):
@@ -118,7 +128,9 @@ def batch() -> DetectedScheduler:
 
 
 def _flux(version: str) -> DetectedScheduler:
-    """Return Flux's queues with their limits. A job of a queue without a limit may use all of its nodes."""
+    """Return what is known about Flux and its enabled queues. If a queue does not limit the nodes of a job, the number
+    of its nodes is the limit.
+    """
     try:
         rows, nodes = flux.queue_rows(), flux.node_rows()
     except Unanswered:
@@ -139,7 +151,7 @@ def _flux_limit(seconds: str) -> str:
 
 
 def _slurm(version: str, partitions: Answer) -> DetectedScheduler:
-    """Return the partitions that are up; sinfo(1) marks the default one with *."""
+    """Return what is known about Slurm and the partitions that are up. sinfo(1) marks the default partition with *."""
     rows = [line.split("|") for line in partitions.lines]
     usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
     queues = [QueueFound(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _slurm_limit(row[3])) for row in usable]
@@ -149,21 +161,23 @@ def _slurm(version: str, partitions: Answer) -> DetectedScheduler:
 
 
 def _most_nodes(there: str, size: str) -> int | None:
-    """Return the maximum nodes of a job: the partition's nodes or its limit, whichever is less. sinfo writes sizes as
-    1-8, 4 or 1-infinite.
+    """Return the maximum nodes of a job in a partition: the number of its nodes or its limit, whichever is less; None
+    if neither is known. sinfo writes limits as 1-8, 4 or 1-infinite.
     """
     known = [count for count in (_count(there), _count(size.rpartition("-")[2])) if count is not None]
     return min(known, default=None)
 
 
 def _count(text: str) -> int | None:
-    """Return the integer in `text`, or None; sinfo writes 64+ if nodes differ."""
+    """Return the integer that `text` stands for, or None if it is not a number. sinfo writes 64+ if nodes differ."""
     match = re.fullmatch(r"([0-9]{1,9})\+?", text)
     return int(match[1]) if match else None
 
 
 def _slurm_limit(text: str) -> str:
-    """Convert D-HH:MM:SS, HH:MM:SS, MM:SS or infinite to a profile's {1: H:MM:SS}."""
+    """Convert a time limit of Slurm (D-HH:MM:SS, HH:MM:SS, MM:SS or infinite) to the form of a site profile: {1:
+    H:MM:SS} for jobs of 1 node and more, or {} if there is no limit.
+    """
     match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
     if match is None:
         return "{}"
@@ -182,7 +196,7 @@ def _pbs(version: str) -> DetectedScheduler:
 
 
 def _pbs_cpus() -> int | None:
-    """Return the CPUs of the smallest node, from pbsnodes(8B)."""
+    """Return the number of CPUs of the smallest node, from pbsnodes(8B); None if it is not known."""
     answer = _ask("pbsnodes", "-a")
     counts = re.findall(r"resources_available\.ncpus = (\d+)", answer.out) if answer is not None else []
     return min(map(int, counts), default=None)
@@ -211,7 +225,9 @@ def _cobalt(version: str) -> DetectedScheduler:
 
 
 def mpi_library() -> str:
-    """Return the first line of the version string of the interpreter's MPI library."""
+    """Return the first line of the version text of the MPI library that this Python interpreter loads, or a text that
+    says that mpi4py does not load.
+    """
     program = "from mpi4py import MPI; print(MPI.Get_library_version())"
     answer = _ask(sys.executable, "-c", program)
     if answer is None or answer.code or not answer.out:
@@ -220,8 +236,8 @@ def mpi_library() -> str:
 
 
 def launcher(scheduler: str, library: str) -> Launch:
-    """Choose the launcher: srun on Slurm, aprun on Cobalt, flux run on Flux, else the mpiexec that is found, by the
-    implementation that its --version names.
+    """Choose the launcher: srun on Slurm, aprun on Cobalt, flux run on Flux. Otherwise take the mpiexec next to the
+    interpreter or on PATH; its --version tells which implementation it belongs to.
     """
     if scheduler == "flux":
         return Launch("flux", "flux", None, "", "flux run; it starts MPI libraries that support PMI-1")
@@ -247,7 +263,9 @@ def _mpiexec(version: str) -> str | None:
 
 
 def _srun(library: str) -> Launch:
-    """Choose srun with the process manager that the MPI library needs. Cray's MPI finds its own."""
+    """Return srun, with the value of --mpi that the MPI library needs if srun supports it. Cray's MPI needs no
+    value.
+    """
     answer = _ask("srun", "--mpi=list")
     available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
     wanted = "pmix" if "Open MPI" in library else "pmi2" if "MPICH" in library and "CRAY" not in library else None
@@ -256,13 +274,13 @@ def _srun(library: str) -> Launch:
 
 
 def places() -> list[str]:
-    """List the shared file systems that are mounted here."""
+    """Return a line for each shared file system that is mounted on this node: mount point, type and source."""
     return [f"{mount}: {kind} from {source}" for mount, kind, source in filesystem.mounts() if kind in _SHARED]
 
 
 def darshan() -> str | None:
-    """Return the path of libdarshan.so, located by the variables of Darshan's modules or by darshan-config; None if not
-    found.
+    """Return the path of libdarshan.so, or None if it is not found. It is searched in folders that variables of
+    Darshan's modules name, and next to darshan-config.
     """
     folders = [Path(os.environ[name]) for name in os.environ if re.fullmatch(r"\w*DARSHAN\w*(DIR|ROOT|PREFIX)", name)]
     if tool := shutil.which("darshan-config"):

@@ -1,6 +1,4 @@
-"""From a planned study to jobs in a batch system, in an order that keeps them from disturbing each other; and its
-resumption.
-"""
+"""Submit the jobs of a study so that they run one after the other and do not disturb each other, and resume a study."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -19,7 +17,9 @@ Report = Callable[[str], None]
 
 
 class Submission(NamedTuple):
-    """Submitted jobs. study: folder of the study; None for a single measurement."""
+    """The jobs that a command submitted. name: name of the study. study: folder of the study; None for a single
+    measurement. directories: directories of the jobs.
+    """
 
     name: str
     study: Path | None
@@ -27,14 +27,14 @@ class Submission(NamedTuple):
 
 
 class Commands(NamedTuple):
-    """The submit command of a job, as it would be."""
+    """A job that is not submitted, and the command that would submit it."""
 
     plan: Plan
     command: str
 
 
 def commands(planned: Planned) -> list[Commands]:
-    """Return the submit commands of all jobs, with ID-OF-JOB for batch ids that are not known yet."""
+    """Return the command that would submit each job. ID-OF-JOB stands for the batch id of an earlier job."""
     jobs = planned.jobs
     return [
         Commands(job, SCHEDULERS[job.site.scheduler].command(job, after(jobs[: number + 1], _unknown(jobs[:number]))))
@@ -47,9 +47,11 @@ def _unknown(jobs: Sequence[Plan]) -> list[str]:
 
 
 def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (), live: Sequence[str] = ()) -> After:
-    """Return what the last of `jobs` waits for; `ids` are those of the jobs before it. It waits for all of them: one in
-    the middle may be cancelled while it waits itself. A job that generates data must end well. parents: ids of
-    jobs that must end well before the first job; live: ids of jobs that must end before it.
+    """Return the jobs that the last of `jobs` must wait for. ids: batch ids of the other `jobs`, in order.
+
+    The last job waits for all the others, not only for the previous one, because a waiting job may be cancelled. A
+    first job that only generates data must succeed; the others must only end. parents: ids of jobs that must succeed
+    before. live: ids of jobs that must end before.
     """
     if not ids:
         return After(tuple(parents), tuple(live))
@@ -58,8 +60,8 @@ def after(jobs: Sequence[Plan], ids: Sequence[str], parents: Sequence[str] = (),
 
 
 def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Report) -> Submission:
-    """Submit all jobs, to start when the jobs in the directories `parents` have ended well. report: called with a line
-    for each note and each job; verbose: with each submit command.
+    """Submit all jobs. They start after the jobs in the directories `parents` have succeeded. report: function that is
+    called with each line for the user. verbose: function that is called with each submit command.
     """
     submit.check(planned.jobs)
     waited = submit.parents(parents, planned.jobs[0])
@@ -72,7 +74,9 @@ def start(planned: Planned, parents: Sequence[Path], report: Report, verbose: Re
 def hand_over(
     planned: Planned, parents: Sequence[str], live: Sequence[str], report: Report, verbose: Report
 ) -> Submission:
-    """Submit the jobs, each to run after those before it; see after()."""
+    """Submit the jobs. Each runs after those before it; see after(). If the batch system refuses one, cancel the
+    earlier jobs of a single measurement, but keep those of a study.
+    """
     plans, study = planned.jobs, None if planned.study.is_plain else planned.study
     if study is not None:
         report(summary(planned))
@@ -100,7 +104,7 @@ def _submitted(plan: Plan, job: job_record.Job) -> str:
 
 
 def summary(planned: Planned) -> str:
-    """Return a line on the size of a study."""
+    """Return a line with the numbers of points, measurements and jobs of a study, and its seed."""
     points, measured = len(planned.study.points), sum(run.point is not None for job in planned.jobs for run in job.runs)
     return (
         f"study {planned.study.study}: {points} points, {measured} measurements in {len(planned.jobs)} job(s), "
@@ -109,17 +113,17 @@ def summary(planned: Planned) -> str:
 
 
 def _give_up(planned: Planned, directories: Sequence[Path], report: Report) -> None:
-    """Handle a refusal by the batch system. Jobs of a study that are submitted already measure their points; other jobs
-    are cancelled.
+    """Handle a refusal by the batch system. If the study is resumable, keep the jobs that are submitted and report the
+    command for the others. Otherwise cancel the jobs in `directories`.
     """
     if not planned.study.is_plain:
         later = resume_command(planned.study.folder)
-        report(f"{len(directories)} of {len(planned.jobs)} jobs were submitted; for the others, later: {later}")
+        report(f"{len(directories)} of {len(planned.jobs)} jobs were submitted; submit the others later with: {later}")
         return
     for directory in directories:
         report(f"cancelling {cancel(directory).job}, of the same study")
 
 
 def resume_command(folder: Path) -> str:
-    """Return the command that resumes a study."""
+    """Return the command that resumes the study in `folder`."""
     return f"dlio-submit --resume {shlex.quote(str(folder))}"

@@ -1,4 +1,4 @@
-"""Submit jobs: from plans to a batch system."""
+"""Submit jobs: write the directory of a planned job and hand its script to the batch system."""
 
 import importlib.util
 import os
@@ -28,15 +28,16 @@ _AFTER_NONE = After()
 
 
 class Submitted(NamedTuple):
-    """A submitted job. notes: notes on the submission, in addition to those in the plan."""
+    """A submitted job. notes: notes on the submission, besides those in the plan."""
 
     job: job_record.Job
     notes: list[str]
 
 
 def check(plans: Sequence[Plan]) -> None:
-    """Check what can be checked before anything is written: missing commands and the site's limit of jobs per user; on
-    the local site, launcher, packages and folders.
+    """Make all checks that are possible before anything is written. With a batch system: its submit command exists, and
+    the limit of jobs per user is respected. On the local site: launcher, packages and folders. Raise ConfigError or
+    InfrastructureError.
     """
     plan = plans[0]
     scheduler = SCHEDULERS[plan.site.scheduler]
@@ -61,8 +62,8 @@ def check(plans: Sequence[Plan]) -> None:
 
 
 def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -> Submitted:
-    """Write the job's directory and submit its script; return as soon as the batch system has accepted it. study: the
-    study that the job is part of; its study.json is copied to the directory.
+    """Write the job's directory and submit its script. Return as soon as the batch system has accepted it. after: jobs
+    that it must wait for. study: the study that the job belongs to; its study.json is copied to the directory.
     """
     scheduler = SCHEDULERS[plan.site.scheduler]
     directory = Path(plan.directory)
@@ -88,7 +89,9 @@ def submit(plan: Plan, after: After = _AFTER_NONE, study: Study | None = None) -
 
 
 def _noted(directory: Path, record: job_record.Job) -> list[str]:
-    """Write the job's record. If that fails, return a note instead: the submitted job continues."""
+    """Write the job's record; return no notes. If writing fails, return a note instead of raising an error, because the
+    submitted job continues.
+    """
     try:
         job_record.save(directory, record)
     except OSError as fault:
@@ -100,7 +103,9 @@ def _noted(directory: Path, record: job_record.Job) -> list[str]:
 
 
 def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
-    """Return the batch ids of the jobs that the new job must wait for; ConfigError if one of them has failed."""
+    """Return the batch ids of the jobs in `directories` that have not ended, so that a new job can wait for them. Raise
+    ConfigError if one of them has failed or the new job cannot depend on it.
+    """
     ids = []
     for directory in directories:
         record = refresh(directory)
@@ -117,7 +122,9 @@ def parents(directories: Sequence[Path], plan: Plan) -> tuple[str, ...]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Block signals between the batch system's answer and the write of job.json."""
+    """Block SIGINT, SIGTERM and SIGHUP, so that the command is not interrupted between the batch system's answer and
+    the write of job.json.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
     try:
         yield
@@ -126,15 +133,15 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _unused(plan: Plan) -> list[str]:
-    """Return notes on environment variables of this shell that have no effect."""
+    """Return notes on environment variables of this shell that look like options but have no effect."""
     if plan.site.scheduler == "slurm" and (stray := [name for name in os.environ if name.startswith("SBATCH_")]):
         return [f"{', '.join(stray)} of this shell are ignored; use options instead (--account, --queue, --job-option)"]
     return []
 
 
 def keep(study: Study, is_new: bool = True) -> Path:
-    """Create the folder of a study with its study.json, and return it; ConfigError if the folder exists. With
-    is_new=False an existing study.json is kept, and a missing one is written.
+    """Create the folder of a study with its study.json and return it. Raise ConfigError if the folder exists. With
+    is_new=False the folder may exist; its study.json is kept, or written if it is missing.
     """
     folder = study.folder
     try:
@@ -151,7 +158,9 @@ def keep(study: Study, is_new: bool = True) -> Path:
 
 
 def _keep_copy(study: Study, path: Path) -> None:
-    """Hard-link study.json to `path`, or copy it if the file system has no links: many points make it large."""
+    """Hard-link the study's study.json to `path`, or copy it if the file system has no hard links. It is large for a
+    study of many points.
+    """
     original = study.folder / rundir.STUDY
     try:
         os.link(original, path)
@@ -160,7 +169,9 @@ def _keep_copy(study: Study, path: Path) -> None:
 
 
 def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | None) -> None:
-    """Write the job's directory atomically, under a temporary name until all files are in it."""
+    """Write the job's directory. It has a temporary name until all its files are complete. Raise InfrastructureError if
+    that fails.
+    """
     script = jobscript.render(plan).encode()
     hidden = directory.with_name(rundir.temporary_name(directory.name))
     try:
@@ -183,7 +194,9 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
 
 
 def _write_darshan(directory: Path, plan: Plan) -> None:
-    """Write Darshan's configuration for each run and for the probe."""
+    """Write Darshan's configuration files into the job's directory: one for each run with Darshan, and one for the
+    trial before the runs.
+    """
     watched = [run for run in plan.runs if run.darshan]
     for run in watched:
         folder = rundir.run_directory(directory, run.number, run.name) / rundir.DARSHAN
@@ -195,7 +208,9 @@ def _write_darshan(directory: Path, plan: Plan) -> None:
 
 
 def _check_packages(plans: Sequence[Plan]) -> None:
-    """Raise ConfigError if ranks run with this interpreter and it lacks a package that they need."""
+    """Raise ConfigError if a package that the ranks need is missing. This is checked only if the ranks surely use this
+    interpreter with its own search path.
+    """
     site = plans[0].site
     if site.python != sys.executable or site.setup or "PYTHONPATH" in {*site.environment, *site.rank_environment}:
         return
@@ -205,8 +220,8 @@ def _check_packages(plans: Sequence[Plan]) -> None:
 
 
 def _check_folders(plans: Sequence[Plan]) -> None:
-    """Raise InfrastructureError if a folder that the jobs write to is not writable. Folders that they only read may
-    belong to another user.
+    """Raise InfrastructureError if a data folder that the jobs write to is not writable. Folders that they only read
+    may belong to another user.
     """
     runs = [run for plan in plans for run in plan.runs]
     folders = dict.fromkeys(os.path.dirname(run.dataset) for run in runs if dataset.writes(run))

@@ -1,1 +1,3 @@
-"""Workloads and sites: YAML files as frozen structs, their rules, and the search for the files."""
+"""Workloads and site profiles: YAML files as frozen structs, the rules that they must meet, and the search for the
+files.
+"""

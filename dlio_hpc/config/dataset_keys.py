@@ -1,4 +1,4 @@
-"""The keys of a workload's `dataset`, as frozen structs, and combinations of them that are rejected."""
+"""The keys of a workload's `dataset`, as frozen structs, and a check that rejects invalid combinations."""
 
 import math
 from typing import Annotated, Literal
@@ -8,9 +8,9 @@ from msgspec import Meta, Struct
 from dlio_hpc import units
 from dlio_hpc.document import refuse
 
-# Bytes of one value in a CSV file, with its comma: "0.1234567,".
+# Bytes of a value in a CSV file, including its comma: "0.1234567,".
 CSV_VALUE = 10
-# Bytes of framing per record of a TFRecord file: its length, and two checksums.
+# Bytes that a TFRecord file adds to each record: its length and two checksums.
 TFRECORD_FRAME = 16
 # Default level of gzip; the best level in the DLIO paper (Figs. 11, 12).
 LEVEL = 4
@@ -21,10 +21,10 @@ _COMPRESSIONS = {"hdf5": {"none", "gzip", "lzf"}, "npz": {"none", "gzip"}}
 
 
 class Sample(Struct, frozen=True, forbid_unknown_fields=True):
-    """Payload of a sample: an array, or bytes.
+    """Contents of a sample: an array, or bytes.
 
-    Sizes with a standard deviation are drawn in pairs, one as far above the mean as the other is below, so that the
-    size of a file is known without adding them up.
+    With `stdev`, sample sizes are random. They are drawn in pairs with the mean as their average, so that the size of a
+    file is known without adding up all sample sizes.
     """
 
     shape: Annotated[tuple[units.Positive, ...], Meta(min_length=1, max_length=31)] | None = None
@@ -32,11 +32,13 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
     dtype: Literal["uint8", "int16", "float16", "int32", "float32", "int64", "float64"] | None = None
     """Type of the array's values; null: float32. Example: float32"""
     bytes: units.Size | None = None
-    """Bytes of a sample, instead of shape and dtype. Example: 150 KiB"""
+    """Size of a sample, instead of shape and dtype. Example: 150 KiB"""
     stdev: units.Size | None = None
-    """Standard deviation of the sample sizes around bytes; sizes are within six of them. Example: 20 KiB"""
+    """Standard deviation of random sample sizes, whose mean is `bytes`; sizes differ from the mean by at most six
+    standard deviations. Example: 20 KiB
+    """
     seed: units.Natural = 0
-    """Seed of the sample sizes."""
+    """Seed of the random sample sizes."""
 
     def __post_init__(self) -> None:
         if (self.shape is None) == (self.bytes is None):
@@ -56,22 +58,22 @@ class Sample(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def size(self) -> int:
-        """Bytes of a sample in memory; with `stdev` the mean."""
+        """Bytes of a sample in memory; with `stdev`, the mean."""
         return math.prod(self.array_shape) * ITEM_BYTES[self.array_dtype]
 
     @property
     def largest(self) -> int:
-        """Upper bound of the bytes of a sample."""
+        """Upper bound of the bytes of a sample in memory."""
         return self.size + min(self.size - 1, 6 * (self.stdev or 0))
 
 
 class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
-    """HDF5's unit of storage and compression, by its bytes or its shape."""
+    """Chunk of an HDF5 dataset, the unit of storage and compression. It is given by its bytes or its shape."""
 
     bytes: units.Size | None = None
-    """Maximum bytes of contiguous values in a chunk. Example: 64 KiB"""
+    """Maximum size of a chunk, which holds contiguous values. Example: 64 KiB"""
     shape: tuple[units.Positive, ...] | None = None
-    """Shape of a chunk; the first dimension is samples. Example: [1, 64, 64]"""
+    """Shape of a chunk; the first dimension counts samples. Example: [1, 64, 64]"""
 
     def __post_init__(self) -> None:
         if (self.bytes is None) == (self.shape is None):
@@ -79,24 +81,26 @@ class Chunk(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
-    """Small requests in addition to the samples."""
+    """A small file that is read or written in addition to the samples."""
 
     name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,80}$")]
     """Name of the file. Example: metadata"""
     bytes: units.Size
-    """Bytes of a request. Example: 100"""
+    """Size of a request. Example: 100"""
     count: units.Positive = 1
-    """Number of requests at each of the times in when."""
+    """Number of requests each time that `when` applies."""
     access: Literal["read", "write"] = "read"
-    """read: a file that is stored with the dataset; write: a file of each rank."""
+    """read: read a file that is stored with the dataset and that all ranks share; write: write a file per rank."""
     when: Literal["start", "epoch", "step", "end"] = "start"
-    """Before the first step, at the start of each epoch, before each step, or after the last step."""
+    """When the requests are made. start: before the first step; epoch: at the start of each epoch; step: before each
+    step; end: after the last step.
+    """
     by: Literal["all", "root"] = "all"
-    """all: every rank; root: rank 0."""
+    """Ranks that make the requests. all: every rank; root: rank 0 only."""
     size: units.Size | None = None
-    """Bytes of the file that is read; null: bytes x count. Example: 4752"""
+    """Size of a file with access: read; null: bytes x count. Example: 4752"""
     random: bool = False
-    """Requests have random offsets in the file."""
+    """Make the requests at random offsets of the file."""
     burst: units.Positive | None = None
     """Number of consecutive requests at each random offset; null: 1. Example: 4"""
     read_to_eof: bool = False
@@ -120,28 +124,30 @@ class AuxiliaryFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
-    """Files on the storage."""
+    """The files that are generated and read."""
 
     format: Literal["tfrecord", "hdf5", "npz", "raw", "csv", "null"]
-    """Format of the files; null has no storage and measures the tool."""
+    """Format of the files. With null there are no files: the run measures the overhead of the tool."""
     files: units.Positive
     """Number of files. Example: 64"""
     samples_per_file: units.Positive
-    """Samples in each file. Example: 4"""
+    """Number of samples in each file. Example: 4"""
     sample: Sample
     """Shape or size of a sample."""
     file_access: Literal["multi", "shared"] = "multi"
     """multi: many files; shared: a single file that all ranks read."""
     chunk: Chunk | None = None
-    """Chunks of HDF5 files; null: contiguous. A bare size stands for bytes. Example: {bytes: 64 KiB}"""
+    """Chunks of HDF5 files; null: contiguous. A plain size is short for {bytes: SIZE}. Example: {bytes: 64 KiB}"""
     compression: Literal["none", "gzip", "lzf"] = "none"
-    """Compression filter of HDF5 (gzip, lzf) or NumPy (gzip)."""
+    """Compression of the files: a filter of HDF5 (gzip, lzf), or of NumPy's npz (gzip)."""
     level: Annotated[int, Meta(ge=0, le=9)] | None = None
     """Level of gzip; null: 4. Example: 5"""
     random_bits: Annotated[int, Meta(ge=1, le=8)] = 8
-    """Random bits per byte: data with 8 do not compress, with fewer they do."""
+    """Number of random bits in each byte of the contents. 8: incompressible; the fewer, the better the contents
+    compress.
+    """
     compression_ratio: Annotated[float, Meta(ge=1, le=20)] | None = None
-    """Ratio of bytes before and after gzip; replaces random_bits. Example: 1.06"""
+    """Ratio of the contents' bytes before and after gzip; replaces random_bits. Example: 1.06"""
     auxiliary_files: tuple[AuxiliaryFile, ...] = ()
     """Small files that are read or written in addition to the samples."""
 
@@ -154,23 +160,23 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sample_bytes(self) -> int:
-        """Bytes of a sample in its file before compression: text in CSV, bytes in memory in the other formats."""
+        """Bytes of a sample in its file before compression: its text in CSV, the same as in memory in other formats."""
         return math.prod(self.sample.array_shape) * CSV_VALUE if self.format == "csv" else self.sample.size
 
     @property
     def largest(self) -> int:
-        """Upper bound of the bytes of a sample on storage."""
+        """Upper bound of the bytes of a sample in its file before compression."""
         return self.sample_bytes if self.sample.stdev is None else self.sample.largest
 
     @property
     def size(self) -> int:
-        """Payload bytes of the whole dataset before compression, without the formats' headers."""
+        """Bytes of all samples of the dataset before compression, without the headers of the formats."""
         return self.samples * self.sample_bytes
 
     @property
     def array_shape(self) -> tuple[int, ...]:
-        """Shape of the array in a file: samples by values, or a row of bytes if samples differ in size (in the mean, if
-        each file has one sample).
+        """Shape of the array in a file: number of samples, then the shape of a sample. If sample sizes vary, the array
+        is a flat row of bytes; its length is exact for files of several samples, and a mean for files of one sample.
         """
         if self.sample.stdev is not None:
             return (self.samples_per_file * self.sample.size,)
@@ -178,8 +184,8 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def chunk_shape(self) -> tuple[int, ...] | None:
-        """Shape of HDF5's chunks of that array; None: contiguous. Filters need chunks; the default is a sample per
-        chunk.
+        """Chunk shape of the array in an HDF5 file; None: contiguous storage. Compression needs chunks; its default is
+        one sample per chunk.
         """
         if self.chunk is None:
             if self.compression == "none":
@@ -195,12 +201,14 @@ class Dataset(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_stored(self) -> bool:
-        """True if the dataset has files to generate."""
+        """True if the dataset has files to generate: sample files, or auxiliary files that are read."""
         return self.format != "null" or any(side.access == "read" for side in self.auxiliary_files)
 
 
 def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
-    """Return the largest chunk of at most `values` contiguous values, at least one."""
+    """Return the shape of the largest chunk of an array of this shape that holds at most `values` contiguous values. A
+    chunk holds at least one value.
+    """
     chunk = []
     for extent in reversed(shape):
         chunk.append(max(1, min(extent, values)))
@@ -209,7 +217,7 @@ def _chunk_of(shape: tuple[int, ...], values: int) -> tuple[int, ...]:
 
 
 def _check(dataset: Dataset) -> None:
-    """Raise ValueError for a dataset that its format cannot hold."""
+    """Raise ValueError for a combination of keys that the dataset's format does not support."""
     kind, sample, compression = dataset.format, dataset.sample, dataset.compression
     names = [side.name for side in dataset.auxiliary_files]
     refuse(

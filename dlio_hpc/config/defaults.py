@@ -1,5 +1,5 @@
-"""defaults.yaml of a user and of a facility: defaults of options that neither the command line nor the environment
-sets.
+"""The files defaults.yaml of a user and of a facility. They set defaults of options that neither the command line nor
+the environment sets.
 """
 
 import functools
@@ -20,7 +20,7 @@ _PATHS = ("data", "runs", "archive")
 
 
 class _File(Struct, frozen=True, forbid_unknown_fields=True):
-    """A defaults.yaml. Its keys are long option names. time: in the syntax of --time."""
+    """Contents of a defaults.yaml. Its keys are long option names without "--". time: in the syntax of --time."""
 
     site: str | None = None
     account: str | None = None
@@ -35,7 +35,7 @@ KEYS = frozenset(_File.__struct_fields__)
 
 
 class Default(NamedTuple):
-    """A value in the syntax of its option, and the file that sets it."""
+    """A default value, as text in the syntax of its option, and the file that sets it."""
 
     value: str
     path: Path
@@ -43,8 +43,8 @@ class Default(NamedTuple):
 
 @functools.cache
 def load() -> dict[str, Default]:
-    """Return the defaults by key, each from the first folder that sets it. ConfigError names an invalid file and its
-    key.
+    """Return the default value of each key. If several folders set a key, the first one in the search path applies.
+    Raise ConfigError, with the file and the key, if a file is invalid.
     """
     known: dict[str, Default] = {}
     for folder in search_path.folders():

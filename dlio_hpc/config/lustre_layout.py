@@ -1,4 +1,4 @@
-"""A Lustre layout: the striping of a dataset's files, as set by a site or a user; lfs-setstripe(1)."""
+"""A Lustre layout: the striping of a dataset's files, as a site profile or a user sets it. See lfs-setstripe(1)."""
 
 from collections.abc import Iterator
 from typing import Annotated
@@ -16,23 +16,25 @@ Version = tuple[int, ...]
 
 
 class Component(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of every file. A key that is null has the value of the previous component or the file system's default."""
+    """A component of a progressive file layout: a range of every file. A key that is null takes its value from the
+    previous component, or from the file system's default.
+    """
 
     end: units.Size | None = None
-    """End of the component in the file; null: the end of the file. Example: 1 GiB"""
+    """Offset in the file at which the component ends; null: the end of the file. Example: 1 GiB"""
     stripe_count: Count | None = None
-    """Number of stripes; -1: all storage targets; null: as in the previous component. Example: 8"""
+    """Number of stripes; -1: one on every storage target; null: as in the previous component. Example: 8"""
     stripe_size: units.Size | None = None
-    """Bytes of a stripe. Example: 1 MiB"""
+    """Size of a stripe. Example: 1 MiB"""
     pool: str | None = None
-    """Pool of storage targets. Example: flash"""
+    """Name of a pool of storage targets. Example: flash"""
     mdt: bool = False
-    """Store the component on the metadata server (DoM); first component only."""
+    """Store the component on the metadata server (Data-on-MDT); allowed for the first component only."""
 
     def __post_init__(self) -> None:
         check_stripes(self.stripe_count, self.stripe_size, self.pool)
         if self.end is not None and (self.end < _UNIT or self.end % _UNIT):
-            raise ValueError(f"end is a multiple of 64 KiB, not {self.end}")
+            raise ValueError(f"end must be a multiple of 64 KiB, not {self.end}")
         if self.end is not None and self.stripe_size is not None and self.end % self.stripe_size:
             raise ValueError(f"end {self.end} is not a multiple of stripe_size {self.stripe_size}")
         stripes = (self.stripe_count, self.stripe_size, self.pool)
@@ -41,20 +43,22 @@ class Component(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Layout(Struct, frozen=True, forbid_unknown_fields=True):
-    """Layout of new files of the dataset: stripes, or components of a progressive file layout (PFL)."""
+    """Layout of the files that a dataset's generation creates: plain striping, or components of a progressive file
+    layout (PFL).
+    """
 
     stripe_count: Count | None = None
-    """Number of stripes; -1: all storage targets. Example: 8"""
+    """Number of stripes; -1: one on every storage target. Example: 8"""
     stripe_size: units.Size | None = None
-    """Bytes of a stripe. Example: 1 MiB"""
+    """Size of a stripe. Example: 1 MiB"""
     stripe_index: Index | None = None
-    """Storage target of the first stripe. Example: 0"""
+    """Index of the storage target of the first stripe. Example: 0"""
     pool: str | None = None
-    """Pool of storage targets. Example: flash"""
+    """Name of a pool of storage targets. Example: flash"""
     overstripe: bool = False
     """Allow several stripes on one target."""
     components: tuple[Component, ...] = ()
-    """Components of a progressive file layout, instead of stripes."""
+    """Components of a progressive file layout; replaces the keys of plain striping."""
 
     def __post_init__(self) -> None:
         stripes = (self.stripe_count, self.stripe_size, self.stripe_index, self.pool)
@@ -93,13 +97,15 @@ def _check_ends(components: tuple[Component, ...]) -> None:
 
 
 def pools(layout: Layout) -> set[str | None]:
-    """Return the pools of all parts of the layout; None stands for no particular pool."""
+    """Return the names of the storage pools that the layout uses. None in the set stands for a part that names no
+    pool.
+    """
     return {part.pool for part in layout.components} if layout.components else {layout.pool}
 
 
 def arguments(layout: Layout) -> list[str]:
-    """Return the options of `lfs setstripe`. Sizes are in bytes: the meaning of small numbers without a unit depends on
-    the version.
+    """Return the options of `lfs setstripe` for the layout. Sizes are written in bytes, because the meaning of small
+    numbers without a unit differs between versions.
     """
     if not layout.components:
         index = [] if layout.stripe_index is None else ["-i", str(layout.stripe_index)]
@@ -123,7 +129,9 @@ def _stripes(part: Layout | Component, count: str) -> list[str]:
 
 
 def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
-    """Yield features of the layout with the Lustre client version that they require."""
+    """Yield each feature of the layout that needs a recent Lustre client, with the oldest client version that supports
+    it.
+    """
     if layout.components:
         yield "components (PFL)", (2, 10)
     if any(component.mdt for component in layout.components):
@@ -133,7 +141,7 @@ def needs(layout: Layout) -> Iterator[tuple[str, Version]]:
 
 
 def describe(layout: Layout) -> str:
-    """Return the layout in one line, such as "48 stripes of 1 MiB"."""
+    """Return a description of the layout in one line, such as "48 stripes of 1 MiB"."""
     if layout.components:
         return ", then ".join(f"{_describe(part)} {_until(part)}" for part in layout.components)
     extras = [

@@ -1,4 +1,6 @@
-"""The keys of a workload's `reader`, as frozen structs, and combinations of them that are rejected."""
+"""The keys of a workload's `reader`, as frozen structs, a check that rejects invalid combinations, and properties that
+follow from them.
+"""
 
 from typing import Literal
 
@@ -8,21 +10,24 @@ from dlio_hpc import units
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.document import refuse
 
-# Alignment of offsets and lengths that O_DIRECT requires on all file systems in use (open(2)).
+# O_DIRECT needs offsets and lengths that are multiples of a block. This block size suffices on all file systems in use
+# (open(2)).
 BLOCK = 4096
 # Maximum bytes of a request; preadv(2) is limited to just below 2 GiB.
 LARGEST_REQUEST = 2**30
 
 
 class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
-    """Random order of files and samples."""
+    """Order of files and samples: sequential or random."""
 
     files: bool = False
     """Read files in random order."""
     samples: bool = False
-    """Read samples of a file in random order; with files: any sample of any file may come next."""
+    """Read the samples of each file in random order. With `files` also true, samples of all files are mixed: any sample
+    may follow any other.
+    """
     seed: units.Natural = 0
-    """Seed of the order."""
+    """Seed of the random order."""
     reseed: bool = True
     """Use a different order in every epoch."""
     ascending: bool = False
@@ -30,57 +35,64 @@ class Shuffle(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Reader(Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings for reading on each rank."""
+    """Settings that control how each rank reads the dataset."""
 
     loader: Literal["native", "tensorflow", "pytorch"] = "native"
-    """Library that delivers batches: reader threads of dlio-hpc, tf.data, or PyTorch's DataLoader."""
+    """Library that delivers batches. native: threads of dlio-hpc; tensorflow: tf.data; pytorch: PyTorch's
+    DataLoader.
+    """
     mode: Literal["posix", "framework"] = "posix"
-    """posix: samples at their offsets with preadv(2); framework: files as the format's own library reads them."""
+    """posix: read samples at their offsets with preadv(2); framework: read files as the library of their format
+    does.
+    """
     access: Literal["independent", "collective"] = "independent"
-    """independent: each rank reads by itself; collective: all ranks together through MPI-IO."""
+    """independent: each rank reads by itself; collective: all ranks read together through MPI-IO."""
     load: Literal["on_demand", "memory"] = "on_demand"
-    """on_demand: during training; memory: everything before the first step."""
+    """on_demand: read samples during training; memory: read all samples before the first step."""
     batch_size: units.Positive = 1
-    """Samples that a rank takes in a step. Example: 16"""
+    """Number of samples that a rank consumes in a step. Example: 16"""
     interleave: units.Positive | None = None
-    """Files that are read in turn, one sample of each; null: read_threads if TFRecord files are streams, else 1.
-    Example: 4
+    """Number of files that are read in turn, one sample from each; null: read_threads if TFRecord files are read as
+    streams, else 1. Example: 4
     """
     transfer_size: units.Size | None = None
-    """Bytes of a request; null: a sample (in framework mode, TFRecord: 256 KiB; npz: the buffer of open()). Example: 1
-    MiB
+    """Size of a request; null: a sample (in framework mode, 256 KiB for TFRecord, and for npz the size of Python's file
+    buffer). Example: 1 MiB
     """
     read_threads: units.Positive = 1
-    """Threads, worker processes (PyTorch) or parallel calls (tf.data). Example: 8"""
+    """Number of threads (native), worker processes (pytorch) or parallel calls (tensorflow) that read. Example: 8"""
     prefetch: units.Natural | None = None
-    """Batches that are read ahead; null: twice read_threads; 0: the training loop reads its batches itself. Example: 2
+    """Number of batches that are read ahead; null: twice read_threads; 0: none, the training loop itself reads each
+    batch. Example: 2
     """
     preprocess_time: units.Seconds = units.Seconds(0)
-    """Preprocessing time per sample, before its batch is ready. Example: 5 ms"""
+    """Emulated preprocessing time of a sample, before its batch is ready. Example: 5 ms"""
     preprocess_threads: units.Positive = 1
-    """Threads for preprocessing. Example: 4"""
+    """Number of threads that preprocess samples. Example: 4"""
     shuffle: Shuffle = Shuffle()
-    """Order of the samples."""
+    """Order in which samples are read."""
     drop_last: bool = False
-    """Drop the samples that do not fill a step."""
+    """Omit the samples at the end of an epoch that do not fill the batches of all ranks."""
     shard: bool = True
-    """Each rank reads its share; false: every rank reads the whole dataset."""
+    """true: each rank reads its share of the dataset; false: every rank reads the whole dataset."""
     verify: bool | None = None
-    """Verify the checksums of TFRecord files; null: in framework mode, as TensorFlow does."""
+    """Verify the checksums of TFRecord files; null: only in framework mode, because TensorFlow verifies them too."""
     verify_content: Literal["first", "all", "none"] = "first"
-    """Compare samples with the generated contents. first: the beginning of each batch's first sample; all: every byte;
-    none: nothing.
+    """Compare samples with the contents that were generated. first: the beginning of the first sample of each batch;
+    all: every byte; none: nothing.
     """
     direct: bool = False
-    """Bypass the page cache with O_DIRECT."""
+    """Read with O_DIRECT, past the page cache."""
     drop_cache: bool = False
-    """Drop pages from the page cache: after generation, and before each epoch for the data to be read."""
+    """Drop the dataset's pages from the page cache: after its generation, and before each epoch those of the files to
+    be read.
+    """
     reorder_tasks: bool = False
-    """Each rank reads the share of the next node, as IOR -C does."""
+    """Each rank reads the share of the corresponding rank on the next node, as IOR -C does."""
     hints: dict[str, str] = {}
-    """MPI-IO hints for collective access. Example: {romio_cb_read: enable}"""
+    """MPI-IO hints, for collective access. Example: {romio_cb_read: enable}"""
     multiprocessing_context: Literal["fork", "spawn"] = "fork"
-    """Start method of PyTorch's workers."""
+    """Method by which PyTorch starts its worker processes."""
 
     def __post_init__(self) -> None:
         _check(self)
@@ -90,7 +102,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
         return 2 * self.read_threads if self.prefetch is None else self.prefetch
 
     def files_in_turn(self, dataset: Dataset) -> int:
-        """Return interleave, or its effective value if it is null."""
+        """Return how many files are read in turn: interleave, or the value that applies if it is null."""
         if self.interleave is not None:
             return self.interleave
         return self.read_threads if reads_streams(dataset, self) else 1
@@ -101,7 +113,7 @@ class Reader(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _check(reader: Reader) -> None:
-    """Raise ValueError for settings with which no dataset can be read."""
+    """Raise ValueError for settings that are invalid with every dataset."""
     threads, ahead, collective = reader.read_threads, reader.prefetch, reader.access == "collective"
     refuse(
         (
@@ -158,8 +170,8 @@ def _check(reader: Reader) -> None:
 
 
 def reads_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether each file is a stream of records, read from its start as by TFRecordDataset. False if any sample
-    of any file may come next. Every loader uses the order of streams.
+    """Return whether files are read as streams: record by record from the start, as by TFRecordDataset. This is the
+    order of TFRecord files in framework mode, whatever the loader, unless the samples of all files are mixed.
     """
     return (
         reader.mode == "framework"
@@ -169,17 +181,19 @@ def reads_streams(dataset: Dataset, reader: Reader) -> bool:
 
 
 def by_streams(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether the loader reads files as streams. PyTorch's workers read whole batches, by the offsets of
-    records.
+    """Return whether the loader actually reads files as streams. PyTorch's workers do not; they read whole batches at
+    the offsets of the records.
     """
     return reader.loader != "pytorch" and reads_streams(dataset, reader)
 
 
 def reads_records(dataset: Dataset, reader: Reader) -> bool:
-    """Return whether TensorFlow reads the files itself."""
+    """Return whether TensorFlow itself, and not dlio-hpc, reads the files."""
     return reader.loader == "tensorflow" and reads_streams(dataset, reader)
 
 
 def shares_files(dataset: Dataset, reader: Reader, ranks: int) -> bool:
-    """Return whether whole files are divided among the ranks: two ranks that share a stream would both read it."""
+    """Return whether whole files, rather than samples, are divided among the ranks. Streams are divided this way,
+    because two ranks that shared a file would both have to read it.
+    """
     return reader.shard and dataset.files >= ranks and reads_streams(dataset, reader)

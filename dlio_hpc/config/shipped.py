@@ -1,5 +1,5 @@
-"""Locations of templates/, site_profiles/ and share/: in a checkout, or where pip installed the data files. YAML files
-are searched by name, first in the folders of the user and the facility.
+"""Files shipped with the package: where templates/, site_profiles/ and share/ are, in a checkout or installed by pip.
+YAML files are searched by name, first in the folders of the user and of the facility.
 """
 
 from collections.abc import Iterator
@@ -28,8 +28,8 @@ def root() -> Path:
 
 
 def files(folder: Path) -> dict[str, Path]:
-    """Return the YAML files of SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES by name. Files of the user and
-    the facility come first and replace shipped files of the same name.
+    """Return the YAML files of a kind, by name. folder: SITES, WORKLOADS, STUDIES, CRITERIA, SUITES or REFERENCES.
+    Files of the user and of the facility replace shipped files of the same name.
     """
     known: dict[str, Path] = {}
     for place in (*(own / folder.name for own in search_path.folders()), root() / folder):
@@ -39,13 +39,13 @@ def files(folder: Path) -> dict[str, Path]:
 
 
 def names(folder: Path) -> list[str]:
-    """Return the names of files()."""
+    """Return the sorted names of the YAML files of a kind; see files()."""
     return sorted(files(folder))
 
 
 def origin(path: Path) -> str:
-    """Return a text for the origin of a file of files(): empty if it is shipped, else its folder, and whether it
-    replaces a shipped file.
+    """Return where a file that files() lists comes from: an empty text for a shipped file; otherwise its folder, and
+    whether it replaces a shipped file.
     """
     home = root()
     if path.is_relative_to(home):
@@ -55,7 +55,9 @@ def origin(path: Path) -> str:
 
 
 def find(folder: Path, name: str) -> Path:
-    """Return the YAML file for a name or path; ConfigError lists the names."""
+    """Return the path of a YAML file, given its name or its path. Raise ConfigError, which lists the known names, for
+    an unknown name. A path is returned without a check that it exists.
+    """
     try:
         url.refuse(name)
     except ValueError as fault:
@@ -69,7 +71,9 @@ def find(folder: Path, name: str) -> Path:
 
 
 def _hint(folder: Path, name: str) -> str:
-    """Return a suggestion for an unknown name, of the same kind or else of another kind; empty if none is similar."""
+    """Return a suggestion for an unknown name: a similar name of the same kind, or else of another kind. Empty if no
+    name is similar.
+    """
     if hint := name_hint(name, names(folder)):
         return hint
     kinds = {kind: nearest_name(name, names(place)) for place, kind in _KINDS.items() if place != folder}

@@ -1,4 +1,4 @@
-"""A site profile: batch system, launcher, nodes, queues and limits of a machine, as in its YAML file."""
+"""A site profile: batch system, launcher, nodes, queues and limits of a machine, as described in a YAML file."""
 
 import fnmatch
 import os
@@ -22,10 +22,10 @@ Remote = Literal["pbs_tmrsh", "ssh"]
 
 
 class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
-    """Launcher of the ranks."""
+    """The command that starts the ranks."""
 
     kind: Literal["mpiexec", "hydra", "openmpi", "srun", "pals", "aprun", "flux"]
-    """Syntax of the command's options."""
+    """Kind of launcher, which determines the syntax of its options."""
     command: Annotated[str, Meta(min_length=1)]
     """Name or path of the command. Example: srun"""
     options: tuple[str, ...] = ()
@@ -35,7 +35,7 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
     mpi: str | None = None
     """Value of srun's --mpi. Example: pmi2"""
     remote: Remote | None = None
-    """Command by which hydra starts its proxies on other nodes; null: hydra's own choice."""
+    """Command with which hydra starts its proxies on other nodes; null: hydra chooses."""
 
     def __post_init__(self) -> None:
         if self.remote is not None and self.kind != "hydra":
@@ -47,39 +47,39 @@ class Launcher(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
-    """Limits of a job, of a user and of a submission; null: no limit."""
+    """Limits of a job (nodes, walltime), a user (jobs) and a submission (other keys); null: no limit."""
 
     nodes: Positive | None = None
-    """Nodes of a job. Example: 128"""
+    """Maximum number of nodes of a job. Example: 128"""
     walltime: units.Walltime | None = None
-    """Walltime of a job. Example: 24:00:00"""
+    """Maximum walltime of a job. Example: 24:00:00"""
     jobs: Positive | None = None
-    """Jobs of a user that are queued or running. Example: 20"""
+    """Maximum number of queued and running jobs of a user. Example: 20"""
     node_hours: Annotated[float, Meta(gt=0)] | None = None
-    """Node-hours of a submission, if its jobs run to their time limits. Example: 500"""
+    """Maximum node-hours of a submission, if its jobs run to their walltimes. Example: 500"""
     bytes_read: units.Size | None = None
-    """Bytes read by the runs of a submission. Example: 50 TB"""
+    """Maximum bytes that the runs of a submission read. Example: 50 TB"""
     bytes_written: units.Size | None = None
-    """Bytes written by the runs of a submission. Example: 20 TB"""
+    """Maximum bytes that the runs of a submission write. Example: 20 TB"""
     space: units.Size | None = None
-    """Bytes of storage that the datasets of a submission require. Example: 20 TB"""
+    """Maximum storage space that the datasets of a submission require. Example: 20 TB"""
 
 
 class Queue(Struct, frozen=True, forbid_unknown_fields=True):
     """A queue, partition or QOS."""
 
     nodes: Positive | None = None
-    """Nodes of a job. Example: 128"""
+    """Maximum number of nodes of a job. Example: 128"""
     walltime: dict[int, units.Walltime] = {}
-    """Longest walltime by minimum number of nodes; the first entry is the fewest nodes of a job. Example: {1: 1:00:00,
-    128: 3:00:00}
+    """Maximum walltime by number of nodes: each entry is for jobs of at least so many nodes. The smallest key is the
+    fewest nodes that a job may have. Example: {1: 1:00:00, 128: 3:00:00}
     """
     min_walltime: units.Walltime | None = None
-    """Shortest walltime. Example: 0:05:00"""
+    """Minimum walltime of a job. Example: 0:05:00"""
     jobs: Positive | None = None
-    """Jobs of a user in the queue. Example: 1"""
+    """Maximum number of jobs of a user in the queue. Example: 1"""
     options: tuple[str, ...] = ()
-    """Batch options that select the queue, if its name does not. Example: [--qos=debug]"""
+    """Options of the batch system that select the queue, if its name alone does not. Example: [--qos=debug]"""
 
     def __post_init__(self) -> None:
         if any(nodes < 1 for nodes in self.walltime):
@@ -87,7 +87,7 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
         check_options("options", self.options)
 
     def longest(self, nodes: int) -> units.Walltime | None:
-        """Return the longest walltime of a job of `nodes`; None if the profile sets no limit."""
+        """Return the maximum walltime of a job on `nodes` nodes, or None if the profile sets no limit."""
         fitting = [limit for fewest, limit in sorted(self.walltime.items()) if fewest <= nodes]
         return fitting[-1] if fitting else None
 
@@ -97,7 +97,7 @@ class Queue(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rates(Struct, frozen=True, forbid_unknown_fields=True):
-    """Expected rates of a node, for estimates and for the division of studies into jobs."""
+    """Expected rates of a node. They are used for cost estimates and to divide studies into jobs."""
 
     read: units.Size = units.Size(10**9)
     """Bytes per second that a node reads."""
@@ -112,62 +112,64 @@ class Rates(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Site(Struct, frozen=True, forbid_unknown_fields=True):
-    """A machine."""
+    """Profile of a machine."""
 
     name: str
     """Name of the machine. Example: mycluster"""
     scheduler: SchedulerName
-    """Batch system; local: none."""
+    """Batch system; local: none, jobs run on this computer."""
     launcher: Launcher
-    """Launcher of the ranks."""
+    """The command that starts the ranks."""
     ranks_per_node: Positive
-    """Ranks per node without --ppn. Example: 4"""
+    """Default number of ranks per node, without --ppn. Example: 4"""
     walltime: units.Walltime
-    """Walltime of a job without --time. Example: 1:00:00"""
+    """Default walltime of a job, without --time. Example: 1:00:00"""
     description: str = ""
     """Short description, shown in lists."""
     hosts: tuple[str, ...] = ()
-    """Host name patterns; on matching hosts this profile is used without --site. Example: ["login*"]"""
+    """Patterns of host names. On matching hosts, this profile is the default of --site. Example: ["login*"]"""
     cpus: Positive | None = None
-    """Hardware threads of a node that ranks may use. Example: 128"""
+    """Number of hardware threads of a node that ranks may use. Example: 128"""
     hyperthreads: Positive | None = None
-    """Hardware threads of a core. Example: 2"""
+    """Number of hardware threads of a core. Example: 2"""
     depth: Positive | None = None
-    """Hardware threads of a rank; null: its share of cpus. Example: 16"""
+    """Number of hardware threads of each rank; null: cpus divided by the ranks per node. Example: 16"""
     warning_time: units.Seconds = units.Seconds(60)
-    """Time before its limit at which a job is signalled to end."""
+    """Time before the end of its walltime at which a job is signalled to end."""
     account: str | None = None
-    """Account without --account. Example: proj"""
+    """Default account, without --account. Example: proj"""
     account_required: bool = False
     """Reject submissions without an account."""
     queue: str | None = None
-    """Queue without --queue. Example: debug"""
+    """Default queue, without --queue. Example: debug"""
     queues: dict[str, Queue] = {}
-    """Queues by their names, with their limits. Example: {debug: {nodes: 2}}"""
+    """Limits of queues, by name of the queue. Example: {debug: {nodes: 2}}"""
     limits: Limits = Limits()
     """Limits of jobs and of submissions."""
     job_options: tuple[str, ...] = ()
     """Options for the batch system, passed unchanged. Example: [--constraint=cpu]"""
     pbs_select: dict[str, str | int] = {}
-    """Additional resources of PBS's select statement. Example: {system: polaris}"""
+    """Additional resources in PBS's select statement. Example: {system: polaris}"""
     data: str | None = None
-    """Directory of datasets without --data. Example: /scratch/$USER/dlio"""
+    """Default directory of datasets, without --data. Example: /scratch/$USER/dlio"""
     python: str | None = None
-    """Interpreter of the ranks; null: the submitting interpreter. Example: /shared/dlio-hpc/bin/python3"""
+    """Python interpreter of the ranks; null: the interpreter that submits the job. Example:
+    /shared/dlio-hpc/bin/python3
+    """
     setup: tuple[str, ...] = ()
-    """Lines of the job script before the runs. Example: [module load cray-mpich]"""
+    """Lines of the job script that precede the runs. Example: [module load cray-mpich]"""
     environment: dict[str, str] = {}
     """Environment variables of the job script. Example: {OMP_NUM_THREADS: "1"}"""
     rank_environment: dict[str, str] = {}
     """Environment variables of the ranks only. Example: {MPICH_GPU_SUPPORT_ENABLED: "0"}"""
     preload: tuple[str, ...] = ()
-    """Libraries to preload into the ranks. Example: [/opt/lib/libx.so]"""
+    """Libraries that the ranks preload (LD_PRELOAD). Example: [/opt/lib/libx.so]"""
     darshan: Annotated[str, Meta(min_length=1)] | None = None
-    """libdarshan.so, built for the ranks' MPI; null: none. Example: /opt/darshan/lib/libdarshan.so"""
+    """Path of libdarshan.so, built for the ranks' MPI; null: no Darshan. Example: /opt/darshan/lib/libdarshan.so"""
     layout: Layout | None = None
     """Lustre layout of datasets; null: the file system's default. Example: {stripe_count: 8, stripe_size: 1 MiB}"""
     expected_rates: Rates = Rates()
-    """Expected rates of a node, for estimates and for the division of studies into jobs."""
+    """Expected rates of a node. They are used for cost estimates and to divide studies into jobs."""
 
     def __post_init__(self) -> None:
         for variable in (*self.environment, *self.rank_environment):
@@ -180,7 +182,7 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
         if any("libdarshan" in library for library in self.preload):
             raise ValueError("preload: set libdarshan.so as darshan, so that its logs are configured, checked and read")
         if "DARSHAN_ENABLE_NONMPI" in {*self.environment, *self.rank_environment}:
-            raise ValueError("DARSHAN_ENABLE_NONMPI writes a log per process and none of the run; remove it")
+            raise ValueError("DARSHAN_ENABLE_NONMPI writes a log per process instead of a log of the run; remove it")
         if self.launcher.remote == "pbs_tmrsh" and self.scheduler != "pbs":
             raise ValueError(f"launcher.remote: pbs_tmrsh is a command of PBS; scheduler {self.scheduler} has none")
         if self.pbs_select and self.scheduler != "pbs":
@@ -193,7 +195,9 @@ class _Hosts(Struct):
 
 
 def check_options(key: str, options: tuple[str, ...]) -> None:
-    """Raise ValueError for text that is not an option on a single line."""
+    """Raise ValueError for an option that does not begin with "-" or has several lines. key: name of the key or
+    command-line option, for the message.
+    """
     for option in options:
         if not option.startswith("-") or not option.isprintable():
             raise ValueError(
@@ -202,7 +206,7 @@ def check_options(key: str, options: tuple[str, ...]) -> None:
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
-    """Read the profile `name` and apply `key=value` overrides (values read as YAML)."""
+    """Read a site profile by its name or path and apply overrides in the form `key=value`. Values are read as YAML."""
     path = shipped.find(shipped.SITES, name)
     data: Any = document.read_yaml(path)
     for override in overrides:
@@ -211,8 +215,8 @@ def load(name: str, overrides: tuple[str, ...] = ()) -> Site:
 
 
 def here() -> str:
-    """Return the site whose host patterns match this host's name, or local. A facility's own profiles come before the
-    shipped ones.
+    """Return the name of the site profile whose host patterns match this host, or "local" if none does. Profiles of the
+    user and the facility are tried before the shipped ones.
     """
     host = os.uname().nodename
     for name, path in shipped.files(shipped.SITES).items():
@@ -225,24 +229,25 @@ def here() -> str:
 
 
 def depth(site: Site, ranks_per_node: int) -> int | None:
-    """Return the hardware threads per rank; None if the site sets neither depth nor cpus."""
+    """Return the number of hardware threads per rank, or None if the site sets neither depth nor cpus."""
     if site.depth is not None:
         return site.depth
     return None if site.cpus is None else max(site.cpus // ranks_per_node, 1)
 
 
 def resolved(site: Site) -> Site:
-    """Return the site with the interpreter and, if jobs run on this computer, the launcher's path filled in."""
+    """Return the site with the interpreter filled in and, if jobs run on this computer, the path of the launcher."""
     python = site.python or sys.executable
     if site.scheduler != "local":
-        return structs.replace(site, python=python)  # the job's setup lines determine its PATH
+        return structs.replace(site, python=python)  # the job finds its launcher with the PATH of its own setup lines
     command = _locate(site.launcher.command, python)
     return structs.replace(site, python=python, launcher=structs.replace(site.launcher, command=command))
 
 
 def _locate(name: str, python: str) -> str:
-    """Return the path of a bare command name: next to the interpreter (a virtual environment's own mpiexec), next to
-    this package (pip install --target) or on PATH; the bare name if it is in none of them.
+    """Return the path of a command. A name without a folder is searched next to the interpreter (such as a virtual
+    environment's mpiexec), next to this package (pip install --target) and on PATH. Return the name itself if it is not
+    found.
     """
     if "/" in name:
         return name

@@ -1,4 +1,4 @@
-"""A workload: the I/O of an application, as in its YAML file."""
+"""A workload: the I/O of an application, as described in a YAML file."""
 
 import copy
 import math
@@ -12,24 +12,26 @@ from dlio_hpc.config.dataset_keys import ITEM_BYTES, Dataset
 from dlio_hpc.config.reader_keys import BLOCK, LARGEST_REQUEST, Reader
 from dlio_hpc.errors import ConfigError
 
-# Default bytes of a read of tf.data.
+# Bytes of a read of tf.data by default.
 TENSORFLOW_BUFFER = 256 << 10
 
-# Keys that accept a bare value instead of their mapping, and its type; see _spell_out().
+# Keys that accept a plain value instead of a mapping, and the type of that value; see _spell_out().
 SHORT_FORMS: dict[str, type] = {"dataset.chunk": units.Size, "compute.time": units.Seconds}
 
 
 class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated time of a step, drawn by each rank. Negative draws of normal count as 0."""
+    """Emulated computation time of a step. Each rank draws it at random from a distribution. Negative values that the
+    normal distribution yields count as 0.
+    """
 
     mean: units.Seconds = units.Seconds(0)
     """Mean time of a step. Example: 20 ms"""
     distribution: Literal["constant", "normal", "gamma", "exponential"] = "constant"
-    """Distribution from which each rank draws."""
+    """Distribution from which each rank draws the times of its steps."""
     stdev: units.Seconds | None = None
-    """Standard deviation; required for normal and gamma. Example: 2 ms"""
+    """Standard deviation of the times; required for normal and gamma. Example: 2 ms"""
     seed: units.Natural = 0
-    """Seed of the draws."""
+    """Seed of the random times."""
 
     def __post_init__(self) -> None:
         if (self.distribution in {"normal", "gamma"}) != (self.stdev is not None):
@@ -39,31 +41,31 @@ class ComputeTime(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Compute(Struct, frozen=True, forbid_unknown_fields=True):
-    """Emulated computation of a step."""
+    """Computation that each step emulates."""
 
     time: ComputeTime = ComputeTime()
-    """Time of a step; a bare time stands for its mean. Example: {mean: 20 ms}"""
+    """Time of a step. A plain time is short for {mean: TIME}. Example: {mean: 20 ms}"""
     mode: Literal["sleep", "spin"] = "sleep"
-    """sleep leaves the cores to the readers; spin keeps the rank's core busy."""
+    """sleep: the rank sleeps and leaves its core to the readers; spin: the rank keeps its core busy."""
 
 
-# Section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
+# Checkpoint of section IV.B of the DLIO paper: two files of 1 KB, one of 4 KB, one of 64 KB, one of 4 MB.
 _PAPER_FILES = tuple(map(units.Size, (1024, 1024, 4096, 65536, 4194304)))
 
 
 class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """Model state. Each checkpoint overwrites the previous one while training waits."""
+    """State of the model, which ranks write while training waits. Each checkpoint overwrites the previous one."""
 
     every_steps: units.Positive | None = None
-    """Steps between checkpoints; null: at the end of each epoch. Example: 100"""
+    """Steps between checkpoints; null: write one at the end of each epoch. Example: 100"""
     files: tuple[units.Size, ...] | None = None
-    """Sizes of the files; null: the five files of the DLIO paper. Example: [1 KiB, 4 MiB]"""
+    """Sizes of the files of a checkpoint; null: the five files of the DLIO paper. Example: [1 KiB, 4 MiB]"""
     model_bytes: units.Size | None = None
-    """Size of a single file, instead of files. Example: 500 MiB"""
+    """Size of a checkpoint in a single file; replaces files. Example: 500 MiB"""
     transfer_size: units.Size | None = units.Size(1 << 20)
-    """Bytes of a write; null: one write per file."""
+    """Size of a write request; null: one request per file."""
     by: Literal["root", "all"] = "root"
-    """root: rank 0 writes; all: every rank writes its own files."""
+    """Ranks that write. root: rank 0 only; all: every rank writes its own files."""
     fsync: bool = True
     """Call fsync after each file."""
     read_back: bool = False
@@ -79,7 +81,7 @@ class Checkpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sizes(self) -> tuple[units.Size, ...]:
-        """Bytes of each file."""
+        """Bytes of each file of a checkpoint."""
         if self.model_bytes is not None:
             return (self.model_bytes,)
         return _PAPER_FILES if self.files is None else self.files
@@ -89,32 +91,32 @@ class Train(Struct, frozen=True, forbid_unknown_fields=True):
     """Length of the training."""
 
     epochs: units.Positive = 1
-    """Passes over the dataset."""
+    """Number of epochs, that is, passes over the dataset."""
     steps: units.Positive | None = None
-    """Steps per epoch; null: the whole dataset. Example: 500"""
+    """Maximum number of steps per epoch; null: as many as the dataset has. Example: 500"""
 
 
-# Bytes. Smaller files have only a few pages, and the kernel fetches far more than is requested.
+# Files of fewer bytes have only a few pages, so the kernel fetches far more than is requested.
 FEW_PAGES = 128 * 1024
 
 
 class Workload(Struct, frozen=True, forbid_unknown_fields=True):
-    """I/O of an application."""
+    """A workload: the I/O of an application."""
 
     name: str
     """Name of the workload; part of its job names. Example: mine"""
     dataset: Dataset
-    """Files on the storage."""
+    """The files that are generated and read."""
     description: str = ""
     """Short description, shown in lists."""
     source: str = ""
-    """Source of the numbers."""
+    """Origin of the workload's numbers, such as a paper."""
     reader: Reader = Reader()
-    """Settings for reading on each rank."""
+    """Settings that control how each rank reads the dataset."""
     compute: Compute = Compute()
-    """Emulated computation."""
+    """Computation that each step emulates."""
     checkpoint: Checkpoint | None = None
-    """Checkpoints; null: none; {}: those of the DLIO paper."""
+    """Checkpoints to write; null: none; {}: those of the DLIO paper."""
     train: Train = Train()
     """Length of the training."""
 
@@ -125,8 +127,8 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def brings_neighbours(self) -> bool:
-        """True if the kernel fetches far more than is requested: for samples read from inside files in any order, and
-        for files of a few pages.
+        """True if the kernel fetches far more bytes than are requested. This happens if samples inside files are read
+        in random order, and if files have only a few pages.
         """
         dataset = self.dataset
         in_any_order = self.reader.shuffle.samples and dataset.samples_per_file > 1
@@ -134,7 +136,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def request_size(self) -> units.Size | None:
-        """Bytes per request: transfer_size, or its effective value if it is null; None if a library chooses."""
+        """Bytes per request: reader.transfer_size, or the size that applies if it is null. None if a library chooses
+        the size of its requests.
+        """
         dataset, reader = self.dataset, self.reader
         if reader.transfer_size is not None or dataset.format == "null" or reader.access == "collective":
             return reader.transfer_size
@@ -150,7 +154,9 @@ class Workload(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Draft(NamedTuple):
-    """A workload as plain data, whose keys may still change. source: for messages."""
+    """A workload as plain data, of which keys may still be changed. source: file name and options, for error
+    messages.
+    """
 
     data: dict[str, Any]
     source: str
@@ -160,7 +166,7 @@ class Draft(NamedTuple):
         return str(self.data.get("name") or "job")
 
     def with_settings(self, settings: dict[str, Any]) -> "Workload":
-        """Return the workload with values set by their keys; ConfigError if it is not valid."""
+        """Return the workload with `settings` (values by key) applied. Raise ConfigError if the result is not valid."""
         data = copy.deepcopy(self.data)
         for key, value in settings.items():
             document.put(data, key, value, f"{key}={value}")
@@ -169,12 +175,16 @@ class Draft(NamedTuple):
 
 
 def load(name: str, overrides: tuple[str, ...] = ()) -> Workload:
-    """Read the workload `name` and apply `key=value` overrides (values read as YAML)."""
+    """Read a workload, a shipped one by its name or a file by its path, and apply overrides in the form `key=value`.
+    Values are read as YAML.
+    """
     return draft(name, overrides).with_settings({})
 
 
 def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] | None = None) -> Draft:
-    """Read a workload as load() does, for further changes. settings: applied before the overrides."""
+    """Read a workload like load(), but return it unchecked, so that more keys can be changed. settings: values by key,
+    applied before the overrides.
+    """
     path = shipped.find(shipped.WORKLOADS, name)
     data = document.read_yaml(path)
     if not isinstance(data, dict):
@@ -190,7 +200,9 @@ def draft(name: str, overrides: tuple[str, ...] = (), settings: dict[str, Any] |
 
 
 def _spell_out(data: dict[str, Any]) -> None:
-    """Replace the short forms `format: null`, `chunk: 64 KiB` and `time: 0.1` in `data`."""
+    """Replace short forms in `data` by the full mappings: `format: null`, `chunk: 64 KiB`, `time: 0.1`. The data are
+    modified.
+    """
     dataset, compute = data.get("dataset"), data.get("compute")
     if isinstance(dataset, dict):
         if "format" in dataset and dataset["format"] is None:
@@ -203,11 +215,13 @@ def _spell_out(data: dict[str, Any]) -> None:
 
 
 def resized(workload: Workload, size: int, ranks: int) -> Workload:
-    """Return the workload on a dataset of at most `size` bytes, smaller by less than one file. The number of files
-    changes. The number of samples in a file decreases only if there would be fewer files than `ranks`. A shared file
-    changes its number of samples and is smaller than `size` by less than one sample. Samples keep their size and shape.
+    """Return the workload with its dataset resized to at most `size` bytes. Samples keep their size and shape.
 
-    ConfigError if `size` is less than a sample, or if the format cannot hold the resulting dataset.
+    The number of files changes; the result is smaller than `size` by less than one file. The number of samples per file
+    is reduced only if there would otherwise be fewer files than `ranks`. For a single shared file, the number of
+    samples changes, and the result is smaller than `size` by less than one sample.
+
+    Raise ConfigError if `size` is less than a sample, or if the format cannot hold the resulting dataset.
     """
     dataset = workload.dataset
     wanted = size // dataset.sample_bytes
@@ -225,7 +239,7 @@ def resized(workload: Workload, size: int, ranks: int) -> Workload:
 
 
 def _geometry(dataset: Dataset, wanted: int, ranks: int) -> tuple[int, int]:
-    """Return number of files, and samples per file, of a dataset with `wanted` samples."""
+    """Return the number of files and of samples per file for a dataset of at most `wanted` samples."""
     if dataset.file_access == "shared":
         return 1, wanted
     if wanted >= dataset.samples:

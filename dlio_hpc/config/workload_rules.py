@@ -1,11 +1,11 @@
-"""Combinations of a workload's `dataset` and `reader` that are rejected; each message names a setting that works."""
+"""Combinations of a workload's `dataset` and `reader` that are rejected. Each message names a setting that works."""
 
 from dlio_hpc.config.dataset_keys import Dataset
 from dlio_hpc.config.reader_keys import Reader, by_streams, reads_records
 from dlio_hpc.document import refuse
 
-# Libraries that load whole files in mode: framework, by format. NumPy reads through Python's buffer, which may have any
-# size; the others choose their requests.
+# The library that loads whole files in mode: framework, by format. NumPy reads through Python's buffer, whose size can
+# be set; the other libraries choose the sizes of their requests.
 LIBRARIES = {"npz": "NumPy", "raw": "Python", "csv": "pandas"}
 
 

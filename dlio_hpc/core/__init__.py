@@ -1,1 +1,1 @@
-"""Program of the ranks: generate a dataset, read it as deep learning does, and time each phase."""
+"""The program that the ranks run: generate a dataset, read it as deep learning does, and time each phase."""

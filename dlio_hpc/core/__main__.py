@@ -1,4 +1,4 @@
-"""Program of every rank: python -m mpi4py -m dlio_hpc.core PLAN.json --run N, started by any mpiexec."""
+"""The program that every rank runs: python -m mpi4py -m dlio_hpc.core PLAN.json --run N, started by the launcher."""
 
 import argparse
 import os
@@ -12,13 +12,13 @@ from dlio_hpc.errors import classified, of_system, reported
 from dlio_hpc.files import rundir
 from dlio_hpc.results.run_result import RunError
 
-# Launchers drop output that they have not forwarded when ranks are aborted. _FORWARD_S is the time to forward the
+# When ranks are aborted, launchers drop output that they have not yet forwarded. _FORWARD_S is the time to forward the
 # message of the rank that failed first. Other ranks that fail wait _GRACE_S, so that they do not abort before it.
 _FORWARD_S, _GRACE_S = 0.2, 1.0
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Execute a run on this rank. A rank that fails reports why and ends all ranks at once, without waiting for its
+    """Execute a run on this rank. If the rank fails, report the reason and end all ranks at once, without waiting for
     reader threads.
     """
     parser = argparse.ArgumentParser(prog="python -m mpi4py -m dlio_hpc.core", description=__doc__)
@@ -54,8 +54,8 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _report(rank: int, folder: Path | None, fault: Exception) -> None:
-    """Write error.json to the folder of the run, if the folder is known, and a line to job.err. Only the first rank
-    that fails does so; other ranks fail because of it.
+    """Write error.json to the folder of the run, if the folder is known, and a line to stderr (job.err). Only the first
+    rank that fails does so. Other ranks that fail only wait, because they fail as a consequence.
     """
     host = os.uname().nodename
     known = classified(fault)

@@ -1,4 +1,6 @@
-"""Small requests other than samples: metadata reads and summary writes, counted and timed separately."""
+"""Small requests that are not for samples, such as reads of metadata and writes of summaries. They are counted and
+timed separately.
+"""
 
 from typing import NamedTuple
 
@@ -16,7 +18,9 @@ from dlio_hpc.plan.sample_order import mix
 
 
 class Counts(NamedTuple):
-    """Counts of a rank over the whole run. time_s: seconds in the requests, including open."""
+    """Requests of a rank to auxiliary files in the whole run. time_s: seconds spent in them, including opening
+    files.
+    """
 
     opens: int = 0
     reads: int = 0
@@ -27,9 +31,9 @@ class Counts(NamedTuple):
 
 
 class AuxiliaryFiles:
-    """Auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
+    """The auxiliary files that a rank reads and writes. A file that is read stays open after its first request.
 
-    apart: counts the bytes that the kernel fetches from storage for these requests.
+    apart: counter of the bytes that the kernel fetches from storage for these requests.
     """
 
     def __init__(self, run: Run, rank: int, apart: ExcludedIO) -> None:
@@ -46,7 +50,7 @@ class AuxiliaryFiles:
         self._time_s = 0.0
 
     def due(self, when: str) -> None:
-        """Make the requests that are due at `when`: start, epoch, step or end."""
+        """Make the requests that are due at `when`, which is start, epoch, step or end."""
         for side in self._mine:
             if side.when == when:
                 started = now()
@@ -86,7 +90,7 @@ class AuxiliaryFiles:
         self._written += side.count * side.bytes
 
     def counts(self) -> Counts:
-        """Return the counts so far."""
+        """Return the requests counted so far."""
         tally = self._tally
         return Counts(
             tally.opens, tally.requests, self._writes, tally.bytes_read, self._written, self._time_s
@@ -100,8 +104,8 @@ class AuxiliaryFiles:
 
 
 def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
-    """Return the offsets of requests `first` to `first` + count: random, or sequential and starting again at the
-    beginning after the end of the file.
+    """Return the offsets of the requests `first` to `first` + count - 1 of a rank. They are random, or sequential;
+    sequential requests start again at the beginning of the file after its end.
     """
     numbers = range(first, first + side.count)
     if not side.random:
@@ -115,5 +119,5 @@ def offsets(side: AuxiliaryFile, first: int, rank: int) -> list[int]:
 
 
 def write(descriptor: int, side: AuxiliaryFile) -> None:
-    """Write the contents of the auxiliary file to an open file."""
+    """Write the contents of an auxiliary file that runs read to an open file."""
     write_file(descriptor, content.pieces(0, side.file_size))

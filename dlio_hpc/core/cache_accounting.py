@@ -1,4 +1,6 @@
-"""Bytes that storage delivered in an epoch, and pages in memory before it. They show whether storage was read."""
+"""Count the bytes that storage delivered in an epoch, and the pages of the dataset that were in memory before it. Both
+show whether the epoch read from storage.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,19 +17,19 @@ from dlio_hpc.plan.sample_order import Order
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Columns of the record of an epoch; nan if a value is unknown. The first rank of a node reports the counters of the
+# Columns of the record of an epoch, NaN if a value is unknown. The first rank of a node reports the counters of the
 # node; its other ranks report 0. FETCHED: bytes that the kernel fetched from storage for the rank. ASKED, ARRIVED:
 # bytes that programs on the node read and that servers sent to it, by the counters of the file system client. LOOKED,
 # RESIDENT: pages that the rank checked before the epoch, and how many of them were in memory.
 FETCHED, ASKED, ARRIVED, LOOKED, RESIDENT = range(5)
 COLUMNS = 5
 _UNKNOWN = float("nan")
-# Files to check: of all ranks of a node together, and at least of each rank.
+# Number of files to check: by all ranks of a node together, and at least by each rank.
 _FILES, _FEWEST = 32, 4
 
 
 class Arrivals:
-    """Cache accounting of a rank, epoch by epoch."""
+    """Bytes from storage and pages in memory of a rank, counted for each epoch."""
 
     def __init__(self, node: "Intracomm", run: Run, nodes: int) -> None:
         self._node, self._run = node, run
@@ -46,7 +48,7 @@ class Arrivals:
         self._traffic: client_counters.Traffic | None = None
 
     def look(self, order: Order, first: int, last: int) -> None:
-        """Count, before the epoch, the pages in memory of some of the files that this rank will read."""
+        """Before an epoch, check some of the files that this rank will read, and count their pages in memory."""
         if not self._looks:
             return
         last = min(last, first + self._run.steps_per_epoch * self._run.workload.reader.batch_size)
@@ -56,13 +58,13 @@ class Arrivals:
         self._pages = page_cache.resident([dataset.file_path(self._run, number) for number in numbers])
 
     def begin(self) -> None:
-        """Read the counters at the start of the epoch."""
+        """Read the counters at the start of an epoch."""
         self._traffic = self._count() if self._count else None
         self._io = process_io()
 
     def end(self, apart: int) -> tuple[float, ...]:
-        """Return the columns of the epoch. Call it after the processes that read for this rank have ended. apart: bytes
-        fetched for other purposes than samples.
+        """Return the columns of the epoch that ends. Call this after the processes that read for this rank have ended.
+        apart: bytes that were fetched for other purposes than samples.
         """
         after = process_io()
         fetched = _UNKNOWN

@@ -1,4 +1,6 @@
-"""Checkpoints: write model state, and read it back, while training stands still. The time is reported separately."""
+"""Checkpoints: write model state, and optionally read it back, while training waits. The time is reported
+separately.
+"""
 
 import os
 from typing import NamedTuple
@@ -15,14 +17,14 @@ from dlio_hpc.core.output_folder import OutputFolder
 from dlio_hpc.errors import InfrastructureError, InvalidRun
 from dlio_hpc.plan.plan import Run
 
-# Bytes that are generated before they are written.
+# Bytes of contents that are generated at a time, before they are written.
 _READY = 8 * content.BLOCK
 # Bytes of a request when a checkpoint is read back.
 _READ_BACK = 4 * content.BLOCK
 
 
 class Saved(NamedTuple):
-    """Part of a rank in a checkpoint, in seconds and bytes. All are zero on ranks that do not write."""
+    """Seconds and bytes that a rank spent on a checkpoint. All are zero on ranks that do not write."""
 
     write_s: float = 0.0
     fsync_s: float = 0.0
@@ -31,7 +33,7 @@ class Saved(NamedTuple):
 
 
 class Checkpoints:
-    """Checkpoints of a rank. Each checkpoint of a run overwrites the one before."""
+    """The checkpoints of a rank. Each checkpoint of a run overwrites the previous one."""
 
     def __init__(self, run: Run, keys: Checkpoint, rank: int) -> None:
         self._keys = keys
@@ -42,11 +44,13 @@ class Checkpoints:
         self._count = 0
 
     def is_due(self, steps: int) -> bool:
-        """Return whether a checkpoint is due after `steps` steps of the run."""
+        """Return whether a checkpoint is due after `steps` steps of the run in total."""
         return steps % self._every == 0
 
     def save(self) -> Saved:
-        """Write the files of this rank. Raise InfrastructureError if the file system does not accept them."""
+        """Write the files of this rank, and read them back if the workload asks for it. Return the time and bytes.
+        Raise InfrastructureError if the file system fails.
+        """
         if not self._writes:
             return Saved()
         self._count += 1
@@ -65,7 +69,9 @@ class Checkpoints:
         self._outputs.close()
 
     def _write(self, name: str, size: int) -> tuple[float, float]:
-        """Write a file and return the seconds of writing and of fsync. Each checkpoint has different contents."""
+        """Write a file. Return the seconds of writing and the seconds of fsync. Each checkpoint has different
+        contents.
+        """
         started = now()
         try:
             with self._outputs.opened(name, "wb") as file:
@@ -80,11 +86,13 @@ class Checkpoints:
 
     @property
     def _position(self) -> int:
-        """Position of the content stream at which each file of this checkpoint begins."""
+        """Position in the content stream at which every file of the current checkpoint begins."""
         return self._count * content.BLOCK
 
     def _fill(self, descriptor: int, size: int) -> float:
-        """Write `size` bytes in requests of transfer_size. Return the seconds of the requests alone."""
+        """Write `size` bytes in requests of transfer_size. Return the seconds of the requests, without generating
+        contents.
+        """
         most = self._keys.transfer_size or min(size, LARGEST_REQUEST)
         ready = np.empty(min(size, max(most, _READY // most * most)), np.uint8)
         spent = 0.0
@@ -98,8 +106,8 @@ class Checkpoints:
         return spent
 
     def _read_back(self, name: str, size: int) -> float:
-        """Read the file again and return the seconds of reading, without comparing. The kernel is asked to drop the
-        file from the page cache first. Raise InvalidRun if the contents differ from those written.
+        """Read the file back and compare it with the written contents. Return the seconds of reading, without
+        comparing. First ask the kernel to drop the file from the page cache. Raise InvalidRun if the contents differ.
         """
         path, buffer = self._outputs.path(name), np.empty(min(size, _READ_BACK), np.uint8)
         done, spent = 0, 0.0

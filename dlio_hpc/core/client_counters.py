@@ -1,4 +1,4 @@
-"""Counters of the file system client on this node: bytes that programs read, bytes that servers sent."""
+"""Counters of the file system client on this node: bytes that programs read, and bytes that servers sent."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -7,20 +7,24 @@ from typing import NamedTuple
 
 from dlio_hpc.files.filesystem import FileSystem
 
-# Locations of Lustre's statistics in its various versions. Since 2.13 most are in debugfs, which only root may read.
+# Locations of Lustre's statistics in different versions. Since 2.13 most are in debugfs, which only root may read.
 _LUSTRE = ("/proc/fs/lustre", "/sys/fs/lustre", "/sys/kernel/debug/lustre")
 _MOUNTSTATS = "/proc/self/mountstats"
 
 
 class Traffic(NamedTuple):
-    """Bytes since the mount, of all processes on the node. asked: returned by read calls. arrived: sent by servers."""
+    """Bytes since the file system was mounted, of all processes on the node. asked: bytes that read calls returned.
+    arrived: bytes that servers sent.
+    """
 
     asked: int
     arrived: int
 
 
 def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
-    """Return a function that returns the traffic so far. None if there are no counters or they are not readable."""
+    """Return a function that reads the client's counters for this file system. Return None if there are no counters or
+    they are not readable.
+    """
     ask: Callable[[], Traffic | None] | None = None
     if file_system.is_lustre and file_system.fsname:
         ask = partial(_lustre, file_system.fsname)
@@ -30,8 +34,8 @@ def counter(file_system: FileSystem) -> Callable[[], Traffic | None] | None:
 
 
 def _lustre(fsname: str) -> Traffic | None:
-    """Read the counters of Lustre: llite counts bytes that programs read, osc bytes from storage targets, mdc bytes
-    from metadata targets (DoM).
+    """Read the counters of the Lustre client, or return None if they are not readable. llite counts bytes that programs
+    read, osc bytes from storage targets, mdc bytes from metadata targets (DoM).
     """
     for root in map(Path, _LUSTRE):
         asked = list(_read_bytes(root, f"llite/{fsname}-*/stats"))
@@ -42,7 +46,9 @@ def _lustre(fsname: str) -> Traffic | None:
 
 
 def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
-    """Yield the sum of each file, the seventh field of `read_bytes 500 samples [bytes] 4096 1048576 209715200`."""
+    """Yield the bytes read that each matching file reports: the seventh field of a line such as `read_bytes 500 samples
+    [bytes] 4096 1048576 209715200`; 0 without such a line.
+    """
     try:
         texts = [path.read_text(encoding="ascii", errors="replace") for path in root.glob(pattern)]
     except OSError:
@@ -53,8 +59,8 @@ def _read_bytes(root: Path, pattern: str) -> Iterator[int]:
 
 
 def _nfs(mount: str) -> Traffic | None:
-    """Read the line `bytes:` of the mount: bytes that programs read, bytes that they wrote, the same two with O_DIRECT,
-    bytes read from the server.
+    """Read the NFS counters of a mount, or return None if there are none. The line `bytes:` in mountstats has the bytes
+    that programs read, the bytes that they wrote, the same two with O_DIRECT, and the bytes read from the server.
     """
     try:
         lines = Path(_MOUNTSTATS).read_text(encoding="utf-8", errors="surrogateescape").splitlines()

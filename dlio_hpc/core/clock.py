@@ -1,4 +1,4 @@
-"""A common clock for all ranks, and a barrier that leaves the cores to the ranks that still work."""
+"""A common clock for all ranks, and a barrier that does not take CPU time from ranks that still work."""
 
 import time
 from typing import TYPE_CHECKING
@@ -14,11 +14,11 @@ _TAG = 7
 
 
 def offset_to_root(comm: "Intracomm", kernels: list[str]) -> float:
-    """Return the seconds to add to now() of this rank to get now() of rank 0. The error is at most half the shortest of
-    ten round trips.
+    """Return the seconds to add to now() on this rank to get now() on rank 0. All ranks must call this. The error is at
+    most half the shortest of ten round trips.
 
-    kernels: id of the running kernel of each rank. Ranks on the same kernel share a clock, so their offset is exactly
-    0.
+    kernels: for each rank, the id of the kernel that runs on its node. Ranks with the same kernel share a clock, so
+    their offset is exactly 0.
     """
     if comm.rank and kernels[comm.rank] != kernels[0]:
         for _ in range(_ROUND_TRIPS):
@@ -33,7 +33,7 @@ def offset_to_root(comm: "Intracomm", kernels: list[str]) -> float:
 
 
 def _measure_offset(comm: "Intracomm", rank: int) -> None:
-    """Measure the offset of `rank` on rank 0 and send it to that rank."""
+    """Measure, on rank 0, the clock offset of `rank`, and send it to that rank."""
     trips = []
     for _ in range(_ROUND_TRIPS):
         sent = now()
@@ -45,10 +45,12 @@ def _measure_offset(comm: "Intracomm", rank: int) -> None:
 
 
 def barrier(comm: "Intracomm") -> None:
-    """Wait for all ranks, sleeping between polls. A busy MPI_Barrier on shared cores slows down ranks that still work.
+    """Wait for all ranks, and sleep between polls. A busy MPI_Barrier would slow down ranks that still work on the same
+    cores.
 
-    The pause between polls is constant. A growing pause costs many milliseconds with MPICH, whose barrier needs several
-    polls to complete. The first polls only yield the core, which halves the time if all ranks have already arrived.
+    The pause between polls is constant. An increasing pause would cost many milliseconds with MPICH, whose barrier
+    completes after several polls only. The first polls yield the core without a pause, which halves the time of the
+    barrier if all ranks have already arrived.
     """
     if comm.size == 1:
         return
@@ -56,7 +58,7 @@ def barrier(comm: "Intracomm") -> None:
 
 
 def wait(request: "Request") -> None:
-    """Wait until `request` completes, sleeping between polls."""
+    """Wait until the MPI request completes, and sleep between polls."""
     for _ in range(_QUICK_POLLS):
         if request.Test():
             return

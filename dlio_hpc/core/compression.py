@@ -1,4 +1,4 @@
-"""Compressible content: the share of random data with which gzip reaches a given compression ratio."""
+"""Compressible contents: calculate the share of random data with which gzip reaches a given compression ratio."""
 
 import math
 from bisect import bisect_right
@@ -7,7 +7,7 @@ from itertools import pairwise
 from dlio_hpc.config.dataset_keys import ITEM_BYTES, LEVEL, Dataset
 from dlio_hpc.core.content import BLOCK, WORD, Texture
 
-# Overhead of deflate beyond the random share of the data, in 1/10000 of their size: codes and repeated words. Measured
+# Bytes that deflate needs beyond the random data, for codes and repeated words, in 1/10000 of the total bytes. Measured
 # with zlib 1.2.13. Levels 1 to 3 are alike, and so are levels 4 to 9. Rows: bytes compressed at once. Columns: random
 # shares.
 _SHARES = (1, 0.98, 0.9, 0.7, 0.5, 0.3, 0.2, 0.1, 0.05, 0.02)
@@ -32,7 +32,7 @@ _FASTEST_THOROUGH = 4
 
 
 def texture(dataset: Dataset) -> Texture:
-    """Return the texture of the dataset's contents, from its random_bits or its compression_ratio."""
+    """Return the compressibility of the dataset's contents, as it follows from random_bits or compression_ratio."""
     if dataset.compression_ratio is None:
         return Texture(dataset.random_bits)
     level = LEVEL if dataset.level is None else dataset.level
@@ -41,14 +41,16 @@ def texture(dataset: Dataset) -> Texture:
 
 
 def _at_once(dataset: Dataset) -> int:
-    """Return the bytes of the unit that is compressed on its own: a chunk or a file."""
+    """Return the bytes of the unit that is compressed on its own: a chunk, or a file."""
     if dataset.is_chunked:
         return math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
     return dataset.samples_per_file * dataset.sample_bytes
 
 
 def random_share(ratio: float, level: int, at_once: int) -> float:
-    """Return the random share of the data with which gzip at `level` reaches `ratio` on units of `at_once` bytes."""
+    """Return the share of random data with which gzip at `level` reaches the compression ratio `ratio`, if it
+    compresses `at_once` bytes at a time.
+    """
     extra = _extra(_THOROUGH if level >= _FASTEST_THOROUGH else _FAST, at_once)
     sizes = [share + more for share, more in zip(_SHARES, extra, strict=True)]
     wanted = 1 / ratio
@@ -59,7 +61,9 @@ def random_share(ratio: float, level: int, at_once: int) -> float:
 
 
 def _extra(table: tuple[tuple[int, ...], ...], at_once: int) -> list[float]:
-    """Return the overheads for `at_once` bytes as fractions, interpolated over the logarithm of the bytes."""
+    """Return a row of the table for `at_once` bytes, as fractions. It is interpolated over the logarithm of the
+    bytes.
+    """
     at_once = min(max(at_once, _AT_ONCE[0]), _AT_ONCE[-1])
     upper = min(bisect_right(_AT_ONCE, at_once), len(_AT_ONCE) - 1)
     low, high = _AT_ONCE[upper - 1], _AT_ONCE[upper]

@@ -1,4 +1,6 @@
-"""Emulated computation: a step takes its time and leaves the interpreter to the reader threads."""
+"""Emulated computation: a rank spends the requested time without holding Python's interpreter lock (GIL), so that
+reader threads can run.
+"""
 
 import os
 import time
@@ -11,15 +13,17 @@ from dlio_hpc.core.clock import now
 from dlio_hpc.core.distributions import Floats
 from dlio_hpc.errors import ConfigError
 
-# A sleep wakes up late by the timer slack. The rest of the time is spent in zero-length sleeps, each of which yields to
-# other threads.
+# A sleep ends late, by the timer slack. The last part of the time is therefore spent in zero-length sleeps, each of
+# which yields to other threads.
 _TAIL_S = 300e-6
 # About 10 us of work that zlib does without holding the GIL. A loop in Python would starve the reader threads.
 _WORK = bytes(1 << 16)
 
 
 def emulate(seconds: float, mode: str = "sleep") -> None:
-    """Return `seconds` after the call, accurate to some ten microseconds."""
+    """Return after `seconds` have passed, accurate to some ten microseconds. mode: sleep, or spin to keep the core
+    busy.
+    """
     if seconds <= 0:
         return
     deadline = now() + seconds
@@ -34,7 +38,9 @@ def emulate(seconds: float, mode: str = "sleep") -> None:
 
 
 def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
-    """Return the requested seconds of compute of each step of an epoch on a rank. The seed determines them."""
+    """Return the computation time in seconds that each step of an epoch requests on a rank. The seed determines the
+    values.
+    """
     random = np.random.Generator(np.random.PCG64([wanted.seed, rank, epoch]))
     stdev = wanted.stdev or 0.0
     if wanted.distribution == "normal":
@@ -47,10 +53,10 @@ def draw(wanted: ComputeTime, steps: int, rank: int, epoch: int) -> Floats:
 
 
 def check_cores(workload: Workload, ranks_on_node: int) -> None:
-    """Raise ConfigError if spinning ranks would take cores from their threads or from each other.
+    """Raise ConfigError if ranks with compute.mode: spin would take cores from their reader threads or from each other.
 
-    A rank that the launcher binds to some of the cores has these for itself. Otherwise the ranks of a node share all
-    cores.
+    A rank that the launcher binds to some of the cores has these cores for itself. Otherwise the ranks of a node share
+    all its cores.
     """
     if workload.compute.mode != "spin":
         return

@@ -1,7 +1,7 @@
-"""Contents of a dataset: an endless byte stream. Files and samples begin at positions in it.
+"""Generated contents: an endless stream of bytes. Each file and each sample has a position in it.
 
-Only MiB 0 is random. Each 64-bit word of MiB k is the word of MiB 0 plus k times an odd constant. This runs at memory
-speed, and no two blocks are equal, so that a storage system cannot deduplicate them.
+Only the first MiB (number 0) is random. Each 64-bit word of MiB k is the word of MiB 0 plus k times an odd constant.
+Contents are generated at memory speed, and no two blocks are equal, so that a storage system cannot deduplicate them.
 """
 
 import functools
@@ -15,7 +15,7 @@ import numpy.typing as npt
 Rows = npt.NDArray[np.uint8]
 
 BLOCK = 1 << 20
-# Compressible data have the same share of random words in each page. No two pages are equal.
+# Unit in bytes of compressible contents: each page has the same share of random words. No two pages are equal.
 PAGE = 4096
 WORD = 8
 _SHIFT = 0x9E3779B97F4A7C15
@@ -23,9 +23,9 @@ _SEED = 2021
 
 
 class Texture(NamedTuple):
-    """Compressibility of the stream. bits: random bits of each byte; the higher bits are zero. random_words: random
-    words of each block, divided equally among its pages and at the front of each page. The rest of a page repeats its
-    last random word.
+    """Compressibility of the stream. bits: number of random bits in each byte; the higher bits are zero. random_words:
+    number of random words in each block. They are divided equally among the pages of the block and are at the front of
+    each page; the rest of a page repeats its last random word.
     """
 
     bits: int = 8
@@ -36,7 +36,9 @@ RANDOM = Texture()
 
 
 def pieces(first: int, count: int, texture: Texture = RANDOM) -> Iterator[memoryview]:
-    """Yield bytes `first` to `first + count` of the stream, block by block. The next piece invalidates the last."""
+    """Yield the bytes `first` to `first + count` of the stream in pieces of at most a block. A piece is valid only
+    until the next one is yielded.
+    """
     base = _base(texture.random_words)
     memory = np.empty(min(len(base), -(-count // WORD) + 1), np.uint64)
     end = first + count
@@ -53,7 +55,7 @@ def pieces(first: int, count: int, texture: Texture = RANDOM) -> Iterator[memory
 
 
 def fill(row: Rows, first: int, texture: Texture = RANDOM) -> None:
-    """Fill `row` with the stream from byte `first` on."""
+    """Fill `row` with the bytes of the stream from byte `first` on."""
     done = 0
     for piece in pieces(first, len(row), texture):
         row[done : done + len(piece)] = piece
@@ -61,7 +63,9 @@ def fill(row: Rows, first: int, texture: Texture = RANDOM) -> None:
 
 
 def head(first: int, texture: Texture = RANDOM) -> bytes:
-    """Return the one to eight bytes from `first` to the end of their word. They identify a sample at little cost."""
+    """Return the bytes of the stream from `first` to the end of its 64-bit word, one to eight bytes. They suffice to
+    identify a sample, at little cost.
+    """
     number, begin = divmod(first, BLOCK)
     word = (int(_base(texture.random_words)[begin // WORD]) + number * _SHIFT) & _mask(texture.bits)
     return word.to_bytes(WORD, sys.byteorder)[begin % WORD :]
@@ -73,7 +77,7 @@ def _mask(bits: int) -> int:
 
 @functools.lru_cache(8)
 def _base(random_words: int) -> npt.NDArray[np.uint64]:
-    """Return block 0 with this number of random words, at least one in each page."""
+    """Return block 0 of the stream with this number of random words, but at least one in each page."""
     base = np.random.PCG64(_SEED).random_raw(BLOCK // WORD)
     if random_words == len(base):
         return base

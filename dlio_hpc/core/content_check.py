@@ -16,9 +16,9 @@ _REMEDY = "this differs from the generated contents; remove the dataset's folder
 
 
 class Verification:
-    """Comparison of batches, to the extent of reader.verify_content.
+    """Comparison of the samples of batches with the generated contents, to the extent that reader.verify_content sets.
 
-    first: compare the beginning of the first sample of the batch, which detects foreign and overwritten files and costs
+    first: compare the beginning of the first sample of each batch. This detects foreign and overwritten files and costs
     microseconds. all: compare every byte of every sample.
     """
 
@@ -36,8 +36,8 @@ class Verification:
         return self._extent == "all"
 
     def __call__(self, batch: Batch) -> int:
-        """Compare a batch and return the number of samples compared. Raise InvalidRun if a sample differs from the
-        generated contents.
+        """Compare a batch and return the number of samples that were compared. Raise InvalidRun if a sample differs
+        from the generated contents.
         """
         if self._extent == "none" or not len(batch.rows):
             return 0

@@ -1,7 +1,7 @@
-"""Serialise opening and closing of files under Darshan: no thread opens a file while another thread closes a file.
+"""Prevent, under Darshan, that a thread opens a file while another thread closes a file.
 
-Darshan drops the number of a descriptor after the real close (darshan-posix.c, 3.5). A file that is opened in between
-has the same number, and Darshan loses track of it. Without Darshan no thread waits.
+Darshan forgets the number of a descriptor only after the real close (darshan-posix.c, 3.5). A file that is opened in
+between gets the same number, and Darshan loses track of it. Without Darshan no thread waits.
 """
 
 import functools
@@ -13,8 +13,8 @@ from typing import Any
 
 @functools.cache
 def is_watched() -> bool:
-    """Return whether libdarshan is loaded in this process. LD_PRELOAD is no proof: the loader skips a library that it
-    cannot load.
+    """Return whether libdarshan is loaded in this process. Its name in LD_PRELOAD does not prove that, because the
+    loader skips a library that it cannot load.
     """
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
@@ -24,8 +24,8 @@ def is_watched() -> bool:
 
 
 class _Gate:
-    """Lock that lets many threads open files at once, or one thread close a file. Descriptors belong to the process, so
-    there is a single gate.
+    """A lock that lets either many threads open files at once, or one thread close a file. There is only one, because
+    all threads of a process share its descriptors.
     """
 
     def __init__(self) -> None:
@@ -48,8 +48,8 @@ class _Gate:
 
     @contextmanager
     def closing(self) -> Iterator[None]:
-        """Wait until no thread opens a file. A thread that is opening a file itself does not wait: garbage collection
-        may close a file at any time.
+        """Wait until no other thread is opening a file. A thread that is itself opening a file does not wait, because
+        garbage collection may close a file at any time.
         """
         with self._free:
             if not getattr(self._mine, "is_opening", False):
@@ -61,18 +61,18 @@ _gate = _Gate()
 
 
 def opening() -> AbstractContextManager[None]:
-    """Return the context in which a file is opened."""
+    """Return the context manager in which a file must be opened."""
     return _gate.opening() if is_watched() else nullcontext()
 
 
 def closing() -> AbstractContextManager[None]:
-    """Return the context in which a file is closed."""
+    """Return the context manager in which a file must be closed."""
     return _gate.closing() if is_watched() else nullcontext()
 
 
 @contextmanager
 def opened(path: str, mode: str, buffering: int = -1, opener: Callable[[str, int], int] | None = None) -> Iterator[Any]:
-    """Open a file with open() for a `with` block, and close it afterwards."""
+    """Open a file with open() for a `with` block and close it at the end of the block."""
     with opening():
         file = open(path, mode, buffering=buffering, opener=opener)  # noqa: SIM115 - closed below
     try:

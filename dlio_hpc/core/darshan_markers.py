@@ -1,4 +1,6 @@
-"""Markers for Darshan's clock: reads of a small file, timed by the core and by Darshan (darshan/clock_alignment.py)."""
+"""Markers that align Darshan's clock with that of the benchmark: reads of a small file, which both the benchmark and
+Darshan time (see darshan/clock_alignment.py).
+"""
 
 import os
 import sys
@@ -17,12 +19,14 @@ from dlio_hpc.plan.plan import Run
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Reads per call of take(); the alignment uses the narrowest.
+# Number of reads per call of take(). The alignment uses the shortest of them.
 _READS = 5
 
 
 class MarkerReads:
-    """Marker reads of a rank. taken (markers, 2): timestamps before and after each read; empty without libdarshan."""
+    """Marker reads of a rank. taken (markers, 2): timestamps before and after each read. It is empty without
+    libdarshan.
+    """
 
     def __init__(self, comm: "Intracomm", directory: str, run: Run) -> None:
         self._path = setup.marker_path(directory, run)
@@ -31,8 +35,8 @@ class MarkerReads:
         self._watched = run.darshan and is_watched() and on_root(comm, self._written)
 
     def _written(self) -> bool:
-        """Write the marker file. Return False if it cannot be written; the report then says that the clocks are not
-        aligned.
+        """Write the marker file. Return whether that worked. If it did not, print a message; the report then says that
+        the clocks are not aligned.
         """
         try:
             with open(self._path, "wb") as file:
@@ -61,7 +65,7 @@ class MarkerReads:
         self.taken = np.concatenate((self.taken, np.array(rows)))
 
     def close(self) -> None:
-        """Remove the marker file. Call it after the last take() of all ranks."""
+        """Remove the marker file. Call this after the last take() of all ranks."""
         if self._watched and self._root:
             with suppress(OSError):
                 os.unlink(self._path)

@@ -1,4 +1,6 @@
-"""Distributions, additive histograms, and the overlap of reading and computing, from the records of a rank."""
+"""Distributions and histograms of times and sizes, and the overlap of reading and computing, from the recorded steps
+and reads of a rank.
+"""
 
 from array import array
 
@@ -13,45 +15,49 @@ from dlio_hpc.results.run_result import Distribution
 Floats = npt.NDArray[np.float64]
 Counts = npt.NDArray[np.int64]
 
-# Columns of a step: four timestamps of the rank's clock, samples and bytes received, requested seconds of compute.
+# Columns of a step: four timestamps on the rank's clock, samples and bytes received, requested seconds of computation.
 STARTED, READY, COMPUTED, SYNCED, SAMPLES, BYTES, ASKED = range(7)
 COLUMNS = 7
 
-# Read latencies: 8 bins per octave over 34 octaves, from 100 ns to half an hour. Counts of ranks can be added.
+# Bins of read latencies: 8 per octave over 34 octaves, from 100 ns to half an hour. Histograms of ranks can be added.
 _BINS_PER_OCTAVE, _LEAST_S, _BINS = 8, 1e-7, 8 * 34
-# Request sizes: 4 bins per octave from 1 B to 1 TiB. A bin includes its lower edge. Powers of two are edges.
+# Bins of request sizes: 4 per octave from 1 B to 1 TiB. A bin includes its lower edge. Powers of two are edges.
 _SIZES_PER_OCTAVE, _SIZE_BINS = 4, 4 * 40
-# Reads that are collected before they are folded: 6 MiB of timestamps and sizes.
+# Number of reads that are collected before they are added to totals and histograms: 6 MiB of timestamps and sizes.
 _FOLD = 1 << 18
 
 
 def bin_edges() -> Floats:
-    """Return the edges of the latency bins in seconds, one more than there are bins."""
+    """Return the edges of the latency bins in seconds. There is one more edge than bins."""
     edges: Floats = _LEAST_S * 2.0 ** (np.arange(_BINS + 1) / _BINS_PER_OCTAVE)
     return edges
 
 
 def histogram(latencies: Floats) -> Counts:
-    """Return the counts of `latencies` per bin. Values outside the bins count in the first or last bin."""
+    """Return the histogram of `latencies` (seconds): a count per bin. Values outside the bins count in the first or
+    last bin.
+    """
     bins = np.log2(np.maximum(latencies, _LEAST_S) / _LEAST_S) * _BINS_PER_OCTAVE
     return np.bincount(np.minimum(bins.astype(np.int64), _BINS - 1), minlength=_BINS)
 
 
 def size_edges() -> Floats:
-    """Return the edges of the request size bins in bytes, one more than there are bins."""
+    """Return the edges of the request size bins in bytes. There is one more edge than bins."""
     edges: Floats = 2.0 ** (np.arange(_SIZE_BINS + 1) / _SIZES_PER_OCTAVE)
     return edges
 
 
 def size_histogram(sizes: Counts) -> Counts:
-    """Return the counts of `sizes` per bin. Larger sizes count in the last bin; requests of zero bytes do not count."""
+    """Return the histogram of `sizes` (bytes): a count per bin. Larger sizes count in the last bin; requests of zero
+    bytes do not count.
+    """
     bins = np.searchsorted(size_edges(), sizes[sizes > 0], side="right") - 1
     return np.bincount(np.minimum(bins, _SIZE_BINS - 1), minlength=_SIZE_BINS)
 
 
 def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution | None:
-    """Return the distribution of a latency histogram, or None if it is empty. Mean and maximum are exact; quantiles are
-    the geometric mean of the edges of their bin.
+    """Return the distribution that a latency histogram describes, or None if it is empty. total_s, longest: sum and
+    maximum of the latencies. Mean and maximum are exact. A quantile is the geometric mean of the edges of its bin.
     """
     reads = int(counts.sum())
     if not reads:
@@ -64,16 +70,17 @@ def of_histogram(counts: Counts, total_s: float, longest: float) -> Distribution
 
 
 def of_values(values: Floats) -> Distribution:
-    """Return the exact distribution of `values`."""
+    """Return the exact distribution of all `values`."""
     p50, p95, p99 = np.percentile(values, [50, 95, 99]).tolist()
     return Distribution(float(values.mean()), p50, p95, p99, float(values.max()))
 
 
 class ReadLog:
-    """All reads of a rank, folded into totals and histograms at intervals to bound memory.
+    """Statistics of all reads of a rank. Reads are collected and from time to time added to totals and histograms, to
+    bound the memory.
 
-    io_s: seconds with at least one read in flight. hidden_s: the part of io_s during compute. activity: bytes and
-    requests of all batches, and io_s, over time. sizes: histogram of the requests whose size is known.
+    io_s: seconds with at least one read in flight. hidden_s: part of io_s that overlaps with computation. activity:
+    bytes and requests of all batches, and io_s, over time. sizes: histogram of the requests whose size is known.
     """
 
     def __init__(self) -> None:
@@ -86,7 +93,7 @@ class ReadLog:
         self._pending: Floats = np.empty((2, 0))
 
     def add(self, tally: Tally) -> bool:
-        """Collect the reads of a batch. Return True if fold() is due."""
+        """Collect the reads of a batch. Return whether so many reads are collected that fold() must be called."""
         self._starts.extend(tally.starts)
         self._ends.extend(tally.ends)
         self._sizes.extend(tally.sizes)
@@ -94,9 +101,9 @@ class ReadLog:
         return len(self._starts) >= _FOLD or len(self._batches) >= _FOLD
 
     def fold(self, steps: Floats, until: float = np.inf) -> None:
-        """Fold the collected reads into the totals. steps (n, columns): completed steps in order of time. until: no
-        read that is collected later began before this time. Time before `until` is final. The part of a read after
-        `until` is kept for the next fold.
+        """Add the collected reads to the totals and histograms. steps (n, columns): completed steps in order of time.
+        until: time before which no read begins that is collected later. So the totals up to `until` are final, and the
+        part of a read after `until` is kept for the next call.
         """
         reads = np.array([self._starts, self._ends])
         latencies = reads[1] - reads[0]
@@ -117,10 +124,12 @@ class ReadLog:
 
 
 def shared_out(latencies: Floats, sizes: Counts, batches: Counts) -> Floats:
-    """Return the bytes and requests of the reads, shape (2, reads). batches (n, 3): number of reads, bytes and requests
-    of each batch. Amounts of a batch beyond its reads of known size are distributed over its reads of unknown size, or
-    over all its reads if all sizes are known, in proportion to their latency. Amounts of a batch without reads are
-    dropped.
+    """Return the bytes and the requests of each read, shape (2, reads). batches (n, 3): number of reads, bytes and
+    requests of each batch.
+
+    Bytes and requests of a batch that its reads of known size do not account for are divided among its reads of unknown
+    size, or among all its reads if all sizes are known, in proportion to their latency. Those of a batch without reads
+    are dropped.
     """
     of_batch = np.repeat(np.arange(len(batches)), batches[:, 0])
     known = sizes >= 0

@@ -1,4 +1,5 @@
-"""Other activity on a node: CPU time, load, and time in which tasks are stalled, from kernel counters (proc(5)).
+"""Activity of other processes on a node: CPU time, load, and time in which tasks wait for resources, from kernel
+counters (proc(5)).
 
 The counters cover the whole node, with all containers. They are read between epochs, never while a step is timed.
 """
@@ -13,7 +14,7 @@ from dlio_hpc.core import clock, procfs
 from dlio_hpc.core.distributions import Floats
 from dlio_hpc.results.run_result import Disturbance, Level
 
-# Columns of a span. OWN: CPU seconds of the rank and of its children that have ended. The columns after it are the
+# Columns of a time span. OWN: CPU seconds of the rank and of its children that have ended. The columns after it are the
 # node's: the node's first rank reports them, other ranks report 0; nan if the kernel does not report a value. BUSY,
 # STEAL: CPU seconds. LOAD: load average at the end of the span. CPU, IO, MEMORY: seconds in which some task waited for
 # that resource.
@@ -23,13 +24,15 @@ _UNKNOWN = float("nan")
 
 
 class Meter:
-    """Reader of the counters on one rank. speaks: the rank is the first of its node."""
+    """Reader of the counters on a rank. speaks: whether the rank is the first of its node, which reports the node's
+    counters.
+    """
 
     def __init__(self, speaks: bool) -> None:
         self._speaks = speaks
 
     def read(self) -> Floats:
-        """Read the counters: (columns)."""
+        """Read the counters. Return an array (columns)."""
         counts = np.zeros(COLUMNS)
         counts[SECONDS], counts[OWN] = clock.now(), _own()
         if self._speaks:
@@ -46,15 +49,15 @@ def _own() -> float:
 
 
 def between(before: Floats, after: Floats) -> Floats:
-    """Return the differences between two readings: (columns). CORES and LOAD are those of `after`."""
+    """Return the differences between two readings, an array (columns). CORES and LOAD are those of `after`."""
     span = after - before
     span[[CORES, LOAD]] = after[[CORES, LOAD]]
     return span
 
 
 def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Disturbance:
-    """Summarize the spans of all ranks. names, kernels: name of each rank's host and id of its running kernel; ranks
-    with the same kernel share a node. spans: (ranks, columns).
+    """Summarise the time spans of all ranks. names, kernels: for each rank, the name of its node and the id of the
+    kernel that runs on it; ranks with the same kernel are on the same node. spans: (ranks, columns).
     """
     _, firsts, numbers = np.unique(np.array(kernels), return_index=True, return_inverse=True)
     nodes = np.full((len(firsts), COLUMNS), -np.inf)
@@ -76,7 +79,7 @@ def merged(names: Sequence[str], kernels: Sequence[str], spans: Floats) -> Distu
 
 
 def _level(values: Floats, hosts: Sequence[str]) -> Level | None:
-    """Return the level over the nodes with a known value, or None if no node has one."""
+    """Return mean and maximum of a value over the nodes where it is known, or None if it is known on no node."""
     if np.isnan(values).all():
         return None
     worst = int(np.nanargmax(values))

@@ -1,4 +1,6 @@
-"""Early stop of the job. The job script creates a file near the end of the walltime; all ranks stop after a step."""
+"""Early stop of a job. The job script creates a file shortly before the end of the walltime, and all ranks stop after
+the same step.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +16,9 @@ _CHECK_S = 1.0
 
 
 class Stop:
-    """Check for the stop file. Rank 0 looks for it at most once a second; the barrier of the step tells all ranks."""
+    """Check for the stop file. Rank 0 looks for it at most once a second. The barrier at the end of a step tells all
+    ranks.
+    """
 
     def __init__(self, comm: "Intracomm", directory: Path) -> None:
         from mpi4py import MPI
@@ -31,7 +35,7 @@ class Stop:
             self._next = clock.now() + _CHECK_S
 
     def barrier(self) -> bool:
-        """Wait for all ranks as clock.barrier() does, at the same cost. Return True on all ranks if they must stop."""
+        """Wait for all ranks like clock.barrier(), at the same cost. Return on all ranks whether they must stop."""
         self._look()
         if self._comm.size == 1:
             return bool(self._vote[0])
@@ -39,7 +43,7 @@ class Stop:
         return bool(self._verdict[0])
 
     def check(self, message: str) -> None:
-        """Raise Incomplete with `message` on rank 0 if the time limit is near, which ends all ranks."""
+        """On rank 0, raise Incomplete with `message` if the time limit is near. This ends all ranks."""
         self._look()
         if self._vote[0]:
             raise Incomplete(f"the time limit is near, {message}")

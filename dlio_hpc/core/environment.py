@@ -1,4 +1,4 @@
-"""environment.json: software and nodes of the job, collected on the nodes."""
+"""environment.json: the software and the nodes of a job, as collected on the nodes."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ from dlio_hpc.files import filesystem, rundir
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Variables that affect the ranks. The whole environment is never recorded, because it may hold secrets.
+# Prefixes of variables that are recorded because they affect the ranks. Others are not, because they may hold secrets.
 _VARIABLES = (
     "COBALT_", "DARSHAN_", "DLIO_HPC_", "FI_", "FLUX_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_",
     "OMPI_", "OMP_", "PALS_", "PBS_", "PMI", "PYTHONPATH", "ROMIO_", "SLURM_", "UCX_",
@@ -23,7 +23,7 @@ _SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 
 
 def host() -> Host:
-    """Return the node of this rank."""
+    """Return the name and the boot id of this rank's node."""
     name = os.environ.get("SLURMD_NODENAME") or os.uname().nodename
     return Host(name, procfs.text("/proc/sys/kernel/random/boot_id") or name)
 
@@ -48,8 +48,8 @@ def versions() -> dict[str, str]:
 
 
 def write(comm: "Intracomm", directory: Path) -> int | None:
-    """Collect the facts of all nodes, and write the file on rank 0. On rank 0, return the bytes of memory that the job
-    has on all nodes; elsewhere, return None.
+    """Collect facts about all nodes, and write environment.json on rank 0. On rank 0, return the bytes of memory that
+    the job may use, all nodes added up; on other ranks, return None.
     """
     nodes = {node["host"]: node for node in comm.gather(_node()) or []}
     if comm.rank == 0:

@@ -1,4 +1,6 @@
-"""Files read with preadv, opened once for all threads of a rank. Each request is counted when it returns."""
+"""Files that are read with preadv(2). All threads of a rank share their descriptors. Each request is counted when it
+returns.
+"""
 
 import errno
 import mmap
@@ -17,14 +19,14 @@ from dlio_hpc.core.handle_cache import HandleCache
 from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, unreadable
 
-# Limit of Linux for the buffers in one preadv call (UIO_MAXIOV).
+# Maximum number of buffers in a preadv call on Linux (UIO_MAXIOV).
 _MOST_VIEWS = 1024
-# Hint for messages about a missing file of the dataset.
+# Addition to messages about a missing file of the dataset.
 ABSENT = "; the dataset may have been removed or never generated"
 
 
 class ReadRequest(NamedTuple):
-    """Request to read file `number` from `offset` on into `views`, which are filled in order."""
+    """A request to read the file `number` from `offset` on into `views`, which are filled in order."""
 
     number: int
     offset: int
@@ -32,13 +34,15 @@ class ReadRequest(NamedTuple):
 
 
 class OpenFile(NamedTuple):
-    """Open file. The path is for messages."""
+    """An open file. path: its path, for messages."""
 
     path: str
     descriptor: int
 
     def read(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
-        """Fill `views` from `offset` on, in requests of `transfer_size`. Raise InvalidRun if the file ends too soon."""
+        """Read the file from `offset` on until `views` are full, in requests of `transfer_size` bytes. Raise InvalidRun
+        if the file ends too soon.
+        """
         wanted = sum(map(len, views))
         done, cursor = 0, _Cursor(views)
         while done < wanted:
@@ -47,7 +51,7 @@ class OpenFile(NamedTuple):
             done += count
 
     def read_direct(self, views: list[memoryview], offset: int, transfer_size: int, tally: Tally) -> None:
-        """Fill `views` as read() does, but bypass the page cache: read whole blocks to an aligned buffer, then copy."""
+        """Fill `views` like read(), but with O_DIRECT: read whole blocks to an aligned buffer, then copy from it."""
         end = offset + sum(map(len, views))
         begin, stop = offset // BLOCK * BLOCK, -(-end // BLOCK) * BLOCK
         block_size = -(-transfer_size // BLOCK) * BLOCK
@@ -85,17 +89,19 @@ class OpenFile(NamedTuple):
         )
 
     def find_end(self, offset: int, tally: Tally) -> None:
-        """Request a byte at `offset`, the end of the file, as a program that reads until end of file does."""
+        """Request a byte at `offset`, the end of the file, as a program does that reads until the end of the file."""
         self._ask([memoryview(bytearray(1))], offset, tally)
 
     def close(self) -> None:
-        """Close the file. An error is ignored, because nothing was written."""
+        """Close the file. Errors are ignored, because nothing was written."""
         with darshan_fd_gate.closing(), suppress(OSError):
             os.close(self.descriptor)
 
 
 def open_file(path: str, direct: bool = False) -> OpenFile:
-    """Open a file to read it. Raise InvalidRun if that fails, ConfigError if the file system has no O_DIRECT."""
+    """Open a file for reading. Raise InvalidRun if it does not exist, InfrastructureError if it cannot be opened, and
+    ConfigError if its file system has no O_DIRECT.
+    """
     try:
         with darshan_fd_gate.opening():
             return OpenFile(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)))
@@ -106,14 +112,16 @@ def open_file(path: str, direct: bool = False) -> OpenFile:
 
 
 def write_all(descriptor: int, data: memoryview) -> None:
-    """Write all of `data`. A single write beyond 2 GiB, or to a nearly full disk, may write only a part."""
+    """Write all of `data`, with several calls if needed: a single write(2) of more than 2 GiB, or to a nearly full
+    disk, may write only a part.
+    """
     done = 0
     while done < len(data):
         done += os.write(descriptor, data[done:])
 
 
 def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
-    """Write the pieces to an open file in order, and truncate the file after them."""
+    """Write the pieces to an open file in order, and cut the file off after them."""
     size = 0
     for piece in pieces:
         write_all(descriptor, memoryview(piece))
@@ -122,7 +130,7 @@ def write_file(descriptor: int, pieces: Iterable[bytes | memoryview]) -> None:
 
 
 class OpenFiles:
-    """Open files of a dataset by number, read in requests of `transfer_size` bytes."""
+    """Cache of the open files of a dataset, by their numbers. Files are read in requests of `transfer_size` bytes."""
 
     def __init__(self, paths: Callable[[int], str], transfer_size: int, direct: bool = False) -> None:
         self._kept: HandleCache[OpenFile] = HandleCache(lambda number, _: open_file(paths(number), direct))
@@ -130,7 +138,7 @@ class OpenFiles:
         self._direct = direct
 
     def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
-        """Read all `requests`."""
+        """Read all `requests` in order."""
         for number, of_file in groupby(requests, itemgetter(0)):
             with self._kept.use(number, tally) as file:
                 read = file.read_direct if self._direct else file.read
@@ -138,12 +146,12 @@ class OpenFiles:
                     read(views, offset, self._transfer_size, tally)
 
     def find_end(self, number: int, offset: int, tally: Tally) -> None:
-        """Request a byte at the end of file `number`."""
+        """Request a byte at `offset`, the end of the file `number`."""
         with self._kept.use(number, tally) as file:
             file.find_end(offset, tally)
 
     def close(self) -> None:
-        """Close all files. The next use opens a file again."""
+        """Close all files. A file that is used afterwards is opened again."""
         self._kept.close()
 
 
@@ -151,7 +159,7 @@ _buffers = threading.local()
 
 
 def _aligned_buffer(size: int) -> memoryview:
-    """Return a page-aligned buffer of this thread with at least `size` bytes."""
+    """Return a page-aligned buffer of at least `size` bytes, which belongs to this thread and is reused."""
     if len(getattr(_buffers, "aligned", b"")) < size:
         _buffers.aligned = memoryview(mmap.mmap(-1, size))
     aligned: memoryview = _buffers.aligned
@@ -159,14 +167,16 @@ def _aligned_buffer(size: int) -> memoryview:
 
 
 class _Cursor:
-    """Position in a sequence of views, which advances as the views are filled."""
+    """A position in a sequence of memory views. It advances as the views are filled."""
 
     def __init__(self, views: list[memoryview]) -> None:
         self._views = views
         self._number = self._inside = 0
 
     def window(self, size: int) -> list[memoryview]:
-        """Return the next `size` bytes, or fewer at the end of the views or at the buffer limit of preadv."""
+        """Return views of the next `size` bytes, or of fewer at the end of the views or at the limit of buffers per
+        preadv call.
+        """
         window: list[memoryview] = []
         number, inside = self._number, self._inside
         while size > 0 and number < len(self._views) and len(window) < _MOST_VIEWS:
@@ -178,7 +188,7 @@ class _Cursor:
         return window
 
     def advance(self, count: int) -> None:
-        """Move on by `count` bytes."""
+        """Move the position forward by `count` bytes."""
         while count > 0:
             left = len(self._views[self._number]) - self._inside
             if count < left:
@@ -188,7 +198,7 @@ class _Cursor:
             self._number, self._inside = self._number + 1, 0
 
     def copy(self, source: memoryview) -> None:
-        """Fill the next bytes with `source`."""
+        """Copy `source` to the next bytes of the views."""
         while len(source):
             for target in self.window(len(source)):
                 target[:] = source[: len(target)]

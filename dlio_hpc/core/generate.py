@@ -1,4 +1,4 @@
-"""Write the dataset. Each rank writes a contiguous share of the files."""
+"""Generate a dataset. Each rank writes a contiguous share of the files."""
 
 import os
 from collections.abc import Iterator
@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 
 def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Generated:
-    """Generate the dataset, or use the existing one. All files are on storage (fsync) before the folder is marked
-    complete.
+    """Generate the dataset of the run, or use an existing one. All files are on storage (fsync) before the dataset is
+    marked as complete.
 
-    Errors that rank 0 finds in the folder are raised on every rank. Incomplete is raised on rank 0 if the time is over.
+    Errors that rank 0 finds in the folder are raised on every rank. If the time limit is near, Incomplete is raised on
+    rank 0.
     """
     started = clock.now()
     with dataset.owned(run) if comm.rank == 0 else nullcontext():
@@ -43,7 +44,7 @@ def generate(comm: "Intracomm", run: Run, progress: Progress, stop: Stop) -> Gen
 
 
 def _prepared(run: Run) -> bool:
-    """Return whether the dataset is complete. If not, prepare its folder."""
+    """Return whether the dataset is complete. If it is not, mark its folder as unfinished first."""
     complete = dataset.is_complete(run)
     if not complete:
         dataset.begin(run)
@@ -51,7 +52,7 @@ def _prepared(run: Run) -> bool:
 
 
 def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop) -> int:
-    """Write the files of this rank and return their bytes on the file system."""
+    """Write the files of this rank. Return their bytes on the file system."""
     layout = run.workload.dataset
     write = FORMATS[layout.format].write
     first, last = share(layout.files, ranks, rank) if layout.format != "null" else (0, 0)
@@ -78,10 +79,11 @@ def _write_share(rank: int, ranks: int, run: Run, progress: Progress, stop: Stop
 
 @contextmanager
 def _created(folder: int, path: str) -> Iterator[int]:
-    """Create a file by its name in the open folder, for writing in a `with` block, and fsync it. Links are not
-    followed.
+    """Create a file in the open folder, yield its descriptor for writing in a `with` block, and fsync the file. Links
+    are not followed.
 
-    Raise InfrastructureError if it cannot be written, ConfigError if something else is in its place.
+    Raise InfrastructureError if the file cannot be written, and ConfigError if its name belongs to something that is
+    not a regular file.
     """
     try:
         descriptor = safe_folders.created(folder, os.path.basename(path))

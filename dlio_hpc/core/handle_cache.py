@@ -1,4 +1,4 @@
-"""Cache of open files, shared by all threads of a rank."""
+"""A cache of open files that all threads of a rank share."""
 
 import threading
 from collections import OrderedDict
@@ -21,7 +21,9 @@ H = TypeVar("H", bound=Closable)
 
 
 class HandleCache(Generic[H]):
-    """The 64 most recently used files. `opened` opens a file by its number. A file in use is not closed."""
+    """Cache of the 64 most recently used files. opened: function that opens a file by its number. A file in use is not
+    closed.
+    """
 
     def __init__(self, opened: Callable[[int, Tally], H]) -> None:
         self._opened = opened
@@ -30,7 +32,7 @@ class HandleCache(Generic[H]):
 
     @contextmanager
     def use(self, number: int, tally: Tally) -> Iterator[H]:
-        """Yield file `number`, open within the block."""
+        """Yield the file `number`, which stays open at least until the end of the `with` block."""
         with self._lock:
             entry = self._entries.pop(number, None) or _Entry()
             self._entries[number] = entry
@@ -44,7 +46,7 @@ class HandleCache(Generic[H]):
                     self._evict()
 
     def close(self) -> None:
-        """Close all files. The next use opens a file again."""
+        """Close all files. A file that is used afterwards is opened again."""
         with self._lock:
             for entry in self._entries.values():
                 entry.close()
@@ -58,7 +60,9 @@ class HandleCache(Generic[H]):
 
 
 class _Entry(Generic[H]):
-    """Entry of the cache. The first thread that needs the file opens it; only threads that need the same file wait."""
+    """Entry of the cache. The first thread that needs the file opens it. Meanwhile, only threads that need the same
+    file wait.
+    """
 
     def __init__(self) -> None:
         self.users = 0

@@ -1,7 +1,7 @@
-"""Output file of HDF5 that hides write errors from the library.
+"""Output file for HDF5 that hides write errors from the library.
 
-HDF5 does not survive a failed write: each object that is released afterwards fails again, and the clean-up at the end
-of the process may crash.
+HDF5 does not recover from a failed write: each object that is released afterwards fails again, and the clean-up at the
+end of the process may crash.
 """
 
 import io
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Outlet(io.FileIO):
-    """New file that keeps the first write error for check() and drops all data after it."""
+    """A new file that stores its first write error for check() and discards all data after it."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path, "w+b")
@@ -34,6 +34,6 @@ class Outlet(io.FileIO):
             return size or 0
 
     def check(self) -> None:
-        """Raise the first write error, if any."""
+        """Raise the first write error if there was one."""
         if self._fault is not None:
             raise self._fault

@@ -1,4 +1,4 @@
-"""Counts and times of reads, taken at the call that returns the bytes."""
+"""Counts and times of reads. They are taken at the call that returns the bytes."""
 
 from array import array
 
@@ -8,12 +8,13 @@ UNKNOWN = -1
 
 
 class Tally:
-    """Reads of one batch, made by one thread or process. It is not shared.
+    """Counts and times of the reads of a batch. Each one belongs to a single thread or process.
 
-    bytes_read: bytes of samples. overhead_bytes: other bytes read with them. requests: requests to the system. starts,
-    ends: timestamps of each request, or of each call of a library that makes its own requests. sizes: bytes that each
-    of them returned, UNKNOWN for a library call. hints: hints in use by MPI-IO. fetched: bytes that the kernel fetched
-    from storage for a process other than the training process before that process read samples.
+    bytes_read: bytes of samples. overhead_bytes: other bytes that were read with them. requests: requests to the
+    operating system. starts, ends: timestamps of each request, or of each call of a library that makes its own
+    requests. sizes: bytes that each of these returned, UNKNOWN for a library call. hints: MPI-IO hints in effect.
+    fetched: if another process than the training process reads, the bytes that the kernel fetched from storage for it
+    before it read samples.
     """
 
     __slots__ = (
@@ -42,7 +43,7 @@ class Tally:
         self.sizes = array("q")
 
     def add(self, started: float, count: int) -> None:
-        """Count a request that began at `started`, has just ended and returned `count` bytes of samples."""
+        """Count a request that began at `started`, ends now and returned `count` bytes of samples."""
         self.ends.append(now())
         self.starts.append(started)
         self.sizes.append(count)
@@ -50,13 +51,15 @@ class Tally:
         self.bytes_read += count
 
     def timed(self, started: float) -> None:
-        """Time a call that began at `started` and has just ended. Its requests and bytes are counted elsewhere."""
+        """Record the times of a library call that began at `started` and ends now. Its requests and bytes are counted
+        elsewhere.
+        """
         self.ends.append(now())
         self.starts.append(started)
         self.sizes.append(UNKNOWN)
 
     def move_to_overhead(self, count: int) -> None:
-        """Count `count` of the bytes read as overhead instead of samples."""
+        """Move `count` bytes from bytes_read to overhead_bytes."""
         self.bytes_read -= count
         self.overhead_bytes += count
 

@@ -1,4 +1,4 @@
-"""Merge the recordings of the ranks. Memory and time grow with ranks x steps, not with samples."""
+"""Merge the recordings of all ranks on rank 0. Memory and time grow with ranks x steps, not with samples."""
 
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Host(NamedTuple):
-    """Node of a rank. Ranks with the same boot id share a clock."""
+    """The node of a rank. boot: boot id of its kernel. Ranks with the same boot id share a clock."""
 
     name: str
     boot: str
@@ -34,11 +34,12 @@ class Host(NamedTuple):
 
 class Merged(NamedTuple):
     """Recordings of all ranks, on rank 0. Timestamps are on rank 0's clock. offsets: (ranks, 1), seconds to add to the
-    clock of a rank. steps: (ranks, steps of all epochs, columns). histogram: (ranks, bins). totals: (ranks, 9), columns
-    below. arrivals: (ranks, epochs, columns), as in cache_accounting. checkpoints: (ranks, n, 7), columns below.
-    verified: (ranks, epochs, 2), seconds and samples. auxiliary_files: (ranks, 6), the fields of
-    auxiliary_files.Counts. sizes: (ranks, bins). activity: (ranks, 3, bins), rows as in read_activity, over the bins of
-    `lattice`. marks: (ranks, n, 2). disturbances: (ranks, epochs + 1, columns), as in disturbance.
+    clock of a rank. steps: (ranks, steps of all epochs, columns), as in distributions. histogram: (ranks, bins) of read
+    latency. totals: (ranks, 9), columns below. arrivals: (ranks, epochs, columns), as in cache_accounting. checkpoints:
+    (ranks, n, 7), columns below. verified: (ranks, epochs, 2), seconds and samples. auxiliary_files: (ranks, 6), the
+    fields of auxiliary_files.Counts. sizes: (ranks, bins) of request size. lattice: time bins of `activity`. activity:
+    (ranks, 3, bins), rows as in read_activity. marks: (ranks, n, 2), timestamps of the marker reads for Darshan.
+    disturbances: (ranks, epochs + 1, columns), as in disturbance.
     """
 
     hosts: list[Host]
@@ -59,14 +60,16 @@ class Merged(NamedTuple):
 
 # Columns of Merged.totals.
 OPENS, OVERHEAD, REQUESTS, _PREPROCESS_S, TIMED, IO_S, _HIDDEN_S, _READ_S, _LONGEST_S = range(9)
-# Phases of a step, by the timestamp at which each begins. A phase ends at the next timestamp.
+# Phases of a step, each given by the timestamp at which it begins. A phase ends at the next timestamp.
 PHASES = WAIT, COMPUTE, SYNC = STARTED, READY, COMPUTED
 # Columns of Merged.checkpoints.
 _EPOCH, _STEPS, _PAUSE_S, WRITE_S, FSYNC_S, _BACK_S, SIZE = range(7)
 
 
 def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Floats) -> Merged | None:
-    """Return the recordings of all ranks on rank 0, None elsewhere. marks: (n, 2) timestamps of this rank."""
+    """Gather the recordings of all ranks. Return them on rank 0, and None on other ranks. marks: (n, 2), timestamps of
+    the marker reads of this rank.
+    """
     offset = clock.offset_to_root(comm, [host.boot for host in hosts])
     steps = recording.steps.copy()
     steps[..., STARTED : SYNCED + 1] += offset
@@ -95,7 +98,9 @@ def gather(comm: "Intracomm", hosts: list[Host], recording: Recording, marks: Fl
 
 
 def _lattice(comm: "Intracomm", own: Activity, offset: float) -> Lattice:
-    """Return a lattice on rank 0's clock that covers the activity of all ranks; one bin if no rank timed a read."""
+    """Return time bins on rank 0's clock that cover the read activity of all ranks; a single bin if no rank timed a
+    read.
+    """
     from mpi4py import MPI
 
     span = (own.lattice.start + offset, own.lattice.end + offset) if own.lattice.bins else (math.inf, -math.inf)
@@ -111,18 +116,20 @@ def _gather(comm: "Intracomm", part: Any) -> Any:
 
 
 def epochs(merged: Merged, run: Run) -> list[Epoch]:
-    """Return a record for each epoch. The last epoch may be incomplete."""
+    """Return the results of each epoch. The last epoch may be incomplete."""
     return [_epoch(merged, number, steps) for number, steps in enumerate(_by_epoch(merged.steps, run.steps_per_epoch))]
 
 
 def disturbed(merged: Merged, place: int = -1) -> Disturbance:
-    """Return the disturbance over all epochs together (place -1), or during the epoch at `place`."""
+    """Return the activity of other processes on the nodes, during the epoch with index `place`, or over all epochs
+    together (place -1).
+    """
     names, kernels = zip(*merged.hosts, strict=True)
     return disturbance.merged(names, kernels, merged.disturbances[:, place])
 
 
 def _by_epoch(steps: Floats, per_epoch: int) -> list[Floats]:
-    """Return the steps of each epoch: (ranks, steps of the epoch, columns)."""
+    """Split the steps by epoch. Each item has the shape (ranks, steps of the epoch, columns)."""
     return [steps[:, first : first + per_epoch] for first in range(0, steps.shape[1], per_epoch)]
 
 
@@ -157,7 +164,7 @@ def _total(counts: Floats) -> int | None:
 
 
 def summary(merged: Merged, run: Run) -> Summary:
-    """Return the figures of the whole run."""
+    """Return the summary of all epochs of the run."""
     steps, totals = merged.steps, merged.totals
     times = _times(steps)
     wall_s = float(steps[..., SYNCED].max() - steps[..., STARTED].min())
@@ -226,14 +233,16 @@ def _checkpoint(saved: Floats) -> CheckpointSummary:
 
 
 def phase(steps: Floats, which: int) -> Floats:
-    """Return the seconds of one of PHASES in every step. Callers hold one phase at a time: with many ranks the arrays
-    are large.
+    """Return the seconds that one of PHASES takes in every step. Callers keep one phase in memory at a time, because
+    the arrays are large with many ranks.
     """
     return steps[..., which + 1] - steps[..., which]
 
 
 class _Times(NamedTuple):
-    """Times of the steps. wait_s, compute_s: sums over all steps. busy (ranks): seconds of compute and wait."""
+    """Times of the phases of all steps. wait_s, compute_s: sums over all steps and ranks. busy (ranks): seconds of
+    waiting and computing of each rank.
+    """
 
     wait: Distribution
     compute: Distribution
@@ -256,8 +265,8 @@ def _times(steps: Floats) -> _Times:
 
 
 def _au_mlperf(epochs: list[Floats]) -> float | None:
-    """Return the AU of MLPerf Storage: requested compute (mean of the ranks) over running time, without the first step
-    of each epoch. None if no epoch has a second step.
+    """Return the accelerator utilisation (AU) by MLPerf Storage's formula: requested computation time (mean over ranks)
+    divided by running time, without the first step of each epoch. Return None if no epoch has a second step.
     """
     counted = [steps for steps in epochs if steps.shape[1] > 1]
     if not counted:

@@ -1,4 +1,6 @@
-"""A file shared by all ranks, read through MPI-IO. One collective call per step reads the batches of all ranks."""
+"""Reading of a file that all ranks share, through MPI-IO. A single collective call per step reads the batches of all
+ranks.
+"""
 
 import re
 from collections.abc import Sequence
@@ -15,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class CollectiveFile:
-    """File read with collective MPI-IO. All ranks call fetch() equally often, including ranks without requests.
+    """A file that is read with collective MPI-IO. All ranks must call fetch() equally often, even without requests.
 
-    transfer_size: the hint cb_buffer_size, the bytes that an aggregator requests from the file system at once (ROMIO).
+    transfer_size: value of the hint cb_buffer_size, the bytes that an aggregator requests from the file system at once
+    (ROMIO).
     """
 
     def __init__(self, comm: "Intracomm", path: str, hints: dict[str, str], transfer_size: int | None) -> None:
@@ -45,7 +48,9 @@ class CollectiveFile:
         self._opened = False
 
     def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
-        """Read all `requests` in one collective call. They are sorted because file views need ascending offsets."""
+        """Read all `requests` of this rank in one collective call. They are sorted first, because file views need
+        ascending offsets.
+        """
         mpi = self._mpi
         pieces = sorted(_pieces(requests), key=itemgetter(0))
         offsets, lengths = [offset for offset, _ in pieces], [len(view) for _, view in pieces]
@@ -75,12 +80,13 @@ class CollectiveFile:
             self._opened = True
 
     def close(self) -> None:
-        """Do nothing. Opening and closing are collective, and a run has only one such file, so it stays open."""
+        """Do nothing. Opening and closing are collective calls, so the only file of the run stays open."""
 
 
 def check_library(mpi: str, mpi4py: str) -> None:
-    """Raise ConfigError for MPICH 4.0 with mpi4py 4. Its MPI-IO does not support the MPI-4 datatypes that mpi4py
-    creates, and ends the ranks with "Out of memory in file adio/common/flatten.c" (pmodels/mpich, issue 6121).
+    """Raise ConfigError for MPICH 4.0 together with mpi4py 4. The MPI-IO of this MPICH does not support the MPI-4
+    datatypes that mpi4py creates, and it ends the ranks with "Out of memory in file adio/common/flatten.c"
+    (pmodels/mpich, issue 6121).
     """
     version = re.match(r"MPICH Version:\s*(4\.0\S*)", mpi)
     if version and int(mpi4py.split(".", maxsplit=1)[0]) >= 4:

@@ -1,4 +1,6 @@
-"""End ranks that would wait forever, because their launcher is gone or because a rank never reached MPI_Init."""
+"""End ranks that would otherwise wait forever, because their launcher is gone or because another rank never reached
+MPI_Init.
+"""
 
 import ctypes
 import os
@@ -17,10 +19,10 @@ _HYDRA = "hydra_pmi_proxy"
 def end_with_proxy() -> None:
     """Have the kernel kill this rank when the hydra proxy that started it dies (prctl(2), PR_SET_PDEATHSIG).
 
-    When a batch system ends a job, it kills the proxies on the other nodes of the job. It does not reach the ranks of
-    these proxies, which have sessions of their own and wait busily for ranks that are gone. Other launchers end their
-    ranks themselves. Their daemons have several threads, and the kernel would send the signal as soon as the thread
-    that started the rank ends.
+    When a batch system ends a job, it kills hydra's proxies on the other nodes, but not the ranks that they started.
+    These have sessions of their own and wait busily for ranks that are gone. Other launchers end their ranks
+    themselves. This is not done for them: their daemons have several threads, and the kernel would send the signal as
+    soon as the thread that started the rank ends.
     """
     proxy = os.getppid()
     try:
@@ -35,10 +37,10 @@ def end_with_proxy() -> None:
 
 @contextmanager
 def ending_all() -> Iterator[None]:
-    """Guard the start of a rank up to MPI_Init: print a fault, then end the rank by a signal.
+    """Guard the start of a rank up to MPI_Init: on an exception, print it and end the rank by a signal.
 
-    hydra ends the other ranks when a signal ends a rank. It does not when a rank exits before MPI_Init; the others then
-    wait in MPI_Init until the walltime is over.
+    hydra ends the other ranks if a rank is ended by a signal, but not if it exits before MPI_Init. The others would
+    then wait in MPI_Init until the end of the walltime.
     """
     try:
         yield

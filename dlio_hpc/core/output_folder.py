@@ -1,4 +1,4 @@
-"""Files that a run writes in addition to its dataset, in a separate folder that is removed when the run ends."""
+"""Files that a run writes besides its dataset. They are in a separate folder, which is removed when the run ends."""
 
 import os
 from contextlib import AbstractContextManager, suppress
@@ -10,21 +10,21 @@ from dlio_hpc.files import safe_folders
 
 
 class OutputFolder:
-    """Access of a rank to the output folder, which is created and opened on first use."""
+    """Access of a rank to the output folder. The folder is created and opened on its first use."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._folder: int | None = None
 
     def path(self, name: str) -> str:
-        """Return the path of a file, for messages."""
+        """Return the path of a file in the folder, for messages."""
         return os.path.join(self._path, name)
 
     def opened(self, name: str, mode: str) -> AbstractContextManager[Any]:
-        """Open a file without buffering for a `with` block. Raise ConfigError if the folder is a link or belongs to
-        another user.
+        """Open a file in the folder, without buffering, for a `with` block. Raise ConfigError if the folder is a link
+        or belongs to another user.
 
-        Under Darshan the file is opened by its full path, because Darshan does not resolve names relative to a
+        Under Darshan, the file is opened by its full path, because Darshan does not resolve names relative to a
         descriptor.
         """
         folder = self._opened_folder()
@@ -40,8 +40,8 @@ class OutputFolder:
             with safe_folders.opened(self._path) as folder:
                 if not safe_folders.is_mine(folder):
                     raise ConfigError(
-                        f"{self._path} belongs to user {safe_folders.owner(folder)}, nothing is written there; choose "
-                        "another --data"
+                        f"{self._path} belongs to user {safe_folders.owner(folder)}, so nothing is written to it; "
+                        "choose another --data"
                     )
                 self._folder = os.dup(folder)
         return self._folder

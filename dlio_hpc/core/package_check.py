@@ -1,4 +1,6 @@
-"""Check that the ranks can import the packages of their runs. One rank per node tries before data are generated."""
+"""Check that the ranks can import the packages that the job's runs need. One rank per node tries this before data are
+generated.
+"""
 
 import importlib
 import os
@@ -13,8 +15,8 @@ if TYPE_CHECKING:
 
 
 def require(comm: "Intracomm", names: tuple[str, ...], nodes: int) -> None:
-    """Import the packages on each node. Raise ConfigError on rank 0 if an import fails on any node. nodes: nodes of the
-    job.
+    """Import the packages on each node, and print on rank 0 that they can be used. On rank 0, raise ConfigError if an
+    import fails on any node. nodes: number of nodes of the job.
     """
     host = environment.host().name
     is_first = comm.allgather(host).index(host) == comm.rank

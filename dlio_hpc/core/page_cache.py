@@ -1,4 +1,4 @@
-"""Page cache: drop files from it, and count their resident pages, so that reads reach the storage."""
+"""The page cache of a node: drop files from it, so that reads reach the storage, and count the pages of files in it."""
 
 import ctypes
 import mmap
@@ -17,12 +17,14 @@ from dlio_hpc.plan.sample_order import Order
 if TYPE_CHECKING:
     from mpi4py.MPI import Intracomm
 
-# Bytes of a file that are mapped at a time, and the number of such windows per file at most.
+# Bytes of a file that are mapped at a time (a window), and maximum number of windows per file.
 _WINDOW, _WINDOWS = 4 << 20, 16
 
 
 def drop(path: str) -> None:
-    """Ask the kernel of this node to drop the clean pages of the file (posix_fadvise(2)). A missing file is ignored."""
+    """Ask the kernel of this node to drop the clean pages of a file from the page cache (posix_fadvise(2)). A missing
+    file is ignored.
+    """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -35,8 +37,9 @@ def drop(path: str) -> None:
 
 
 def resident(paths: Sequence[str]) -> tuple[int, int]:
-    """Return the number of pages checked in these files, and how many of them are in the memory of this node
-    (mincore(2)). Large files are sampled. (0, 0) if the kernel does not report it: for files without write permission.
+    """Return how many pages of these files were checked, and how many of these are in the page cache of this node
+    (mincore(2)). Of large files, only a sample of the pages is checked. A file that this user may not write is not
+    checked, because the kernel does not report its pages.
     """
     counts = [_resident(path) for path in paths]
     return sum(checked for checked, _ in counts), sum(cached for _, cached in counts)
@@ -74,11 +77,11 @@ def _in_memory(descriptor: int, offset: int, length: int) -> tuple[int, int]:
 
 
 def files_of(node: "Intracomm", workload: Workload, order: Order, first: int, last: int, steps: int) -> Iterator[int]:
-    """Yield the numbers of the files that this rank drops, so that its node has none of the data that its ranks read in
-    `steps` in the page cache.
+    """Yield the numbers of the files that this rank must drop from the page cache, so that its node holds none of the
+    data that its ranks read in the next `steps` steps.
 
-    These are the files that the rank reads itself. If any sample of any file may come next and the ranks read many, the
-    ranks of the node share all files of the dataset.
+    These are the files that the rank reads itself. If the samples of all files are mixed and ranks read many of them,
+    the ranks of the node instead divide all files of the dataset among themselves.
     """
     shuffle, files = workload.reader.shuffle, workload.dataset.files
     in_memory = workload.reader.load == "memory"

@@ -1,18 +1,18 @@
-"""Kernel counters of this process, this thread and the node: proc(5), cgroups(7)."""
+"""Kernel counters of this process, this thread and the node, from proc(5) and cgroups(7)."""
 
 import os
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
-# Larger than /proc/PID/io ever is, so that one call reads it.
+# Larger than /proc/PID/io ever is, so that a single call reads all of it.
 _LONGEST = 1024
 
 
 class IO(NamedTuple):
-    """Read counters. requested: bytes returned by read calls, from any source (rchar). calls: number of read calls
-    (syscr). fetched: bytes that the kernel fetched from storage (read_bytes), without page cache hits. asking: bytes of
-    this query itself, which the next query counts.
+    """Read counters of a process or thread. requested: bytes that read calls returned, from any source (rchar). calls:
+    number of read calls (syscr). fetched: bytes that the kernel fetched from storage (read_bytes), without page cache
+    hits. asking: bytes read by this query of the counters itself, which only the next query counts.
     """
 
     requested: int
@@ -21,19 +21,24 @@ class IO(NamedTuple):
     asking: int
 
     def since(self, before: "IO") -> "IO":
-        """Return the difference to `before`, without the call and the bytes of the query that returned `before`."""
+        """Return the difference to the counters `before`, without the call and the bytes of the query that returned
+        `before`.
+        """
         requested = self.requested - before.requested - before.asking
         return IO(requested, self.calls - before.calls - 1, self.fetched - before.fetched, 0)
 
 
 def process_io() -> IO | None:
-    """Return the counters of all threads since the process started. None if the kernel does not report them."""
+    """Return the counters of all threads of this process since its start, or None if the kernel does not report
+    them.
+    """
     return _io("/proc/self/io")
 
 
 def thread_io() -> IO | None:
-    """Return the counters of the calling thread since it started. The file stays open because Darshan may lose track of
-    a file that one thread opens while another thread closes a file.
+    """Return the counters of the calling thread since its start, or None if the kernel does not report them. The file
+    in procfs stays open, because Darshan may lose track of a file that one thread opens while another thread closes a
+    file.
     """
     mine = getattr(_threads, "mine", None)
     try:
@@ -45,7 +50,7 @@ def thread_io() -> IO | None:
 
 
 class _Open:
-    """File that stays open until the thread ends. A forked process opens its own."""
+    """A file in procfs that stays open until its thread ends. A forked process opens its own."""
 
     def __init__(self, path: str) -> None:
         self.process = os.getpid()
@@ -75,7 +80,9 @@ def _parsed(text: bytes) -> IO | None:
 
 
 class ExcludedIO:
-    """Context manager that counts the bytes that the kernel fetches from storage for the calling thread."""
+    """Context manager that counts the bytes that the kernel fetches from storage for the calling thread, so that they
+    can be excluded from those for samples.
+    """
 
     def __init__(self) -> None:
         self._fetched = 0
@@ -90,14 +97,14 @@ class ExcludedIO:
             self._fetched += after.fetched - self._before.fetched
 
     def taken(self) -> int:
-        """Return the bytes since the last call."""
+        """Return the bytes counted since the last call of this method."""
         fetched, self._fetched = self._fetched, 0
         return fetched
 
 
 def cpu_seconds() -> tuple[float, float] | None:
-    """Return the CPU seconds of all CPUs since the node started: busy, and stolen by a hypervisor. None if the kernel
-    does not report them.
+    """Return two sums over all CPUs since the node started: seconds busy, and seconds stolen by a hypervisor. Return
+    None if the kernel does not report them.
     """
     try:
         ticks = [int(field) for field in text("/proc/stat").splitlines()[0].split()[1:9]]
@@ -109,8 +116,8 @@ def cpu_seconds() -> tuple[float, float] | None:
 
 
 def load() -> float | None:
-    """Return the load average of the last minute: tasks that run or wait for storage. None if the kernel does not
-    report it.
+    """Return the load average of the last minute, that is, of tasks that run or wait for storage. Return None if the
+    kernel does not report it.
     """
     try:
         return float(text("/proc/loadavg").split()[0])
@@ -119,8 +126,8 @@ def load() -> float | None:
 
 
 def stalled(resource: str) -> float | None:
-    """Return the seconds since the node started in which some task waited for cpu, io or memory (pressure stall
-    information). None if the kernel does not report them.
+    """Return for how many seconds since the node started at least one task waited for a resource: cpu, io or memory
+    (pressure stall information). Return None if the kernel does not report it.
     """
     for line in text(f"/proc/pressure/{resource}").splitlines():
         total = line.rpartition("total=")[2]
@@ -130,8 +137,9 @@ def stalled(resource: str) -> float | None:
 
 
 def memory() -> int:
-    """Return the bytes of memory that this job may use on this node, page cache included: the memory of the node or the
-    limit of the control group (cgroups(7): memory.max in version 2, memory.limit_in_bytes in version 1).
+    """Return the bytes of memory, page cache included, that this job may use on this node: the memory of the node, or
+    the limit of a control group if that is lower (cgroups(7): memory.max in version 2, memory.limit_in_bytes in version
+    1).
     """
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for line in text("/proc/self/cgroup").splitlines():
@@ -147,7 +155,7 @@ def memory() -> int:
 
 
 def text(path: str) -> str:
-    """Return the text of a file in procfs or sysfs. Empty if it cannot be read."""
+    """Return the text of a file in procfs or sysfs; empty if it cannot be read."""
     try:
         return Path(path).read_text(encoding="ascii", errors="replace").strip()
     except OSError:

@@ -1,4 +1,4 @@
-"""Progress of a run as plain lines in job.out. Programs that watch the job draw a bar from them."""
+"""Progress of a run, as plain lines in job.out. Commands that watch the job draw a progress bar from them."""
 
 import sys
 from typing import TextIO
@@ -9,8 +9,8 @@ _SOON_S, _LATER_S = 1.0, 10.0
 
 
 class Progress:
-    """Progress lines of rank 0: once a second in the first half minute of a run, then every ten seconds, and at the
-    end.
+    """Printer of progress lines on rank 0: a line per second in the first half minute of a run, then one every ten
+    seconds, and one at the end.
     """
 
     def __init__(self, run: str, speaks: bool, to: TextIO | None = None) -> None:
@@ -21,7 +21,7 @@ class Progress:
         self._next = self._began
 
     def show(self, done: int, total: int, unit: str, rest: str = "") -> None:
-        """Print a line such as "01-measure 12/44 steps, epoch 1 of 2" if it is due."""
+        """If it is time for a line, print one such as "01-measure 12/44 steps, epoch 1 of 2"."""
         if not self._speaks or (now() < self._next and done < total):
             return
         self._next = now() + (_SOON_S if now() - self._began < 30 else _LATER_S)

@@ -1,4 +1,4 @@
-"""Actions of rank 0 for all ranks: one request to the file system instead of thousands."""
+"""Actions that rank 0 takes for all ranks, so that the file system gets one request instead of thousands."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 def on_root(comm: "Intracomm", action: Callable[[], T]) -> T:
-    """Run `action` on rank 0 and return its result on every rank. A DlioError from it is raised on every rank."""
+    """Run `action` on rank 0 and return its result on every rank. If it raises a DlioError, raise that error on every
+    rank. All ranks must call this.
+    """
     answer: T | None = None
     fault: DlioError | None = None
     if comm.rank == 0:

@@ -1,4 +1,4 @@
-"""Execution of one run of a plan, up to result.json."""
+"""Execute a run of a plan on all ranks, and write its result.json."""
 
 import shutil
 from collections import Counter
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 
 def load(path: Path, number: int) -> tuple[Plan, Run, str]:
-    """Return the plan, its run `number`, and the SHA-256 of the plan. Raise ConfigError if there is no such run."""
+    """Read a plan. Return it, its run `number`, and the SHA-256 of its file. Raise ConfigError if there is no
+    such run.
+    """
     plan, sha256 = load_plan(path)
     for run in plan.runs:
         if run.number == number:
@@ -39,8 +41,8 @@ def load(path: Path, number: int) -> tuple[Plan, Run, str]:
 
 
 def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha256: str) -> None:
-    """Execute the run on all ranks, and write timeline.h5 and result.json on rank 0. Raise InvalidRun, after writing,
-    if the counts differ from the plan.
+    """Execute a run on all ranks, and write timeline.h5 and result.json on rank 0. If the counts differ from the plan,
+    raise InvalidRun after the files are written.
     """
     if comm.size != plan.ranks:
         raise InfrastructureError(
@@ -88,7 +90,9 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
 
 
 def _end(directory: Path, result: Result) -> None:
-    """Tell the job script if there was no time for all steps. Raise InvalidRun if the counts differ from the plan."""
+    """If there was no time for all steps, write the stop file, which tells the job script. Raise InvalidRun if the
+    counts differ from the plan.
+    """
     summary = result.summary
     if summary is not None and summary.steps < summary.steps_planned:
         stop = directory / rundir.STOP  # job.sh looks for it
@@ -99,7 +103,7 @@ def _end(directory: Path, result: Result) -> None:
 
 
 class _Trained(NamedTuple):
-    """Results of a run that measures, on rank 0."""
+    """Results of a warm-up or measurement, on rank 0."""
 
     epochs: list[Epoch]
     summary: Summary
@@ -111,7 +115,9 @@ class _Trained(NamedTuple):
 def _train(
     comm: "Intracomm", plan: Plan, run: Run, folder: Path, hosts: list[merge.Host], progress: Progress, stop: Stop
 ) -> _Trained | None:
-    """Run all steps and write timeline.h5. Return the results on rank 0, None elsewhere."""
+    """Run all steps of a warm-up or measurement, and write timeline.h5. Return the results on rank 0, and None on other
+    ranks.
+    """
     on_root(comm, lambda: dataset.require(run))
     profiler = _profiler(folder, comm.rank) if run.tf_profile else None
     marks = MarkerReads(comm, plan.directory, run)
@@ -133,15 +139,15 @@ def _train(
 
 
 def _profiler(folder: Path, rank: int) -> "Profiler | None":
-    """Return the TensorFlow profiler of a rank, or None if the rank is not profiled."""
+    """Return the TensorFlow profiler for a rank, or None if the rank is not one of the first, which are profiled."""
     from dlio_hpc.core.loaders.tensorflow.profile import RANKS, Profiler
 
     return Profiler(folder, rank) if rank < RANKS else None
 
 
 def _gap(directory: Path, plan: Plan, run: Run, started: str) -> float | None:
-    """Return the seconds since the end of the previous run of the job. None for the first run, or if the previous run
-    left no result.
+    """Return the seconds from the end of the job's previous run to the time `started`. Return None for the first run,
+    or if the previous run left no valid result.
     """
     if run.number == 0:
         return None
@@ -160,11 +166,14 @@ def _facts(run: Run) -> DatasetFacts:
 
 
 def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
-    """Return the differences between the counts and the plan. Libraries, and chunks that are read whole, may read more
-    bytes than planned, never fewer. For TFRecord the excess has a known limit.
+    """Return the differences between the counts of a run and its plan, as messages; empty if there are none, or if
+    there was no time for all steps.
+
+    Libraries, and chunks that are read whole, may cause more bytes than planned to be read, never fewer. For TFRecord
+    the excess is limited.
     """
     if summary.steps < summary.steps_planned:
-        return []  # there was no time for more
+        return []
     faults = []
     if summary.samples != run.samples:
         faults.append(f"{summary.samples} samples were read, {run.samples} were planned")
@@ -182,9 +191,9 @@ def _faults(run: Run, summary: Summary, ranks: int) -> list[str]:
 
 
 def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
-    """Return whether the bytes of a run are known before it. They are unknown for a compressed dataset, for samples of
-    varying size if some are left out or more than the samples is read, and for collective HDF5 reads, which read data
-    once that several ranks request in the same call.
+    """Return whether the bytes that a run reads are known before it. They are not known for a compressed dataset, for
+    collective HDF5 reads in which several ranks request the same data, which are read once, and for samples of varying
+    size if not exactly all samples are read.
     """
     dataset, reader = run.workload.dataset, run.workload.reader
     if reader.access == "collective" and reader.mode == "framework" and not reader.shard:
@@ -197,7 +206,9 @@ def _bytes_are_known(run: Run, summary: Summary, ranks: int) -> bool:
 
 
 def _placement_faults(plan: Plan, hosts: list[str]) -> list[str]:
-    """Return the difference between planned and actual placement of ranks. A launcher may ignore the placement."""
+    """Return a message if the actual placement of the ranks on nodes differs from the plan, because the launcher
+    ignored it; otherwise an empty list.
+    """
     counts = Counter(hosts)
     if len(counts) == plan.nodes and set(counts.values()) == {plan.ranks_per_node}:
         return []

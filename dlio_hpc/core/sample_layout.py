@@ -1,4 +1,4 @@
-"""Location and size of samples, computed for any sample without a table."""
+"""Location and size of the samples in the files of a dataset. They are computed for any sample, without a table."""
 
 from bisect import bisect_right
 from typing import NamedTuple
@@ -11,14 +11,15 @@ from dlio_hpc.plan.sample_order import mix, mix_all
 
 Samples = npt.NDArray[np.uint64]
 
-# A normal deviate is the sum of twelve uniform 16-bit numbers, four from each 64-bit word. Its standard deviation is
-# 2^16, and it has no tail beyond six standard deviations.
+# A normally distributed number is the sum of twelve uniform 16-bit numbers, four from each 64-bit word. Its standard
+# deviation is 2^16, and it never differs from the mean by more than six standard deviations.
 _WORDS, _MIDDLE = 3, 12 * 65535 // 2
 
 
 class Place(NamedTuple):
-    """Location of a sample. within: index of the sample in its file. offset: bytes of the samples before it in the
-    file. size: bytes of the sample in memory. position: byte of the content stream at which the sample begins.
+    """Location of a sample. sample: its number in the dataset. file: number of its file. within: index of the sample in
+    its file. offset: bytes of samples that precede it in the file. size: bytes of the sample in memory. position: byte
+    of the content stream at which the sample begins.
     """
 
     sample: int
@@ -32,9 +33,9 @@ class Place(NamedTuple):
 class SampleLayout:
     """Locations of the samples of a dataset.
 
-    Sizes that vary come in pairs: the mean plus and the mean minus the same random number. Each pair therefore begins
-    at a multiple of twice the mean. A pair lies within one file, so the file size is a multiple of the mean. With one
-    sample per file, a pair is two adjacent files.
+    Sizes that vary come in pairs: the mean plus a random number, and the mean minus the same number. Each pair
+    therefore begins at a multiple of twice the mean. A pair lies within one file, so the size of a file is a multiple
+    of the mean. If files have one sample each, a pair is in two adjacent files.
     """
 
     def __init__(self, dataset: Dataset) -> None:
@@ -46,7 +47,7 @@ class SampleLayout:
         self._keys = [np.uint64(mix(dataset.sample.seed * _WORDS + number)) for number in range(_WORDS)]
 
     def of(self, samples: Samples) -> list[Place]:
-        """Return the places of `samples`, in the same order."""
+        """Return the locations of `samples`, in the same order."""
         count, size = self._samples_per_file, self._mean
         numbers = samples.tolist()
         files, withins = (part.tolist() for part in np.divmod(samples, np.uint64(count)))
@@ -62,24 +63,24 @@ class SampleLayout:
         ]
 
     def one(self, sample: int) -> Place:
-        """Return the place of a single sample, faster than of()."""
+        """Return the location of a single sample, faster than of()."""
         if self._stdev:
             return self.of(np.array([sample], np.uint64))[0]
         file, within = divmod(sample, self._samples_per_file)
         return Place(sample, file, within, within * self._mean, self._mean, sample * self._mean)
 
     def in_file(self, number: int) -> list[Place]:
-        """Return the places of all samples of a file."""
+        """Return the locations of all samples of the file `number`."""
         first = number * self._samples_per_file
         return self.of(np.arange(first, first + self._samples_per_file, dtype=np.uint64))
 
     def position(self, number: int) -> int:
-        """Return the byte of the content stream at which a file begins."""
+        """Return the byte of the content stream at which the file `number` begins."""
         return self.of(np.array([number * self._samples_per_file], np.uint64))[0].position
 
     def holder(self, number: int, offset: int, gap: int = 0) -> int:
-        """Return the number of the sample that contains byte `offset` of a file. gap: bytes that the format adds to
-        each sample.
+        """Return the number of the sample that contains the byte `offset` of the file `number`. gap: bytes that the
+        format adds to each sample.
         """
         if not self._stdev:
             within = offset // (self._mean + gap)
@@ -88,17 +89,21 @@ class SampleLayout:
         return places[bisect_right(places, offset, key=lambda place: place.offset + place.within * gap) - 1].sample
 
     def file_size(self, number: int) -> int:
-        """Return the bytes of all samples of a file."""
+        """Return the bytes of all samples of the file `number` together."""
         if self._stdev and self._samples_per_file == 1:
             return self.in_file(number)[0].size
         return self._samples_per_file * self._mean
 
     def array_shape(self, number: int) -> tuple[int, ...]:
-        """Return the shape of the array in a file: samples by values, or a row of bytes if sample sizes vary."""
+        """Return the shape of the array in the file `number`: the number of samples, then the shape of a sample; or a
+        flat row of bytes if sample sizes vary.
+        """
         return (self.file_size(number),) if self._stdev else self._array_shape
 
     def _spread(self, samples: Samples) -> tuple[list[int], list[int]]:
-        """Return, for each sample, the bytes by which it begins after its multiple of the mean, and its size."""
+        """Return two lists with a value per sample: the bytes by which it begins after its multiple of the mean size,
+        and its size.
+        """
         numbers, count = samples.astype(np.int64), self._samples_per_file
         if count == 1:
             pairs, second, alone = numbers // 2, numbers % 2, (numbers == self._last) & (numbers % 2 == 0)
@@ -111,7 +116,9 @@ class SampleLayout:
         return (second * drawn).tolist(), (self._mean + np.where(second, -drawn, drawn)).tolist()
 
     def _draw(self, pairs: Samples) -> npt.NDArray[np.int64]:
-        """Return a normal deviate for each pair, in bytes. The result is the same on every machine."""
+        """Return a normally distributed number of bytes for each pair, with mean 0. The result is the same on every
+        machine.
+        """
         total = np.full(len(pairs), -_MIDDLE, np.int64)
         for key in self._keys:
             mixed = mix_all(pairs ^ key)

@@ -1,4 +1,6 @@
-"""timeline.h5: all steps and the read activity of all ranks. Its size grows with ranks x steps, not with reads."""
+"""timeline.h5: the steps and the read activity of all ranks. Its size grows with ranks x steps, not with the number of
+reads.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,8 +29,8 @@ _PACKED: dict[str, Any] = {"compression": "gzip", "compression_opts": 1, "shuffl
 
 
 def write(directory: Path, merged: Merged, run: Run, profiles: "list[XPlane | None]", marker: str) -> None:
-    """Write all groups. The attribute `about` of a group describes its contents. profiles: those of the first ranks, if
-    any.
+    """Write timeline.h5 into the run's folder. Each group has an attribute `about` that describes its contents.
+    profiles: TensorFlow profiles of the first ranks, if any. marker: path of the marker file for Darshan.
     """
     import h5py
 
@@ -56,7 +58,7 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[XPlane | 
     _activity(file.create_group("activity"), merged)
     if merged.marks.size:
         marks = file.create_group(clock_alignment.GROUP)
-        marks.attrs["about"] = "axes: rank, read, before and after; seconds since the run's first step"
+        marks.attrs["about"] = "axes: rank, read, (start, end); values are seconds since the run's first step"
         marks.attrs["path"] = marker
         marks["instants"] = merged.marks - first_step(merged)
     by_rank = {rank: profile for rank, profile in enumerate(profiles) if profile is not None}
@@ -65,7 +67,7 @@ def _fill(file: "h5py.File", merged: Merged, run: Run, profiles: "list[XPlane | 
 
 
 def first_step(merged: Merged) -> float:
-    """Return the start of the run's first step on rank 0's clock."""
+    """Return the time on rank 0's clock at which the first step of the run started."""
     return float(merged.steps[..., STARTED].min())
 
 
@@ -78,7 +80,9 @@ def _steps(group: "h5py.Group", merged: Merged, run: Run) -> None:
 
 
 def _columns(merged: Merged) -> Iterator[tuple[str, Column]]:
-    """Yield name and values of each column: (ranks, steps of all epochs). Only one column is in memory at a time."""
+    """Yield the name and the values of each column, shape (ranks, steps of all epochs). Only one column is in memory at
+    a time.
+    """
     steps = merged.steps
     yield "start", steps[..., STARTED] - first_step(merged)
     yield "wait", merge.phase(steps, merge.WAIT)
@@ -90,7 +94,7 @@ def _columns(merged: Merged) -> Iterator[tuple[str, Column]]:
 
 
 def _table(column: Column, per_epoch: int) -> Column:
-    """Return a column as (ranks, epochs, steps). Steps of the last epoch that were not reached in time are NaN, or 0
+    """Return a column in the shape (ranks, epochs, steps). Values of steps that were not reached in time are NaN, or 0
     for counts.
     """
     ranks, done = column.shape

@@ -1,4 +1,4 @@
-"""Training loop of a rank: wait for the batch, compute, synchronise. Each phase is timed separately."""
+"""The training loop of a rank: wait for a batch, compute, synchronise. Each phase is timed separately."""
 
 import shutil
 from collections.abc import Iterator
@@ -43,11 +43,11 @@ if TYPE_CHECKING:
 
 
 class Recording(NamedTuple):
-    """Record of a rank. steps: (steps of all epochs, columns), as in distributions; fewer than planned if the job's
-    time was over. arrivals: (epochs begun, columns), as in cache_accounting. checkpoints: (n, 7), epoch, steps done in
-    it, seconds that training stood still, and the fields of Saved. verified: (epochs begun, 2), seconds of comparing,
-    and samples compared. counts: totals of all batches. disturbances: (epochs begun + 1, columns), as in disturbance;
-    the last row is for all epochs together.
+    """Recording of a rank. steps: (steps of all epochs, columns), as in distributions; fewer than planned if the job's
+    time ran out. reads: statistics of the reads. arrivals: (epochs started, columns), as in cache_accounting.
+    checkpoints: (n, 7): index of the epoch, steps done in it, seconds that training waited, and the fields of Saved.
+    verified: (epochs started, 2), seconds of comparing contents and samples compared. counts: totals of all batches.
+    disturbances: (epochs started + 1, columns), as in disturbance; the last row is for all epochs together.
     """
 
     steps: Floats
@@ -68,8 +68,8 @@ def train(
     stop: Stop,
     around: AbstractContextManager[None],
 ) -> Recording:
-    """Train all epochs of a run on this rank, or as many steps as there is time for. around: context that is entered
-    before the first epoch, when the loader is open, and left after the last epoch.
+    """Run all epochs of a run on this rank, or as many steps as there is time for. around: context manager that is
+    entered when the loader is open, before the first epoch, and left after the last epoch.
     """
     from mpi4py import MPI
 
@@ -125,7 +125,7 @@ def train(
 
 
 class _Loop(NamedTuple):
-    """State that the steps of a rank share."""
+    """State shared by all steps of a rank."""
 
     comm: "Intracomm"
     workload: Workload
@@ -137,7 +137,9 @@ class _Loop(NamedTuple):
     stop: Stop
 
     def epoch(self, epoch: int, batches: Iterator[Batch]) -> bool:
-        """Run all steps of an epoch. Return True if the time was over before the last step."""
+        """Run the steps of an epoch. Return True if the time was over before the last step of the run, otherwise
+        False.
+        """
         rows = self.record.steps[epoch]
         rows[:, ASKED] = draw(self.workload.compute.time, len(rows), self.comm.rank, epoch)
         for number, row in enumerate(rows):
@@ -160,8 +162,8 @@ class _Loop(NamedTuple):
         return False
 
     def verify(self, epoch: int, batch: Batch) -> None:
-        """Compare the batch, between two steps. After a comparison of whole samples a barrier follows, so that the time
-        does not count as sync of other ranks.
+        """Compare a batch with the generated contents, after its step. If whole samples are compared, a barrier
+        follows, so that other ranks do not count this time as synchronisation.
         """
         started = clock.now()
         compared = self.verification(batch)
@@ -170,7 +172,7 @@ class _Loop(NamedTuple):
         self.record.verified[epoch] += clock.now() - started, compared
 
     def save(self, epoch: int, number: int) -> None:
-        """Write a checkpoint if it is due after this step."""
+        """Write a checkpoint if one is due after this step, and record its time."""
         if not self.checkpoints or not self.checkpoints.is_due(epoch * self.record.steps.shape[1] + number + 1):
             return
         started = clock.now()
@@ -181,7 +183,9 @@ class _Loop(NamedTuple):
 
 
 class _CacheDrop:
-    """Callable that drops, before an epoch, the files that the ranks of this node will read from its page cache."""
+    """Callable that is used before an epoch. It drops the files that ranks of this node will read from the page
+    cache.
+    """
 
     def __init__(self, node: "Intracomm", run: Run) -> None:
         self._node = node
@@ -195,7 +199,7 @@ class _CacheDrop:
 
 
 class _Recorder:
-    """Recorder of the steps. It works between the end of a step and the start of the next."""
+    """Recorder of the steps of a rank. It is called between the end of a step and the start of the next."""
 
     def __init__(self, run: Run, progress: Progress) -> None:
         epochs = run.workload.train.epochs
@@ -226,7 +230,9 @@ class _Recorder:
         self._checkpoints.append((epoch, self._done - epoch * self.steps.shape[1], pause_s, *saved))
 
     def other_processes_fetched(self) -> int:
-        """Return the bytes that the kernel fetched from storage to start other processes, since the last call."""
+        """Return the bytes that the kernel fetched from storage, since the last call of this method, to start other
+        processes.
+        """
         before, self._other_processes_fetched = self._other_processes_fetched, self._counts.fetched
         return self._other_processes_fetched - before
 
@@ -237,7 +243,7 @@ class _Recorder:
         self._disturbances.append(columns)
 
     def _rows(self) -> Floats:
-        """Return the steps done so far, in order of time."""
+        """Return the steps done so far, in order of time: (steps, columns)."""
         return self.steps.reshape(-1, self.steps.shape[-1])[: self._done]
 
     def recording(self, auxiliary_files: Counts) -> Recording:

@@ -1,4 +1,6 @@
-"""Verify a dataset against the generator: python -m dlio_hpc.core.verify_dataset FOLDER, without MPI."""
+"""Compare a dataset with what the generator writes. Run as: python -m dlio_hpc.core.verify_dataset FOLDER; MPI is not
+needed.
+"""
 
 import argparse
 import os
@@ -18,19 +20,21 @@ from dlio_hpc.core.progress import Progress
 from dlio_hpc.errors import Incomplete, InfrastructureError, InvalidRun, of_system, told
 from dlio_hpc.plan import dataset
 
-# Faults that are listed. The description of a dataset may name more files than can be checked.
+# Maximum number of faults that are listed. A fingerprint file may claim more files than can be checked.
 _MOST_FAULTS = 1000
 
 
 class DatasetFault(Struct, frozen=True):
-    """Fault of a dataset. file: name of the file in the folder, or of the folder for faults of the whole dataset."""
+    """A fault of a dataset. file: name of the file in the folder, or name of the folder for a fault of the whole
+    dataset.
+    """
 
     file: str
     fault: str
 
 
 class Findings(Struct, frozen=True):
-    """Result of a verification. files: files checked. bytes: their size on the file system."""
+    """Result of a verification. files: number of files checked. bytes: their size on the file system."""
 
     files: int
     bytes: int
@@ -62,7 +66,9 @@ def _print(folder: Path, findings: Findings, as_json: bool) -> None:
 
 
 def verify(folder: Path, quick: bool) -> Findings:
-    """Return the faults of the dataset in `folder`. Raise ConfigError if it holds none. Progress goes to stderr."""
+    """Check the dataset in `folder` and return its faults. quick: check only names, number and sizes of files. Raise
+    ConfigError if the folder is not a dataset folder. Progress is printed on stderr.
+    """
     known = dataset.begun(folder)
     if known is None or not known.complete:
         fault = (
@@ -93,7 +99,7 @@ _Check = Callable[[str], str | None]
 
 
 def _checks(layout: Dataset, quick: bool) -> Iterator[tuple[str, _Check]]:
-    """Yield the name of each file and the function that checks the file at a path."""
+    """Yield the name of each file of the dataset, and the function that checks the file at a given path."""
     for side in dataset.sides(layout):
         yield dataset.side_name(side), partial(_side_fault, side, quick)
     for number in range(dataset.file_count(layout)):
@@ -110,7 +116,7 @@ def _side_fault(side: AuxiliaryFile, quick: bool, path: str) -> str | None:
 
 
 def _checked(path: str, check: _Check) -> tuple[int, str | None]:
-    """Return the bytes of a file, and its fault or None."""
+    """Check the file at `path`. Return its bytes, and its fault or None."""
     try:
         status = os.lstat(path)
         if not stat.S_ISREG(status.st_mode):

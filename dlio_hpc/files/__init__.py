@@ -1,1 +1,1 @@
-"""Files of jobs and archives: their names, safe writing, and the reading of archives."""
+"""Files of jobs and archives: their names, how they are written safely, and how archives are read."""

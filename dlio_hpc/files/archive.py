@@ -1,8 +1,8 @@
-"""A job's archive: NAME.tar.zst with a manifest at the start and a seal at the end.
+"""The archive of a job: NAME.tar.zst, with a manifest at the start and a seal at the end.
 
-The same files give the same bytes: members are sorted, times and owners are zero. manifest.json holds the SHA-256 of
-every file. The seal is a skippable frame that zstd and tar ignore (RFC 8878, section 3.1.2). It holds the SHA-256 of
-all bytes before it, so that any flipped bit is detected, even if it decodes to the same files.
+The same files give the same bytes: members are sorted, and their times and owners are zero. manifest.json holds the
+SHA-256 of every file. The seal is a skippable frame, which zstd and tar ignore (RFC 8878, section 3.1.2). It holds the
+SHA-256 of all bytes before it. Any flipped bit is therefore detected, even if the files decoded from it are the same.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from dlio_hpc.files.archive_members import Members, Packed, TarMember
 
 SUFFIX = ".tar.zst"
 _LEVEL = 3
-# Maximum bytes of a recording (timeline, Darshan log) that is read into memory, chosen for login nodes. Other files of
+# Maximum bytes of a recording (timeline, Darshan log) that is read into the memory of a login node. Other files of
 # a job are limited to rundir.LARGEST_DOCUMENT.
 LARGEST_RECORDING = 4 << 30
 _FILLING = (0x184D2A5C).to_bytes(4, "little")
@@ -37,15 +37,16 @@ _SEAL_BYTES = len(_SEAL_HEAD) + 32
 
 
 class ArchivedFile(Struct, frozen=True):
-    """A file of the job."""
+    """A file of the job, as its manifest lists it."""
 
     bytes: int
     sha256: str
 
 
 class Manifest(Struct, frozen=True):
-    """All files of the job except the manifest itself. skipped: files left out because they are not regular files, have
-    names that are not UTF-8, or are live records of a killed rank's Darshan (hundreds of MiB of zeros each).
+    """All files of the job except the manifest itself. skipped: names of files that are not in the archive, because
+    they are not regular files, their names are not UTF-8, or they are live records of Darshan in a killed rank
+    (hundreds of MiB of zeros each).
     """
 
     job: str
@@ -55,9 +56,10 @@ class Manifest(Struct, frozen=True):
 
 
 def create(directory: Path, target: Path) -> list[str]:
-    """Archive the job in `directory` as `target`. The archive is complete and verified, or does not exist. Return notes
-    on problems outside the archive.
+    """Archive the job in `directory` as `target`, and write its manifest into the directory. Return notes on problems
+    outside the archive, such as a manifest that could not be written.
 
+    `target` is either complete and verified or does not exist. Raise Incomplete if files changed meanwhile, and
     InvalidRun if the written archive does not verify.
     """
     manifest = _manifest(directory)
@@ -78,26 +80,28 @@ def create(directory: Path, target: Path) -> list[str]:
 
 
 def is_of(path: Path, directory: Path) -> bool:
-    """Return whether the archive's manifest matches the current files in `directory`."""
+    """Return whether the archive `path` has the current files of `directory`, according to its manifest."""
     with _opened(path) as held:
         return held.manifest == _manifest(directory)
 
 
 def listed(path: Path) -> frozenset[str]:
-    """Return the names of the archived files from the manifest; InvalidRun if it cannot be read."""
+    """Return the names of the archived files, from the manifest. Raise InvalidRun if it cannot be read."""
     with _opened(path) as held:
         return frozenset(held.manifest.files)
 
 
 def faults(path: Path) -> list[str]:
-    """Return the faults of an archive, one per line; empty if every byte is as written. A fault that makes further
+    """Verify an archive. Return its faults, one per line; empty if every byte is as written. A fault that makes further
     reading unsafe is returned alone.
     """
     return _passed(path, lambda _: False)[0]
 
 
 def sound(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """Read as read() does and verify every byte in the same pass; InvalidRun if any differs."""
+    """Read files like read(), and verify every byte of the archive in the same pass. Raise InvalidRun if any byte
+    differs.
+    """
     errors, content = _passed(path, wanted)
     if errors:
         raise _broken(path, errors[0])
@@ -105,15 +109,16 @@ def sound(path: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
 
 
 def entries(path: Path) -> list[tuple[str, int]]:
-    """Return the members with their sizes in bytes; InvalidRun if the archive cannot be read."""
+    """Return the names and the bytes of all members. Raise InvalidRun if the archive cannot be read."""
     with _opened(path) as held:
         own = (f"{held.manifest.job}/{rundir.MANIFEST}", len(held.listing))
         return [own, *((member.name, member.size) for _, member in held.members())]
 
 
 def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGEST_DOCUMENT) -> dict[str, bytes]:
-    """Read the files whose names, relative to the job's folder, are `wanted`. Of job.out and job.err, only the last
-    `largest` bytes are returned. InvalidRun if the archive cannot be read, or if another file is larger.
+    """Return the contents of archived files by name, without verifying their checksums. wanted: function that tells for
+    a name, relative to the job's folder, whether to read the file. Of job.out and job.err, only the last `largest`
+    bytes are returned. Raise InvalidRun if the archive cannot be read, or if another wanted file is larger.
     """
     with _opened(path) as held:
         content = {rundir.MANIFEST: held.listing} if wanted(rundir.MANIFEST) else {}
@@ -124,9 +129,9 @@ def read(path: Path, wanted: Callable[[str], bool], largest: int = rundir.LARGES
 
 
 def extract(path: Path, target: Path) -> Path:
-    """Extract the job's folder below `target` after every byte was verified.
+    """Verify every byte of an archive, then extract the job's folder into `target`. Return the path of the folder.
 
-    On InvalidRun or ConfigError nothing is written.
+    Raise InvalidRun if the archive is corrupted and ConfigError if the folder exists; nothing is written then.
     """
     if errors := faults(path):
         raise _broken(path, errors[0])
@@ -150,7 +155,7 @@ def extract(path: Path, target: Path) -> Path:
 
 
 def _made(file: Path) -> Path:
-    """Create the file's folder and return the file's path."""
+    """Create the folder of `file` if it does not exist; return `file`."""
     file.parent.mkdir(parents=True, exist_ok=True)
     return file
 
@@ -172,7 +177,9 @@ def _kept(name: str, pieces: Iterator[bytes], largest: int) -> bytes:
 
 @contextmanager
 def _temporary(target: Path, job: str) -> Iterator[str]:
-    """Create a folder for the duration of the block; entries that cannot be removed at the end remain."""
+    """Create a temporary folder in `target` and yield its path. Remove it at the end of the `with` block; entries that
+    cannot be removed remain.
+    """
     folder = tempfile.mkdtemp(prefix=f".{job}.", dir=target)
     try:
         yield folder
@@ -197,7 +204,7 @@ def _manifest(directory: Path) -> Manifest:
 
 
 def _is_utf8(name: str) -> bool:
-    """Return whether the name is UTF-8; other names cannot be stored in a manifest."""
+    """Return whether a file name is valid UTF-8. A manifest cannot store other names."""
     return not any("\udc80" <= letter <= "\udcff" for letter in name)
 
 
@@ -235,7 +242,7 @@ def _pack(directory: Path, manifest: Manifest, target: Path) -> None:
 
 
 def _encoded(directory: Path, manifest: Manifest) -> bytes:
-    """Return the manifest as JSON; ConfigError if the job has more files than an archive may have."""
+    """Return the manifest as JSON. Raise ConfigError if the job has more files than an archive may have."""
     content = document.encode(manifest)
     if len(manifest.files) >= archive_members.MOST_MEMBERS or len(content) > rundir.LARGEST_DOCUMENT:
         raise ConfigError(
@@ -254,8 +261,8 @@ def _add(tar: tarfile.TarFile, name: str, content: IO[bytes]) -> None:
 
 
 def _fill_up(file: "_Hashing", size: int) -> None:
-    """Append frames that decompressors skip, until an archive of `size` bytes of files is within the limit of its
-    compression ratio.
+    """Pad the archive with skippable frames until its compression ratio, for `size` bytes of uncompressed files, is
+    within the limit that readers of archives accept.
     """
     while (lacking := -(-(size - archive_members.ALLOWANCE) // archive_members.RATIO) - file.count) > 0:
         length = min(lacking, archive_members.CHUNK)
@@ -263,7 +270,7 @@ def _fill_up(file: "_Hashing", size: int) -> None:
 
 
 class _Hashing:
-    """A writable file that computes the SHA-256 of the bytes written."""
+    """A file wrapper for writing that computes the SHA-256 and the count of the bytes written."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -280,7 +287,7 @@ class _Hashing:
 
 
 class _Held(NamedTuple):
-    """An archive, open at its second member. listing: the bytes of the first member, the manifest."""
+    """An open archive, positioned at its second member. listing: content of the first member, the manifest."""
 
     packed: Packed
     tar: Members
@@ -289,8 +296,8 @@ class _Held(NamedTuple):
     listing: bytes
 
     def members(self) -> Iterator[tuple[str, TarMember]]:
-        """Yield the members with their names relative to the job's folder; InvalidRun for a member that the manifest
-        does not list.
+        """Yield each member after the manifest, with its name relative to the job's folder. Raise InvalidRun for a
+        member that the manifest does not list, that is repeated, or that is outside the job's folder.
         """
         left = dict.fromkeys(self.manifest.files)
         for member in self.iterator:
@@ -310,7 +317,7 @@ def _unlisted(name: str) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[_Held]:
-    """Open the archive and read its manifest; InvalidRun with the archive's name if it is not valid."""
+    """Open the archive and read its manifest. Raise InvalidRun, with the name of the archive, if it is not valid."""
     with _opening(path) as file:
         try:
             yield _begun(Packed(file, os.fstat(file.fileno()).st_size, _SEAL_BYTES))
@@ -332,8 +339,8 @@ def _begun(packed: Packed) -> _Held:
 
 
 def _passed(path: Path, wanted: Callable[[str], bool]) -> tuple[list[str], dict[str, bytes]]:
-    """Read an archive once; return its faults and the wanted files. A fault that makes further reading unsafe is
-    returned alone.
+    """Read an archive once. Return its faults and the contents of the wanted files. A fault that makes further reading
+    unsafe is returned alone, without contents.
     """
     content: dict[str, bytes] = {}
     with _opening(path) as file:
@@ -379,7 +386,7 @@ def _is_safe(name: str) -> bool:
 
 @contextmanager
 def _opening(path: Path) -> Iterator[io.BufferedReader]:
-    """Open the file without blocking, in case it is a pipe; InvalidRun if it is not a regular file."""
+    """Open an archive for reading. A pipe of that name does not block. Raise InvalidRun if it is not a regular file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as fault:

@@ -1,7 +1,7 @@
-"""Members of a job's archive, read as strictly as they are written: zstd around ustar headers and regular files.
+"""Read the members of a job's archive. Only what dlio-hpc writes is accepted: zstd, ustar headers and regular files.
 
-Any user may put an archive into a shared folder, so all limits below are checked before memory or time is spent.
-Exceeding a limit raises InvalidRun.
+Any user may put an archive into a shared folder, so all limits are checked before memory or time is spent. InvalidRun
+is raised if a limit is exceeded.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ CHUNK = 1 << 20
 # Maximum window of the decompressor. Archives have a window of 2 MiB; decoders should support 8 MiB (RFC 8878,
 # 3.1.1.1.2).
 _WINDOW = 8 << 20
-# Maximum compression ratio, beyond an allowance that decompresses in a fraction of a second. A job's files have ratios
+# Maximum compression ratio, and bytes beyond it that decompress in a fraction of a second. A job's files have ratios
 # of 5 to 60; zstd reaches 30,000 with zeros. archive._fill_up() pads archives that compress better.
 RATIO, ALLOWANCE = 256, 64 << 20
-# Maximum bytes of an archive read beyond the bytes decompressed. A block has at most 128 KiB; only empty frames and
-# holes of a sparse file have more.
+# Maximum bytes by which the bytes read may exceed those decompressed. A block has at most 128 KiB; only empty frames
+# and holes of a sparse file have more.
 _AHEAD = 4 << 20
 # An extended header has a path (PATH_MAX: 4096 bytes) and a size.
 _LONGEST_HEADER = 16 << 10
@@ -33,15 +33,15 @@ _LONGEST_END = CHUNK + 2 * BLOCK
 
 
 class TarMember(NamedTuple):
-    """A regular file. size: bytes."""
+    """A regular file in an archive. size: its bytes."""
 
     name: str
     size: int
 
 
 class Packed:
-    """Compressed bytes of an archive, as a file for the decompressor. seal_bytes: length of the seal, which is not
-    hashed.
+    """Compressed bytes of an archive, as a file that the decompressor reads. It hashes all bytes before the seal and
+    keeps the seal. seal_bytes: length of the seal.
     """
 
     def __init__(self, file: IO[bytes], size: int, seal_bytes: int) -> None:
@@ -55,7 +55,9 @@ class Packed:
         self.decompressed = 0
 
     def read(self, size: int = -1) -> bytes:
-        """Read for the decompressor; InvalidRun if it reads much more than it returns."""
+        """Read compressed bytes for the decompressor. Raise InvalidRun if far more bytes are read than are
+        decompressed.
+        """
         data = self._file.read(size)
         self._taken += len(data)
         if self._taken > self.decompressed + _AHEAD:
@@ -72,8 +74,8 @@ class Packed:
 
 
 class Members:
-    """The members in order. The bytes of a member are read with pieces() before the next member is requested, or
-    skipped.
+    """Iterator over the members of an archive, in order. pieces() reads the bytes of the current member; bytes that are
+    not read are skipped when the next member is requested.
     """
 
     def __init__(self, packed: Packed) -> None:
@@ -124,7 +126,7 @@ class Members:
         return TarMember(name, size)
 
     def _check_end(self) -> None:
-        """Check that only zeros follow, up to the end of the file."""
+        """Check that only a limited number of zeros follow up to the end of the archive. Raise InvalidRun otherwise."""
         length = 0
         while piece := self._read(CHUNK):
             length += len(piece)
@@ -176,7 +178,9 @@ def _number(header: bytes, offset: int, length: int) -> int:
 
 
 def _extended(content: bytes) -> dict[str, str]:
-    """Parse lines of LENGTH KEY=VALUE (POSIX pax). Archives of dlio-hpc have only path and size."""
+    """Return the records of an extended header (POSIX pax), whose lines are LENGTH KEY=VALUE. Raise InvalidRun for keys
+    other than path and size, which dlio-hpc does not write.
+    """
     records: dict[str, str] = {}
     while content:
         digits, _, _ = content.partition(b" ")

@@ -1,4 +1,6 @@
-"""The type of file system of a path, by its magic number (statfs(2)): names of mounts mislead, commands differ."""
+"""The type of the file system that holds a path. It follows from the magic number of statfs(2), because names of mount
+points mislead and the output of commands differs.
+"""
 
 import ctypes
 import os
@@ -17,7 +19,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-# Types whose reads become block requests of the reading process; only there its read_bytes (proc(5)) is correct. It
+# Types whose reads become block requests of the reading process. Only for these, read_bytes of proc(5) is correct. It
 # stays 0 on FUSE, GPFS, BeeGFS and, since Linux 5.18, NFS; ZFS also counts reads from memory.
 COUNTED = frozenset({"ext4", "xfs", "btrfs", "overlay"})
 # Types whose data are cached only in the kernel's page cache on the node.
@@ -26,7 +28,9 @@ MEMORY = frozenset({"tmpfs", "ramfs"})
 
 
 class FileSystem(Struct, frozen=True):
-    """A mounted file system. mount, source: from /proc/self/mountinfo, empty if not listed there."""
+    """A mounted file system. kind: its type. mount, source: mount point and source from /proc/self/mountinfo; empty if
+    it is not listed there.
+    """
 
     kind: str
     mount: str = ""
@@ -43,12 +47,12 @@ class FileSystem(Struct, frozen=True):
 
     @property
     def fsname(self) -> str:
-        """Lustre's name of the file system, from mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
+        """The name that Lustre has for the file system: NAME in the source mgs@tcp:/NAME or mgs@tcp:/NAME/below."""
         return self.source.rpartition(":/")[2].partition("/")[0]
 
 
 def of(path: Path) -> FileSystem:
-    """Return the file system of `path`, or of its nearest existing parent."""
+    """Return the file system that holds `path`, or its nearest existing parent."""
     there = existing(path)
     number = magic(there)
     mount, source = _mount(there)
@@ -56,7 +60,9 @@ def of(path: Path) -> FileSystem:
 
 
 def unwritable(folder: str) -> str | None:
-    """Return why no file can be created in a folder or its nearest existing parent; None if one can."""
+    """Try to create a temporary file in a folder, or in its nearest existing parent. Return the reason if that fails,
+    or None if it works.
+    """
     import tempfile
 
     there = existing(Path(folder))
@@ -68,8 +74,8 @@ def unwritable(folder: str) -> str | None:
 
 
 def is_there(path: str | Path) -> bool:
-    """Return whether the path exists. InfrastructureError if the system cannot tell, where os.path.exists() returns
-    False.
+    """Return whether the path exists. Raise InfrastructureError if the system cannot tell; os.path.exists() would
+    return False.
     """
     try:
         os.stat(path)
@@ -81,14 +87,16 @@ def is_there(path: str | Path) -> bool:
 
 
 def existing(path: Path) -> Path:
-    """Return `path` or its nearest existing parent, resolved."""
+    """Return `path`, or its nearest existing parent, with links resolved."""
     while not path.exists():
         path = path.parent
     return path.resolve()
 
 
 def magic(path: Path) -> int:
-    """Return f_type of statfs(2), which Python's statvfs omits. It is the first member, a long on 64-bit Linux."""
+    """Return the magic number of the file system of `path`: f_type of statfs(2), which Python's statvfs() omits. f_type
+    is the first member of the structure, a long on 64-bit Linux.
+    """
     buffer = (ctypes.c_long * 64)()
     if ctypes.CDLL(None, use_errno=True).statfs(os.fsencode(path), buffer):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
@@ -96,7 +104,9 @@ def magic(path: Path) -> int:
 
 
 def _mount(path: Path) -> tuple[str, str]:
-    """Return mount point and source of `path`: the longest matching mount point, and the last mount on it."""
+    """Return the mount point and the source of the file system of `path`. Of all mount points above it, the longest
+    counts, and the last mount on it.
+    """
     best = ("", "")
     for mount, _, source in mounts():
         if path.is_relative_to(mount) and len(mount) >= len(best[0]):
@@ -105,7 +115,7 @@ def _mount(path: Path) -> tuple[str, str]:
 
 
 def mounts() -> Iterator[tuple[str, str, str]]:
-    """Yield mount point, type and source of all mounts; proc(5), mountinfo."""
+    """Yield the mount point, type and source of every mount, from /proc/self/mountinfo (proc(5))."""
     try:
         lines = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
@@ -117,7 +127,7 @@ def mounts() -> Iterator[tuple[str, str, str]]:
 
 
 def _unescaped(text: str) -> str:
-    """Decode the octal escapes for blanks and backslashes in mountinfo."""
+    """Decode the octal escapes of mountinfo: blank, tab, line break and backslash."""
     for code, letter in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(code, letter)
     return text

@@ -1,5 +1,5 @@
-"""File names in a job's directory and in the folder of archives, which are defined only here, and functions to write
-files safely.
+"""Names of the files in a job's directory and in the folder of archives, which only this module defines, and functions
+to write and lock files safely.
 """
 
 import fcntl
@@ -35,9 +35,9 @@ RESULT = "result.json"
 TIMELINE = "timeline.h5"
 ERROR = "error.json"
 TF_PROFILE = "tf-profile"
-# In the folder of archives, not in a job's directory.
+# These names are in the folder of archives, not in a job's directory.
 HISTORY, HISTORY_LOCK, BASELINES = "history.db", "history.lock", "baselines"
-# Maximum bytes of a JSON document of a job, an archive or a study; the plan of a study with 10,000 points has fewer.
+# Maximum bytes of a JSON document of a job, an archive or a study. The plan of a study with 10,000 points is smaller.
 LARGEST_DOCUMENT = 64 << 20
 # Glob pattern of job directories in a folder of jobs. Incomplete directories have names that begin with a dot.
 JOBS = f"[!.]*/{JOB}"
@@ -46,14 +46,16 @@ _LOCKED = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def layout_name(when: str, place: int) -> str:
-    """Return the name of the layout record of a job's dataset: before.yaml or after.yaml, and before-2.yaml for the
-    second.
+    """Return the file name of a layout record. when: before.yaml or after.yaml. place: index of the dataset in the job;
+    1, the second dataset, gives before-2.yaml.
     """
     return when if not place else f"-{place + 1}.".join(when.rsplit(".", 1))
 
 
 def run_name(number: int, name: str) -> str:
-    """Return the name of a run, such as 01-measure, in order of execution."""
+    """Return the folder name of a run, such as 01-measure. Names sort in the order in which runs are executed, up to
+    100 runs.
+    """
     return f"{number:02}-{name}"
 
 
@@ -62,39 +64,41 @@ def run_directory(job: Path, number: int, name: str) -> Path:
 
 
 def attempts(job: Path) -> list[Path]:
-    """Return the folders with results of earlier attempts of a requeued or repeated job."""
+    """Return the folders that hold the results of earlier attempts of a job, which was requeued or run again."""
     return list((job / ATTEMPTS).glob("[0-9]*"))
 
 
 def xplane_name(rank: int) -> str:
-    """Return the name of TensorFlow's profile of a rank, in the folder TF_PROFILE of the run."""
+    """Return the file name of a rank's TensorFlow profile. The file is in the folder TF_PROFILE of the run."""
     return f"rank-{rank}.xplane.pb"
 
 
-# Temporary file of a write in progress or interrupted: final name, and the writing process and host.
+# Name of a temporary file, written now or by an interrupted process: final name, writing process, host.
 _TEMPORARY = re.compile(r"[.](?P<name>.+)[.](?P<pid>\d+)-[0-9a-f]{8}@(?P<host>.+)[.]tmp")
 
 
 def temporary_name(name: str) -> str:
-    """Return a hidden, unpredictable name for a file or folder that will be renamed to `name`."""
+    """Return a temporary name, hidden and unpredictable, for a file or folder that will be renamed to `name`."""
     return f".{name}.{os.getpid()}-{os.urandom(4).hex()}@{os.uname().nodename}.tmp"
 
 
 def rest_of(name: str) -> str | None:
-    """Return the final name that a temporary name stands for; None for any other name."""
+    """Return the final name that is part of a temporary name, or None if `name` is not a temporary name."""
     match = _TEMPORARY.fullmatch(name)
     return match["name"] if match else None
 
 
 def is_being_written(name: str) -> bool:
-    """Return whether the process that created a temporary file may still write to it; always true for other hosts."""
+    """Return whether the process that created a temporary file may still write to it. True if the process runs on
+    another host, where it cannot be checked.
+    """
     match = _TEMPORARY.fullmatch(name)
     return match is not None and (match["host"] != os.uname().nodename or Path(f"/proc/{match['pid']}").exists())
 
 
 def matching(folder: Path, pattern: str) -> Iterator[Path]:
-    """Yield files and folders below a folder, sorted, as Path.glob() does, but raise OSError for folders that are not
-    readable, which Path.glob() skips.
+    """Yield the sorted paths below a folder that match a pattern, like Path.glob(). Unlike Path.glob(), raise OSError
+    for a folder that is not readable.
     """
     first, _, rest = pattern.partition("/")
     names = [first]
@@ -114,10 +118,11 @@ def matching(folder: Path, pattern: str) -> Iterator[Path]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary file that replaces `path` atomically, synced to disk, at the end of the block; on an exception
-    it is removed. A device or a pipe is yielded itself.
+    """Yield the path of a temporary file for new content. At the end of the `with` block it is synced to disk and
+    replaces `path` atomically; on an exception it is removed. If `path` is a device or a pipe, yield `path` itself.
 
-    The file is new and is accessed through its descriptor: a link placed at its name by another user has no effect.
+    The temporary file is new and is accessed through its descriptor, so a link that another user places at its name has
+    no effect.
     """
     if path.exists() and not path.is_file():
         yield path
@@ -146,20 +151,22 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write `content` to `path` atomically."""
+    """Write `content` to `path` atomically: after an interruption, the file has either the old or the new content."""
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
 def is_locked(directory: Path) -> bool:
-    """Return whether another process is in the block of locked() at this moment."""
+    """Return whether another process holds the lock of a job's directory at this moment; see locked()."""
     with locked_now(directory / PLAN) as is_mine:
         return not is_mine
 
 
 @contextmanager
 def locked_now(path: Path) -> Iterator[bool]:
-    """Lock as locked_file() does, without waiting; yield False if another process holds the lock."""
+    """Try to lock a file for the duration of the `with` block, without waiting. Yield True, or False if another process
+    holds the lock. On a file system without locks, yield True.
+    """
     with _lockable(path) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -173,17 +180,18 @@ def locked_now(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Hold the lock of a job's directory for the duration of the block."""
+    """Hold the lock of a job's directory for the duration of the `with` block. Wait for it if necessary."""
     with locked_file(directory / PLAN):
         yield
 
 
 @contextmanager
 def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Iterator[bool]:
-    """Hold the lock of `path` for the duration of the block. If it must wait, call `on_wait` first. Yield False if the
-    file was removed meanwhile: another process may hold the lock of a new file.
+    """Hold the lock of the file `path` for the duration of the `with` block. If another process holds it, call
+    `on_wait` and then wait. Yield True, or False if the file was removed or replaced meanwhile; another process may
+    then hold the lock of a new file.
 
-    On a file system without locks it does not wait.
+    On a file system without locks there is no wait.
     """
     with _lockable(path) as descriptor:
         with suppress(OSError):
@@ -198,7 +206,9 @@ def locked_file(path: Path, on_wait: Callable[[], None] = lambda: None) -> Itera
 
 
 def _is_still(path: Path, descriptor: int) -> bool:
-    """Return whether the opened file is still the file at `path`; true for a folder opened in place of the file."""
+    """Return whether the open file is still the file at `path`. True if the descriptor is a folder, which was opened
+    instead of the file.
+    """
     opened = os.fstat(descriptor)
     try:
         return stat.S_ISDIR(opened.st_mode) or os.path.samestat(opened, os.stat(path))
@@ -208,8 +218,9 @@ def _is_still(path: Path, descriptor: int) -> bool:
 
 @contextmanager
 def _lockable(path: Path) -> Iterator[int]:
-    """Open a file for writing: NFS locks only such files, and Lustre's locks on folders do not reach other nodes. Open
-    it for reading if it is another user's; open its folder if it is missing or not readable.
+    """Open a file so that it can be locked, and yield its descriptor. It is opened for writing, because NFS requires
+    that for a lock. If that is not allowed, it is opened for reading. If the file is missing or not readable, its
+    folder is opened instead; on Lustre, locks on folders do not reach other nodes.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | _LOCKED)

@@ -1,4 +1,6 @@
-"""Folders that others may write to: opened once, then accessed by descriptor, whatever happens to their names."""
+"""Safe access to folders that other users may write to. A folder is opened once and then accessed by its descriptor, so
+that it does not matter if its name comes to mean another folder.
+"""
 
 import errno
 import os
@@ -9,14 +11,14 @@ from pathlib import Path
 
 from dlio_hpc.errors import ConfigError, about
 
-# Error numbers of open() for a link or a path that is not a folder.
+# Error numbers of open(2) if the path is a link or not a folder.
 _NO_FOLDER = {errno.ELOOP, errno.ENOTDIR}
 
 
 @contextmanager
 def opened(path: str | Path) -> Iterator[int]:
-    """Open the folder at `path` and yield its descriptor; ConfigError if it is a link or not a folder. A fault in the
-    block names the folder by its path.
+    """Open the folder at `path` and yield its descriptor. Raise ConfigError if it is a link or not a folder. OSErrors
+    raised in the `with` block name the folder by its path instead of its descriptor.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -32,19 +34,22 @@ def opened(path: str | Path) -> Iterator[int]:
 
 
 def close(descriptor: int) -> None:
-    """Close a descriptor that was not written through. Errors are ignored, because no data can be lost."""
+    """Close a descriptor and ignore errors. It must be one that was not written to, so that no data can be lost."""
     with suppress(OSError):
         os.close(descriptor)
 
 
 def held(descriptor: int) -> Path:
-    """Return the path to an open file or folder through its descriptor. No other user can replace it."""
+    """Return the path to an open file or folder through its descriptor. No other user can change what this path refers
+    to.
+    """
     return Path(f"/proc/self/fd/{descriptor}")
 
 
 def created(folder: int, name: str) -> int:
-    """Open the file `name` in an open folder for reading and writing, and create it if needed; return its descriptor.
-    ConfigError if the name belongs to a link, a file with several links, or not a regular file.
+    """Open the file `name` in an open folder for reading and writing, and create it if it does not exist. Return its
+    descriptor. Raise ConfigError if the name belongs to a link, to a file with several links, or to something else than
+    a regular file.
     """
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
@@ -73,8 +78,8 @@ def _foreign(folder: int, name: str) -> ConfigError:
 
 
 def content(path: Path, longest: int) -> bytes:
-    """Read a file that another user may have placed there; ConfigError if it is not a regular file, or has more than
-    `longest` bytes. A pipe does not block.
+    """Return the content of a file that another user may have placed there. A pipe does not block. Raise ConfigError if
+    it is not a regular file or has more than `longest` bytes.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -90,8 +95,8 @@ def content(path: Path, longest: int) -> bytes:
 
 
 def is_mine(folder: int) -> bool:
-    """Return whether an open folder belongs to this user. File systems may map owners, such as root to nobody, so a new
-    file is created for comparison.
+    """Return whether an open folder belongs to this user. A file system may map owners, such as root to nobody. If the
+    owners differ, a temporary file is created in the folder and its owner is compared.
     """
     owner = os.fstat(folder).st_uid
     if owner == os.geteuid():
@@ -110,8 +115,8 @@ def is_mine(folder: int) -> bool:
 
 
 def is_shared(folder: int, above: Path) -> bool:
-    """Return whether the folder `above` was shared with this user's group by chmod g+ws, and an open folder in it
-    inherited that.
+    """Return whether an open folder is shared with this user's group: the folder `above` it was shared by chmod g+ws,
+    and the open folder inherited that.
     """
     upper, inner = os.stat(above), os.fstat(folder)
     shared = stat.S_ISGID | stat.S_IWGRP
@@ -124,7 +129,7 @@ def is_shared(folder: int, above: Path) -> bool:
 
 
 def owner(folder: int) -> str:
-    """Return the name of the owner of an open folder, or the user's number if it has no name."""
+    """Return the name of the owner of an open folder, or "number N" if user N has no name."""
     import pwd
 
     number = os.fstat(folder).st_uid

@@ -1,4 +1,4 @@
-"""Rejection of URLs where a path is expected. Python would take s3://bucket/x for a local folder named s3:."""
+"""Check that a path is not a URL. Python would take s3://bucket/x for a local folder named "s3:"."""
 
 import re
 
@@ -6,7 +6,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 
 
 def refuse(text: str) -> None:
-    """Raise ValueError for a URL. The message asks for a path on a mounted file system."""
+    """Raise ValueError if the text is a URL. The message asks for a path on a mounted file system."""
     scheme = _SCHEME.match(text)
     if scheme is None:
         return

@@ -1,4 +1,6 @@
-"""Expected cost of runs: time, bytes read and written, and storage space, from the rates in the site profile."""
+"""Expected cost of runs and jobs: time, bytes read and written, storage space. Times follow from the rates in the site
+profile.
+"""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,8 +14,8 @@ from dlio_hpc.plan.plan import Plan, Run
 
 
 class Cost(NamedTuple):
-    """Cost of a run. seconds: an estimate. bytes_read, bytes_written: planned bytes. files: of a dataset that is
-    generated.
+    """Cost of a run. seconds: an estimate. bytes_read, bytes_written: planned bytes. files: number of files that a
+    generation writes; 0 for other runs.
     """
 
     seconds: float
@@ -23,8 +25,8 @@ class Cost(NamedTuple):
 
 
 class JobCost(Struct, frozen=True):
-    """Cost of a batch job. space: bytes that its datasets still require, and a checkpoint. files: of datasets.
-    limit_node_hours: node-hours if the job runs to its time limit.
+    """Cost of a batch job. space: bytes of storage that the job adds: its new datasets and one checkpoint. files:
+    number of files of the new datasets. limit_node_hours: node-hours if the job runs until its walltime.
     """
 
     job: str
@@ -41,8 +43,8 @@ class JobCost(Struct, frozen=True):
 
 
 def of_run(run: Run, nodes: int, ranks: int, rates: Rates) -> Cost:
-    """Return the cost of a run at the rates of so many nodes: the launch of ranks, then reading (or preprocessing,
-    whichever is longer), writing and computing one after the other.
+    """Return the cost of a run on `nodes` nodes. Its time is the sum of launching the ranks, reading (or preprocessing
+    if that takes longer), writing and computing.
     """
     if run.kind == "generate":
         written, files = _needs(run)
@@ -67,7 +69,9 @@ def computing(run: Run) -> float:
 
 
 def of_job(plan: Plan, begun: set[str]) -> JobCost:
-    """Return the cost of a job. begun: folders of datasets that earlier jobs write; those of this job are added."""
+    """Return the cost of a job. begun: folders of datasets that earlier jobs generate; the datasets of this job are
+    added to it.
+    """
     costs, space, files = [], 0, 0
     for run in plan.runs:
         cost = of_run(run, plan.nodes, plan.ranks, plan.site.expected_rates)
@@ -95,13 +99,17 @@ def of_job(plan: Plan, begun: set[str]) -> JobCost:
 
 
 def of_jobs(plans: Iterable[Plan]) -> list[JobCost]:
-    """Return the costs of jobs that run one after the other: later jobs reuse the datasets of earlier ones."""
+    """Return the cost of each of several jobs that run one after the other. A dataset counts for the first job that
+    generates it.
+    """
     begun: set[str] = set()
     return [of_job(plan, begun) for plan in plans]
 
 
 def _needs(run: Run) -> tuple[int, int]:
-    """Return bytes and files that the dataset still requires; those of the whole dataset if it is not readable."""
+    """Return the bytes and the number of files that generating the run's dataset takes. If its folder cannot be read,
+    return those of the whole dataset.
+    """
     try:
         size, files = dataset.needs(run)
     except DlioError:
@@ -110,7 +118,9 @@ def _needs(run: Run) -> tuple[int, int]:
 
 
 def _auxiliary_bytes(run: Run, ranks: int, access: str) -> int:
-    """Return the bytes that auxiliary files with this access take."""
+    """Return the bytes that all ranks read from (access "read") or write to (access "write") auxiliary files in a
+    run.
+    """
     train = run.workload.train
     times = {"start": 1, "end": 1, "epoch": train.epochs, "step": run.steps_per_epoch * train.epochs}
     return sum(
@@ -121,7 +131,7 @@ def _auxiliary_bytes(run: Run, ranks: int, access: str) -> int:
 
 
 def _checkpoints(run: Run) -> int:
-    """Return the number of checkpoints of a run."""
+    """Return the number of checkpoints that a run writes."""
     checkpoint, epochs = run.workload.checkpoint, run.workload.train.epochs
     if checkpoint is None:
         return 0
@@ -129,6 +139,6 @@ def _checkpoints(run: Run) -> int:
 
 
 def _checkpoint(run: Run, ranks: int) -> int:
-    """Return the bytes of a checkpoint. Each checkpoint replaces the previous one."""
+    """Return the bytes of one checkpoint of all ranks together. Each checkpoint replaces the previous one."""
     checkpoint = run.workload.checkpoint
     return 0 if checkpoint is None else sum(checkpoint.sizes) * (ranks if checkpoint.by == "all" else 1)

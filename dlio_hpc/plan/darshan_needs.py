@@ -1,6 +1,6 @@
-"""Memory that Darshan needs for a run, and what it loses with less.
+"""Memory that Darshan needs to record a run, and the notes on what it loses if it gets less.
 
-Comments on Darshan's settings are from darshan-runtime's documentation and source, versions 3.4 to 3.5.
+Comments on Darshan's settings refer to the documentation and source of darshan-runtime, versions 3.4 to 3.5.
 """
 
 import math
@@ -13,12 +13,12 @@ from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan, Run, largest_share, share, steps_per_epoch
 from dlio_hpc.units import format_size
 
-# Bytes of a trace segment (the longer version), of the header before a file's segments, of a counter record.
+# Sizes in bytes: a trace segment (the longer version), the header before a file's segments, and a counter record.
 _SEGMENT, _HEAD, _RECORD = 40, 104, 704
 _LEAST_SEGMENTS = 64
-# Requests per open in addition to those for samples: headers, ends of files, lookups of libraries.
+# Requests per open besides those for samples: headers, ends of files, lookups of libraries.
 _PER_OPENING = 24
-# Typical smallest request of libraries that choose the sizes of their requests.
+# Smallest request, typically, of libraries that choose their own request sizes.
 _LIBRARYS_REQUEST = 1 << 17
 # Each rank allocates and clears the whole limit of its trace when it ends, even for a short trace. The traces of all
 # ranks together must fit into the memory of the process that reads the log.
@@ -26,16 +26,16 @@ MOST_TRACE_MIB, _ALL_TRACES_MIB, _LEAST_TRACE_KIB = 256, 2048, 128
 # From 4096 MiB on Darshan miscounts the bytes of its pool and loses the log.
 _MOST_POOL_MIB = 2047
 _SPARE_FILES = 64
-# A string in libdarshan 3.4 and later, which read a configuration file.
+# This string occurs in libdarshan 3.4 and later, which read a configuration file.
 _CONFIGURED_BY = b"DARSHAN_CONFIG_PATH"
-# Limits compiled into earlier versions: MiB of trace per rank, and files per module.
+# Limits compiled into versions before 3.4: MiB of trace per rank, and files per module.
 _EARLY_TRACE_MIB, _EARLY_FILES = 4, 1024
 
 
 class Memory(NamedTuple):
-    """Memory that Darshan may use in a rank. trace_kib: for DXT. wanted_kib: need of the plan, larger if it exceeds the
-    limit. records: maximum number of files. pool_mib: for all modules but DXT, and for compression. names_mib: for
-    paths.
+    """Memory that Darshan may use in a rank. trace_kib: for the DXT trace. wanted_kib: what the trace of the planned
+    requests needs; it exceeds trace_kib if the trace is limited. records: maximum number of files. pool_mib: for all
+    modules except DXT, and for compression. names_mib: for paths.
     """
 
     records: int
@@ -46,7 +46,9 @@ class Memory(NamedTuple):
 
 
 def memory(plan: Plan, run: Run) -> Memory:
-    """Return memory sufficient for the run, as far as its requests are known in advance."""
+    """Return the memory that Darshan needs for the run. It is an estimate, because libraries choose some requests
+    themselves.
+    """
     files, requests = _load(plan, run)
     # DXT doubles its buffer as it grows
     segments = max(_LEAST_SEGMENTS, 1 << math.ceil(math.log2(max(2 * requests / max(files, 1), 1))))
@@ -60,13 +62,13 @@ def memory(plan: Plan, run: Run) -> Memory:
 
 
 def most_trace_kib(plan: Plan) -> int:
-    """Return the limit of a rank's trace in KiB."""
+    """Return the maximum size of a rank's trace in KiB."""
     return max(_LEAST_TRACE_KIB, min(MOST_TRACE_MIB << 10, (_ALL_TRACES_MIB << 10) // plan.ranks))
 
 
 def note(plan: Plan, run: Run) -> str | None:
-    """Return a note if the run's trace will be truncated (counters stay complete), or if libdarshan is older than 3.4
-    as far as the library is readable here; None otherwise.
+    """Return a note if the run's trace will be truncated while its counters stay complete, or if libdarshan is known to
+    be older than 3.4; otherwise None.
     """
     if plan.site.darshan is not None and reads_configuration(plan.site.darshan) is False:
         return EARLY
@@ -80,13 +82,15 @@ def note(plan: Plan, run: Run) -> str | None:
 
 
 EARLY = (
-    "this Darshan is older than 3.4 and reads no configuration file: it records all files outside of the system's and "
-    f"Python's folders, at most {_EARLY_FILES} files per rank, and at most {_EARLY_TRACE_MIB} MiB of trace per rank"
+    "this Darshan is older than 3.4 and cannot read a configuration file: it records all files outside of the "
+    f"system's and Python's folders, at most {_EARLY_FILES} files and {_EARLY_TRACE_MIB} MiB of trace per rank"
 )
 
 
 def reads_configuration(library: str) -> bool | None:
-    """Return whether this libdarshan reads a configuration file (3.4 and later); None if it is not readable."""
+    """Return whether this libdarshan supports a configuration file (3.4 and later), or None if the library file cannot
+    be read.
+    """
     try:
         with open(library, "rb") as file:
             return _CONFIGURED_BY in file.read()
@@ -95,7 +99,7 @@ def reads_configuration(library: str) -> bool | None:
 
 
 def _load(plan: Plan, run: Run) -> tuple[int, int]:
-    """Return the maximum number of files that a rank accesses, and of its requests to them."""
+    """Return how many files a rank accesses at most, and how many requests it sends to them."""
     workload = run.workload
     extra_files, extra_requests = _auxiliary_load(run)
     if run.kind == "generate":
@@ -115,15 +119,15 @@ def _load(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _per_opening(workload: Workload) -> int:
-    """Return the requests per open in addition to those for samples: one if positions of samples are known without
-    lookup.
+    """Return the requests per open besides those for samples. There is only one if the positions of the samples in the
+    file are known without a lookup.
     """
     looks = workload.reader.mode == "framework" or workload.dataset.format == "hdf5"
     return _PER_OPENING if looks or workload.dataset.compression != "none" else 1
 
 
 def _per_sample(dataset: Dataset, request: int) -> int:
-    """Return the requests per sample: at least one per chunk if samples are chunked."""
+    """Return the maximum number of requests for a sample. Samples in chunks take at least one request per chunk."""
     if dataset.is_chunked:
         chunk = math.prod(dataset.chunk_shape or ()) * ITEM_BYTES[dataset.sample.array_dtype]
         request = min(request, chunk)
@@ -131,7 +135,7 @@ def _per_sample(dataset: Dataset, request: int) -> int:
 
 
 def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
-    """Return the files that a rank reads in all epochs, and the number of its opens."""
+    """Return how many different files a rank reads in all epochs, and how often it opens a file."""
     workload = run.workload
     dataset, reader, epochs = workload.dataset, workload.reader, workload.train.epochs
     per_rank = largest_share(workload, plan.ranks)
@@ -146,7 +150,7 @@ def _files_read(plan: Plan, run: Run) -> tuple[int, int]:
 
 
 def _auxiliary_load(run: Run) -> tuple[int, int]:
-    """Return files and requests of checkpoints and auxiliary files."""
+    """Return the number of checkpoint and auxiliary files that a rank accesses, and the number of requests to them."""
     workload = run.workload
     steps = run.steps_per_epoch * workload.train.epochs
     files = requests = 0

@@ -1,4 +1,4 @@
-"""The folder of a dataset: the names of its files, and the fingerprint file that describes its content."""
+"""The folder of a dataset: names of its files, its lock, and the fingerprint file that describes its content."""
 
 import os
 import re
@@ -37,7 +37,7 @@ class Fingerprint(Struct, frozen=True):
 
 
 def file_name(dataset: Dataset, number: int) -> str:
-    """Return the name of a file of samples. Names are computed, so no job lists the folder."""
+    """Return the name of the sample file `number`. The name is computed, so no job has to list the folder."""
     return f"{number:08}.{dataset.format}"
 
 
@@ -46,7 +46,7 @@ def file_path(run: Run, number: int) -> str:
 
 
 def side_name(side: AuxiliaryFile) -> str:
-    """Return the file name of an auxiliary file that is read, which is stored with the dataset."""
+    """Return the name, within the dataset's folder, of an auxiliary file that runs read."""
     return f"side-{side.name}"
 
 
@@ -55,17 +55,19 @@ def side_path(run: Run, side: AuxiliaryFile) -> str:
 
 
 def file_count(dataset: Dataset) -> int:
-    """Return the number of sample files in the folder."""
+    """Return the number of sample files of the dataset; 0 for the null format, which stores nothing."""
     return 0 if dataset.format == "null" else dataset.files
 
 
 def payload(dataset: Dataset) -> int:
-    """Return the bytes of samples and auxiliary files in the folder, before compression."""
+    """Return the bytes of all samples and auxiliary files in the dataset's folder, before compression."""
     return dataset.size * (dataset.format != "null") + sum(side.file_size for side in sides(dataset))
 
 
 def sides(dataset: Dataset) -> list[AuxiliaryFile]:
-    """Return the auxiliary files that are stored in the folder."""
+    """Return the auxiliary files that the dataset's folder holds: those that runs read. Files that runs write are
+    elsewhere.
+    """
     return [side for side in dataset.auxiliary_files if side.access == "read"]
 
 
@@ -77,8 +79,9 @@ def names(dataset: Dataset) -> Iterator[str]:
 
 
 def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
-    """Yield names in the folder that the generator of this dataset does not write, and entries that are not regular
-    files. dataset: None if no sample or auxiliary file was written.
+    """Yield the names of foreign entries of the folder: names that the generator of the dataset does not write, and
+    entries that are not regular files. dataset: None if the generator was stopped before its first sample or auxiliary
+    file.
     """
     named = {FINGERPRINT_FILE, *map(side_name, sides(dataset) if dataset else ())}
     with os.scandir(folder) as entries:
@@ -90,7 +93,9 @@ def strangers(folder: Path, dataset: Dataset | None) -> Iterator[str]:
 
 
 def is_note(name: str) -> bool:
-    """Return whether `name` is the fingerprint file or a temporary file of an interrupted write of it."""
+    """Return whether `name` is that of the fingerprint file, or of a temporary file that an interrupted write of it
+    left behind.
+    """
     return name == FINGERPRINT_FILE or _is_rest(name)
 
 
@@ -106,22 +111,22 @@ def _is_file_name(dataset: Dataset, name: str) -> bool:
 
 
 def mark(run: Run, complete: bool) -> None:
-    """Write the fingerprint file."""
+    """Write the fingerprint file of the run's dataset. complete: whether all files of the dataset are written."""
     with filled(run) as folder:
         write(safe_folders.held(folder), Fingerprint(run.fingerprint, run.workload.dataset, complete))
 
 
 @contextmanager
 def filled(run: Run) -> Iterator[int]:
-    """Open the dataset's folder for writing and yield its descriptor. ConfigError if it is a link, or another user's
-    and not shared: its owner could have placed any file in it.
+    """Open the dataset's folder for writing and yield its descriptor. Raise ConfigError if the folder is a link, or if
+    it belongs to another user and is not shared: its owner could have placed any file in it.
     """
     with safe_folders.opened(run.dataset) as folder:
         if not safe_folders.is_mine(folder) and not safe_folders.is_shared(folder, Path(run.dataset).parent):
             raise ConfigError(
-                f"{run.dataset} is unfinished and belongs to user {safe_folders.owner(folder)}; nothing is "
-                "written there: choose another --data, have that user finish or remove it, or share the data "
-                "directory with your group (chmod g+ws, umask 002)"
+                f"{run.dataset} is unfinished and belongs to user {safe_folders.owner(folder)}, so dlio-hpc "
+                "does not write to it: choose another --data, ask that user to finish or remove it, or ask the "
+                "owner of the data directory to share it with your group (chmod g+ws, umask 002)"
             )
         yield folder
 
@@ -138,8 +143,9 @@ def write(folder: Path, content: Fingerprint) -> None:
 
 @contextmanager
 def owned(run: Run) -> Iterator[None]:
-    """Hold the dataset's lock: one job at a time generates it, others wait. On file systems without locks the last
-    writer wins.
+    """Create the dataset's folder and hold its lock, so that only one job at a time generates the dataset. Other jobs
+    print a message and wait. On file systems without locks, all jobs write, and the last write remains. Raise
+    InfrastructureError if the folder cannot be used.
     """
 
     def report() -> None:
@@ -160,7 +166,9 @@ def owned(run: Run) -> Iterator[None]:
 
 
 def _touch(lock: Path, run: Run) -> None:
-    """Create the lock file if needed. Without write permission, another user's complete dataset may still be read."""
+    """Create the lock file if it does not exist. If this user may not create it but the dataset is complete, continue,
+    because the dataset is only read.
+    """
     try:
         make_lock(lock)
     except PermissionError:
@@ -169,7 +177,7 @@ def _touch(lock: Path, run: Run) -> None:
 
 
 def make_lock(lock: Path) -> None:
-    """Create the lock file if it does not exist; ConfigError if a link or a pipe has its name."""
+    """Create the lock file if it does not exist. Raise ConfigError if a link or a pipe has its name."""
     with safe_folders.opened(lock.parent.resolve()) as folder, about(lock):
         os.close(safe_folders.created(folder, lock.name))
 
@@ -189,10 +197,12 @@ def lock_file(folder: Path) -> Path:
 
 
 def begin(run: Run) -> None:
-    """Mark an empty or unfinished folder as incomplete; ConfigError if there is not enough space for the dataset."""
+    """Write a fingerprint file that marks the dataset as incomplete, before its generation. Raise ConfigError if there
+    is not enough space; the space is not checked again for an interrupted generation, which fails if space runs out.
+    """
     known = read(Path(run.dataset)) is not None
     try:
-        if not known:  # an interrupted generation is not checked; it fails if space runs out
+        if not known:
             check_space([run], Path(run.dataset))
         mark(run, complete=False)
     except OSError as fault:
@@ -200,13 +210,15 @@ def begin(run: Run) -> None:
 
 
 def is_unwritten(run: Run) -> bool:
-    """Return whether no complete dataset exists: no folder, an empty folder, or an unfinished generation."""
+    """Return whether the run's dataset is still to be generated: its folder is missing, empty or unfinished. False for
+    a folder with other files.
+    """
     fingerprint = read(Path(run.dataset))
     return not _holds_anything(Path(run.dataset)) if fingerprint is None else not fingerprint.complete
 
 
 def writes(run: Run) -> bool:
-    """Return whether the run writes into the folder that contains its dataset's folder."""
+    """Return whether the run writes below the data directory: a dataset, a checkpoint or auxiliary files."""
     if run.kind == "generate":
         return is_unwritten(run)
     sides_written = any(side.access == "write" for side in run.workload.dataset.auxiliary_files)
@@ -214,10 +226,11 @@ def writes(run: Run) -> bool:
 
 
 def is_complete(run: Run) -> bool:
-    """Return whether the dataset that `run` needs exists and is complete. If false, it may be generated.
+    """Return whether the dataset of the run exists and is complete. If False, it is missing or unfinished, and may be
+    generated.
 
-    ConfigError if the folder holds something else, or another user's unfinished dataset; InvalidRun if files of a
-    complete dataset are missing.
+    Raise ConfigError if the folder holds something else or another user's unfinished dataset, and InvalidRun if a
+    complete dataset lacks its first or last sample file or an auxiliary file.
     """
     folder = Path(run.dataset)
     known = read(folder)
@@ -244,7 +257,9 @@ def is_complete(run: Run) -> bool:
 
 
 def _holds_anything(folder: Path) -> bool:
-    """Return whether the folder holds more than leftovers of an interrupted first write of the fingerprint file."""
+    """Return whether the folder exists and holds anything except temporary files of an interrupted first write of the
+    fingerprint file.
+    """
     try:
         return folder.exists() and not all(_is_rest(path.name) for path in folder.iterdir())
     except OSError as fault:
@@ -252,14 +267,16 @@ def _holds_anything(folder: Path) -> bool:
 
 
 def _known_paths(run: Run) -> list[str]:
-    """Return the first and last sample file and all auxiliary files."""
+    """Return the paths of the first and last sample file and of all auxiliary files, which are checked before
+    each run.
+    """
     dataset = run.workload.dataset
     numbers = [] if dataset.format == "null" else sorted({0, dataset.files - 1})
     return [*(file_path(run, number) for number in numbers), *(side_path(run, side) for side in sides(dataset))]
 
 
 def require(run: Run) -> None:
-    """Raise ConfigError, with the datasets that exist, unless the run's dataset exists and is complete."""
+    """Raise ConfigError unless the run's dataset exists and is complete. The message lists the datasets that exist."""
     if not run.workload.dataset.is_stored or is_complete(run):
         return
     folder = Path(run.dataset)
@@ -271,7 +288,9 @@ def require(run: Run) -> None:
 
 
 def needs(run: Run) -> tuple[float, int]:
-    """Return the bytes and files that the dataset still requires; zeros if it is complete."""
+    """Return the bytes and the number of files that generating the run's dataset takes; zeros if the dataset is
+    complete.
+    """
     dataset = run.workload.dataset
     if not dataset.is_stored or not is_unwritten(run):
         return 0, 0
@@ -279,14 +298,14 @@ def needs(run: Run) -> tuple[float, int]:
 
 
 def needs_of_all(runs: Sequence[Run]) -> tuple[float, int]:
-    """Return the bytes and files that the datasets of several runs still require together."""
+    """Return the bytes and the number of files that generating the datasets of all these runs takes."""
     sizes, files = zip(*map(needs, runs), strict=True) if runs else ((), ())
     return sum(sizes), sum(files)
 
 
 def check_space(runs: Sequence[Run], folder: Path) -> str:
-    """Return a text with the space that the datasets need and that is free in `folder`; ConfigError if it does not
-    suffice.
+    """Return a text with the space that the runs' datasets need and the free space in `folder`. Raise ConfigError if
+    space or inodes do not suffice.
     """
     wanted, files = needs_of_all(runs)
     status = os.statvfs(folder)
@@ -308,8 +327,8 @@ def check_space(runs: Sequence[Run], folder: Path) -> str:
 
 
 def existing(folder: Path, called: Path | None = None) -> Fingerprint:
-    """Read the fingerprint file of a dataset folder; ConfigError if it is not one. called: the folder's name in
-    messages.
+    """Read the fingerprint file of a dataset folder. Raise ConfigError if the folder has no valid one. called: path of
+    the folder in messages, if it differs from `folder`.
     """
     known = read(folder, called)
     if known is None:
@@ -320,9 +339,9 @@ def existing(folder: Path, called: Path | None = None) -> Fingerprint:
 
 
 def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
-    """Read the fingerprint file of a dataset folder; None if its generation was killed while it wrote that file and the
-    folder holds nothing else. ConfigError if it is not a dataset folder. inside: path to the same folder through its
-    open descriptor.
+    """Read the fingerprint file of a dataset folder. Return None if the folder holds nothing else than an interrupted
+    first write of that file. Raise ConfigError if it is not a dataset folder. inside: path to the same folder through
+    its open descriptor.
     """
     if is_debris(folder, inside):
         return None
@@ -330,8 +349,8 @@ def begun(folder: Path, inside: Path | None = None) -> Fingerprint | None:
 
 
 def is_debris(folder: Path, inside: Path | None = None) -> bool:
-    """Return whether the folder holds only interrupted writes of the fingerprint file. An empty folder counts if its
-    name is a dataset's. inside: path to the same folder through its open descriptor.
+    """Return whether the folder holds only temporary files of interrupted writes of the fingerprint file. An empty
+    folder counts too if its name is that of a dataset. inside: path to the same folder through its open descriptor.
     """
     try:
         names = os.listdir(inside or folder)
@@ -341,8 +360,8 @@ def is_debris(folder: Path, inside: Path | None = None) -> bool:
 
 
 def read(folder: Path, called: Path | None = None) -> Fingerprint | None:
-    """Read a folder's fingerprint file; None if there is none, ConfigError if it is not valid. called: the folder's
-    name in messages.
+    """Read a folder's fingerprint file. Return None if there is none. Raise ConfigError if it is not valid. called:
+    path of the folder in messages, if it differs from `folder`.
     """
     called = called or folder
     try:

@@ -1,4 +1,4 @@
-"""Remove a dataset: exactly the generated files, by their computed names, without following links."""
+"""Remove a dataset. Only its generated files are removed, by their computed names, and links are not followed."""
 
 import os
 from contextlib import suppress
@@ -14,9 +14,11 @@ _SHOWN = 5
 
 
 def check(folder: Path) -> None:
-    """Raise ConfigError if the folder is a link, has files that were not generated, or is in use by a job."""
+    """Raise ConfigError if the folder must not be removed: it is a link, is not a dataset folder, has files that
+    dlio-hpc did not generate, or a job is generating it.
+    """
     if folder.is_symlink():
-        raise ConfigError(f"{folder} is a link to {os.readlink(folder)}; remove the dataset there by its path")
+        raise ConfigError(f"{folder} is a link to {os.readlink(folder)}; to remove the dataset, give that path")
     known = dataset.begun(folder)
     if dataset.is_owned(folder):
         raise _owned(folder)
@@ -24,15 +26,15 @@ def check(folder: Path) -> None:
 
 
 def content(folder: Path) -> tuple[int, int]:
-    """Return number and bytes of the files in the folder."""
+    """Return the number of files in the folder and their total bytes."""
     with os.scandir(folder) as entries:
         sizes = [entry.stat(follow_symlinks=False).st_size for entry in entries]
     return len(sizes), sum(sizes)
 
 
 def remove(folder: Path) -> tuple[int, int]:
-    """Remove the files, the folder and its lock; return number and bytes of the files. ConfigError as in check(), with
-    nothing removed.
+    """Remove a dataset's files, folder and lock file. Return the number of files and their total bytes. Raise
+    ConfigError as check() does, before anything is removed.
     """
     try:
         check(folder)
@@ -59,7 +61,9 @@ def _owned(folder: Path) -> ConfigError:
 
 
 def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | None = None) -> None:
-    """Raise ConfigError if the folder has foreign files. inside: the same folder through its open descriptor."""
+    """Raise ConfigError if the folder has files that are not part of its dataset. inside: path to the same folder
+    through its open descriptor.
+    """
     try:
         foreign = sorted(dataset.strangers(inside or folder, known.dataset if known else None))
     except OSError as fault:
@@ -73,9 +77,11 @@ def _check_strangers(folder: Path, known: Fingerprint | None, inside: Path | Non
 
 
 def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
-    """Remove all files; return their number and bytes. The folder is marked as unfinished before the first file is
-    removed, and the mark is removed last. All access is through the descriptor, because the path may come to mean
-    another folder. Names are taken from a listing of the folder, since a mark may claim any number of files.
+    """Remove all files of the open folder; return their number and total bytes.
+
+    The dataset is marked as unfinished before the first file is removed, and the fingerprint file is removed last. All
+    access is through the descriptor, because the path may meanwhile refer to another folder. The names are those that
+    the folder lists, because a fingerprint file may claim any number of files.
     """
     inside = safe_folders.held(descriptor)
     known = dataset.begun(folder, inside)
@@ -90,8 +96,8 @@ def _emptied(folder: Path, descriptor: int) -> tuple[int, int]:
 
 
 def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int | None:
-    """Mark the dataset as unfinished. If the disk is too full for the mark, first remove the first file, which every
-    job checks for, and return its bytes.
+    """Mark the dataset as unfinished and return None. If the disk is too full for that, first remove the first file,
+    which every job checks for, and return its bytes.
     """
     mark = Fingerprint(known.fingerprint, known.dataset, complete=False)
     try:
@@ -104,7 +110,7 @@ def _marked_unfinished(folder: Path, known: Fingerprint, descriptor: int) -> int
 
 
 def _unlinked(name: str, descriptor: int) -> int | None:
-    """Remove a file from the folder and return its bytes; None if it does not exist."""
+    """Remove a file from the open folder. Return its bytes, or None if the file does not exist."""
     try:
         size = os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_size
         os.unlink(name, dir_fd=descriptor)

@@ -1,4 +1,6 @@
-"""Files that are read in turn: arithmetic on the positions of an epoch, identical on every rank."""
+"""Interleaved files: files are read in groups, one sample from each file of the group in turn. This module calculates
+which files and positions of an epoch a group has; the result is the same on every rank.
+"""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -11,8 +13,9 @@ from dlio_hpc.plan.plan import share
 
 
 class Turns(NamedTuple):
-    """Groups of files, read one sample per file in turn. at_once: files in a group. shares: number of shares into which
-    whole files are divided. Each share has its own groups; its last group may be smaller.
+    """Division of an epoch into groups of interleaved files. at_once: files in a group. shares: number of shares into
+    which whole files are divided among the ranks; 1 if whole files are not divided. Each share has its own groups, of
+    which the last may be smaller.
     """
 
     files: int
@@ -28,8 +31,8 @@ class Turns(NamedTuple):
         return begin * self.samples_per_file, min(begin + self.at_once, last) * self.samples_per_file
 
     def parts(self, first: int, last: int) -> Iterator[tuple[int, int]]:
-        """Divide the positions `first` to `last` of one share into ranges, each a part of one group or several whole
-        groups.
+        """Split the positions `first` to `last` of a share into ranges. Each range is either part of one group, or one
+        or more whole groups.
         """
         if first >= last:
             return
@@ -41,7 +44,7 @@ class Turns(NamedTuple):
                 yield lower, upper
 
     def _share(self, file: int) -> tuple[int, int]:
-        """Return the half-open range of files of the share that holds `file`; see plan.share()."""
+        """Return the half-open range of files in the share that holds `file`; see plan.share()."""
         return share(self.files, self.shares, self.holder(file))
 
     def holder(self, file: int) -> int:
@@ -50,7 +53,7 @@ class Turns(NamedTuple):
 
 
 def of(dataset: Dataset, reader: Reader, ranks: int) -> Turns:
-    """Return the turns of an epoch that `ranks` ranks read."""
+    """Return how an epoch of the dataset is divided into groups of interleaved files, if `ranks` ranks read it."""
     return Turns(
         dataset.files,
         dataset.samples_per_file,

@@ -1,5 +1,5 @@
-"""Notes on a job, for example on limits of its site. The list is made with the plan and kept in it. Every display of a
-plan, its cost or its results shows the list.
+"""Notes on a job, such as site limits that it comes close to. They are stored in the plan and shown with the plan, its
+cost and its results.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,9 @@ _NAMED = 3
 
 
 def of_study(study: Study, points: Sequence[Point]) -> Iterator[str]:
-    """Yield notes on the study and these points. A note that does not concern all points of the study names its own."""
+    """Yield notes on the study and on these points. A note that does not concern all points of the study names its
+    points.
+    """
     yield from study.notes
     concerned: dict[str, list[Point]] = {}
     for point in points:
@@ -29,7 +31,9 @@ def _titles(study: Study, points: Sequence[Point]) -> str:
 
 
 def of_plan(plan: Plan) -> Iterator[str]:
-    """Yield notes on limits, on options without effect, and on traces that will be truncated."""
+    """Yield notes on a job: site limits that it comes close to, options without effect, and Darshan traces that will be
+    truncated.
+    """
     yield from site_limits.notes(plan)
     yield from _without_effect(plan)
     yield from (note for run in plan.runs if run.darshan and (note := darshan_needs.note(plan, run)) is not None)

@@ -1,4 +1,4 @@
-"""Options of commands that plan jobs: dlio-submit, dlio-hpc estimate and dlio-hpc check."""
+"""The options of commands that plan jobs: dlio-submit, dlio-hpc estimate and dlio-hpc check."""
 
 from pathlib import Path
 
@@ -9,22 +9,24 @@ from dlio_hpc.plan.plan import Generate
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """Options of a study or of a single job. None: the value of the study file, of the site or of the tool."""
+    """Options of a submission. None: use the value of the study file, else of the site, else the built-in default."""
 
     workload: str | None = None
-    """Workload that ships or YAML file; a suite's name works, too. One of workload, study and suite is given."""
+    """Name of a shipped workload, or path of a YAML file; the name of a suite works too. Exactly one of workload, study
+    and suite is given.
+    """
     study: str | None = None
-    """Study that ships or YAML file."""
+    """Name of a shipped study, or path of a YAML file."""
     suite: str | None = None
-    """Suite that ships or YAML file: a study with a verdict."""
+    """Name of a shipped suite, or path of a YAML file. A suite is a study with a verdict."""
     full: bool = False
-    """Take the sizes of a study file for a large machine, not its sizes for a laptop."""
+    """Use the full values of a study file instead of its laptop values."""
     site: str | None = None
-    """Site profile, by name or file; None: the profile for this host's name, else local."""
+    """Site profile, by name or file; None: the profile that matches this host's name, or else local."""
     nodes: tuple[int, ...] | None = None
-    """Numbers of nodes; several: jobs for each."""
+    """Numbers of nodes; with several, each is measured in its own jobs."""
     ranks_per_node: tuple[int, ...] | None = None
-    """Numbers of ranks a node; several: jobs for each."""
+    """Numbers of ranks per node; with several, each is measured in its own jobs."""
     account: str | None = None
     """Account or project to charge."""
     queue: str | None = None
@@ -34,32 +36,39 @@ class Options(Struct, frozen=True, kw_only=True):
     job_options: tuple[str, ...] = ()
     """Options for the batch system, verbatim."""
     data: Path | None = None
-    """Folder for datasets: the file system under test."""
+    """Folder for datasets, on the file system under test."""
     ab: tuple[Path, Path] | None = None
-    """Folders on two file systems that are compared, instead of data."""
+    """Two folders for datasets, on the file systems to be compared; replaces `data`."""
     runs: Path = Path("dlio-runs")
-    """Folder for the directories of jobs."""
+    """Folder in which each job gets its directory."""
     archive: Path | None = None
-    """Folder for archives; None: archive in runs."""
+    """Folder for archives; None: the folder "archive" in `runs`."""
     overrides: tuple[str, ...] = ()
-    """KEY=VALUE: keys of the workload with other values; keys of the site begin with site."""
+    """Keys to change, each KEY=VALUE. A key that begins with "site." belongs to the site profile, others to the
+    workload.
+    """
     sweeps: tuple[str, ...] = ()
-    """KEY=A,B,...: values of a key that are measured."""
+    """Keys to vary, each KEY=A,B,... with the values to measure."""
     zipped: bool = False
-    """Take the values of sweeps side by side, not in every combination."""
+    """Measure the first values of all sweeps together, then the second values, and so on, instead of every combination.
+    """
     weak: bool = False
-    """With several numbers of ranks, let each rank read the same amount."""
+    """Weak scaling: with several numbers of ranks, each rank reads the same amount at every number."""
     seed: int | None = None
-    """Seed of the order of runs; None: drawn."""
+    """Seed of the order of runs; None: a random seed."""
     repeat: int | None = None
-    """Measured runs of each point; None: 1, with ab 4, or the study file's."""
+    """Measured runs of each point; None: the study file's number; without a study file 1, or 4 with `ab`."""
     warmup: int | None = None
-    """Runs before the measured ones, of each dataset; None: 0, or the study file's."""
+    """Warm-up runs of each dataset before the measurements; None: the study file's number; without a study file 0."""
     dataset_size: int | None = None
-    """Bytes of the dataset, to within one file; None: the workload's."""
+    """Bytes to which the dataset is resized, to within one file; None: the size in the workload."""
     generate: Generate = "auto"
-    """When datasets are generated: auto, separate, only or never."""
+    """When datasets are generated: auto (in the jobs that need them), separate (in a job before), only (generate and
+    measure nothing) or never.
+    """
     darshan: bool | None = None
-    """Run under Darshan; None: where the site names a libdarshan."""
+    """Run with Darshan; None: run with it if the site names a libdarshan."""
     tf_profile: bool = False
-    """With loader tensorflow, keep what its profiler records of ranks 0 to 7 in the first 30 s of each run."""
+    """With reader.loader tensorflow, keep the profile that TensorFlow records on ranks 0 to 7 in the first 30 s of each
+    run.
+    """

@@ -1,4 +1,4 @@
-"""Python packages that some readers need in addition to the dependencies of dlio-hpc."""
+"""Python packages that some readers need besides the dependencies of dlio-hpc."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -8,14 +8,16 @@ from dlio_hpc.plan.plan import Plan
 
 
 class Package(NamedTuple):
-    """A package. module: name to import. needed_by: keys of a workload that need it. remedy: how to install it."""
+    """A Python package. module: name under which it is imported. needed_by: workload keys that need it. remedy: how to
+    install it, or how to do without.
+    """
 
     module: str
     needed_by: str
     remedy: str
 
 
-# Packages by their names in plan.json.
+# The packages, by the names that plan.json has for them.
 PACKAGES = {
     "tensorflow": Package("tensorflow", "reader.loader: tensorflow", "pip install tensorflow-cpu"),
     "pytorch": Package("torch", "reader.loader: pytorch", "pip install torch"),
@@ -50,6 +52,6 @@ def _of(workload: Workload) -> Iterator[str]:
 
 
 def advice(name: str) -> str:
-    """Return the keys that need the package, and how to install it."""
+    """Return a sentence with the workload keys that need the package and how to install it. name: name in PACKAGES."""
     package = PACKAGES[name]
     return f"{package.needed_by} needs it: {package.remedy}"

@@ -1,4 +1,6 @@
-"""Pack a study into batch jobs: the points that share an allocation, their order, and the runs of each job."""
+"""Pack a study into batch jobs: which points share a job, in which order they are measured, and the runs of each
+job.
+"""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,23 +18,25 @@ from dlio_hpc.plan.study import make as make_study
 
 
 class Unit(NamedTuple):
-    """A measurement. repeat: number of earlier measurements of the point."""
+    """A measurement of a point. point: number of the point. repeat: number of earlier measurements of the same
+    point.
+    """
 
     point: int
     repeat: int
 
 
 _NOTHING: Mapping[Unit, float] = {}
-# Limit of jobs: queues accept fewer, and users wait for fewer.
+# Maximum number of jobs of a study; queues accept fewer.
 _MOST_JOBS = 200
 # Lower bound of the expected seconds of a run.
 _SHORT = 1e-2
 
 
 def order(study: Study) -> list[Unit]:
-    """Return all measurements in rounds of all points. Each round has its own order, derived from the seed, so that
-    drift affects all points alike. Two file systems that are compared are measured in turn, pair by pair. Empty if data
-    are only generated.
+    """Return all measurements of the study in the order in which they run; none if the study only generates datasets.
+    Each round measures all points once, in an order that depends on the seed, so that drift affects all points alike.
+    If two file systems are compared, the two points of a pair run one after the other.
     """
     if study.generate == "only":
         return []
@@ -54,9 +58,9 @@ def order(study: Study) -> list[Unit]:
 def plans(
     study: Study, wanted: Iterable[Unit] | None = None, first: int = 1, taken: Mapping[Unit, float] = _NOTHING
 ) -> tuple[Plan, ...]:
-    """Return the jobs that measure `wanted` (default: everything), each to run after the previous one has ended. Limits
-    of the site are not checked. first: number of the first job. taken: measured seconds of earlier measurements, which
-    correct the expected times.
+    """Return the jobs that measure `wanted` (default: everything). Each job runs after the previous one has ended. The
+    limits of the site are not checked. first: number of the first job. taken: seconds that earlier measurements took,
+    which correct the expected times.
     """
     _check(study)
     wanted = order(study) if wanted is None else list(wanted)
@@ -93,7 +97,7 @@ def _check(study: Study) -> None:
 
 
 def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
-    """Group the measurements by nodes and ranks, in the order of the study's points."""
+    """Group the measurements by number of nodes and ranks per node. Groups have the order of the study's points."""
     scales: dict[tuple[int, int], list[Unit]] = {(point.nodes, point.ranks_per_node): [] for point in study.points}
     for unit in wanted:
         point = study.points[unit.point]
@@ -102,8 +106,8 @@ def _scales(study: Study, wanted: Sequence[Unit]) -> list[list[Unit]]:
 
 
 class _Expected(NamedTuple):
-    """Expected seconds: to generate the dataset, to find an existing one, for all warm-ups, for a measurement of the
-    point.
+    """Expected seconds that a point takes in a job. generate: to generate its dataset. find: to check that the dataset
+    exists. warm_up: for all its warm-ups. measure: for one measurement. dataset: folder of the dataset.
     """
 
     dataset: str
@@ -114,9 +118,9 @@ class _Expected(NamedTuple):
 
 
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
-    """Split the measurements into jobs that are expected to fit into the walltime. A job has at least one measurement;
-    two file systems are compared within one job. written: folders of datasets that earlier jobs generate; those of
-    these jobs are added.
+    """Split the measurements into jobs that are expected to fit into the walltime. Each job has at least one
+    measurement. A comparison of two file systems stays in one job. slower: factor by which runs take longer than
+    expected. written: folders of datasets that earlier jobs generate; the datasets of these jobs are added to it.
     """
     if study.is_plain or study.is_ab:
         yield list(wanted)
@@ -139,7 +143,9 @@ def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str
 
 
 def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
-    """Return the median ratio of measured to expected time of measurements, at least 1."""
+    """Return the median ratio of measured to expected time over all measurements in `taken`, but at least 1; 1 if there
+    are none.
+    """
     launch = study.site.expected_rates.launch
     expected = {number: _expected(study, number).measure for number in {unit.point for unit in taken}}
     ratios = sorted((took + launch) / max(expected[unit.point], _SHORT) for unit, took in taken.items())
@@ -147,8 +153,8 @@ def _slower(study: Study, taken: Mapping[Unit, float]) -> float:
 
 
 def _more(point: _Expected, here: set[str], written: set[str]) -> float:
-    """Return the seconds that a measurement adds to a job that uses the datasets `here`, if datasets in `written`
-    exist.
+    """Return the seconds that a measurement adds to a job. here: datasets that the job uses already. written: datasets
+    that this or earlier jobs generate, which need not be generated again.
     """
     if point.dataset in here:
         return point.measure
@@ -174,7 +180,9 @@ def _generating(study: Study, job: str) -> Plan:
 
 
 def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
-    """Return a job that generates missing datasets of its points, warms up and measures."""
+    """Return a job that generates the missing datasets of its points, runs the warm-ups and then the measurements
+    `wanted`.
+    """
     points = _distinct([study.points[number] for number in sorted({unit.point for unit in wanted})])
     made = _runs(study, points, "generate", job) if study.generate == "auto" else []
     warm = _runs(study, [point for point in points for _ in range(study.warmup)], "warmup", job)
@@ -189,7 +197,7 @@ def _measuring(study: Study, wanted: Sequence[Unit], job: str) -> Plan:
 
 
 def _distinct(points: Iterable[Point]) -> list[Point]:
-    """Return a point for each dataset."""
+    """Return the first point of each distinct dataset."""
     first: dict[tuple[str | None, str], Point] = {}
     for point in points:
         fingerprint = plan.fingerprint(plan.resolved(point.workload).dataset, point.layout)
@@ -198,7 +206,7 @@ def _distinct(points: Iterable[Point]) -> list[Point]:
 
 
 def _runs(study: Study, points: Sequence[Point], kind: Kind, job: str) -> list[Run]:
-    """Return a run for each point; if kind is generate, only for points with a stored dataset."""
+    """Return a run of this kind for each point. If `kind` is generate, points without a stored dataset are left out."""
     some = [point for point in points if kind != "generate" or point.workload.dataset.is_stored]
     return [
         run_plan.of_point(study, point, kind, _numbered(kind, number, len(some)), job)
@@ -211,7 +219,9 @@ def _numbered(name: str, index: int, count: int) -> str:
 
 
 def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
-    """Return the job of these runs. scale: a point with the job's nodes and ranks."""
+    """Return a job with the runs `listed`, numbered and with notes. scale: a point with the job's number of nodes and
+    ranks.
+    """
     numbers = sorted({run.point for run in listed if run.point is not None})
     points = [study.points[number] for number in numbers] if numbers else [scale]
     made = Plan(
@@ -243,8 +253,8 @@ def _plan(study: Study, job: str, scale: Point, listed: Sequence[Run]) -> Plan:
 
 
 def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
-    """Return packages that ranks import before the job generates data; none for a job that generates nothing or only
-    generates.
+    """Return the names of packages that ranks import before the job generates data, so that a missing package is found
+    first. Empty for a job that generates nothing or only generates.
     """
     if study.generate == "only" or all(run.kind != "generate" for run in listed):
         return ()
@@ -252,6 +262,6 @@ def _packages(study: Study, listed: Sequence[Run]) -> tuple[str, ...]:
 
 
 def one(asked: PartRequest, request: JobRequest) -> Plan:
-    """Return the plan of a study of one job."""
+    """Return the plan of a study with a single part that makes a single job."""
     (made,) = plans(make_study(plan.job_name(asked.workload.name), [asked], request))
     return made

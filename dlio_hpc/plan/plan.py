@@ -1,5 +1,5 @@
-"""plan.json: the runs of a job and where they run, with all defaults written out. The login side writes it; ranks read
-it.
+"""plan.json: the runs of a job, its site, nodes and ranks, with all defaults written out. The login node writes the
+file and the ranks read it.
 """
 
 import hashlib
@@ -24,14 +24,17 @@ from dlio_hpc.files import url
 Generate = Literal["auto", "separate", "only", "never"]
 Kind = Literal["generate", "warmup", "measure"]
 
-# Part of every fingerprint. Increase it if the generator writes different bytes for the same geometry.
+# Version of the generator's content, which is part of every fingerprint. Increase it if the generator writes different
+# bytes for the same geometry.
 _CONTENT = 2
 
 
 class Run(Struct, frozen=True, forbid_unknown_fields=True):
-    """An execution of the core. The planned counts are of all epochs and ranks together. darshan: the ranks run with
-    the site's libdarshan. tf_profile: TensorFlow's profiler runs in the first ranks. layout: of the dataset's files.
-    point: of the study, None if it measures none. repeat: number of earlier measurements of the point.
+    """One start of the ranks within a job. steps_per_epoch is per rank; samples and bytes are totals over all epochs
+    and ranks. fingerprint: identifies content and layout of the dataset. outputs: folder for checkpoints and auxiliary
+    files that the run writes. darshan: the ranks run with the site's libdarshan. tf_profile: TensorFlow's profiler runs
+    in the first ranks. layout: Lustre layout of the dataset's files. point: number of the study's point that the run
+    measures; None for other runs. repeat: number of earlier measurements of the point.
     """
 
     number: int
@@ -52,9 +55,9 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Plan(Struct, frozen=True, forbid_unknown_fields=True):
-    """A batch job. titles: titles of the study's points that it measures, by number; empty if there is nothing to
-    compare. is_link: the job belongs to a chain in which the next job runs regardless of its outcome. packages:
-    imported by ranks before data are generated; names of packages.PACKAGES.
+    """A batch job. titles: titles of the study's points that the job measures, by their numbers; empty if there is
+    nothing to compare. is_link: the job belongs to a chain of jobs, and the next job runs whatever the outcome of this
+    one. packages: names in packages.PACKAGES that ranks import before data are generated.
     """
 
     version: str
@@ -84,23 +87,23 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def datasets(self) -> tuple[Run, ...]:
-        """datasets() of the job's runs."""
+        """The first run of each dataset that the job reads or writes."""
         return datasets(self.runs)
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders of the job's datasets, on the file systems under test."""
+        """Folders on the file systems under test that hold the folders of the job's datasets."""
         return tuple(dict.fromkeys(os.path.dirname(run.dataset) for run in self.runs)) or (self.data,)
 
     @property
     def warning_time(self) -> int:
-        """The value of warning_time()."""
+        """Seconds before its walltime at which the job is signalled."""
         return warning_time(self.site, self.walltime)
 
 
 def load(path: Path) -> tuple[Plan, str]:
-    """Read a plan and the SHA-256 of its file; ConfigError if it does not exist, InvalidRun if it is corrupted,
-    InfrastructureError if it cannot be read.
+    """Read a plan and return it with the SHA-256 of its file. Raise ConfigError if the file does not exist, InvalidRun
+    if it is corrupted, and InfrastructureError if it cannot be read.
     """
     try:
         content = path.read_bytes()
@@ -110,7 +113,7 @@ def load(path: Path) -> tuple[Plan, str]:
 
 
 def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
-    """Return the first run of each dataset that these runs read or write."""
+    """For each dataset that the runs read or write, return the first run that uses it."""
     first: dict[str, Run] = {}
     for run in runs:
         if run.workload.dataset.is_stored:
@@ -119,7 +122,9 @@ def datasets(runs: Iterable[Run]) -> tuple[Run, ...]:
 
 
 def warning_time(site: Site, walltime: int) -> int:
-    """Return the seconds before its time limit at which a job is signalled: at most a quarter of the walltime."""
+    """Return how many seconds before its walltime a job is signalled: the site's warning time, at most a quarter of the
+    walltime, at least 1.
+    """
     return max(min(int(site.warning_time), walltime // 4), 1)
 
 
@@ -154,7 +159,7 @@ def resolved(workload: Workload) -> Workload:
 
 
 def positions(workload: Workload, ranks: int, rank: int, ranks_per_node: int) -> tuple[int, int]:
-    """Return the half-open range of an epoch's positions that `rank` reads."""
+    """Return the half-open range of positions of an epoch that `rank` reads."""
     if not workload.reader.shard:
         return 0, workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -168,8 +173,8 @@ def share(count: int, ranks: int, rank: int) -> tuple[int, int]:
 
 
 def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
-    """Return the number of units that are divided among the ranks, and the samples in a unit. Units are files or single
-    samples.
+    """Return the number of units that are divided among the ranks, and the samples in a unit. A unit is a file, or a
+    sample if files are shared by several ranks.
     """
     dataset = workload.dataset
     if reader_keys.shares_files(dataset, workload.reader, ranks):
@@ -178,7 +183,7 @@ def _shared_units(workload: Workload, ranks: int) -> tuple[int, int]:
 
 
 def largest_share(workload: Workload, ranks: int) -> int:
-    """Return the largest number of samples that a rank has in an epoch."""
+    """Return the number of samples in an epoch of the rank with most samples."""
     if not workload.reader.shard:
         return workload.dataset.samples
     units, size = _shared_units(workload, ranks)
@@ -186,8 +191,8 @@ def largest_share(workload: Workload, ranks: int) -> int:
 
 
 def steps_per_epoch(workload: Workload, ranks: int) -> int:
-    """Return the steps of every rank in every epoch. A rank with a smaller share ends with a short batch and empty
-    batches.
+    """Return the number of steps in an epoch, the same for every rank. A rank with fewer samples ends with a partly
+    filled batch and empty batches.
     """
     batch = workload.reader.batch_size
     whole = -(-largest_share(workload, ranks) // batch)
@@ -198,7 +203,7 @@ def steps_per_epoch(workload: Workload, ranks: int) -> int:
 
 
 def samples_per_epoch(workload: Workload, ranks: int) -> int:
-    """Return the samples that all ranks together read in an epoch."""
+    """Return the number of samples that all ranks together read in an epoch."""
     most = steps_per_epoch(workload, ranks) * workload.reader.batch_size
     if not workload.reader.shard:
         return ranks * min(workload.dataset.samples, most)
@@ -208,7 +213,9 @@ def samples_per_epoch(workload: Workload, ranks: int) -> int:
 
 
 def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
-    """Return twelve hexadecimal digits that are equal for two datasets exactly if one can replace the other."""
+    """Return the fingerprint of a dataset, twelve hexadecimal digits. It is the same for two datasets if and only if
+    one can replace the other.
+    """
     auxiliary_files = [(side.name, side.file_size) for side in dataset.auxiliary_files if side.access == "read"]
     stored = document.plain(structs.replace(dataset, auxiliary_files=()))
     if dataset.compression_ratio is None:
@@ -218,24 +225,30 @@ def fingerprint(dataset: Dataset, layout: Layout | None = None) -> str:
 
 
 def dataset_name(dataset: Dataset, layout: Layout | None = None) -> str:
-    """Return the name of the dataset's folder: its geometry, readable by people, and its fingerprint."""
+    """Return the name of the dataset's folder: format, geometry and fingerprint, such as
+    npz-8x4x11.7KiB-03c25a44c247.
+    """
     sample = units.format_size(dataset.sample_bytes).replace(" ", "")
     return f"{dataset.format}-{dataset.files}x{dataset.samples_per_file}x{sample}-{fingerprint(dataset, layout)}"
 
 
 def job_name(workload: str) -> str:
-    """Return a new name, valid as a folder and in every batch system: demo-20261121-142501-3fa2c1."""
+    """Return a new name for a job of this workload, such as demo-20261121-142501-3fa2c1. It is valid as a folder name
+    and in every batch system.
+    """
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", workload).strip("-.")[:40] or "job"
     return f"{slug}-{time.strftime('%Y%m%d-%H%M%S')}-{os.urandom(3).hex()}"
 
 
 def workload_of(job: str) -> str:
-    """Return the workload's name from a name that job_name() made, possibly shortened."""
+    """Return the workload's name from a job name that job_name() made; long workload names are shortened in it."""
     return job.rsplit("-", 3)[0]
 
 
 def data_directory(site: Site, asked: Path | None) -> str:
-    """Return the folder of datasets, from the request or the site; ConfigError if neither sets it."""
+    """Return the absolute path of the data directory, from the user's request or else from the site. Raise ConfigError
+    if neither sets it, or if the site's value is not usable.
+    """
     if asked is not None:
         return absolute(asked)
     if not site.data:
@@ -246,17 +259,23 @@ def data_directory(site: Site, asked: Path | None) -> str:
     except ValueError as fault:
         raise ConfigError(f"site {site.name}, data: {fault}") from fault
     if "$" in directory:
-        raise ConfigError(f"site {site.name} puts datasets into {directory}: variable not set here; use --data")
+        raise ConfigError(
+            f"site {site.name} puts datasets into {directory}, but a variable in this path is not set; use --data"
+        )
     return absolute(Path(directory))
 
 
 def archive_folder(plan: Plan, directory: Path) -> Path:
-    """Return the folder for the archive of the job whose directory is `directory` now."""
+    """Return the folder for the archive of a job. directory: the present directory of the job, which may have been
+    moved since it was planned.
+    """
     return Path(moved(plan.archive, os.path.dirname(plan.directory), os.path.dirname(os.path.abspath(directory))))
 
 
 def moved(path: str, old: str, new: str) -> str:
-    """Return the path after folder `old` was moved to `new`; the path itself if it is not below `old`."""
+    """Return the path that `path` has after folder `old` was moved to `new`. If it is not below `old`, return it
+    unchanged.
+    """
     below = os.path.relpath(path, old)
     return path if below.startswith("..") else os.path.normpath(os.path.join(new, below))
 

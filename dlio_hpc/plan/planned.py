@@ -1,4 +1,4 @@
-"""From options to a study and its jobs."""
+"""Plan a study and its jobs from the options of a command."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from dlio_hpc.plan import cost, packing, plan, site_limits, study, study_file, s
 from dlio_hpc.plan.options import Options
 from dlio_hpc.plan.plan import Plan
 
-# Keys of the site's profile begin with this in overrides.
+# Prefix of an override that sets a key of the site profile instead of the workload.
 _SITE = "site."
 # Measured runs of each point when two file systems are compared: A B B A A B B A.
 _PAIRS = 4
@@ -21,7 +21,7 @@ RESUMABLE = ("walltime", "account", "queue", "job_options")
 
 
 class Planned(NamedTuple):
-    """A study, and the jobs that measure it. A single measurement is a study of one point."""
+    """A study and the jobs that measure it. A submission of a single workload is a study too."""
 
     study: study.Study
     jobs: tuple[Plan, ...]
@@ -33,21 +33,21 @@ class Planned(NamedTuple):
 
 
 def planned(options: Options) -> Planned:
-    """Plan the jobs. ConfigError where the site does not allow them."""
+    """Plan the study and its jobs. Raise ConfigError if the site does not allow them."""
     drafted = draft(options)
     check(drafted)
     return drafted
 
 
 def check(drafted: Planned) -> None:
-    """Raise ConfigError where the site does not allow the jobs."""
+    """Raise ConfigError if the jobs exceed the limits of the site, its queue or its budget."""
     site_limits.check(drafted.jobs)
     if site_limits.has_budget(drafted.study.site):
         site_limits.check_cost(drafted.study.site, cost.of_jobs(drafted.jobs))
 
 
 def draft(options: Options) -> Planned:
-    """Plan the jobs, whether or not the site allows them."""
+    """Plan the study and its jobs without checking the limits of the site."""
     path, folders = _file(options), _folders(options)
     of_site, of_workload = _separated(options.overrides)
     machine = site.load(options.site or site.here(), of_site)
@@ -71,7 +71,7 @@ def draft(options: Options) -> Planned:
 
 
 def _file(options: Options) -> Path | None:
-    """Return the path of the study file or suite; None where a workload is measured."""
+    """Return the path of the file of the requested study or suite, or None if a workload is to be measured."""
     given = [name for name in (options.workload, options.study, options.suite) if name is not None]
     if len(given) != 1:
         names = " and ".join(given) or "nothing to measure"
@@ -87,11 +87,13 @@ def _file(options: Options) -> Path | None:
 
 
 def _folders(options: Options) -> tuple[str, ...]:
-    """Return the folders of two file systems that are compared; empty where there is one."""
+    """Return the two folders of --ab as absolute paths; empty without --ab. Raise ConfigError if they are the same
+    folder, or if --data is given too.
+    """
     if options.ab is None:
         return ()
     if options.data is not None:
-        raise ConfigError("--ab names the folders for datasets; leave --data out")
+        raise ConfigError("--ab already names the folders for datasets; leave --data out")
     folders = tuple(map(plan.absolute, options.ab))
     if os.path.realpath(folders[0]) == os.path.realpath(folders[1]):
         raise ConfigError(f"--ab: {folders[0]} and {folders[1]} are the same folder")
@@ -99,7 +101,9 @@ def _folders(options: Options) -> tuple[str, ...]:
 
 
 def _separated(overrides: tuple[str, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the overrides of the site, without their prefix, and those of the workload."""
+    """Separate the overrides into those of the site, returned without their prefix "site.", and those of the
+    workload.
+    """
     of_site = tuple(text.removeprefix(_SITE) for text in overrides if text.startswith(_SITE))
     return of_site, tuple(text for text in overrides if not text.startswith(_SITE))
 
@@ -119,8 +123,10 @@ def _parts(
     folders: tuple[str, ...],
 ) -> list[study.PartRequest]:  # fmt: skip
     if options.sweeps or options.zipped or options.weak:
-        raise ConfigError(f"{file.name} says what varies; for -P, --zip and --weak, copy its file and change that")
-    # On a real machine a suite runs in full without an option: cron calls it by its name.
+        raise ConfigError(
+            f"{file.name} says what varies; to use -P, --zip or --weak, copy its file and change the copy"
+        )
+    # Off the local site a suite runs at full size without --full, because cron jobs call it by its name only.
     full = options.full or (file.verdict is not None and machine.scheduler != "local")
     changes = study_file.FileChanges(
         full, overrides, options.nodes, options.ranks_per_node, options.dataset_size, folders
@@ -154,7 +160,9 @@ def _check_fixed(axes: tuple[sweep.Axis, ...], overrides: tuple[str, ...]) -> No
 
 
 def resumed(known: study.Study, options: Options) -> study.Study:
-    """Return the study with those options of RESUMABLE that are given."""
+    """Return the study with the given options, as far as they may change on resumption (RESUMABLE). If a separate job
+    was to generate the datasets, the measuring jobs now generate those that are missing.
+    """
     changed = {key: value for key in RESUMABLE if (value := getattr(options, key))}
     if known.generate == "separate":
         # Existing datasets are used; a missing one may be the reason for the interruption.

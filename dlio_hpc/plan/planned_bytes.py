@@ -1,8 +1,8 @@
 """Number of bytes that a run reads from storage, calculated before the run.
 
-Readers read the samples of their steps. A stream of records (TFRecord in framework mode) may read more: its
-requests reach beyond the last record that a rank needs, and where samples are shuffled within their files, a rank that
-needs a part of a file reads all of it.
+Most readers read exactly the samples of their steps. Streams of records (TFRecord in framework mode) may read more:
+their requests reach beyond the last record that a rank needs. If samples are shuffled within files, a rank that needs a
+part of a file reads the whole file.
 """
 
 from dlio_hpc.config import reader_keys
@@ -18,8 +18,9 @@ _SPARE_OF_A_PROCESS = 1 << 20
 
 
 def payload(workload: Workload, ranks: int, samples: int) -> int:
-    """Return the bytes of `samples` in all steps, before compression. With reader.load: memory, bytes of all samples
-    once.
+    """Return the bytes of `samples` samples, before compression; 0 for the null format. With reader.load: memory,
+    return the bytes of the dataset instead, read once by all ranks together, or once by each rank if ranks do not share
+    it.
     """
     if workload.dataset.format == "null":
         return 0
@@ -29,21 +30,23 @@ def payload(workload: Workload, ranks: int, samples: int) -> int:
 
 
 def planned(workload: Workload, ranks: int, samples: int) -> int:
-    """Return the bytes read from storage for `samples` in all steps, before compression and without record frames."""
+    """Return the bytes that all ranks read from storage to get `samples` samples, before compression and without the
+    frames of records.
+    """
     if not reader_keys.by_streams(workload.dataset, workload.reader):
         return payload(workload, ranks, samples)
     return _streamed(workload, ranks) * (1 if workload.reader.load == "memory" else workload.train.epochs)
 
 
 def factor(workload: Workload, ranks: int) -> float:
-    """Return the ratio of bytes read to bytes of samples; 1 for a format that reads nothing."""
+    """Return the ratio of the bytes read to the bytes of the samples used; 1 for a format that reads nothing."""
     samples = plan.samples_per_epoch(workload, ranks) * workload.train.epochs
     return planned(workload, ranks, samples) / (payload(workload, ranks, samples) or 1) or 1.0
 
 
 def most(workload: Workload, ranks: int, planned: int) -> int | None:
-    """Return the maximum bytes that a run with `planned` bytes may read, with a tolerance; None if there is no limit
-    because libraries choose their own reads.
+    """Return the maximum bytes that a run may read if `planned` bytes are planned, including a tolerance. Return None
+    if there is no limit, because libraries choose their own reads.
     """
     dataset, reader = workload.dataset, workload.reader
     if dataset.format != "tfrecord" or reader.mode == "posix":
@@ -54,7 +57,9 @@ def most(workload: Workload, ranks: int, planned: int) -> int | None:
 
 
 def _streamed(workload: Workload, ranks: int) -> int:
-    """Return the bytes of samples that streams read for all ranks in an epoch, or once with reader.load: memory."""
+    """Return the bytes of samples that the streams of all ranks read in an epoch, or in total with reader.load:
+    memory.
+    """
     reader, samples = workload.reader, workload.dataset.samples
     order = interleave.of(workload.dataset, reader, ranks)
     most = samples if reader.load == "memory" else plan.steps_per_epoch(workload, ranks) * reader.batch_size
@@ -65,7 +70,7 @@ def _streamed(workload: Workload, ranks: int) -> int:
         first, last = plan.positions(workload, ranks, rank, 0)
         opening, _ = order.group(first)
         end = last if order.shares > 1 else samples
-        # Shares at the same position in their groups read the same bytes. The last group before `end` may be smaller.
+        # Ranks whose shares lie alike in their groups read the same bytes. The last group before `end` may be smaller.
         alike = (first - opening, last - first, min(end, last + full) - opening)
         if alike not in known:
             known[alike] = _of_share(workload, order, first, min(last, first + most))
@@ -74,7 +79,7 @@ def _streamed(workload: Workload, ranks: int) -> int:
 
 
 def _of_share(workload: Workload, order: Turns, first: int, last: int) -> int:
-    """Return the bytes of samples that streams read for these positions."""
+    """Return the bytes of samples that a rank's stream reads to get the samples at positions `first` to `last`."""
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME
     total = 0
@@ -89,13 +94,15 @@ def _of_share(workload: Workload, order: Turns, first: int, last: int) -> int:
 
 
 def _wanted(begin: int, end: int, files: int, number: int) -> tuple[int, int]:
-    """Return the half-open range of records of file `number` at the positions `begin` to `end` of its group."""
+    """Return the half-open range of records that file `number` of a group contributes to positions `begin` to `end` of
+    the group. The group has `files` files, of which samples are taken in turn.
+    """
     return -(-max(0, begin - number) // files), -(-max(0, end - number) // files)
 
 
 def _of_file(workload: Workload, first: int, last: int) -> int:
-    """Return the bytes read for the records `first` to `last` of a file: whole requests, up to the end of the file.
-    Shuffled records require the whole file.
+    """Return the bytes read from a file to get its records `first` to `last`: whole requests, at most to the end of the
+    file; the whole file if its records are shuffled.
     """
     dataset = workload.dataset
     record = dataset.sample.size + TFRECORD_FRAME

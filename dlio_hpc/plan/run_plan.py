@@ -1,4 +1,4 @@
-"""A point of a study as a run of the core: its dataset, steps, samples, bytes and notes."""
+"""Turn a point of a study into a run of a job: its dataset, steps, samples and bytes, and notes for the user."""
 
 import os
 from collections.abc import Iterator
@@ -11,13 +11,13 @@ from dlio_hpc.plan import plan, planned_bytes
 from dlio_hpc.plan.plan import Kind, Run
 from dlio_hpc.plan.study import Point, Study
 
-# Maximum steps of a rank, which keeps a record of 56 bytes per step.
+# Maximum number of steps in a run. Each rank records 56 bytes per step.
 _MOST_STEPS = 2**26
 
 
 def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run:
-    """Return a run of the point, with number 0; ConfigError if it would read nothing or record too many steps. job: the
-    job's name.
+    """Return a run of the point. Its number is 0 until a job includes it. Raise ConfigError if it would read nothing or
+    record too many steps. kind: generate, warmup or measure. job: name of the job.
     """
     workload, ranks = plan.resolved(_workload(study, point, kind)), point.ranks
     dataset, epochs = workload.dataset, workload.train.epochs
@@ -45,7 +45,7 @@ def of_point(study: Study, point: Point, kind: Kind, name: str, job: str) -> Run
 
 
 def _workload(study: Study, point: Point, kind: Kind) -> Workload:
-    """Return the workload of the point; in a warm-up with the values of the study's warmup_set."""
+    """Return the workload of the point. For a warm-up, the keys in the study's warmup_set have their other values."""
     if kind != "warmup" or not study.warmup_set:
         return point.workload
     return Draft(document.plain(point.workload), "warmup_set").with_settings(study.warmup_set)
@@ -66,7 +66,9 @@ def _check_steps(point: Point, steps: int, kind: Kind) -> None:
 
 
 def notes(study: Study, point: Point) -> Iterator[str]:
-    """Yield notes on deviations from the request and on side effects of options."""
+    """Yield notes where a run of the point deviates from the request or has side effects, such as fewer steps or no
+    checkpoint.
+    """
     workload = point.workload
     dataset, reader, steps = workload.dataset, plan.resolved(workload).reader, workload.train.steps
     per_epoch = plan.steps_per_epoch(workload, point.ranks)
@@ -92,7 +94,9 @@ def notes(study: Study, point: Point) -> Iterator[str]:
 
 
 def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
-    """Yield notes on shares of different size, and on reads of more than the samples."""
+    """Yield notes on ranks with shares of different size, and on runs that read considerably more bytes than the
+    samples have.
+    """
     dataset, reader = workload.dataset, workload.reader
     fewer, rest = divmod(dataset.files, ranks)
     is_uneven = rest and (fewer + 1) * ranks > planned_bytes.SPARE * dataset.files
@@ -116,7 +120,9 @@ def _shares_notes(workload: Workload, ranks: int) -> Iterator[str]:
 
 
 def check(study: Study, point: Point) -> None:
-    """Raise ConfigError for options of the study that this point's reader does not support."""
+    """Raise ConfigError if the study asks for Darshan or TensorFlow's profiler, and the reader or site does not support
+    it.
+    """
     loader = point.workload.reader.loader
     if study.tf_profile and loader != "tensorflow":
         raise ConfigError(
@@ -127,7 +133,9 @@ def check(study: Study, point: Point) -> None:
 
 
 def watched(study: Study, point: Point) -> tuple[bool, str | None]:
-    """Return whether runs of the point use Darshan, and a note if they do not although the site has it."""
+    """Return whether Darshan watches runs of the point, and a note if it does not although the site has Darshan. Raise
+    ConfigError if Darshan is requested but not possible.
+    """
     site, reader = study.site, point.workload.reader
     if study.darshan and site.darshan is None:
         raise ConfigError(

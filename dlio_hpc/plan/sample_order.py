@@ -1,7 +1,9 @@
-"""The order of samples, by arithmetic: any rank computes any position of any epoch without a list.
+"""The order in which samples are read. Any rank computes the sample at any position of any epoch, without storing a
+list.
 
-A seeded Feistel network permutes the smallest power of two that is not below n; cycle walking keeps results below n. It
-uses integer operations only, so the order is the same on every machine and with every NumPy.
+A seeded Feistel network permutes the numbers below the smallest power of two that is at least the number of items.
+Results that are too large are permuted again (cycle walking). Only integer operations are used, so the order is the
+same on every machine and with every NumPy version.
 """
 
 from typing import Any
@@ -21,8 +23,8 @@ _WORD = (1 << 64) - 1
 
 
 class Order:
-    """The order of samples in an epoch. rank: the rank that reads, if every rank reads all samples in its own order.
-    ranks: number of ranks that share the samples. turns: the files that are read in turn.
+    """The order of samples in an epoch. rank: the rank that reads; it only matters if every rank reads all samples in
+    its own order. ranks: number of ranks that share the samples. turns: groups of interleaved files.
     """
 
     def __init__(self, dataset: Dataset, reader: Reader, epoch: int, rank: int = 0, ranks: int = 1) -> None:
@@ -35,7 +37,7 @@ class Order:
         self._key = mix(mix(shuffle.seed) ^ own ^ (epoch if shuffle.reseed else 0))
 
     def samples(self, first: int, last: int) -> Indices:
-        """Return the sample numbers at the half-open range of positions `first` to `last`."""
+        """Return the numbers of the samples at the half-open range of positions `first` to `last`."""
         positions = np.arange(first, last, dtype=np.uint64)
         if self._shuffle.files and self._shuffle.samples:
             return permute(positions, self._files * self._samples_per_file, self._keys(0))
@@ -51,18 +53,20 @@ class Order:
         return files * size + within
 
     def batch(self, samples: Indices) -> Indices:
-        """Return the samples of a step in the order in which they are read."""
+        """Return the samples of a batch in the order in which they are read: sorted if the workload asks for ascending
+        reads.
+        """
         return np.sort(samples) if self._shuffle.ascending else samples
 
     def among(self, count: int) -> Indices:
-        """Return the order of `count` samples that are in memory already."""
+        """Return the order of `count` samples that are already in memory, as their indices."""
         places = np.arange(count, dtype=np.uint64)
         shuffled = (self._shuffle.samples or self._shuffle.files) and self._shuffle.reseed
         return permute(places, count, self._keys(3)) if shuffled and count else places
 
     def _in_turn(self, positions: Indices, size: np.uint64) -> tuple[Indices, Indices]:
-        """Return files, and places within files, of samples read in turn from groups of files. The last group of a
-        share may be smaller.
+        """Return the file of the sample at each position, and its place in that file, for files that are interleaved in
+        groups. The last group of a share may be smaller.
         """
         files, most = positions // size, np.uint64(self.turns.at_once)
         begins, ends = self._shares(files)
@@ -72,7 +76,9 @@ class Order:
         return groups + rest % in_group, rest // in_group
 
     def _shares(self, files: Indices) -> tuple[Indices, Indices]:
-        """Return bounds of the share of each of `files` (ascending): its first file, and the first file after it."""
+        """Return the share that each of `files` (ascending) belongs to, as two arrays: first file of the share, and
+        first file after it.
+        """
         if not len(files):
             return files, files
         first, last = self.turns.holder(int(files[0])), self.turns.holder(int(files[-1]))
@@ -88,8 +94,9 @@ class Order:
 def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
     """Map each of `indices` (below `count`) to its place in the permutation that `keys` select.
 
-    keys: one key per round, a number or an array as long as `indices`. The halves are updated in turn, which makes any
-    split of the bits a bijection. Cycle walking from places at or above `count` takes less than one round on average.
+    keys: one key per round, each a number or an array as long as `indices`. Rounds update the high and the low half of
+    the bits alternately, so the mapping is a bijection for any split of the bits. An index that is mapped to `count` or
+    above is mapped again, less than once on average.
     """
     bits = (count - 1).bit_length()
     low_bits = np.uint64(bits // 2)
@@ -114,7 +121,7 @@ def permute(indices: Indices, count: int, keys: list[Any]) -> Indices:
 
 
 def mix(value: int) -> int:
-    """Return splitmix64's finalizer: 64 well-mixed bits of any integer."""
+    """Return 64 well-mixed bits of an integer, by the finalizer of splitmix64."""
     value = (value + 0x9E3779B97F4A7C15) & _WORD
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 & _WORD
     value = (value ^ value >> 27) * 0x94D049BB133111EB & _WORD
@@ -122,7 +129,9 @@ def mix(value: int) -> int:
 
 
 def mix_all(values: Indices) -> Indices:
-    """Mix whole arrays with a short function; four rounds in a row pass tests of uniformity."""
+    """Mix the bits of each value of an array. This is shorter than mix(); four rounds of it pass tests of
+    uniformity.
+    """
     values = values * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ values >> np.uint64(29)) * np.uint64(0x94D049BB133111EB)
     return values ^ values >> np.uint64(32)

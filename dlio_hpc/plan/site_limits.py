@@ -1,4 +1,6 @@
-"""Limits of a site and its queues, checked before submission: batch systems accept many jobs that can never run."""
+"""Limits of a site and its queues. They are checked before submission, because batch systems accept many jobs that can
+never run.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -9,25 +11,25 @@ from dlio_hpc.plan import cost
 from dlio_hpc.plan.cost import JobCost
 from dlio_hpc.plan.plan import Plan
 
-# Share of the time limit that computation alone may take before a note is given.
+# A note is given if computation alone takes more than this share of the walltime.
 _TIGHT = 0.8
 
 
 def check(plans: Iterable[Plan]) -> None:
-    """Raise the first fault of these plans as ConfigError."""
+    """Raise ConfigError for the first plan that does not respect the limits of its site."""
     for plan in plans:
         for fault in faults(plan):
             raise fault
 
 
 def faults(plan: Plan) -> Iterator[ConfigError]:
-    """Yield all faults that keep the job from running as planned."""
+    """Yield an error for each limit that keeps the job from running as planned."""
     for check in (_node, _binding, _account, _size, _queue, _budget):
         yield from check(plan)
 
 
 def _node(plan: Plan) -> Iterator[ConfigError]:
-    """Check that the ranks fit on a node; launchers report this only inside the job."""
+    """Yield an error if the ranks do not fit on a node. Launchers would report this only inside the job."""
     site, ranks = plan.site, plan.ranks_per_node
     threads = depth(site, ranks)
     if site.cpus is not None and threads is not None and threads * ranks > site.cpus:
@@ -47,7 +49,9 @@ def _binding(plan: Plan) -> Iterator[ConfigError]:
 
 
 def _account(plan: Plan) -> Iterator[ConfigError]:
-    """Check for an account where the batch system rejects jobs without one, or charges a default account."""
+    """Yield an error if the site requires an account and none is given. Its batch system would reject the job or charge
+    a default account.
+    """
     if plan.site.account_required and not plan.account:
         yield ConfigError(f"site {plan.site.name} requires an account: --account NAME, or DLIO_HPC_ACCOUNT=NAME")
 
@@ -81,7 +85,7 @@ def _at_most(where: str, plan: Plan, nodes: int | None, walltime: int | None) ->
 
 
 def _budget(plan: Plan) -> Iterator[ConfigError]:
-    """Check that computation alone fits into the time limit, without reading and launching."""
+    """Yield an error if computation alone, without reading and launching, does not fit into the walltime."""
     least, room = computing(plan), plan.walltime - plan.warning_time
     if least > room:
         yield ConfigError(
@@ -92,7 +96,7 @@ def _budget(plan: Plan) -> Iterator[ConfigError]:
 
 
 def notes(plan: Plan) -> Iterator[str]:
-    """Yield notes on plans that come close to the limits, and on unknown queues."""
+    """Yield notes if the job comes close to its walltime or is expected to exceed it, and if its queue is unknown."""
     least, room = computing(plan), plan.walltime - plan.warning_time
     if least > _TIGHT * room:
         yield (
@@ -114,24 +118,26 @@ def notes(plan: Plan) -> Iterator[str]:
 
 
 def computing(plan: Plan) -> float:
-    """Return the seconds of emulated computation of all runs."""
+    """Return the seconds of emulated computation of all runs of the job."""
     return sum(map(cost.computing, plan.runs))
 
 
 def has_budget(site: Site) -> bool:
-    """Return whether the site limits the cost of a submission."""
+    """Return whether the site limits the cost of a submission: its node-hours, bytes read, bytes written or storage
+    space.
+    """
     limits = site.limits
     return any(most is not None for most in (limits.node_hours, limits.bytes_read, limits.bytes_written, limits.space))
 
 
 def check_cost(site: Site, costs: Sequence[JobCost]) -> None:
-    """Raise the first fault of the total cost of these jobs as ConfigError."""
+    """Raise ConfigError if the total cost of these jobs exceeds a limit of the site."""
     for fault in of_cost(site, costs):
         raise fault
 
 
 def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
-    """Yield an error for each limit of a submission that these jobs exceed together."""
+    """Yield an error for each limit on the cost of a submission that these jobs together exceed."""
     limits = site.limits
     hours = sum(job.limit_node_hours for job in costs)
     if limits.node_hours is not None and hours > limits.node_hours:
@@ -152,8 +158,8 @@ def of_cost(site: Site, costs: Sequence[JobCost]) -> Iterator[ConfigError]:
 
 
 def check_jobs(site: Site, queue: str | None, queues: list[tuple[str, ...]], more: int) -> None:
-    """Raise ConfigError if `more` jobs exceed the limit of jobs per user. queues: names of the queues of each job that
-    the user has.
+    """Raise ConfigError if submitting `more` jobs would exceed the number of jobs that the site or the queue allows per
+    user. queues: for each present job of the user, the names of the queues that it is in.
     """
     known = site.queues.get(queue or "")
     for where, most, have in (

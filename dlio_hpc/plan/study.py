@@ -1,4 +1,6 @@
-"""A study: the points that a submission measures, each a workload on a number of nodes, and the number of repeats."""
+"""A study: the points that a submission measures, and the number of repeats. A point is a workload on a number of
+nodes.
+"""
 
 import itertools
 import os
@@ -20,13 +22,13 @@ from dlio_hpc.plan.sweep import Axis
 from dlio_hpc.results.metrics import MetricName
 
 Positive = Annotated[int, Meta(ge=1)]
-# Limit of measurements in a study; no queue accepts that many.
+# Maximum number of measurements in a study; no queue accepts so many.
 _MOST = 100_000
 
 
 class JobRequest(Struct, frozen=True):
-    """Options of the user besides workload and site. None: the site's default. seed: for the order of runs, random if
-    None.
+    """Options of a submission except workload and site. None: use the site's default. seed: seed of the order of runs;
+    None: choose a random seed.
     """
 
     runs: Path
@@ -56,7 +58,9 @@ class Judging(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class About(Struct, frozen=True):
-    """Contents of a study file besides its parts. warmup_set: workload keys with other values in warm-ups."""
+    """Contents of a study file besides its parts. warmup_set: workload keys that have other values in warm-ups, and
+    these values.
+    """
 
     description: str = ""
     verdict: Judging | None = None
@@ -64,10 +68,11 @@ class About(Struct, frozen=True):
 
 
 class Part(Struct, frozen=True):
-    """Points to be compared with each other. name: empty if a study has a single part. weak: every rank reads the same
-    amount at every scale; otherwise all ranks together do. reference: number of the point that the others are compared
-    with: the workload before keys were varied, on the fewest ranks; if no point has it, the first point on the fewest
-    ranks. is_default: true if a point has it.
+    """A set of points that are compared with each other. name: empty if the study has a single part. weak: if true,
+    every rank reads the same amount at every number of ranks; otherwise all ranks together read the same amount.
+    reference: number of the point that the others are compared with. This is the point with the unchanged workload on
+    the fewest ranks, or, if no point has the unchanged workload, the first point on the fewest ranks. is_default: true
+    if the reference has the unchanged workload.
     """
 
     name: str
@@ -87,13 +92,14 @@ class Part(Struct, frozen=True):
 
     @property
     def settings(self) -> tuple[Axis, ...]:
-        """Axes of the workload and the layout, without the axis of the two file systems that are compared."""
+        """Axes of varied workload and layout keys. The axis of the two compared file systems is left out."""
         return tuple(axis for axis in self.axes if not axis.is_data)
 
 
 class Point(Struct, frozen=True):
-    """A configuration that is measured `repeat` times. places: index on its axis of the value of each varied key.
-    layout: Lustre layout of its dataset. data: folder of the dataset; None: the study's.
+    """A configuration that is measured `repeat` times. places: for each varied key, the index of the point's value on
+    the key's axis. layout: Lustre layout of the dataset's files. data: folder that holds the dataset; None: the data
+    directory of the study.
     """
 
     number: int
@@ -111,7 +117,9 @@ class Point(Struct, frozen=True):
 
 
 class Study(Struct, frozen=True):
-    """A submission with all defaults written out: study.json. seed: for the order in which points are measured."""
+    """A submission with all defaults written out, as stored in study.json. seed: seed of the order in which points are
+    measured.
+    """
 
     version: str
     study: str
@@ -141,7 +149,7 @@ class Study(Struct, frozen=True):
 
     @property
     def folder(self) -> Path:
-        """The folder of study.json. A plain study has none."""
+        """The folder that holds study.json. A plain study has no such folder."""
         return Path(self.runs, self.study)
 
     @property
@@ -151,19 +159,23 @@ class Study(Struct, frozen=True):
 
     @property
     def is_plain(self) -> bool:
-        """True if the study has a single point and no verdict. It then has a single job with the study's name."""
+        """True if the study has a single point and no verdict. A single job then measures everything, and there is no
+        study.json.
+        """
         return len(self.points) == 1 and self.verdict is None
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders of the datasets: two if file systems are compared."""
+        """Folders that hold the datasets: two if two file systems are compared."""
         return tuple(dict.fromkeys(point.data or self.data for point in self.points))
 
     def part(self, name: str) -> Part:
         return next(part for part in self.parts if part.name == name)
 
     def labels(self, point: Point) -> dict[str, str]:
-        """Return what distinguishes a point from others of its part: varied keys and their values as text."""
+        """Return the varied keys of a point with their values as text, including nodes and ranks per node if they vary.
+        They distinguish the point from others of its part.
+        """
         part = self.part(point.part)
         labels = {axis.key: axis.labels[point.places[axis.key]] for axis in part.axes}
         if len(part.nodes) > 1:
@@ -179,8 +191,9 @@ class Study(Struct, frozen=True):
 
 
 class PartRequest(Struct, frozen=True):
-    """A requested part. site: its Lustre layout may be varied too. nodes, ranks_per_node: several values for scaling.
-    folders: on the two file systems to be compared.
+    """A part of a study as requested. site: site profile, of which a part may vary the Lustre layout. nodes,
+    ranks_per_node: several values request scaling. folders: the two folders, on different file systems, to be compared;
+    empty without such a comparison.
     """
 
     workload: Draft
@@ -201,7 +214,9 @@ _NO_ABOUT = About()
 
 
 def make(name: str, asked: Sequence[PartRequest], request: JobRequest, about: About = _NO_ABOUT) -> Study:
-    """Make the study `name` (see plan.job_name); ConfigError if request, workload and site do not fit together."""
+    """Return the study `name` (see plan.job_name). Raise ConfigError if the options, workloads and site do not fit
+    together.
+    """
     site = asked[0].site
     parts: list[Part] = []
     points: list[Point] = []
@@ -270,7 +285,9 @@ def _part(asked: PartRequest, points: list[Point]) -> Part:
 
 
 def _is_base(point: Point, base: Workload, asked: PartRequest) -> bool:
-    """Return whether the point has the workload before keys were varied. Its dataset may have another size."""
+    """Return whether the point has the unchanged workload `base` and the site's layout, on the first of two compared
+    file systems. The size of its dataset may differ from `base` if it is not varied.
+    """
     same = {"files": base.dataset.files, "samples_per_file": base.dataset.samples_per_file}
     varied = any(axis.key.startswith(("dataset.files", "dataset.samples_per_file")) for axis in asked.axes)
     dataset = point.workload.dataset if varied else structs.replace(point.workload.dataset, **same)
@@ -305,7 +322,7 @@ def _points(asked: PartRequest, first: int, notes: dict[str, None]) -> Iterator[
 
 
 def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
-    """Yield the point on each of the file systems that are compared; the point itself if none are."""
+    """Yield a copy of the point for each file system that is compared, or the point itself if none are."""
     if not folders:
         yield point
         return
@@ -315,7 +332,9 @@ def _sides(point: Point, folders: Sequence[str]) -> Iterator[Point]:
 
 
 def _scales(asked: PartRequest) -> list[tuple[int, int]]:
-    """Return pairs of nodes and ranks per node; ConfigError for repeated values and for options without effect."""
+    """Return all pairs of nodes and ranks per node. Raise ConfigError for repeated values, and for zip or weak without
+    effect.
+    """
     ranks_per_node = asked.ranks_per_node or (asked.site.ranks_per_node,)
     scales = list(itertools.product(asked.nodes, ranks_per_node))
     if len(set(scales)) < len(scales):
@@ -328,7 +347,9 @@ def _scales(asked: PartRequest) -> list[tuple[int, int]]:
 
 
 def _sized(asked: PartRequest, workload: Workload, most: int, notes: dict[str, None]) -> Workload:
-    """Return the workload with the dataset and steps that all scales share. most: ranks of the largest scale."""
+    """Return the workload with its dataset resized and its steps fixed as the part requests, the same for all numbers
+    of ranks. Add notes on these changes to `notes`. most: largest number of ranks of the part.
+    """
     if asked.dataset_size is not None:
         sized = resized(workload, asked.dataset_size, most)
         notes |= dict.fromkeys(_size_notes(workload, sized, most))
@@ -347,7 +368,9 @@ def _varied(asked: PartRequest, places: dict[str, int]) -> tuple[Workload, Layou
 
 
 def layout_of(site: Site, settings: dict[str, Any]) -> Layout | None:
-    """Return the site's layout with the keys site.layout.* applied; ConfigError if Lustre has no such layout."""
+    """Return the site's Lustre layout with the keys site.layout.* in `settings` applied. Raise ConfigError if the
+    result is not a valid layout.
+    """
     if not settings:
         return site.layout
     data = {"layout": document.plain(site.layout)}
@@ -365,7 +388,9 @@ def _check_weak(workload: Workload) -> None:
 
 
 def _weak(workload: Workload, most: int) -> Workload:
-    """Set the steps that a rank has on the most ranks at every scale, so that one dataset serves all scales."""
+    """Return the workload with train.steps set to the steps that a rank has on `most` ranks, the largest number, so
+    that every number of ranks reads the same amount per rank from one dataset.
+    """
     steps = plan.steps_per_epoch(workload, most)
     return structs.replace(workload, train=structs.replace(workload.train, steps=max(1, steps)))
 
@@ -380,7 +405,7 @@ def _weak_notes(workload: Workload, most: int) -> Iterator[str]:
 
 
 def _size_notes(workload: Workload, sized: Workload, ranks: int) -> Iterator[str]:
-    """Yield notes on a dataset that grew: its old and new size, and samples that are not read."""
+    """If the dataset grew, yield notes on its old and new size, and on samples that are not read."""
     before, after = workload.dataset, sized.dataset
     if after.samples <= before.samples:
         return

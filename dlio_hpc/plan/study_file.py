@@ -1,4 +1,4 @@
-"""A study file: the parts of a study in YAML, at full size and at laptop size."""
+"""A study file: a YAML file with the parts of a study, their full values and smaller values for laptops."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,23 +18,27 @@ T = TypeVar("T")
 
 
 class Scale(Struct, frozen=True, forbid_unknown_fields=True):
-    """Scale of a study, a part or its laptop form, and keys that it sets; null: not given here."""
+    """Values that a study, a part or its laptop section may set: number of nodes and ranks, dataset size, workload
+    keys. null: not set here.
+    """
 
     set: dict[str, Any] = {}
-    """Keys of the workload, or of site.layout, with their values. Example: {reader.batch_size: 4}"""
+    """Keys of the workload or of site.layout to set, with their values. Example: {reader.batch_size: 4}"""
     nodes: tuple[Positive, ...] | Positive | str | None = None
-    """Numbers of nodes. Example: [1, 4, 16]"""
+    """Numbers of nodes to measure on. Example: [1, 4, 16]"""
     ranks_per_node: tuple[Positive, ...] | Positive | str | None = None
-    """Numbers of ranks on a node. Example: [4]"""
+    """Numbers of ranks per node to measure with. Example: [4]"""
     dataset_size: units.Size | None = None
-    """Size of the dataset. Example: 256 MiB"""
+    """Size to which the dataset is changed. Example: 256 MiB"""
 
 
 class Shrunk(Scale, frozen=True, forbid_unknown_fields=True):
-    """Values of a part on a laptop."""
+    """Smaller values of a part, used on a laptop."""
 
     sweep: dict[str, Any] = {}
-    """Values of a key on a laptop; other keys vary as in the part. Example: {reader.read_threads: [1, 2]}"""
+    """Values that replace those of a varied key; other keys keep the values of the part. Example: {reader.read_threads:
+    [1, 2]}
+    """
 
 
 class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
@@ -45,40 +49,42 @@ class PartFile(Scale, frozen=True, forbid_unknown_fields=True):
     title: str = ""
     """Title in reports."""
     sweep: dict[str, Any] = {}
-    """Keys that vary, each with a list or a range. Example: {reader.transfer_size: 64 KiB..16 MiB*4}"""
+    """Keys to vary, each with a list of values or a range. Example: {reader.transfer_size: 64 KiB..16 MiB*4}"""
     zip: bool = False
-    """Pair the lists instead of combining them."""
+    """Measure the first values of all varied keys together, then the second values, and so on, instead of every
+    combination.
+    """
     weak: bool = False
     """Weak scaling: each rank takes the same number of steps at every scale."""
     metric: MetricName = "samples_per_s"
-    """Metric by which points are compared."""
+    """Metric that is compared between the points."""
     laptop: Shrunk = Shrunk()
-    """Smaller values for runs on the local site without --full."""
+    """Smaller values, used without --full. A suite uses them on the local site only."""
 
 
 class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A study file. Keys outside the parts apply to all of them."""
+    """A study file. Keys outside `parts` apply to all parts; a part may override them."""
 
     name: str
     """Name of the study. Example: mine"""
     parts: dict[str, PartFile]
-    """Parts by their names."""
+    """Parts of the study, by name."""
     description: str = ""
     """Short description, shown in lists."""
     source: str = ""
-    """Source of the experiment."""
+    """Origin of the experiment, such as a section of a paper."""
     workload: str | None = None
-    """Workload of parts without one. Example: demo"""
+    """Workload of the parts that set none. Example: demo"""
     repeat: Positive = 3
-    """Measurements of each point."""
+    """Number of measurements of each point."""
     warmup: Annotated[int, Meta(ge=0)] = 0
-    """Warm-up runs of each dataset."""
+    """Number of warm-up runs of each dataset in each job, before the measurements."""
     warmup_set: dict[str, Any] = {}
-    """Keys with other values in warm-ups. Example: {reader.verify_content: all}"""
+    """Workload keys that have other values in warm-ups. Example: {reader.verify_content: all}"""
     laptop: Scale = Scale()
-    """Smaller values for runs on the local site without --full."""
+    """Smaller values, used without --full. A suite uses them on the local site only."""
     verdict: Judging | None = None
-    """Criteria at the end. A study with a verdict is a suite."""
+    """Criteria to judge by, and baseline comparison, at the end. A study with a verdict is a suite."""
 
     def __post_init__(self) -> None:
         if not self.parts:
@@ -86,7 +92,7 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
         for key in self.warmup_set:
             if key.startswith(("dataset", "site.")):
                 raise ValueError(
-                    f"warmup_set: {key} is the same in warm-ups and measurements, which read the same dataset"
+                    f"warmup_set: {key} cannot differ in warm-ups, which read the same dataset as the measurements"
                 )
         for name, part in self.parts.items():
             if part.workload is None and self.workload is None:
@@ -94,7 +100,9 @@ class StudyFile(Scale, frozen=True, forbid_unknown_fields=True, kw_only=True):
 
 
 def load(name: str) -> StudyFile:
-    """Read a shipped study or suite, or a file by its path. Workloads next to the file are resolved to their paths."""
+    """Read a study file: a shipped study or suite by its name, or any file by its path. Names of workload and criteria
+    files next to it are resolved to paths.
+    """
     path = shipped.find(shipped.STUDIES, name)
     file = document.read_named(path, StudyFile, "parts", PartFile)
     near = {name: structs.replace(part, workload=_near(path, part.workload)) for name, part in file.parts.items()}
@@ -103,15 +111,16 @@ def load(name: str) -> StudyFile:
 
 
 def _near(path: Path, name: str | None) -> str | None:
-    """Return the path of a workload or criteria file whose name is relative to the study file at `path`."""
+    """Return the path of `name` if it is a YAML file next to the study file `path`; otherwise return `name`."""
     if name is None or not name.endswith((".yaml", ".yml")) or not (path.parent / name).exists():
         return name
     return str(path.parent.absolute() / name)
 
 
 class FileChanges(Struct, frozen=True):
-    """Values from the command line that replace those of the study file; None: unchanged. full: full size instead of
-    laptop size. folders: on the two file systems to be compared.
+    """Values from the command line that replace those of the study file; None: no change. full: use the full values
+    instead of the laptop values. folders: the two folders, on different file systems, to be compared; empty without
+    such a comparison.
     """
 
     full: bool = False
@@ -123,8 +132,8 @@ class FileChanges(Struct, frozen=True):
 
 
 def asked_of(file: StudyFile, site: Site, changes: FileChanges) -> list[PartRequest]:
-    """Return the parts of a study file, with common settings, laptop sizes and the user's changes applied in this
-    order.
+    """Return the requested parts of a study. For each part, the common settings of the file apply first, then those of
+    the part, then the laptop values (unless changes.full is set), then `changes`.
     """
     return [_asked_of(name, part, file, site, changes) for name, part in file.parts.items()]
 

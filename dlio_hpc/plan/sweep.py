@@ -1,4 +1,6 @@
-"""Parameter sweeps: keys and the values that each takes, from -P and study files."""
+"""Parameter sweeps: the keys that a study varies and the values of each key, from the option -P and from study
+files.
+"""
 
 import itertools
 import typing
@@ -12,7 +14,7 @@ from dlio_hpc.config.site import Site
 from dlio_hpc.config.workload import SHORT_FORMS, Workload
 from dlio_hpc.errors import ConfigError
 
-# Maximum values of a range; a longer range is taken for a mistake.
+# Maximum number of values in a range. A longer range is rejected as a mistake.
 _MOST_VALUES = 10_000
 _LAYOUT = "site.layout"
 _DATA = "data"
@@ -20,8 +22,8 @@ Unit = Literal["bytes", "seconds", ""]
 
 
 class Axis(Struct, frozen=True):
-    """A key and its values in YAML's types. labels: the values as text. numbers: positions of the values on an axis in
-    `unit`; None if a value is not a number.
+    """A varied key and its values as YAML types. labels: the values as text. numbers: the values as numbers in `unit`,
+    for the axis of a plot; None if a value is not a number.
     """
 
     key: str
@@ -31,7 +33,9 @@ class Axis(Struct, frozen=True):
     unit: Unit = ""
 
     def identity(self, place: int) -> float | str:
-        """Return a number or text that is equal for equivalent values such as 1 MiB and 1024 KiB."""
+        """Return a number or text that identifies the value at index `place`. It is equal for equivalent values, such
+        as 1 MiB and 1024 KiB.
+        """
         number = _number(self.values[place], self.unit)
         return self.labels[place] if number is None else number
 
@@ -42,17 +46,19 @@ class Axis(Struct, frozen=True):
 
     @property
     def is_data(self) -> bool:
-        """True if the axis is the folder of the dataset rather than a key."""
+        """True if the axis varies the file system under test, by the dataset's folder, rather than a key."""
         return self.key == _DATA
 
 
 def sides(folders: Sequence[str]) -> Axis:
-    """Return the axis of file systems that are compared, by a folder on each."""
+    """Return the axis of a comparison of file systems. folders: a folder on each of them."""
     return Axis(_DATA, tuple(folders), tuple(folders), None)
 
 
 def axis(text: str) -> Axis:
-    """Parse key=a,b,c: values between commas, each YAML or a range; ConfigError if it is not valid."""
+    """Parse a sweep in the form key=a,b,c. Each value between commas is a YAML value or a range. Raise ConfigError if
+    the text is not valid.
+    """
     key, equals, values = text.partition("=")
     source = f"-P {text}"
     if not equals or not key.strip(".") or not values.strip():
@@ -61,7 +67,9 @@ def axis(text: str) -> Axis:
 
 
 def axis_of(key: str, given: object, source: str) -> Axis:
-    """Return the axis of a key with a list of values, or a single value or range."""
+    """Return the axis of a varied key. given: a list whose items are values or ranges, or a single value or range.
+    source: origin of the value, for messages.
+    """
     check_site_key(key, source)
     unit = _unit(key)
     listed: list[Any] = given if isinstance(given, list) else [given]
@@ -76,7 +84,9 @@ def axis_of(key: str, given: object, source: str) -> Axis:
 
 
 def check_site_key(key: str, source: str) -> None:
-    """Raise ConfigError for a site key that must be the same in all of a study."""
+    """Raise ConfigError for a site key that a study cannot vary, that is, any except site.layout and its keys. source:
+    origin of the key, for messages.
+    """
     if key.startswith("site.") and not f"{key}.".startswith(f"{_LAYOUT}."):
         raise ConfigError(
             f"{source}: a study varies keys of the workload and of {_LAYOUT}; for another key of the site, submit "
@@ -85,7 +95,9 @@ def check_site_key(key: str, source: str) -> None:
 
 
 def counts(given: object, source: str) -> tuple[int, ...]:
-    """Return positive integers from a list or a range such as 128..2048*2; ConfigError for anything else."""
+    """Return the positive integers that a list or a range such as 128..2048*2 gives. Raise ConfigError for anything
+    else.
+    """
     numbers = axis_of("n", given, source).numbers or ()
     if not numbers or any(number < 1 or not number.is_integer() for number in numbers):
         raise ConfigError(f"{source}: expected positive integers, such as 4 or 1,2,4 or 1..8*2, not {given!r}")
@@ -93,9 +105,10 @@ def counts(given: object, source: str) -> tuple[int, ...]:
 
 
 def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
-    """Yield the index of each key's value on its axis: every combination, or with `zipped` the values pairwise.
+    """Yield each setting of the varied keys, as the index of every key's value on its axis. Settings are all
+    combinations of the values; with `zipped`, the first values of all axes, then the second values, and so on.
 
-    ConfigError if zipped lists differ in length, or if a key or a combination is repeated.
+    Raise ConfigError if zipped lists differ in length, or if a key or a combination is repeated.
     """
     keys, ranges = [axis.key for axis in axes], [range(len(axis.values)) for axis in axes]
     for key, parent in itertools.permutations(keys, 2):
@@ -117,7 +130,7 @@ def settings(axes: Sequence[Axis], zipped: bool) -> Iterator[dict[str, int]]:
 
 
 def _unit(key: str) -> Unit:
-    """Return the unit of the key's numbers, from its type in Workload or Site."""
+    """Return the unit of the key's numbers, from the type of the key in Workload or Site; "" if it has no unit."""
     kind = SHORT_FORMS.get(key)
     if kind is None:
         root: type = Site if key.startswith("site.") else Workload
@@ -152,7 +165,7 @@ def _label(value: object, unit: Unit) -> str:
 
 
 def _check_spelling(key: str, values: list[Any], unit: Unit, source: str) -> None:
-    """Raise ConfigError for a range in the notation of other programs, 1:4 or 1-4, if the key takes numbers."""
+    """Raise ConfigError if a value of a numeric key is a range in the notation of other programs, 1:4 or 1-4."""
     import re
 
     kind = document.kind_at(Workload, key.split("."))
@@ -172,7 +185,9 @@ def _is_range(value: object) -> bool:
 
 
 def _range(text: str, unit: Unit, source: str) -> list[Any]:
-    """Return the values of 1..8 (step 1), 1..64*2, 0..100+25 or 64KiB..16MiB*4, including the end."""
+    """Return the values of a range, including its end: 1..8 (step 1), 1..64*2 (factor 2), 0..100+25 (step 25) or
+    64KiB..16MiB*4. Raise ConfigError if the text is not a range.
+    """
     import re
 
     match = re.fullmatch(r"\s*(?P<first>[^.].*?)\.\.(?P<last>[^*+]+?)(?:(?P<how>[*+])(?P<step>[^*+]+))?\s*", text)
@@ -200,14 +215,16 @@ def _no_range(text: str, source: str) -> ConfigError:
 
 
 def _end(text: str, unit: Unit) -> int | float | None:
-    """Parse a number, with its unit if the key has one."""
+    """Return the number that the text stands for, in bytes or seconds if the key has such a unit; None if it is not a
+    number.
+    """
     value = document.parse_yaml(text, "range")
     number = _number(value, unit)
     return int(number) if isinstance(number, float) and number.is_integer() else number
 
 
 def _spelt(value: float, unit: Unit) -> int | float | str:
-    """Return the value with a unit as a person would write it, if that is exact."""
+    """Return the value as a person would write it: a size with its unit if that is exact, otherwise a number."""
     text = _label(value, unit)
     if unit == "bytes" and _number(text, unit) == value:
         return text

@@ -1,1 +1,1 @@
-"""Results of a run, and the metrics that follow from them."""
+"""The results of a run, and the metrics that are derived from them."""

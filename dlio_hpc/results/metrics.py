@@ -1,7 +1,8 @@
-"""Metrics of a run: the one table of names, units, directions, formulas and sources.
+"""Metrics of a run: the table of their names, units, directions, formulas and sources.
 
-Studies, criteria, history, comparisons, reports and the reference pages read this table. A metric that follows from the
-summary in result.json takes one row here; its name in MetricName makes it an option of --metric.
+Studies, criteria, history, comparisons, reports and the reference pages read this table. To add a metric that follows
+from the summary in result.json, add a row to METRICS and its name to MetricName, which also makes it a value of
+--metric.
 """
 
 from collections.abc import Callable
@@ -14,13 +15,13 @@ MetricName = Literal[
     "samples_per_s", "read_MBps", "au", "au_mlperf", "wall_s", "io_time_s", "wait_p99_s", "read_p99_s",
     "slowest_rank_ratio", "checkpoint_write_MBps", "checkpoint_read_MBps",
 ]  # fmt: skip
-# share: a part of 1, printed in percent. x: a ratio.
+# share: a number from 0 to 1, printed in percent. x: a ratio.
 Unit = Literal["1/s", "MB/s", "s", "share", "x", ""]
 
 
 class Metric(NamedTuple):
-    """A number that a run has. noun: its name within a sentence. source: who counts it. absent: why
-    a run lacks it or has 0; empty: every run has it.
+    """A metric of a run. noun: its name within a sentence. source: how it is measured. absent: why some runs do not
+    have it or have 0; empty if every run has it. value: function that returns it from a summary, or None.
     """
 
     noun: str
@@ -33,23 +34,25 @@ class Metric(NamedTuple):
 
     @property
     def scale(self) -> float:
-        """Factor from the value to the number on an axis."""
+        """Factor that converts the value to the number on the axis of a plot."""
         return 100.0 if self.unit == "share" else 1.0
 
     @property
     def axis(self) -> str:
-        """Label of an axis, such as read bandwidth (MB/s)."""
+        """Label of the axis of a plot, such as "read bandwidth (MB/s)"."""
         unit = {"share": "%", "1/s": "", "x": ""}.get(self.unit, self.unit)
         return f"{self.noun} ({unit})" if unit else self.noun
 
     @property
     def sign(self) -> int:
-        """1 where higher is better, else -1: values to this power are better the higher they are."""
+        """1 if higher is better, else -1. A value to the power of this sign is always better if it is higher."""
         return 1 if self.is_higher_better else -1
 
 
 def _synced(summary: Summary, rate: Literal["write_MBps", "read_MBps"]) -> float | None:
-    """Return a rate of checkpoints that are synchronised (checkpoint.fsync). Others may stay in memory."""
+    """Return a rate of the run's checkpoints, or None if they are not synchronised (checkpoint.fsync), because their
+    data may then stay in memory.
+    """
     checkpoint = summary.checkpoint
     return None if checkpoint is None or checkpoint.fsync_s.max == 0 else getattr(checkpoint, rate)
 
@@ -113,7 +116,7 @@ def values(summary: Summary) -> dict[str, float]:
 
 
 def format_value(value: float, unit: Unit) -> str:
-    """Return a value with its unit: 93.2 %, 1.25 s, 812.4 MB/s."""
+    """Return a value as text with its unit, such as "93.2 %", "1.25 s" or "812.4 MB/s"."""
     if unit == "share":
         return f"{100 * value:.4g} %"
     if unit == "s":

@@ -1,4 +1,4 @@
-"""result.json: the measurements of a run, in a single file for all ranks (schema 1). Units: seconds, bytes, MB = 1e6
+"""result.json: the measurements of a run, in one file for all ranks (schema 1). Units are seconds, bytes, and MB of 1e6
 bytes.
 """
 
@@ -13,10 +13,10 @@ from dlio_hpc.files import rundir
 
 
 class Distribution(Struct, frozen=True):
-    """A distribution of times. Those of steps are exact; read latencies are within 4.5 %."""
+    """A distribution of times, in seconds. Times of steps are exact; read latencies are exact to 4.5 %."""
 
     mean: float
-    """Mean, in seconds."""
+    """Mean."""
     p50: float
     """Median."""
     p95: float
@@ -28,140 +28,148 @@ class Distribution(Struct, frozen=True):
 
 
 class CheckpointSummary(Struct, frozen=True):
-    """Checkpoints of a run."""
+    """The checkpoints that a run wrote."""
 
     count: int
-    """Checkpoints, of all ranks together."""
+    """Number of checkpoints. A checkpoint that several ranks write counts once."""
     bytes_written: int
-    """Bytes written, by all ranks."""
+    """Bytes that all ranks wrote."""
     pause_s: Distribution
-    """Time in which training waits for a checkpoint, per checkpoint and rank."""
+    """Time that training waits for a checkpoint; a value per checkpoint and rank."""
     write_s: Distribution
-    """Time of writing, per checkpoint of the ranks that write."""
+    """Time of write requests; a value per checkpoint and rank that writes."""
     fsync_s: Distribution
-    """Time of fsync."""
+    """Time of fsync; a value per checkpoint and rank that writes."""
     read_s: Distribution | None
-    """Time of reading back; null: not read back."""
+    """Time of reading a checkpoint back; null: checkpoints are not read back."""
     write_MBps: float
-    """Bytes divided by the slowest rank's time of write and fsync."""
+    """Bytes written, divided by the time of write and fsync of the slowest rank."""
     read_MBps: float | None
-    """Bytes divided by the slowest rank's time of reading back."""
+    """Bytes written, divided by the time of the slowest rank for reading them back; null: not read back."""
 
 
 class AuxiliaryFilesSummary(Struct, frozen=True):
-    """Requests to auxiliary files. Requests in a step or at the start of an epoch are part of that step's wait."""
+    """Requests to auxiliary files. The time of requests made before a step or at the start of an epoch is part of the
+    wait of that step.
+    """
 
     opens: int
-    """Files opened, by all ranks."""
+    """Number of opens by all ranks."""
     reads: int
-    """Read requests."""
+    """Number of read requests by all ranks."""
     writes: int
-    """Write requests."""
+    """Number of write requests by all ranks."""
     bytes_read: int
-    """Bytes read; not included in the summary's bytes_read."""
+    """Bytes that all ranks read; not included in the summary's bytes_read."""
     bytes_written: int
     """Bytes written."""
     time_s: float
-    """Time in these requests, mean over ranks."""
+    """Time that a rank spends in these requests, mean over ranks."""
 
 
 class Level(Struct, frozen=True):
-    """A value over the nodes that report it."""
+    """Mean and maximum of a value over the nodes that report it."""
 
     mean: float
-    """Mean over the nodes that report it."""
+    """Mean over these nodes."""
     max: float
-    """Maximum over nodes."""
+    """Maximum over these nodes."""
     host: str
-    """Host with the maximum."""
+    """Name of the node with the maximum."""
 
 
 class Disturbance(Struct, frozen=True):
-    """Other activity on the nodes, from kernel counters; null if no node's kernel reports it."""
+    """Activity of other processes on the job's nodes, from kernel counters. A value is null if no node's kernel reports
+    it.
+    """
 
     seconds: float
-    """Length of the interval."""
+    """Length of the observed interval."""
     cores: int | None
-    """CPUs of a node."""
+    """Number of CPUs of a node."""
     others: Level | None
-    """CPUs that processes other than the job's ranks and their children kept busy."""
+    """Number of CPUs kept busy by processes other than the job's ranks and their children."""
     load: Level | None
-    """Load average of the last minute, at the end of the interval."""
+    """Load average over the last minute of the interval."""
     steal: Level | None
-    """Share of CPU time that a hypervisor gave to other guests."""
+    """Share of CPU time that the hypervisor gave to other guests (steal time)."""
     cpu_pressure: Level | None
-    """Share of the time in which a task of the node, the ranks included, waited for a CPU."""
+    """Share of the interval in which at least one task of the node, the ranks included, waited for a CPU."""
     io_pressure: Level | None
-    """Share of the time in which a task waited for I/O."""
+    """Share of the interval in which at least one task of the node waited for I/O."""
     memory_pressure: Level | None
-    """Share of the time in which a task waited for memory."""
+    """Share of the interval in which at least one task of the node waited for memory."""
 
 
 class Epoch(Struct, frozen=True):
-    """An epoch. Its times add up to wall_s, except for comparing after the last step."""
+    """Results of an epoch. Its times add up to wall_s, except that comparing contents after the last step is not part
+    of wall_s.
+    """
 
     epoch: int
-    """Number of the epoch, from 1."""
+    """Number of the epoch, counted from 1."""
     wall_s: float
-    """Time of the epoch."""
+    """Duration of the epoch."""
     steps: int
-    """Steps done."""
+    """Number of steps done."""
     samples: int
-    """Samples read."""
+    """Number of samples that all ranks read."""
     bytes_read: int
-    """Bytes of samples."""
+    """Bytes of these samples."""
     wait_s: float
-    """Time in which the training loop waits for batches, mean over ranks."""
+    """Time that the training loop waits for batches, mean over ranks."""
     compute_s: float
     """Time of emulated computation, mean over ranks."""
     sync_s: float
     """Time in barriers, mean over ranks."""
     checkpoint_s: float = 0.0
-    """Time in which training waits for checkpoints, mean over ranks."""
+    """Time that training waits for checkpoints, mean over ranks."""
     verify_s: float = 0.0
-    """Time of comparing contents, mean over ranks."""
+    """Time of comparing samples with the generated contents, mean over ranks."""
     storage_bytes_read: int | None = None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     client_bytes_asked: int | None = None
-    """Bytes read through the file system's clients of all nodes (Lustre, NFS)."""
+    """Bytes requested from the file system's clients (Lustre, NFS), on all nodes; null: unknown."""
     client_bytes_read: int | None = None
-    """Bytes that servers sent to these clients."""
+    """Bytes that servers sent to these clients; null: unknown."""
     page_cache_fraction: float | None = None
-    """Share of the inspected pages that were in the nodes' page cache before the epoch."""
+    """Share of the inspected pages of the dataset that were in the page cache of their nodes before the epoch; null:
+    unknown.
+    """
     disturbance: Disturbance | None = None
-    """Other activity on the nodes; null: not recorded."""
+    """Activity of other processes on the job's nodes during the epoch; null: not recorded."""
 
 
 class SlowestRank(Struct, frozen=True):
-    """The rank with the longest time of waiting and computing."""
+    """The rank that spent the longest time waiting and computing."""
 
     rank: int
     """Number of the rank."""
     host: str
-    """Its host."""
+    """Name of its node."""
     busy_s: float
-    """Its time of waiting and computing."""
+    """Its time of waiting and computing, in seconds."""
     ratio: float
-    """busy_s divided by the median rank's time."""
+    """busy_s divided by that of the median rank."""
 
 
 class Summary(Struct, frozen=True):
-    """All epochs and ranks of a warm-up or measured run. results.metrics defines the fields without a text here. Every
-    metric except au_mlperf includes the first step.
+    """Summary of all epochs and ranks of a warm-up or measurement. results.metrics defines the fields that have no text
+    in this class. Every metric except au_mlperf includes the first step of each epoch.
     """
 
     samples: int
-    """Samples read in all epochs by all ranks."""
+    """Number of samples that all ranks read in all epochs."""
     samples_left_out: int
-    """Samples that drop_last or train.steps leave unread."""
+    """Number of samples that are not read because of reader.drop_last or train.steps."""
     steps: int
-    """Steps done; fewer than planned if the job's time ran out."""
+    """Number of steps done; fewer than planned if the job's time ran out."""
     steps_planned: int
-    """Steps planned."""
+    """Number of steps planned."""
     bytes_read: int
-    """Bytes of samples, counted on arrival."""
+    """Bytes of the samples read, counted as samples arrive."""
     overhead_bytes_read: int
-    """Bytes that formats read in addition, such as headers."""
+    """Bytes that were read besides samples, such as headers."""
     storage_bytes_read: int | None
     """Bytes that the kernel fetched from storage for the ranks; null: unknown."""
     wall_s: float
@@ -171,33 +179,35 @@ class Summary(Struct, frozen=True):
     au_mlperf: float | None
     io_time_s: float | None
     io_hidden_fraction: float | None
-    """Part of io_time_s within compute."""
+    """Share of io_time_s that overlaps with computation."""
     opens: int
-    """Files opened."""
+    """Number of opens of sample files by all ranks."""
     reads: int
-    """Read requests to the system."""
+    """Number of read requests to the operating system."""
     wait_s: Distribution
-    """Wait per step."""
+    """Wait for a batch; a value per step and rank."""
     compute_s: Distribution
-    """Computation per step."""
+    """Emulated computation; a value per step and rank."""
     sync_s: Distribution
-    """Barrier per step."""
+    """Time in the barrier; a value per step and rank."""
     read_latency_s: Distribution | None
-    """Latency per request, or per library call, from a histogram with eight bins per octave."""
+    """Latency of reads, per request or library call, from a histogram with eight bins per octave; null: reads are not
+    timed.
+    """
     compute_asked_s: float
-    """Mean requested computation time."""
+    """Computation time that the workload requests for a step, mean over steps and ranks."""
     slowest_rank: SlowestRank
-    """The slowest rank."""
+    """The rank that spent the longest time waiting and computing."""
     checkpoint: CheckpointSummary | None = None
     """Checkpoints; null: none."""
     preprocess_s: float = 0.0
-    """Time of preprocessing threads, mean over ranks."""
+    """Time that preprocessing threads spend, added up per rank, mean over ranks."""
     auxiliary_files: AuxiliaryFilesSummary | None = None
     """Requests to auxiliary files; null: none."""
     verify_s: float = 0.0
-    """Time of comparing samples with the generated contents, mean over ranks; included only in wall_s."""
+    """Time of comparing samples with the generated contents, mean over ranks. Of all times, only wall_s includes it."""
     samples_verified: int = 0
-    """Samples that were compared."""
+    """Number of samples that were compared with the generated contents."""
 
 
 class DatasetFacts(Struct, frozen=True):
@@ -218,31 +228,31 @@ class DatasetFacts(Struct, frozen=True):
 
 
 class Generated(Struct, frozen=True):
-    """Outcome of a generate run."""
+    """Outcome of a run that generates a dataset."""
 
     reused: bool
     """True if a complete dataset existed and nothing was written."""
     dataset: str
     """Directory of the dataset."""
     files: int
-    """Files written."""
+    """Number of files written."""
     bytes_written: int
     """Bytes written."""
     wall_s: float
-    """Time of writing, fsync included."""
+    """Duration of writing, including fsync."""
     write_MBps: float | None
-    """Bytes divided by time; null: nothing was written."""
+    """Bytes written divided by wall_s; null: nothing was written."""
 
 
 class Result(Struct, frozen=True):
-    """A run of the ranks."""
+    """Result of a run, that is, of one start of the ranks."""
 
     run: str
     """Name of the run, such as 01-measure."""
     kind: Literal["generate", "warmup", "measure"]
-    """Kind of the run."""
+    """Kind of the run: generate, warmup or measure."""
     plan_sha256: str
-    """SHA-256 of plan.json."""
+    """SHA-256 of the job's plan.json."""
     started: str
     """Start time, UTC."""
     ended: str
@@ -256,33 +266,37 @@ class Result(Struct, frozen=True):
     dataset: DatasetFacts
     """The dataset that was read or generated."""
     hosts: list[str]
-    """Host names."""
+    """Names of the nodes."""
     versions: dict[str, str]
     """Versions of dlio-hpc, Python, MPI and libraries."""
     epochs: list[Epoch]
-    """Results by epoch."""
+    """Results of each epoch; empty for a generate run."""
     summary: Summary | None
     """Summary of all epochs; null for a generate run."""
     generated: Generated | None = None
-    """Outcome of a generate run; null for other runs."""
+    """Outcome of generating the dataset; null for other runs."""
     hints: dict[str, str] = {}
     """MPI-IO hints in effect."""
     faults: list[str] = []
     """Differences from the plan; a run with faults is invalid."""
     gap_s: float | None = None
-    """Time since the end of the job's previous run; null for the first run."""
+    """Time from the end of the job's previous run to the start of this run; null for the first run."""
     file_system: str = ""
     """Type of the dataset's file system, by its magic number."""
     memory_bytes: int | None = None
-    """Memory of all nodes that the job may use; null: unknown."""
+    """Memory that the job may use, all nodes added up; null: unknown."""
     disturbance: Disturbance | None = None
-    """Other activity on the nodes, from the first epoch to the last."""
+    """Activity of other processes on the job's nodes, from the start of the first epoch to the end of the last; null:
+    not recorded.
+    """
     schema: Literal[1] = 1
     """Schema version of this document."""
 
 
 class RunError(Struct, frozen=True):
-    """error.json: the first fault that ended a run, with the exit code of its class."""
+    """error.json: the first fault that ended a run. rank, host: where it was raised. kind: name of its class.
+    exit_code: exit code of that class.
+    """
 
     rank: int
     host: str
@@ -292,14 +306,18 @@ class RunError(Struct, frozen=True):
 
 
 def decode(content: bytes, source: str) -> Result:
-    """Decode a result.json; InvalidRun if it is not valid."""
+    """Decode the content of a result.json. Raise InvalidRun if it is not valid. source: name of the file, for
+    messages.
+    """
     result = document.decode(content, Result, source, InvalidRun)
     document.check_moments([result], ("started", "ended"), source)
     return result
 
 
 def decode_error(content: bytes, source: str) -> RunError:
-    """Decode an error.json; InvalidRun if it is not valid."""
+    """Decode the content of an error.json, with long texts shortened. Raise InvalidRun if it is not valid. source: name
+    of the file, for messages.
+    """
     error = document.decode(content, RunError, source, InvalidRun)
     return structs.replace(error, message=shortened(error.message), host=shortened(error.host))
 

@@ -1,5 +1,5 @@
-"""Cobalt, Theta's batch system: qsub, qstat, qdel. Statements in comments are from its source (1.0.33) and ALCF's
-guides.
+"""Cobalt, the batch system of Theta: qsub, qstat, qdel. The behaviour that comments describe follows its source
+(1.0.33) and ALCF's guides.
 """
 
 import re
@@ -20,7 +20,7 @@ _STATES: dict[str, State] = {
     "queued": "queued", "user_hold": "queued", "admin_hold": "queued", "dep_hold": "queued", "maxrun_hold": "queued",
     "preempted": "queued", "done": "running",
 }  # fmt: skip
-# Lines that the log of a finished job contains; qstat no longer lists it.
+# Texts in the log of a finished job, which qstat no longer lists.
 _EXITED = re.compile(r"task completed normally with an exit code of (-?\d+)")
 _ENDS: tuple[tuple[str, State], ...] = (
     ("maximum execution time exceeded", "timeout"),
@@ -29,13 +29,17 @@ _ENDS: tuple[tuple[str, State], ...] = (
 
 
 def _request(plan: Plan) -> dict[str, Any]:
-    """Return the walltime in whole minutes: Cobalt drops seconds, and reads 30:00 as thirty hours."""
+    """Return the values that the template prints. The walltime is in whole minutes, because Cobalt drops seconds and
+    reads 30:00 as thirty hours.
+    """
     given = common.options(plan, "-q ", "-A ")
     return {"walltime": str(-(-plan.walltime // 60)), "options": list(_with_one_attrs(given))}
 
 
 def _with_one_attrs(options: list[str]) -> Iterator[str]:
-    """Yield the options with all --attrs joined by colons: Cobalt accepts it only once."""
+    """Yield the options, with all --attrs joined into one by colons, because Cobalt accepts only one. Raise ConfigError
+    for characters that Cobalt does not support.
+    """
     attrs = []
     for option in options:
         if any(letter in option for letter in "\"'#\\"):
@@ -49,8 +53,8 @@ def _with_one_attrs(options: list[str]) -> Iterator[str]:
 
 
 def _arguments(after: After) -> list[str]:
-    """Return the submit command. Cobalt cannot depend on a job's failure: to Cobalt a study's job always ends well; its
-    script writes the true status to exit_status.
+    """Return the submit command. Cobalt's dependencies require success, so the script of a study's job always exits
+    with 0 and writes the true status to exit_status.
     """
     return ["qsub", *(["--dependencies", ":".join(after.all)] if after.all else []), rundir.SCRIPT]
 
@@ -60,8 +64,8 @@ _submit = partial(common.submit, _arguments, re.compile("([0-9]+)"))
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Query states. qstat forgets a job as it ends, whatever the outcome; then its log is read. A job whose parent
-    failed would be held for ever, so it is deleted.
+    """Return the states of the jobs, by batch id. qstat forgets a job as soon as it ends, whatever the outcome, and the
+    job's log is read instead. A job whose parent failed is deleted, because Cobalt would hold it for ever.
     """
     queued = _table(["JobID", "State"], [job.batch_id for job in jobs])
     sights = {batch_id: JobStatus(_STATES.get(state, "running"), state) for batch_id, state in queued}
@@ -89,8 +93,8 @@ def _logged(directory: Path) -> JobStatus | None:
 
 
 def queue_rows() -> list[list[str]]:
-    """Return Name, Users, Groups, MinTime, MaxTime, MaxRunning, MaxQueued, MaxUserNodes, MaxNodeHours, TotalNodes and
-    State of every queue; with -Q, qstat supports no other header.
+    """Return the columns Name, Users, Groups, MinTime, MaxTime, MaxRunning, MaxQueued, MaxUserNodes, MaxNodeHours,
+    TotalNodes and State of every queue. qstat -Q supports no other columns.
     """
     answer = common.ask("qstat", "-Q")
     if answer.code:
@@ -104,7 +108,9 @@ def _below_rule(answer: Answer) -> list[list[str]]:
 
 
 def _table(columns: list[str], arguments: list[str]) -> list[list[str]]:
-    """Return qstat's rows below its rule. If it knows none of the jobs, it prints nothing and exits with 1."""
+    """Return the rows of a table that qstat prints. If qstat knows none of the jobs, it prints nothing and exits with
+    1.
+    """
     answer = common.ask("qstat", "--header", ":".join(columns), *arguments)
     if answer.code and (answer.out or answer.err):
         raise unexplained("qstat", answer)
@@ -126,7 +132,7 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(plan: Plan, _script: Path) -> str:
-    """Check the queue. Cobalt checks accounts only at submission."""
+    """Check that the queue exists and runs. Cobalt checks accounts only at submission."""
     states = {row[0]: row[-1] for row in queue_rows()}
     if plan.queue is not None and states.get(plan.queue) != "running":
         raise ConfigError(

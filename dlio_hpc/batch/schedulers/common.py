@@ -1,4 +1,6 @@
-"""Functions common to batch systems: commands that query a server, and option lines at the head of a script."""
+"""Functions that several batch systems use: commands that query a server, and option lines at the head of a job
+script.
+"""
 
 import re
 import shlex
@@ -19,7 +21,9 @@ _UNREACHABLE = re.compile(
 
 
 def ask(*arguments: str, cwd: str | None = None, patience_s: float | None = None) -> Answer:
-    """Run a command of the batch system and return its answer; Unanswered if it cannot reach its server."""
+    """Run a command of the batch system and return its answer. Raise Unanswered if the command cannot reach its
+    server.
+    """
     patience = {} if patience_s is None else {"patience_s": patience_s}
     answer = command.ask(*arguments, cwd=cwd, **patience)
     if answer.code and _UNREACHABLE.search(answer.err):
@@ -31,8 +35,11 @@ Arguments = Callable[[After], list[str]]
 
 
 def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: After) -> str:
-    """Run the submit command and return the job's batch id: the first group of the last line that matches `batch_id`,
-    since sites print other lines before it. ConfigError with the batch system's message if the job is rejected.
+    """Run the submit command and return the job's batch id.
+
+    The id is the first group of the last line that matches `batch_id`, because sites print other lines before it.
+    arguments: function that returns the submit command. Raise ConfigError with the batch system's message if the job is
+    rejected, and Unanswered if no id is printed.
     """
     submit_command = arguments(after)
     answer = ask(*submit_command, cwd=plan.directory, patience_s=_SUBMIT_S)
@@ -45,23 +52,27 @@ def submit(arguments: Arguments, batch_id: re.Pattern[str], plan: Plan, after: A
 
 
 def dependencies(after: After) -> str:
-    """Return dependencies in the syntax of Slurm and PBS: afterok:1:2,afterany:3."""
+    """Return the dependencies in the syntax of Slurm and PBS, such as afterok:1:2,afterany:3."""
     kinds = {"afterok": after.well, "afterany": after.over}
     return ",".join(":".join([kind, *ids]) for kind, ids in kinds.items() if ids)
 
 
 def typed(arguments: Arguments, plan: Plan, after: After) -> str:
-    """Return the submission as a shell command line."""
+    """Return the submission as a shell command line that a user can type."""
     return f"cd {shlex.quote(plan.directory)} && {shlex.join(arguments(after))}"
 
 
 def directive(text: str) -> Shell:
-    """Return `text` for an option line that has no quoting; ConfigError if it has unsafe characters."""
+    """Return `text` for an option line of a batch system that supports no quoting. Raise ConfigError if it has unsafe
+    characters.
+    """
     return Shell(plain(text))
 
 
 def options(plan: Plan, queue_option: str, account_option: str) -> list[str]:
-    """Return the option lines that the template does not print itself: queue, account, the site's and the user's."""
+    """Return the values of the option lines that the template does not print itself: queue, account, the site's
+    options, the user's options.
+    """
     site, queue = plan.site, plan.queue
     lines: list[str] = []
     if queue is not None:
@@ -81,7 +92,7 @@ def check_directory(plan: Plan, letters: str) -> None:
 
 
 def plain(word: str) -> str:
-    """Return `word` if no batch system interprets its characters on an option line; ConfigError otherwise."""
+    """Return `word` if every batch system takes it literally on an option line. Raise ConfigError otherwise."""
     if not re.fullmatch(r"[\w./+=:,@%-]+", word):
         raise ConfigError(f"{word!r} cannot be passed to a batch system; use letters, digits and ./+=:,@%-_")
     return word

@@ -1,5 +1,5 @@
-"""Flux: flux-batch(1), flux-jobs(1), flux-cancel(1), flux-queue(1). Statements in comments were observed with flux-core
-0.88.
+"""Flux: flux-batch(1), flux-jobs(1), flux-cancel(1), flux-queue(1). The behaviour that comments describe was observed
+with flux-core 0.88.
 """
 
 import re
@@ -20,11 +20,11 @@ _STATES: dict[str, State] = {
     "NEW": "queued", "DEPEND": "queued", "PRIORITY": "queued", "SCHED": "queued", "RUN": "running",
     "CLEANUP": "running", "COMPLETED": "completed", "FAILED": "failed", "CANCELED": "cancelled", "TIMEOUT": "timeout",
 }  # fmt: skip
-# The note of an exception may contain any character, so it comes last.
+# The exception's note comes last, because it may contain any character.
 _FIELDS = ("{id.f58plain}", "{status}", "{exception.type}", "{returncode}", "{contextual_info}", "{exception.note}")
-# If the first node is lost, the exception has type exec, and only its note names the node.
+# If the first node is lost, the exception has the type exec; only its note tells that a node failed.
 _NODE_LOST = "node failure"
-# Output of flux queue list for yes, with and without UTF-8.
+# How flux queue list prints "yes", with and without UTF-8.
 YES = {"✔", "y"}
 
 
@@ -46,13 +46,15 @@ _command = partial(common.typed, _arguments)
 
 
 def _submit(plan: Plan, after: After) -> str:
-    """Submit the job. The id begins with f, which Flux prints in locales without ƒ; Flux accepts both."""
+    """Submit the job and return its batch id. The id begins with f, as Flux prints it in locales without ƒ. Flux
+    accepts both letters.
+    """
     return "f" + common.submit(_arguments, re.compile("[ƒf]([1-9A-HJ-NP-Za-km-z]{5,12})"), plan, after)
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Query states. Flux prints a line per unknown job, and exits with 1 if it knows none of them. It knows jobs until
-    they are purged, at most sites after days.
+    """Return the states of the jobs that Flux knows, by batch id. Flux prints an error line per unknown job, and exits
+    with 1 if it knows none of them. It knows a job until the job is purged, at most sites after some days.
     """
     answer = common.ask("flux", "jobs", "-n", "-o", "|".join(_FIELDS), *(job.batch_id for job in jobs))
     if answer.code and not re.search(r"JobID \S+ unknown", answer.err):
@@ -68,8 +70,8 @@ def _sight(line: str) -> tuple[str, JobStatus]:
 
 
 def _state(status: str, kind: str, note: str) -> State:
-    """Return the state. A job may end well although it lost a node. A job whose parent failed never runs, and counts as
-    cancelled.
+    """Return the state of a job from its status and its exception. A job may succeed although it lost a node. A job
+    whose parent failed never runs and counts as cancelled.
     """
     if status == "FAILED" and _NODE_LOST in note:
         return "node_fail"
@@ -90,7 +92,7 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """Return the queue of each job; empty tuples if Flux has no queues."""
+    """Return the queue of each of the user's jobs; an empty tuple per job if Flux has no queues."""
     return [tuple(line.split()[1:]) for line in _listed("jobs", "-n", "-c", "0", "-o", "{id.f58plain} {queue}")]
 
 
@@ -102,8 +104,8 @@ def _listed(*arguments: str) -> list[str]:
 
 
 def queue_rows() -> list[list[str]]:
-    """Return the name, the name with * if it is the default queue, enabled, started, and the limits of seconds and
-    nodes per job. If Flux has no queues, return a single row without a name.
+    """Return a row for each queue: its name, its name with * appended if it is the default queue, enabled, started, and
+    the limits of seconds and of nodes per job. If Flux has no queues, return a single row without a name.
     """
     fields = ("{queue}", "{queuem}", "{enabled}", "{started}", "{limits.timelimit}", "{limits.max.nnodes}")
     rows = [line.split("|") for line in _listed("queue", "list", "-n", "-o", "|".join(fields))]
@@ -111,7 +113,9 @@ def queue_rows() -> list[list[str]]:
 
 
 def node_rows() -> list[tuple[str, int, int]]:
-    """Return queue (empty if there are none), nodes and cores, per group of nodes in the same state."""
+    """Return a row for each group of nodes in the same state: queue (empty if Flux has no queues), number of nodes and
+    number of cores.
+    """
     fields = ("{queue}", "{nnodes}", "{ncores}")
     rows = [line.split("|") for line in _listed("resource", "list", "-n", "-o", "|".join(("{state}", *fields)))]
     counted = [row for row in rows if len(row) == len(fields) + 1 and row[2].isdecimal() and row[3].isdecimal()]
@@ -119,7 +123,9 @@ def node_rows() -> list[tuple[str, int, int]]:
 
 
 def _probe(plan: Plan, script: Path) -> str:
-    """Check the options with flux batch --dry-run, and the queue. Flux checks limits and banks only at submission."""
+    """Check the options with flux batch --dry-run, and the state of the queue. Flux checks limits and banks only at
+    submission.
+    """
     answer = common.ask("flux", "batch", "--dry-run", str(script))
     if answer.code:
         raise ConfigError(f"flux batch --dry-run: {answer.words}")

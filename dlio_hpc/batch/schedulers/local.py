@@ -1,4 +1,6 @@
-"""Background jobs on this computer, as a batch system with one node and no queue."""
+"""The local site: background jobs on this computer, treated like the jobs of a batch system with one node and no
+queue.
+"""
 
 import os
 import shlex
@@ -15,7 +17,7 @@ from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
 
-# Seconds between TERM and KILL, for ranks that ignore TERM.
+# Seconds after SIGTERM at which ranks that ignore it get SIGKILL.
 _GRACE_S = 30
 # The program that waits for other jobs and then executes the next job. It is started by its path: python -m would
 # search the submitter's current folder for modules first.
@@ -23,8 +25,9 @@ _SUCCESSOR = str(Path(__file__).parents[1] / "local_successor.py")
 
 
 def _arguments(plan: Plan, after: After) -> list[str]:
-    """Return the job's command. The inner timeout(1) signals the script shortly before the limit; the outer one ends it
-    with all its processes. A job with dependencies waits for them first; its time limit starts after that.
+    """Return the command that runs the job. The inner timeout(1) signals the script shortly before the time limit. The
+    outer one ends the script and all its processes at the limit. A job with dependencies waits for them first, and its
+    time limit starts afterwards.
     """
     script = os.path.join(plan.directory, rundir.SCRIPT)
     warning = ["timeout", "--foreground", "--signal=USR1", str(plan.walltime - plan.warning_time)]
@@ -39,10 +42,10 @@ def _command(plan: Plan, after: After) -> str:
 
 
 def _submit(plan: Plan, after: After) -> str:
-    """Start the script in a session of its own, so that it survives this process and its terminal.
+    """Start the script in a session of its own, so that it survives this process and its terminal. Return the batch id.
 
-    The batch id is PID.START, with the start time in clock ticks since boot (proc(5), stat, field 22), so that a reused
-    PID is not taken for the job.
+    The batch id is PID.START. START is the start time in clock ticks since boot (proc(5), stat, field 22), so that a
+    reused PID is not taken for the job.
     """
     if after.well:
         raise ConfigError(
@@ -71,14 +74,16 @@ def _submit(plan: Plan, after: After) -> str:
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Return the states of live jobs. Jobs that have ended leave only their files."""
+    """Return the states of the jobs that still run or wait. A job that has ended is left out; only its files tell its
+    state.
+    """
     return {
         job.batch_id: JobStatus("queued" if _waits(job.batch_id) else "running") for job in jobs if lives(job.batch_id)
     }
 
 
 def _waits(batch_id: str) -> bool:
-    """Return whether the job still waits for other jobs."""
+    """Return whether the job still waits for other jobs to end."""
     try:
         return os.fsencode(_SUCCESSOR) in Path(f"/proc/{_parse(batch_id)[0]}/cmdline").read_bytes()
     except OSError:
@@ -86,7 +91,7 @@ def _waits(batch_id: str) -> bool:
 
 
 def lives(batch_id: str) -> bool:
-    """Return whether any process of the job's session lives."""
+    """Return whether any process of the job's session is alive."""
     leader, start = _parse(batch_id)
     process = _process(leader)
     alive = process.start == start and process.state not in "ZX"
@@ -94,8 +99,8 @@ def lives(batch_id: str) -> bool:
 
 
 def _cancel(batch_id: str) -> None:
-    """Send TERM to every process of the session: the script's trap writes exit_status, and ranks without a script end
-    too.
+    """Send SIGTERM to every process of the job's session. A trap in the script writes exit_status. Ranks end too if
+    their script is gone.
     """
     for pid in _session(batch_id):
         with suppress(ProcessLookupError):
@@ -103,7 +108,9 @@ def _cancel(batch_id: str) -> None:
 
 
 def _session(batch_id: str) -> list[int]:
-    """Return the PIDs of the job's live processes. Their session is the leader's PID (proc(5), stat, field 6)."""
+    """Return the PIDs of the job's live processes. All of them are in the session whose id is the PID of the job's
+    first process (proc(5), stat, field 6).
+    """
     leader, start = _parse(batch_id)
     since = _process(leader).start
     if since not in {0, start}:
@@ -120,7 +127,9 @@ def _parse(batch_id: str) -> tuple[int, int]:
 
 
 def _find(name: str) -> str | None:
-    """Return the batch id of the session whose leader runs the script of the job `name`, as started by _submit()."""
+    """Return the batch id of the live job `name`, or None. The job is the session whose leader runs the job's script,
+    as _submit() starts it.
+    """
     script = os.fsencode(f"/{name}/{rundir.SCRIPT}")
     for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()):
         process = _process(pid)
@@ -130,7 +139,7 @@ def _find(name: str) -> str | None:
 
 
 def _is_of(pid: int, script: bytes) -> bool:
-    """Return whether a process of this user has the script as one of its last two arguments."""
+    """Return whether the process `pid` belongs to this user and has the script as one of its last two arguments."""
     try:
         folder = Path(f"/proc/{pid}")
         arguments = (folder / "cmdline").read_bytes().split(b"\0")
@@ -147,8 +156,8 @@ class _Process(NamedTuple):
 
 
 def _process(pid: int) -> _Process:
-    """Return state letter, session and start time; ("X", 0, 0) if the process does not exist. The preceding command
-    name may contain any character.
+    """Return the state letter, session and start time of a process; ("X", 0, 0) if it does not exist. The command name
+    in /proc/PID/stat may contain any character, so the fields after its last ")" are read.
     """
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()

@@ -1,5 +1,5 @@
-"""PBS Pro and OpenPBS: qsub(1B), qstat(1B), qselect(1B), qdel(1B). Statements in comments were observed with OpenPBS
-23.06.
+"""PBS Pro and OpenPBS: qsub(1B), qstat(1B), qselect(1B), qdel(1B). The behaviour that comments describe was observed
+with OpenPBS 23.06.
 """
 
 import json
@@ -42,15 +42,17 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _options(plan: Plan) -> list[str]:
-    """Return the option lines. Each chunk gets its own node unless the site or the user sets another placement."""
+    """Return the values of the option lines. Each chunk gets a node of its own unless the site or the user sets another
+    placement.
+    """
     lines = common.options(plan, "-q ", "-A ")
     return lines if any("place=" in line for line in lines) else ["-l place=scatter", *lines]
 
 
 def _select(plan: Plan) -> str:
-    """Return the select statement: whole nodes, or chunks as the site defines them. mpiprocs lists a node in
-    PBS_NODEFILE once per rank. A chunk has the site's cpus, or one CPU per rank, unless the site sets ncpus. PALS
-    counts both itself.
+    """Return the value of the select statement: a chunk per node. A chunk has the cpus of the site profile, or one CPU
+    per rank, or what the site sets as ncpus. mpiprocs makes PBS_NODEFILE list a node once per rank. For PALS, neither
+    ncpus nor mpiprocs is added, because PALS counts them itself.
     """
     site, ranks = plan.site, plan.ranks_per_node
     chunk: dict[str, str | int] = dict(site.pbs_select)
@@ -69,13 +71,13 @@ _submit = partial(common.submit, _arguments, re.compile(r"([0-9]+\.[\w.-]+)"))
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Query the states of all jobs in one call. Some versions print only the first job and omit the others without a
-    message; those are queried again one by one.
+    """Return the states of the jobs that PBS knows, by batch id. Jobs that PBS holds for ever after failed starts are
+    deleted.
     """
     attributes = _all("-x", [job.batch_id for job in jobs])
     for batch_id, job in attributes.items():
         if _is_hopeless(job):
-            _cancel(batch_id)  # otherwise PBS would hold it for ever
+            _cancel(batch_id)  # PBS would hold it for ever
     return {batch_id: sight(job) for batch_id, job in attributes.items()}
 
 
@@ -92,8 +94,9 @@ def _is_hopeless(job: dict[str, Any]) -> bool:
 
 
 def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
-    """Return qstat's full attributes by job. Unknown jobs are omitted, with a message and exit code 153. Servers
-    without job history, OpenPBS's default, answer -x with a message, no job, and exit code 0.
+    """Return the attributes that qstat -f prints, by batch id. For unknown jobs qstat prints a message and exits with
+    153; they are left out. A server without job history, the default of OpenPBS, answers -x with a message, no jobs and
+    exit code 0.
     """
     answer = common.ask("qstat", *filter(None, [history]), "-f", "-F", "json", *ids)
     if history and _NO_HISTORY in answer.err:
@@ -104,7 +107,9 @@ def _jobs(history: str, ids: Sequence[str]) -> dict[str, Any]:
 
 
 def section(answer: Answer, key: str) -> dict[str, dict[str, Any]]:
-    """Return the attributes of each job or queue in qstat's JSON; Unanswered if it cannot be parsed."""
+    """Return the attributes of each job (key "Jobs") or queue (key "Queue") in qstat's JSON. Raise Unanswered if it
+    cannot be parsed.
+    """
     try:
         document = json.loads(answer.out, strict=False)
         return {name: dict(attributes) for name, attributes in document.get(key, {}).items()}
@@ -117,8 +122,8 @@ def _number(value: object) -> int | None:
 
 
 def sight(job: dict[str, Any]) -> JobStatus:
-    """Return the state of a job. Exit_status may be set for a job that waits or runs again; it counts only if the job
-    is finished.
+    """Return the state of a job from its attributes. Exit_status counts only for a finished job, because it may also be
+    set for a job that waits or runs again.
     """
     letter = str(job.get("job_state", ""))
     status, substate = _number(job.get("Exit_status")), _number(job.get("substate"))
@@ -132,7 +137,7 @@ def sight(job: dict[str, Any]) -> JobStatus:
 
 
 def _over(status: int | None, substate: int | None) -> State:
-    """Return the state of a finished job. A job deleted while it ran has substate 91, whatever its Exit_status; a job
+    """Return the state of a finished job. A job deleted while it ran has substate 91, whatever its Exit_status. A job
     deleted before it ran has no Exit_status. A job that PBS discarded because a node died has substate 93 (failed), and
     Exit_status 0 or none.
     """
@@ -168,7 +173,7 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(plan: Plan, _script: Path) -> str:
-    """Check the queue. PBS checks accounts only at submission."""
+    """Check that the queue exists, is enabled and started. PBS checks accounts only at submission."""
     answer = common.ask("qstat", "-Q", "-f", "-F", "json", *filter(None, [plan.queue]))
     if answer.code and "Unknown" in answer.err:
         raise ConfigError(f"queue {plan.queue} is not defined: {answer.words}")

@@ -17,7 +17,7 @@ ENDED: frozenset[State] = frozenset(
 
 
 class JobRef(NamedTuple):
-    """A job that was submitted to a batch system, and its directory."""
+    """A submitted job: its batch id and its directory."""
 
     batch_id: str
     directory: Path
@@ -37,8 +37,8 @@ class After(NamedTuple):
 
 
 class JobStatus(NamedTuple):
-    """A job's state as the batch system reports it. words: its own term, such as TIMEOUT or Exit_status -29. never: the
-    job waits for a condition that cannot be met.
+    """State of a job as the batch system reports it. words: the batch system's own term, such as TIMEOUT or Exit_status
+    -29. never: true if the job waits for a condition that cannot be met.
     """
 
     state: State

@@ -1,4 +1,6 @@
-"""Slurm: sbatch(1), squeue(1), sacct(1), scancel(1). Statements in comments were observed with Slurm 22.05."""
+"""Slurm: sbatch(1), squeue(1), sacct(1), scancel(1). The behaviour that comments describe was observed with Slurm
+22.05.
+"""
 
 import re
 from collections.abc import Sequence
@@ -29,13 +31,13 @@ _OVER: dict[str, State] = {
     "BOOT_FAIL": "node_fail",
     "OUT_OF_MEMORY": "out_of_memory",
 }
-# Reasons for waiting that no end of another job removes (slurm.h, job_state_reason).
+# Reasons for waiting that persist when other jobs end (slurm.h, job_state_reason).
 _NEVER = {"DependencyNeverSatisfied", "BadConstraints", "PartitionTimeLimit", "InvalidAccount", "InvalidQOS"}
 
 
 def _request(plan: Plan) -> dict[str, Any]:
-    """Return the template's values. Slurm interprets % and backslashes in the output path, which begins with the job's
-    directory.
+    """Return the values that the template prints. Raise ConfigError if the job's directory contains % or a backslash,
+    which Slurm would interpret in the path of the output.
     """
     common.check_directory(plan, "%\\")
     return {
@@ -45,7 +47,7 @@ def _request(plan: Plan) -> dict[str, Any]:
 
 
 def _arguments(after: After) -> list[str]:
-    """Return the submit command. Without --kill-on-invalid-dep a job whose parent failed would wait for ever."""
+    """Return the submit command. Without --kill-on-invalid-dep=yes, a job whose parent failed would wait for ever."""
     depends = [f"--dependency={common.dependencies(after)}", "--kill-on-invalid-dep=yes"] if after.all else []
     return ["sbatch", "--parsable", *depends, rundir.SCRIPT]
 
@@ -55,8 +57,9 @@ _submit = partial(common.submit, _arguments, re.compile(r"([0-9]+)(?:;.*)?"))
 
 
 def _states(jobs: Sequence[JobRef]) -> dict[str, JobStatus]:
-    """Query states. The controller knows a job for some minutes after its end; accounting, if enabled, keeps it. The
-    exit code is ignored: a job over its limit that ended by itself has TIMEOUT with 0:0.
+    """Return the states of the jobs that Slurm knows, by batch id. The controller knows a job until some minutes after
+    its end; accounting, if enabled, knows it for longer. Exit codes are ignored: a job over its time limit that ended
+    by itself has the state TIMEOUT and exit code 0:0.
     """
     ids = [job.batch_id for job in jobs]
     queued = _queued(ids)
@@ -72,8 +75,8 @@ def _queued(ids: Sequence[str]) -> dict[str, JobStatus]:
 
 
 def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
-    """Return states from accounting: empty if there is no accounting, or if its rows do not exist yet right after
-    submission.
+    """Return the states that accounting knows, by batch id. Empty if there is no accounting, or right after submission,
+    before accounting knows the jobs.
     """
     try:
         answer = common.ask("sacct", "-X", "-n", "-P", "-o", "JobIDRaw,State", "-j", ",".join(ids))
@@ -85,7 +88,7 @@ def _accounted(ids: Sequence[str]) -> dict[str, JobStatus]:
 
 
 def _sight(line: str) -> tuple[str, JobStatus]:
-    """Parse ID|STATE|REASON; accounting writes CANCELLED by 1000."""
+    """Parse a line ID|STATE|REASON. Accounting adds text to a state, such as CANCELLED by 1000."""
     batch_id, word, reason = line.split("|")
     state_text = word if reason in {"", "None"} else f"{word} {reason}"
     name = (word.split() or [""])[0].rstrip("+")
@@ -107,7 +110,7 @@ def _find(name: str) -> str | None:
 
 
 def _queues() -> list[tuple[str, ...]]:
-    """Return partition and QOS of each job: a profile's queue may be either."""
+    """Return the partition and QOS of each of the user's jobs. A queue in a site profile may be either."""
     answer = common.ask("squeue", "-h", "-r", "-o", "%P %q", "-u", common.user())
     if answer.code:
         raise unexplained("squeue", answer)
@@ -115,7 +118,7 @@ def _queues() -> list[tuple[str, ...]]:
 
 
 def _probe(_plan: Plan, script: Path) -> str:
-    """Check partition, account, limits and all options with the controller, which answers on stderr."""
+    """Check partition, account, limits and all options with sbatch --test-only, which answers on stderr."""
     answer = common.ask("sbatch", "--test-only", str(script))
     if answer.code:
         raise ConfigError(f"sbatch --test-only: {answer.words}")

@@ -1,4 +1,4 @@
-"""File formats. Each has a module that writes a file and opens a reader for a rank."""
+"""File formats. The module of a format writes its files and reads them for a rank."""
 
 from dlio_hpc.core.formats import csv, hdf5, npz, null, raw, tfrecord
 from dlio_hpc.core.formats.format import Format

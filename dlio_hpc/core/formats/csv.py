@@ -1,7 +1,7 @@
-"""CSV: a line per sample, with values of seven digits such as 0.1234567, which fit a 32-bit float.
+"""CSV: a line per sample. Values have seven digits after the point, such as 0.1234567, and fit a 32-bit float.
 
 *framework* is pandas.read_csv of whole files. *posix* reads lines at their offsets and converts their fixed-width
-digits to numbers. The difference of the two is the cost of parsing.
+digits to numbers. The difference between the two is the cost of parsing.
 """
 
 import io
@@ -40,7 +40,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """Yield all bytes of the file."""
+    """Yield all bytes of the file `number` in pieces."""
     columns = math.prod(dataset.sample.array_shape)
     values = dataset.samples_per_file * columns
     for first in range(0, values, _VALUES_AT_ONCE):
@@ -58,7 +58,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
-    """Return `numbers` as text, one row per number."""
+    """Return the digits `numbers` as the text of CSV values, one row of bytes per value."""
     text = np.empty((len(numbers), CSV_VALUE), np.uint8)
     text[:, 0], text[:, 1], text[:, -1] = ord("0"), ord("."), ord(",")
     for digit in range(_DIGITS, 0, -1):
@@ -68,19 +68,21 @@ def spelled(numbers: npt.NDArray[np.uint32]) -> Rows:
 
 
 def _numbers(count: int, position: int, texture: Texture) -> npt.NDArray[np.uint32]:
-    """Return the digits of `count` values, from the content stream at `position`."""
+    """Return the seven digits of each of `count` values, as numbers. They follow from the content stream at
+    `position`.
+    """
     data = np.empty(count * _FLOAT, np.uint8)
     content.fill(data, position, texture)
     return data.view("<u4") % np.uint32(_TEN)
 
 
 def fill(row: Rows, position: int, texture: Texture) -> None:
-    """Fill `row` with the values at `position` of the content stream, in their binary form."""
+    """Fill `row` with the values that follow from the content stream at `position`, in their binary form."""
     row.view(np.float32)[:] = _numbers(len(row) // _FLOAT, position, texture) / _TEN
 
 
 def head(position: int, texture: Texture) -> bytes:
-    """Return the bytes of the value that begins at `position`."""
+    """Return the value that follows from the content stream at `position`, in its binary form."""
     row = np.empty(_FLOAT, np.uint8)
     fill(row, position, texture)
     return row.tobytes()
@@ -99,7 +101,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class _Load:
-    """Loader of a whole file with pandas.read_csv, as applications call it."""
+    """Function that loads a whole file with pandas.read_csv, as applications call it."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._shape = dataset.array_shape
@@ -117,7 +119,7 @@ class _Load:
 
 
 class PosixCsv(FlatReader):
-    """Reader of lines at their offsets."""
+    """Reader that reads lines at their offsets."""
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
         super().__init__(workload, paths, comm, lambda *_: 0)

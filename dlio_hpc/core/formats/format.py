@@ -1,4 +1,4 @@
-"""Interface of file formats."""
+"""The interface of file formats."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -20,21 +20,25 @@ Paths = Callable[[int], str]
 
 
 class SampleReader(Protocol):
-    """Access of a rank to the dataset. Threads call read() concurrently, each with its own rows and tally."""
+    """Access of a rank to the samples of the dataset. Threads call read() at the same time, each with its own rows and
+    tally.
+    """
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
-        """Read each of `samples` into the beginning of its row. Raise InvalidRun if the dataset does not hold it."""
+        """Read each of `samples` into the beginning of its row, and count the reads in `tally`. Raise InvalidRun if a
+        sample cannot be read because files are missing or corrupted.
+        """
 
     def close(self) -> None:
         """Close all files at the end of an epoch."""
 
 
 class Format(NamedTuple):
-    """Functions of a file format. write: write file `number` of the dataset to an open file, which may have older
-    contents. reader: open a reader of the files that `Paths` names by number; the communicator is for collective
-    access. fault: describe how the file at a path differs from the file that write() creates for that number, or return
-    None; with quick, by its size and metadata only. head, fill: first bytes and all bytes, as read() returns them, of a
-    sample at a position of the content stream.
+    """Functions of a file format. write: write the file `number` of the dataset to an open file, which may have older
+    contents. reader: return a reader of the files whose paths `Paths` returns by number; the communicator is for
+    collective access. fault: return how the file at a path differs from the file that write() creates for that number,
+    or None if it does not; with quick, only its size and metadata are checked. head: return the first bytes of the
+    sample at a position of the content stream, as read() returns them. fill: write all bytes of such a sample to a row.
     """
 
     write: Callable[[int, Dataset, int], None]
@@ -45,7 +49,7 @@ class Format(NamedTuple):
 
 
 def damaged(path: str, fault: object) -> InvalidRun:
-    """Return the error for a file that its library cannot read."""
+    """Return the error for a file that cannot be read because it is corrupted or not a file of the dataset."""
     return InvalidRun(
         f"{path} is not a dlio-hpc dataset file, or is corrupted: {fault}; remove the dataset's folder and generate it "
         "again"
@@ -53,5 +57,5 @@ def damaged(path: str, fault: object) -> InvalidRun:
 
 
 def as_bytes(values: object) -> Rows:
-    """Return the bytes of a contiguous array without copying it."""
+    """Return the bytes of an array as a flat array of uint8. A contiguous array is not copied."""
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8)

@@ -1,8 +1,9 @@
-"""NumPy archives: an array `x` of shape (samples, *sample shape), as numpy.savez writes it. Samples of varying size lie
-end to end in an array of bytes. In a stored archive the data begin at byte 4096; with gzip they are deflated.
+"""NumPy archives (npz): a file holds an array `x` of shape (samples, *sample shape), as numpy.savez writes it. Samples
+of varying size follow each other in an array of bytes. Without compression the data begin at byte 4096; with gzip they
+are deflated.
 
-*posix* reads stored samples at their offsets, and a deflated file as a whole. *framework* is numpy.load. It always
-reads the whole array, through a buffer of transfer_size or of the size that Python's open() chooses.
+*posix* reads uncompressed samples at their offsets, and a deflated file as a whole. *framework* is numpy.load. It
+always reads the whole array, through a buffer of transfer_size, or of the size that Python's open() chooses.
 """
 
 import io
@@ -35,7 +36,8 @@ _MEMBER = "x.npy"
 # on a page boundary, for direct I/O and stripe boundaries.
 _LOCAL_HEADER = 30 + len(_MEMBER) + 20
 DATA_OFFSET = 4096
-# Bytes after the directory of an archive: one record, or three in a large archive. Limit of all bytes after a member.
+# Bytes that may follow the directory of an archive: one record, or three in a large archive. Limit of all bytes after
+# a member.
 _ENDS, _MOST_BEHIND = (22, 56 + 20 + 22), 1024
 # Errors of numpy.load and zipfile for a corrupted file.
 _DAMAGE = (
@@ -45,8 +47,8 @@ _DAMAGE = (
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write file `number`. If it overwrites an older file of the same geometry, no byte changes at any time, so that
-    readers are not disturbed.
+    """Write the file `number`. If an older file of the same geometry is overwritten, its bytes never change, so that
+    jobs that read it are not disturbed.
     """
     places = SampleLayout(dataset)
     with os.fdopen(descriptor, "r+b", closefd=False) as file:
@@ -63,14 +65,14 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _member(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[bytes | memoryview]:
-    """Yield all bytes of the file in the archive. A piece is valid until the next is taken."""
+    """Yield all bytes of the archive's member in pieces. A piece is valid only until the next one is yielded."""
     yield _npy_header(dataset, places.array_shape(number))
     yield from content.pieces(places.position(number), places.file_size(number), texture(dataset))
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return the fault of a file, or None. The structures of ZIP may differ between versions of Python and of zlib, so
-    they are checked for consistency and not compared.
+    """Return the fault of a file, or None. The structures of ZIP may differ between versions of Python and zlib. They
+    are therefore checked for consistency, not compared.
     """
     places = SampleLayout(dataset)
     header = DATA_OFFSET - _LOCAL_HEADER
@@ -97,7 +99,7 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
-    """Open the archive in a file. Raise OSError if a read fails, which zipfile would report as a corrupted file."""
+    """Open a file as a ZIP archive. If a read fails, raise its OSError; zipfile would report a corrupted file."""
     raw = file.raw
     assert isinstance(raw, CountedFile)
     try:
@@ -109,8 +111,8 @@ def _opened(file: io.BufferedReader) -> zipfile.ZipFile:
 
 
 def _frame_fault(file: IO[bytes], directory: int, member: zipfile.ZipInfo, stored: bool) -> str | None:
-    """Return the fault of the ZIP structures around the member, or None. The member is first in the file, its local
-    header agrees with the directory, and there are no other bytes between or after them.
+    """Return the fault of the ZIP structures around the member, or None. They have no fault if the member is first in
+    the file, its local header agrees with the directory, and there are no other bytes between or after them.
     """
     file.seek(0)
     local = file.read(_LOCAL_HEADER)
@@ -136,9 +138,9 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 def _load(buffer: int | None, path: str, tally: Tally) -> Array:
-    """Load an array as numpy.load(path) does, through the buffer that open() gives a file. buffer: its bytes; None: the
-    size that the file system recommends (st_blksize). That is a page on most file systems, and 4 MiB on Lustre, which
-    reads more than requested.
+    """Load an array like numpy.load(path), through a buffer. buffer: size of the buffer in bytes; None: the size that
+    open() chooses, which follows the file system's recommendation (st_blksize). This is a page on most file systems,
+    and 4 MiB on Lustre, where more is read than is requested.
     """
     before = tally.bytes_read
     try:
@@ -156,7 +158,7 @@ def _load(buffer: int | None, path: str, tally: Tally) -> Array:
 
 
 def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile.ZipInfo]:
-    """Return the array of a file, and its member of the archive."""
+    """Return the array of a file, and the description of its member in the archive."""
     counted = CountedFile(path, tally)
     try:
         with buffered(counted, buffer) as file, np.load(file) as archive:
@@ -170,8 +172,8 @@ def _loaded(buffer: int | None, path: str, tally: Tally) -> tuple[Array, zipfile
 
 
 class _Inflate:
-    """Loader of a deflated file, which reads it from the start in requests of transfer_size and does not interpret its
-    directory.
+    """Function that loads a deflated file. It reads the file from its start in requests of transfer_size, and ignores
+    the directory of the archive.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -202,8 +204,8 @@ class _Inflate:
 
 
 def _npy_header(dataset: Dataset, shape: tuple[int, ...]) -> bytes:
-    """Return the header in numpy.lib.format version 1.0, padded so that the array begins at DATA_OFFSET of a stored
-    file.
+    """Return the header of the array in numpy.lib.format version 1.0. It is padded so that in an uncompressed file the
+    array begins at DATA_OFFSET.
     """
     descr = np.dtype(dataset.sample.array_dtype).str
     text = repr({"descr": descr, "fortran_order": False, "shape": shape})

@@ -1,4 +1,4 @@
-"""null format: no storage. Reading costs nothing, so a run measures the overhead of dlio-hpc itself."""
+"""The null format has no files. Reading costs nothing, so a run measures the overhead of dlio-hpc itself."""
 
 from typing import TYPE_CHECKING
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write nothing."""
+    """Do nothing, because the format has no files."""
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return None: there is no file."""
+    """Return None, because there is no file that could have a fault."""
     return None
 
 
@@ -28,7 +28,7 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class Null:
-    """Reader that counts a read of zero bytes per sample."""
+    """Reader that only counts a read of zero bytes for each sample."""
 
     def read(self, samples: Samples, rows: Rows, tally: Tally) -> None:
         for _ in range(len(samples)):

@@ -1,4 +1,6 @@
-"""posix mode for formats with contiguous samples: reads at their offsets, directly into the rows of the loader."""
+"""Mode posix for formats with contiguous samples: read them at their offsets, directly into the buffers of the
+loader.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
@@ -15,19 +17,21 @@ if TYPE_CHECKING:
 
 
 class Transport(Protocol):
-    """Reader of bytes: from files opened by this rank, or from a file shared by all ranks through MPI-IO."""
+    """Interface of objects that read bytes from files: through this rank's own descriptors, or through MPI-IO from a
+    file that all ranks share.
+    """
 
     def fetch(self, requests: Sequence[ReadRequest], tally: Tally) -> None:
-        """Fill the views of all requests."""
+        """Read the bytes of all requests into their views."""
 
     def close(self) -> None:
         """Close all files."""
 
 
 class FlatReader:
-    """Reader of files with consecutive samples. start: returns the offset of the first sample by file number; it is
-    called for the first file only. gap: bytes between two samples. A transfer_size larger than a sample reads adjacent
-    samples in one request.
+    """Reader of files in which samples follow each other. start: function that returns the offset of the first sample
+    of a file; it is called only once, because the offset is the same in all files. gap: bytes between two samples. If
+    transfer_size is larger than a sample, adjacent samples are read in one request.
     """
 
     def __init__(
@@ -51,7 +55,7 @@ class FlatReader:
         self.fetch(places, rows, tally)
 
     def fetch(self, places: list[Place], rows: Rows, tally: Tally) -> None:
-        """Read the bytes of each place into the beginning of its row."""
+        """Read the sample at each place into the beginning of its row."""
         memory, width = rows.reshape(-1).data, rows.shape[1]
         self.bring(
             [
@@ -64,7 +68,7 @@ class FlatReader:
         )
 
     def begin(self, place: Place, tally: Tally) -> int:
-        """Return the offset of the sample in its file."""
+        """Return the offset at which the sample begins in its file."""
         if self._start is None:
             self._start = self._start_of(place.file, tally)
         return self._start + place.within * self._gap + place.offset
@@ -77,7 +81,7 @@ class FlatReader:
 
 
 def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Transport:
-    """Return the transport for reader.access of the workload."""
+    """Return the object that reads bytes as reader.access of the workload selects."""
     keys = workload.reader
     if keys.access == "collective" and comm is not None:
         from dlio_hpc.core.mpi_io import CollectiveFile
@@ -87,7 +91,7 @@ def transport(workload: Workload, paths: Paths, comm: "Intracomm | None") -> Tra
 
 
 def _merged(requests: list[ReadRequest]) -> list[ReadRequest]:
-    """Return `requests` with adjacent requests of a file merged."""
+    """Return `requests`, with successive requests merged if they are for adjacent bytes of the same file."""
     merged: list[ReadRequest] = []
     end = -1
     for request in requests:

@@ -1,6 +1,7 @@
-"""Raw format: samples end to end and nothing else. Images in a file each, .npy and .bin files look the same to storage.
+"""Raw format: a file holds its samples one after the other and nothing else. To the storage, image files, .npy files
+and .bin files look like this.
 
-*posix* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a whole file in one request,
+*posix* reads samples at their offsets. *framework* is Python's `open(path, "rb").read()`: a request for the whole file,
 and a second request that finds its end.
 """
 
@@ -29,7 +30,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(places: SampleLayout, dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """Yield all bytes of the file. A piece is valid until the next is taken."""
+    """Yield all bytes of the file `number` in pieces. A piece is valid only until the next one is yielded."""
     return content.pieces(places.position(number), places.file_size(number), texture(dataset))
 
 

@@ -1,7 +1,7 @@
-"""Files read as streams: consecutive requests of one size until the end of the file.
+"""Files that are read as streams: consecutive requests of the same size, up to the end of the file.
 
-One thread at a time reads a stream; different threads read different streams. A block is kept until all of its bytes
-are taken. This keeps one block of each file if records are taken in order, and all blocks of a file otherwise.
+Only one thread at a time may read a stream; different threads may read different streams. A block is kept until all of
+its bytes are taken. If records are taken in order, this keeps one block of each file, otherwise all blocks of a file.
 """
 
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from dlio_hpc.core.io_counters import Tally
 
 
 class Streams:
-    """Streams of files. file_size: returns the length of a file by its number. whole: read each file from start to end
-    before any byte is taken; otherwise read from the first requested byte to the last.
+    """Streams of several files. file_size: function that returns the length of a file by its number. whole: read each
+    file from start to end before any byte is taken; otherwise, read from the first requested byte to the last.
     """
 
     def __init__(self, paths: Paths, file_size: Callable[[int], int], block_size: int, whole: bool) -> None:
@@ -28,7 +28,9 @@ class Streams:
         self._free: list[Rows] = []
 
     def read(self, number: int, offset: int, views: list[memoryview], tally: Tally) -> None:
-        """Read bytes of file `number` from `offset` on into `views`. Bytes that were taken before are read again."""
+        """Read bytes of the file `number` from `offset` on into `views`. Bytes that were already taken once are read
+        from the file again.
+        """
         for view in views:
             done = 0
             while done < len(view):
@@ -36,7 +38,9 @@ class Streams:
             offset += len(view)
 
     def _take(self, number: int, offset: int, view: memoryview, tally: Tally) -> int:
-        """Fill the front of `view`, which begins at `offset`, from one block; return the number of bytes."""
+        """Fill the beginning of `view` with bytes of a single block, from `offset` of the file on. Return the number of
+        bytes.
+        """
         stream = self._open.get(number)
         if stream is None or not stream.has(offset):
             begin = 0 if self._whole else offset
@@ -60,7 +64,7 @@ class Streams:
         return len(part)
 
     def _forget(self, number: int, stream: "_Stream") -> None:
-        """Forget a stream if all its bytes were taken."""
+        """Remove a stream if all its bytes were read and taken."""
         if stream.next == stream.end and not stream.blocks:
             del self._open[number]
 
@@ -77,15 +81,15 @@ class Streams:
             return np.empty(self._block_size, np.uint8)
 
     def close(self) -> None:
-        """Forget all blocks and close all files."""
+        """Discard all blocks and close all files."""
         self._open.clear()
         self._free.clear()
         self._files.close()
 
 
 class _Stream:
-    """Stream of a file from byte `begin` to `end`, read up to byte `next`. blocks: blocks that are not completely
-    taken, by the offset of their first byte.
+    """Stream of a file from byte `begin` to byte `end`. next: byte up to which it was read. blocks: blocks that are not
+    completely taken, by the offset of their first byte.
     """
 
     def __init__(self, begin: int, end: int, block_size: int) -> None:
@@ -95,16 +99,16 @@ class _Stream:
         self._block_size = block_size
 
     def block_of(self, offset: int) -> int:
-        """Return the offset of the first byte of the block that holds byte `offset`."""
+        """Return the offset of the first byte of the block that contains the byte at `offset`."""
         return offset - (offset - self.begin) % self._block_size
 
     def has(self, offset: int) -> bool:
-        """Return whether byte `offset` is in a kept block or still unread."""
+        """Return whether the byte at `offset` is in a block that is kept, or is not yet read."""
         return offset >= self.next or (offset >= self.begin and self.block_of(offset) in self.blocks)
 
 
 class _Block:
-    """Block of `length` bytes. left: bytes that are not taken yet."""
+    """A block of `length` bytes of a file. left: number of bytes that are not yet taken."""
 
     def __init__(self, memory: Rows, length: int) -> None:
         self.memory = memory

@@ -1,9 +1,10 @@
-"""TFRecord: a record per sample, framed by its length with a checksum and by a checksum of the payload, as TensorFlow's
-TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
+"""TFRecord: a record per sample. A record has the sample's length, a checksum of the length, the sample, and a checksum
+of the sample, as TensorFlow's TFRecordWriter writes it (tensorflow/core/lib/io/record_writer.h).
 
-*posix* reads samples at their offsets, and with `verify` also their frames. *framework* does what TFRecordDataset does:
-it makes requests of exactly transfer_size from the start of the file on and verifies checksums. Records are read at
-their offsets, as with an index, if any sample may come next, and for PyTorch's workers, which request whole batches.
+*posix* reads samples at their offsets; with reader.verify, whole records. *framework* reads like TFRecordDataset: from
+the start of the file on, in requests of exactly transfer_size, with checksums verified. There are two exceptions, in
+which records are read at their offsets, as with an index: if samples of all files are mixed, and for PyTorch's workers,
+which request whole batches.
 """
 
 import struct
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 HEAD, FOOT = 12, 4
 FRAME = TFRECORD_FRAME
-# Bytes that are collected before they are written.
+# Number of bytes that are collected before they are written.
 _BUFFER = 4 << 20
 
 
@@ -40,7 +41,7 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 
 def _pieces(dataset: Dataset, number: int) -> Iterator[memoryview]:
-    """Yield all bytes of the file. A piece is valid until the next is taken."""
+    """Yield all bytes of the file `number` in pieces. A piece is valid only until the next one is yielded."""
     buffer = np.empty(_BUFFER + dataset.sample.largest + FRAME, np.uint8)
     used, dataset_texture = 0, texture(dataset)
     for place in SampleLayout(dataset).in_file(number):
@@ -65,13 +66,13 @@ def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
 
 
 def head(size: int) -> bytes:
-    """Return the head of a record of `size` bytes: its length and the checksum of the length."""
+    """Return the head of a record of a sample of `size` bytes: its length and the checksum of the length."""
     length = struct.pack("<Q", size)
     return length + struct.pack("<I", masked_crc(length))
 
 
 def masked_crc(data: bytes | Rows) -> int:
-    """Return the CRC-32C, rotated by 15 bits plus a constant, as TFRecord masks the checksums that it stores."""
+    """Return the masked checksum that TFRecord stores: the CRC-32C of the data, rotated by 15 bits, plus a constant."""
     import google_crc32c
 
     crc: int = google_crc32c.value(data)
@@ -85,8 +86,8 @@ def reader(workload: Workload, paths: Paths, comm: "Intracomm | None" = None) ->
 
 
 class PosixTFRecord(FlatReader):
-    """Reader of records at their offsets. It reads only payloads if a request is one sample, and whole records if
-    checksums are verified or requests span several samples.
+    """Reader that reads records at their offsets. If a request is for one sample, it reads only the sample. If
+    checksums are verified or requests span several samples, it reads whole records.
     """
 
     def __init__(self, workload: Workload, paths: Paths, comm: "Intracomm | None") -> None:
@@ -110,7 +111,9 @@ class PosixTFRecord(FlatReader):
 
 
 class Stream:
-    """Reader of records from streams of blocks of transfer_size. Concurrent threads read different files."""
+    """Reader that takes records from streams, which read files in blocks of transfer_size. Threads that read at the
+    same time must read different files.
+    """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._places = SampleLayout(workload.dataset)
@@ -139,8 +142,8 @@ class Stream:
         self._set_apart(len(places) * FRAME, tally)
 
     def _set_apart(self, frames: int, tally: Tally) -> None:
-        """Count frames as overhead instead of samples. If their blocks were read with an earlier batch, some frames are
-        counted with a later batch.
+        """Count `frames` bytes as overhead instead of bytes of samples. If the blocks that hold them were read with an
+        earlier batch, some are counted with a later batch.
         """
         with self._lock:
             self._frames += frames
@@ -153,7 +156,9 @@ class Stream:
 
 
 def verify(path: str, place: Place, begin: int, payload: Rows, frame: Rows) -> None:
-    """Raise InvalidRun if length or checksums of the record are wrong. begin: offset of its payload."""
+    """Raise InvalidRun if the length or a checksum of a record is wrong. begin: offset of its sample in the file.
+    frame: the bytes of the record before and after the sample.
+    """
     actual, expected = frame.tobytes(), head(place.size) + struct.pack("<I", masked_crc(payload))
     if actual[:HEAD] != expected[:HEAD]:
         raise damaged(

@@ -1,4 +1,4 @@
-"""Readers of whole files. They load the array of a file into memory even for a single sample, as applications do."""
+"""Reading of whole files. The array of a file is loaded into memory even for a single sample, as applications do."""
 
 import io
 import os
@@ -30,8 +30,8 @@ class WholeFileReader:
     """Reader of whole files. Each thread keeps the array that it loaded last, so that consecutive samples of a file
     need a single load.
 
-    load: loads the array of the file at a path and counts the reads in the tally. It raises the error of damaged() for
-    a corrupted file.
+    load: function that loads the array of the file at a path and counts the reads in the tally. For a corrupted file it
+    raises the error of damaged().
     """
 
     def __init__(self, workload: Workload, paths: Paths, load: Callable[[str, Tally], Array]) -> None:
@@ -70,8 +70,8 @@ class WholeFileReader:
 
 
 def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
-    """Return a buffered reader of `file`. size: bytes of the buffer; None as open() chooses them: the size that the
-    file system recommends, since Python 3.14 at least the default of Python.
+    """Return a buffered reader of `file`. size: bytes of the buffer; None: the size that Python's open() would choose.
+    That is the size that the file system recommends, and since Python 3.14 at least Python's default.
     """
     if size is None:
         block = os.fstat(file.fileno()).st_blksize
@@ -80,8 +80,8 @@ def buffered(file: "CountedFile", size: int | None = None) -> io.BufferedReader:
 
 
 class CountedFile(io.FileIO):
-    """File that counts every request to the system. fault: error of the last failed request, which zipfile reports as a
-    corrupted file.
+    """File that counts every request to the operating system. fault: error of the last failed request, kept because
+    zipfile reports it as a corrupted file.
     """
 
     fault: OSError | None = None

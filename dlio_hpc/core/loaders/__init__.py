@@ -1,4 +1,4 @@
-"""Loaders: sources of batches for the training loop."""
+"""Loaders, which deliver batches to the training loop."""
 
 from functools import partial
 from typing import TYPE_CHECKING
@@ -36,7 +36,9 @@ def open_loader(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
 
 
 def _in_memory(comm: "Intracomm", run: Run, ranks_on_node: int) -> Loader:
-    """Return a loader that loads all samples once, including samples that the steps of an epoch leave out."""
+    """Return a loader that reads all samples of the rank once and keeps them in memory, including those that the steps
+    of an epoch leave out.
+    """
     keys = structs.replace(run.workload.reader, load="on_demand", drop_last=False)
     whole = structs.replace(run.workload, reader=keys, train=Train())
     steps = steps_per_epoch(whole, comm.size)

@@ -1,4 +1,4 @@
-"""Interface of loaders, and the division of an epoch into steps."""
+"""The interface of loaders, and the division of an epoch into steps."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
@@ -8,13 +8,13 @@ from dlio_hpc.core.io_counters import Tally
 from dlio_hpc.core.sample_layout import Samples
 from dlio_hpc.plan.sample_order import Order
 
-# Positions whose samples are computed at once: 64 KiB of numbers.
+# Number of positions whose samples are computed at once, as 64 KiB of numbers.
 STRETCH = 8192
 
 
 class Batch(NamedTuple):
-    """Samples of a step. samples: their numbers. rows: a row per sample, valid until the next batch is requested.
-    tally: counts of the reads.
+    """The samples of a step. samples: their numbers. rows: a row of bytes per sample, valid until the next batch is
+    requested. tally: counts of the reads.
     """
 
     samples: Samples
@@ -23,21 +23,23 @@ class Batch(NamedTuple):
 
 
 class Loader(Protocol):
-    """Source of batches for the training loop."""
+    """Interface of objects that deliver batches to the training loop."""
 
     def epoch(self, order: Order, first: int, last: int, steps: int) -> Iterator[Batch]:
-        """Yield `steps` batches over the positions `first` to `last` of `order`. The last batches may be short or
-        empty.
+        """Yield `steps` batches with the samples at positions `first` to `last` of `order`. The last batches may be
+        short or empty.
 
-        The end of the iteration closes the epoch's files.
+        The end of the iteration closes the files of the epoch.
         """
 
     def close(self) -> None:
-        """End threads and processes. Reads that have not begun are dropped."""
+        """End threads and processes. Reads that have not started are cancelled."""
 
 
 def in_steps(order: Order, first: int, last: int, steps: int, size: int) -> Iterator[Samples]:
-    """Yield the sample numbers of each step. They are computed for many steps at once, at little more cost than one."""
+    """Yield the sample numbers of each step. They are computed for many steps at once, which costs little more than for
+    one step.
+    """
     stretch = max(1, STRETCH // size) * size
     for begin in range(first, first + steps * size, stretch):
         samples = order.samples(min(begin, last), min(begin + stretch, last))

@@ -1,4 +1,4 @@
-"""Loader that reads all samples into memory before the first step, as applications do if their data fit."""
+"""A loader that reads all samples into memory before the first step, as applications do if their data fit."""
 
 import os
 from collections.abc import Iterator
@@ -16,10 +16,10 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class MemoryLoader:
-    """Loader from memory. A rank keeps the samples of its first epoch. In later epochs it takes them in a new order if
-    the order changes.
+    """Loader that delivers batches from memory. A rank keeps the samples of its first epoch. Later epochs deliver them
+    in a new order if the workload changes the order in every epoch.
 
-    The load takes `steps` batches on every rank and is part of the first step's wait. Its reads count in the first
+    Reading takes `steps` batches on every rank and is part of the wait of the first step. Its reads count for the first
     batch.
     """
 

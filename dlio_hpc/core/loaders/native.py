@@ -1,4 +1,4 @@
-"""Native loader: reader threads fill reused buffers ahead of the training loop, in the order of the epoch."""
+"""The native loader: reader threads fill reused buffers ahead of the training loop, in the order of the epoch."""
 
 import time
 from collections import deque
@@ -23,11 +23,11 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class NativeLoader:
-    """Loader with `read_threads` threads. Each thread reads a batch, or the parts of each batch that lie in its files;
-    `prefetch` batches are read ahead. With prefetch 0 each batch is read when the training loop needs it, by the loop
-    itself or in a part per thread.
+    """Loader with `read_threads` threads. A thread reads whole batches, or, if files are streams, the parts of batches
+    that lie in its files. `prefetch` batches are read ahead. With prefetch 0, a batch is read when the training loop
+    needs it: by the loop itself, or by the threads, which divide it.
 
-    steps: steps of an epoch, the limit for reading ahead.
+    steps: number of steps of an epoch, which limits how many batches are read ahead.
     """
 
     def __init__(self, workload: Workload, reader: SampleReader, steps: int) -> None:
@@ -93,7 +93,7 @@ class NativeLoader:
 
 
 class _Read(NamedTuple):
-    """Batch, or part of a batch, that is read and may still be in preprocessing."""
+    """A batch, or part of a batch, that is already read but may still be preprocessed."""
 
     read: Batch
     preprocessed: "list[Future[float]]"
@@ -104,7 +104,7 @@ class _Read(NamedTuple):
 
 
 class _Begun(NamedTuple):
-    """Batch whose parts are being read by threads."""
+    """A batch whose parts are being read by threads."""
 
     samples: Samples
     rows: Rows
@@ -118,7 +118,9 @@ class _Begun(NamedTuple):
 
 
 class Preprocessing:
-    """Emulated preprocessing. `preprocess_threads` threads share each batch. Time passes by compute.mode."""
+    """Emulated preprocessing by `preprocess_threads` threads, which share each batch. compute.mode selects whether they
+    sleep or spin.
+    """
 
     def __init__(self, workload: Workload) -> None:
         self._count = workload.reader.preprocess_threads
@@ -127,7 +129,9 @@ class Preprocessing:
         self._threads = ThreadPoolExecutor(self._count, "preprocess")
 
     def begin(self, samples: int) -> "list[Future[float]]":
-        """Start preprocessing of a batch. Return a future for each part that gives the seconds it took."""
+        """Start to preprocess a batch of `samples` samples. Return a future for each part; its result is the seconds
+        that the part took.
+        """
         parts = min(self._count, samples)
         shares = [samples // parts + (part < samples % parts) for part in range(parts)]
         return [self._threads.submit(preprocess, share * self._time, self._mode) for share in shares]
@@ -137,7 +141,7 @@ class Preprocessing:
 
 
 def preprocess(seconds: float, mode: str) -> float:
-    """Take `seconds` of time. Return the seconds actually taken."""
+    """Sleep or spin for `seconds` seconds. Return the seconds that this actually took."""
     started = now()
     if mode == "spin":
         emulate(seconds, mode)

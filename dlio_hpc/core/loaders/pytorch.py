@@ -1,4 +1,4 @@
-"""PyTorch's DataLoader: worker processes read whole batches, in the order of the epoch."""
+"""Loader with PyTorch's DataLoader: worker processes read whole batches, in the order of the epoch."""
 
 import itertools
 from collections.abc import Iterator
@@ -19,8 +19,8 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class PyTorchLoader:
-    """Loader with `read_threads` workers, or none if prefetch is 0. Each epoch starts new workers, as DataLoader does
-    by default.
+    """Loader with `read_threads` worker processes, or with none if prefetch is 0. Each epoch starts new workers, as
+    DataLoader does by default.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -57,11 +57,13 @@ class PyTorchLoader:
             yield Batch(samples, np.empty((0, self._workload.dataset.sample.largest), np.uint8), Tally())
 
     def close(self) -> None:
-        """Do nothing: the workers end with the iteration."""
+        """Do nothing, because the workers end with the iteration."""
 
 
 class _Samples:
-    """Map-style dataset. Each worker opens its own reader. DataLoader requests a batch per call."""
+    """Map-style dataset of PyTorch. Each worker process opens its own reader. DataLoader requests a whole batch per
+    call.
+    """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
         self._workload = workload
@@ -72,7 +74,9 @@ class _Samples:
         return self._workload.dataset.samples
 
     def __getitems__(self, samples: list[int]) -> tuple[Any, Tally, DlioError | None]:
-        """Read a batch. Return rows and counts, or the fault, so that the training loop raises it unchanged."""
+        """Read a batch. Return its rows, counts and None; or, after a failure, None, counts and the error, so that the
+        training loop can raise the error unchanged.
+        """
         import torch
 
         tally = Tally()
@@ -103,7 +107,9 @@ class _Samples:
 
 
 def _next(batches: Iterator[Any]) -> Any:
-    """Return the next batch of DataLoader, or None at the end. Raise InfrastructureError if a worker is gone."""
+    """Return the next batch of DataLoader, or None at the end. Raise InfrastructureError if DataLoader fails, for
+    example because a worker was killed.
+    """
     try:
         return next(batches, None)
     except RuntimeError as fault:

@@ -1,4 +1,4 @@
-"""Reader threads, and the division of batches among them."""
+"""Reader threads, and how batches are divided among them."""
 
 from collections import OrderedDict
 from collections.abc import Callable
@@ -17,17 +17,19 @@ Read = Callable[[Samples, Rows], T]
 
 
 class Threads(Protocol):
-    """Threads that read batches in the order in which they are submitted."""
+    """Interface of threads that read batches in the order in which they are submitted."""
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
-        """Start to `read` the parts of a batch in threads. A part has some of the samples and their rows."""
+        """Divide a batch into parts and start to read them in threads. Return a future per part. read: function that
+        reads some of the samples into their rows.
+        """
 
     def close(self) -> None:
-        """Cancel reads that have not begun."""
+        """Cancel reads that have not started."""
 
 
 def of(workload: Workload) -> Threads | None:
-    """Return the threads for the workload, or None if the training loop reads itself."""
+    """Return the reader threads for the workload, or None if the training loop itself reads."""
     keys = workload.reader
     if keys.read_threads > 1 and by_streams(workload.dataset, keys):
         return Lanes(workload)
@@ -37,7 +39,7 @@ def of(workload: Workload) -> Threads | None:
 
 
 class Pool:
-    """Pool of `count` threads. Batches are divided into `parts`; a free thread takes the next part."""
+    """Pool of `count` threads. A batch is divided into `parts` parts. Each part is read by the next free thread."""
 
     def __init__(self, count: int, parts: int) -> None:
         self._threads = ThreadPoolExecutor(count, "reader")
@@ -52,9 +54,8 @@ class Pool:
 
 
 class Lanes:
-    """Threads that read separate files. A file is read by a single thread, and different threads read the files of a
-    turn, as TFRecordDataset with num_parallel_reads does. Several threads on a file would not keep its requests in
-    order.
+    """Threads of which each reads files of its own, as TFRecordDataset with num_parallel_reads does. The files that are
+    read in turn are spread over the threads. If several threads read the same file, its requests would not be in order.
     """
 
     def __init__(self, workload: Workload) -> None:
@@ -63,14 +64,14 @@ class Lanes:
         self._threads = [ThreadPoolExecutor(1, f"reader-{number}") for number in range(keys.read_threads)]
         self._begun = 0
         self._lanes: OrderedDict[int, ThreadPoolExecutor] = OrderedDict()
-        # Files that a batch may need at a time. Older files are read to their end.
+        # Maximum number of files that a batch may need. Files that were used before these are completely read.
         self._most = keys.files_in_turn(dataset) + keys.batch_size
 
     def submit(self, read: Read[T], samples: Samples, rows: Rows) -> list[Future[T]]:
         files = samples // self._samples_per_file
         futures = []
         for file in dict.fromkeys(files.tolist()):
-            # Evenly spaced indices: the file's turns, or adjacent indices if samples are sorted.
+            # The indices are evenly spaced if files are read in turn, and adjacent if samples are sorted.
             places = np.flatnonzero(files == file)
             part = slice(places[0], places[-1] + 1, places[1] - places[0] if len(places) > 1 else 1)
             futures.append(self._lane(file).submit(read, samples[part], rows[part]))

@@ -1,9 +1,9 @@
-"""HDF5: a dataset `x` of shape (samples, *sample shape) in each file, contiguous or chunked, with or without a filter.
-Samples of varying size lie end to end in a row of bytes.
+"""HDF5: each file holds an HDF5 dataset `x` of shape (samples, *sample shape). It is contiguous or chunked, with or
+without a filter. Samples of varying size follow each other in a row of bytes.
 
-*framework* reads with h5py: a sample per call, or with a transfer_size a slab of that many bytes per call. *posix* gets
-the location of the data from HDF5 and reads them with preadv: contiguous samples directly, chunked samples with a
-request per chunk.
+*framework* reads with h5py: a sample per call, or, with a transfer_size, a slab of that many bytes per call. *posix*
+gets the location of the data from HDF5 and reads them with preadv(2): contiguous samples directly, and chunked samples
+with a request per chunk.
 """
 
 import contextlib
@@ -50,7 +50,9 @@ _SLAB = 4 << 20
 
 
 def write(descriptor: int, dataset: Dataset, number: int) -> None:
-    """Write file `number` of the dataset to `descriptor`. HDF5 opens it by a path that always leads to this file."""
+    """Write the file `number` of the dataset to the open file `descriptor`. HDF5 opens it by a path that always leads
+    to this file.
+    """
     import h5py
 
     places = SampleLayout(dataset)
@@ -74,8 +76,9 @@ def write(descriptor: int, dataset: Dataset, number: int) -> None:
 
 @contextlib.contextmanager
 def _abandoned(file: "h5py.File") -> Iterator[None]:
-    """Guard writes to an open file. HDF5 does not survive a failed write: it tries again at the end of the process and
-    crashes. So after a failure the descriptor is redirected to memory, where the remaining writes of HDF5 succeed.
+    """Guard writes to an open HDF5 file, for a `with` block. After a failed write, HDF5 tries again at the end of the
+    process and crashes. Therefore, if the block fails, the descriptor is redirected to memory, where the remaining
+    writes of HDF5 succeed.
     """
     descriptor: int = file.id.get_vfd_handle()
     try:
@@ -90,7 +93,7 @@ def _abandoned(file: "h5py.File") -> Iterator[None]:
 
 
 def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[tuple[int, Array]]:
-    """Yield the array in slabs of whole chunks, each with the number of its first row."""
+    """Yield the generated array of the file `number` in slabs of whole chunks, each with the index of its first row."""
     shape, chunk = places.array_shape(number), chunk_of(dataset, places, number)
     begin = places.position(number)
     row = math.prod(shape[1:]) * ITEM_BYTES[dataset.sample.array_dtype]
@@ -103,8 +106,8 @@ def _slabs(dataset: Dataset, places: SampleLayout, number: int) -> Iterator[tupl
 
 
 def fault(path: str, dataset: Dataset, number: int, quick: bool) -> str | None:
-    """Return the fault of a file, or None. Only the array is compared: its layout in the file may differ between
-    versions of HDF5.
+    """Return the fault of a file, or None. Only the array is compared, because its layout in the file may differ
+    between versions of HDF5.
     """
     with open(path, "rb") as plain:
         size, recorded = os.fstat(plain.fileno()).st_size, end_of_file(plain.read(SUPERBLOCK))

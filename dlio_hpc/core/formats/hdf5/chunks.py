@@ -1,4 +1,4 @@
-"""posix mode of chunked datasets: HDF5 gives the locations of the chunks, preadv reads them."""
+"""Mode posix for chunked HDF5 datasets: HDF5 returns the locations of the chunks, and preadv(2) reads them."""
 
 import math
 import threading
@@ -22,8 +22,8 @@ from dlio_hpc.core.sample_layout import Place, SampleLayout, Samples
 
 
 class _Chunks(NamedTuple):
-    """Locations of the chunks of a file. shape: shape of a chunk. offsets, sizes, plain: arrays over the grid of
-    chunks. plain: the chunk is stored without the filter.
+    """Locations of the chunks in a file. shape: shape of a chunk. offsets, sizes, plain: arrays with a value per chunk:
+    its offset in the file, its bytes, and whether it is stored without the filter.
     """
 
     file: Hdf5File
@@ -37,8 +37,9 @@ class _Chunks(NamedTuple):
 
 
 class Chunked:
-    """Reader with a request per chunk. If chunks are uncompressed and contiguous in the array, only the sample's part
-    of a chunk is read, directly into its row. Otherwise whole chunks are read, and each thread keeps the last.
+    """Reader that makes a request per chunk. If chunks are uncompressed and contiguous in the array, it reads only the
+    sample's part of a chunk, directly into the row. Otherwise it reads whole chunks, and each thread keeps the last
+    one.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:
@@ -51,7 +52,7 @@ class Chunked:
         self._is_plain = workload.dataset.compression == "none" and _is_run(workload.dataset)
 
     def _opened(self, number: int, tally: Tally) -> _Chunks:
-        """Read the chunk index of a file in one pass. Raise InvalidRun if chunks were never written."""
+        """Open a file and read its whole chunk index at once. Raise InvalidRun if chunks are missing."""
         with looking_up(tally):
             return self._indexed(number)
 
@@ -84,7 +85,7 @@ class Chunked:
                 (self._read_runs if self._is_plain else self._read_whole)(file, chunks, place, row[: place.size], tally)
 
     def _region(self, place: Place) -> list[tuple[int, int]]:
-        """Return the sample's part of the file's array, a half-open range per axis."""
+        """Return the part of the file's array that the sample takes, as a half-open range per axis."""
         if self._dataset.sample.stdev is not None:
             return [(place.offset, place.offset + place.size)]
         return [(place.within, place.within + 1), *((0, extent) for extent in self._dataset.array_shape[1:])]
@@ -111,7 +112,9 @@ class Chunked:
             target[tuple(slice(*span) for span in outside)] = chunk[tuple(slice(*span) for span in inside)]
 
     def _overlaps(self, chunk: tuple[int, ...], place: Place) -> Iterator[tuple[tuple[int, ...], list[Any], list[Any]]]:
-        """Yield the chunks that hold a part of the sample: grid index, ranges of the part in chunk and in sample."""
+        """Yield each chunk that holds a part of the sample: its index in the grid of chunks, the range of that part in
+        the chunk, and its range in the sample.
+        """
         region = self._region(place)
         spans = [
             range(first // part, (last - 1) // part + 1) for (first, last), part in zip(region, chunk, strict=True)
@@ -143,8 +146,8 @@ class Chunked:
 
 
 def _is_run(dataset: Dataset) -> bool:
-    """Return whether the values of a chunk are contiguous in the array: after the first axis on which the chunk is
-    longer than 1, it has the full extent of the array.
+    """Return whether the values of a chunk are contiguous in the array. They are if the chunk has the full extent of
+    the array on every axis after the first axis on which it is longer than 1.
     """
     chunk, array = dataset.chunk_shape or (), dataset.array_shape
     split = next((axis for axis, part in enumerate(chunk) if part > 1), len(chunk))

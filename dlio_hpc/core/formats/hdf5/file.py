@@ -1,4 +1,4 @@
-"""HDF5 file of a dlio-hpc dataset: open it and check its single HDF5 dataset."""
+"""An HDF5 file of a dlio-hpc dataset: open it and check the HDF5 dataset in it."""
 
 import os
 import re
@@ -19,10 +19,10 @@ from dlio_hpc.core.sample_layout import SampleLayout
 from dlio_hpc.errors import DlioError, InvalidRun, unreadable
 
 NAME = "x"
-# Bytes of the superblock, and the position of the end-of-file address in it by version. Addresses have eight bytes.
+# Bytes of the superblock, and position of the end-of-file address in it, by version. Addresses have eight bytes.
 SUPERBLOCK = 64
 _ENDS_AT = {0: 40, 1: 44, 2: 28, 3: 28}
-# Errors of h5py, and of code that uses its results, for a corrupted file.
+# Errors that a corrupted file causes in h5py, and in code that uses its results.
 DAMAGE = (
     OSError, ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError, zlib.error,
 )  # fmt: skip
@@ -30,7 +30,9 @@ DAMAGE = (
 
 @contextmanager
 def looking_up(tally: Tally) -> Iterator[None]:
-    """Count the metadata that HDF5 reads within the block, by the kernel's counters of the thread."""
+    """Count the metadata that HDF5 reads inside the `with` block as overhead, from the kernel's I/O counters of this
+    thread.
+    """
     before, started = procfs.thread_io(), now()
     yield
     after = procfs.thread_io()
@@ -42,7 +44,9 @@ def looking_up(tally: Tally) -> Iterator[None]:
 
 
 class Hdf5File:
-    """Open file and its dataset. The constructor raises InvalidRun if the file has no dataset of the expected kind."""
+    """An open HDF5 file and its HDF5 dataset. The constructor raises InvalidRun if the file lacks the expected HDF5
+    dataset.
+    """
 
     def __init__(self, path: str, dataset: Dataset, number: int, **driver: Any) -> None:
         import h5py
@@ -65,12 +69,12 @@ class Hdf5File:
 
     @property
     def descriptor(self) -> int:
-        """File descriptor of HDF5's POSIX driver."""
+        """Descriptor with which HDF5's POSIX driver has opened the file."""
         descriptor: int = self._file.id.get_vfd_handle()
         return descriptor
 
     def close(self) -> None:
-        """Close the file. An error is ignored, because nothing was written."""
+        """Close the file. Errors are ignored, because nothing was written."""
         with darshan_fd_gate.closing(), suppress(OSError, RuntimeError):
             self._file.close()
 
@@ -80,14 +84,16 @@ def _described(shape: tuple[int, ...], dtype: Any, chunk: tuple[int, ...] | None
 
 
 def chunk_of(dataset: Dataset, places: SampleLayout, number: int) -> tuple[int, ...] | None:
-    """Return the chunk shape of a file. HDF5 does not accept chunks that are larger than the array."""
+    """Return the chunk shape in the file `number`, or None if it has no chunks. It is limited by the shape of the
+    array, because HDF5 does not accept larger chunks.
+    """
     chunk = dataset.chunk_shape
     return None if chunk is None else tuple(map(min, chunk, places.array_shape(number)))
 
 
 def end_of_file(superblock: bytes) -> int | None:
-    """Return the end-of-file address in the superblock (HDF5 File Format Specification, II.A). None if it is not an
-    HDF5 file.
+    """Return the end-of-file address in a superblock (HDF5 File Format Specification, II.A). Return None if it is not
+    that of an HDF5 file.
     """
     if len(superblock) < SUPERBLOCK or superblock[:8] != b"\x89HDF\r\n\x1a\n" or superblock[8] not in _ENDS_AT:
         return None
@@ -95,8 +101,8 @@ def end_of_file(superblock: bytes) -> int | None:
 
 
 def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
-    """Return the error for a file that HDF5 cannot read: the system error if HDF5 quotes it, otherwise an error that
-    reports a corrupted file. part: part of the file, for the message.
+    """Return the error for a file that HDF5 cannot read. If HDF5 quotes a system error, return that error; otherwise
+    return an error for a corrupted file. part: part of the file, for the message.
     """
     code = re.search(r"errno = (\d+)", str(fault))
     number = int(code[1]) if code else getattr(fault, "errno", None)
@@ -106,6 +112,6 @@ def unusable(path: str, fault: Exception, part: str = "") -> DlioError:
 
 
 def reason(fault: Exception) -> str:
-    """Return the system error that HDF5 quotes, or the message of HDF5 on one line."""
+    """Return the text of the system error that HDF5 quotes, or, without one, HDF5's message on one line."""
     quoted = re.search(r"error message = '([^']+)'", str(fault))
     return quoted[1] if quoted else " ".join(str(fault).split())

@@ -1,6 +1,8 @@
-"""tf.data. In framework mode TensorFlow itself reads TFRecord files: TFRecordDataset with a transfer buffer,
-interleaved, decoded in parallel, batched, prefetched, as CosmoFlow and ImageNet do. All other formats are read by the
-readers of dlio-hpc within the same pipeline, as applications feed HDF5 or NumPy files to it (tf.numpy_function).
+"""Loader with tf.data.
+
+In framework mode, TensorFlow itself reads TFRecord files with TFRecordDataset: with a transfer buffer, interleaved,
+decoded in parallel, batched and prefetched, as CosmoFlow and ImageNet do. All other files are read by the readers of
+dlio-hpc within the same pipeline, as applications feed HDF5 or NumPy files to it (tf.numpy_function).
 """
 
 import os
@@ -23,9 +25,9 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class TensorFlowLoader:
-    """Loader with a single pipeline, which is built in the first epoch. Its source has the order of the current epoch.
-    If TensorFlow reads, bytes and requests come from the kernel's counters of the process, and single reads are not
-    timed.
+    """Loader with a single pipeline, which is built in the first epoch and used in all epochs. The source of the
+    pipeline delivers samples in the order of the current epoch. If TensorFlow itself reads, bytes and requests come
+    from the kernel's I/O counters of the process, and single reads are not timed.
     """
 
     def __init__(self, workload: Workload, paths: Paths) -> None:

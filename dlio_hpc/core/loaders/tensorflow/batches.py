@@ -1,4 +1,4 @@
-"""Source of batches from the readers of dlio-hpc within tf.data."""
+"""Source of batches that the readers of dlio-hpc read within tf.data."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class Batches:
-    """Source that calls a reader of dlio-hpc once per batch, with `read_threads` concurrent calls."""
+    """Source that calls a reader of dlio-hpc once per batch, with `read_threads` calls at the same time."""
 
     def __init__(self, tf: Any, workload: Workload, paths: Paths) -> None:
         self._tf = tf
@@ -72,7 +72,7 @@ class Batches:
         return rows
 
     def resumed(self) -> None:
-        """Do nothing: the readers count their own requests."""
+        """Do nothing, because the readers count their own requests."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
         tally = self._tallies.pop(self._next)

@@ -1,4 +1,6 @@
-"""TensorFlow's own profiler around the training loop. It records the events of threads, including tf.data iterators."""
+"""TensorFlow's own profiler, which runs during the training loop. It records the events of threads, including tf.data
+iterators.
+"""
 
 import shutil
 import sys
@@ -10,17 +12,19 @@ from dlio_hpc.core.loaders.tensorflow import xplane
 from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
 from dlio_hpc.files import rundir
 
-# Number of ranks that are profiled, from rank 0 on, and the time limit. TensorFlow keeps all events in memory until the
-# profiler stops, twenty for each record of a TFRecord file, and then writes them while Python stands still.
+# Number of ranks that are profiled, from rank 0 on, and time limit in seconds. TensorFlow keeps all events in memory
+# until the profiler stops, twenty for each record of a TFRecord file, and then writes them while Python stands still.
 RANKS, _LONGEST_S = 8, 30.0
-# Record iterators, but no Python operations.
+# These levels record iterators, but no Python operations.
 _OPTIONS = {"host_tracer_level": 2, "python_tracer_level": 0, "device_tracer_level": 0}
-# Marker events at start and end, from which the offset of the profiler's clock is computed.
+# Number of marker events at the start and at the end, from which the offset of the profiler's clock is computed.
 _MARKS = 8
 
 
 class Profiler:
-    """Context in which the profiler runs, for half a minute at most. A failure is only a note; the run continues."""
+    """Context manager in which the profiler runs, for 30 s at most. If the profiler fails, a note is printed and the
+    run continues.
+    """
 
     def __init__(self, folder: Path, rank: int) -> None:
         self._path = folder / rundir.TF_PROFILE / rundir.xplane_name(rank)
@@ -51,8 +55,8 @@ class Profiler:
             self._stop()
 
     def _folder(self) -> Path:
-        """Return the folder to which TensorFlow writes. Each rank has its own, because TensorFlow names files by host
-        and second.
+        """Return the folder to which TensorFlow writes. Each rank has its own folder, because TensorFlow names files
+        only by host and second.
         """
         return self._path.with_suffix(".tmp")
 
@@ -67,7 +71,7 @@ class Profiler:
             self._marks[name] = (began, now())
 
     def _stop(self) -> None:
-        """Stop the profiler and move its file into place."""
+        """Stop the profiler and move its file to its final name."""
         with self._lock:
             if not self._is_running:
                 return
@@ -85,7 +89,7 @@ class Profiler:
             shutil.rmtree(self._folder(), ignore_errors=True)
 
     def profile(self) -> XPlane | None:
-        """Return the recorded profile, or None if the profiler failed."""
+        """Return the recorded profile, or None if the profiler failed or its file cannot be read."""
         if not self._path.exists():
             return None
         try:

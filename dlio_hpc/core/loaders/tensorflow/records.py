@@ -1,4 +1,4 @@
-"""Source of batches from TFRecord files that TensorFlow reads itself."""
+"""Source of batches from TFRecord files that TensorFlow itself reads."""
 
 import threading
 from collections.abc import Iterator
@@ -45,7 +45,9 @@ class Records:
         self._other_reads = (0, 0)
 
     def resumed(self) -> None:
-        """Count the bytes and calls of this thread since the last batch: auxiliary files and checkpoints."""
+        """Count the reads of this thread since the last batch, which are for auxiliary files and checkpoints, so that
+        they do not count for samples.
+        """
         after = procfs.thread_io()
         if after is not None and self._thread_before is not None:
             difference = after.since(self._thread_before)
@@ -61,8 +63,8 @@ class Records:
         return records.map(self._decoded, **parallel(keys, keys.preprocess_threads)).batch(keys.batch_size)
 
     def _in_turn(self, first: int, last: int, turns: Turns) -> Any:
-        """Return the records of whole groups of files, or of a part of one group. A part that begins within its group
-        reads the files from that record on.
+        """Return a tf.data.Dataset of the records at positions `first` to `last`, which are whole groups of files or
+        part of one group. A part that begins inside its group reads each file from the first needed record on.
         """
         tf, keys = self._tf, self._workload.reader
         signature = (tf.TensorSpec((), tf.string), tf.TensorSpec((None,), tf.int64))
@@ -84,8 +86,8 @@ class Records:
         return files.flat_map(records)
 
     def _files(self, first: int, last: int, turns: Turns) -> Iterator[tuple[str, Withins]]:
-        """Yield the files in the order of their turns, each with its records to read: their indices if records are
-        shuffled, otherwise the offset of the first record and the number of records.
+        """Yield the files in the order in which they are first read, each with the records to read. For shuffled
+        records these are their indices, otherwise the offset of the first record and the number of records.
         """
         if self._order is None:
             return  # no epoch has begun
@@ -121,7 +123,9 @@ class Records:
         return self._records(path).take(wanted[1])
 
     def _from_offset(self, path: Any, wanted: Any) -> Any:
-        """Return the records from a byte offset on. TFRecordDataset's skip() would read the records before it."""
+        """Return the records of a file from a byte offset on. TFRecordDataset's skip() would read the records before
+        it.
+        """
         tf = self._tf
         records = tf.raw_ops.TFRecordDatasetV2(
             filenames=path[tf.newaxis],
@@ -147,7 +151,7 @@ class Records:
         return tf.io.decode_raw(record, tf.uint8, fixed_length=sample.largest)
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
-        """Return the batch, and the counts of the process since the previous batch."""
+        """Return the rows of the batch, and the process's reads since the previous batch."""
         tally = Tally()
         after = procfs.process_io()
         rows = np.asarray(got)
@@ -164,10 +168,12 @@ class Records:
         return rows, tally
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
-        """Return the error. It names all files of the batch, because TensorFlow does not always name the file."""
+        """Return the error for a failed batch. It names all files of the batch, because TensorFlow does not always name
+        the file.
+        """
         return InvalidRun(
             f"TensorFlow cannot read {', '.join(paths)}: {fault.message}; a file may be corrupted or removed"
         )
 
     def close(self) -> None:
-        """Do nothing: TensorFlow closes its files with the pipeline."""
+        """Do nothing, because TensorFlow closes its files with the pipeline."""

@@ -1,4 +1,6 @@
-"""Interface of the sources of the pipeline: TensorFlow's own reading of records, or the readers of dlio-hpc."""
+"""The interface of sources, which deliver batches to the pipeline: TensorFlow's own reading of records, or the readers
+of dlio-hpc.
+"""
 
 import threading
 from typing import Any, NamedTuple, Protocol
@@ -14,7 +16,7 @@ from dlio_hpc.plan.sample_order import Order
 
 
 class TimeSpan(NamedTuple):
-    """Range of positions that a rank reads in every epoch, and its number of steps."""
+    """Half-open range of positions that a rank reads in every epoch, and the number of its steps."""
 
     first: int
     last: int
@@ -22,8 +24,8 @@ class TimeSpan(NamedTuple):
 
 
 def parallel(keys: Reader, calls: int) -> dict[str, Any]:
-    """Return the arguments for parallel calls of tf.data's map. With prefetch 0 and a single call there are none,
-    because parallel calls run ahead of the training loop.
+    """Return the arguments that make tf.data's map run `calls` calls in parallel. Return none with prefetch 0 and a
+    single call, because parallel calls run ahead of the training loop.
     """
     if calls == 1 and not keys.batches_ahead:
         return {}
@@ -31,29 +33,33 @@ def parallel(keys: Reader, calls: int) -> dict[str, Any]:
 
 
 class Source(Protocol):
-    """Source of batches in the order of the current epoch."""
+    """Interface of objects that deliver batches to the pipeline, in the order of the current epoch."""
 
     def pipeline(self, span: TimeSpan, turns: Turns) -> Any:
-        """Return a tf.data.Dataset of batches for all epochs. It is empty before the first epoch begins."""
+        """Return a tf.data.Dataset of batches, which is used in all epochs. It is empty before the first epoch
+        starts.
+        """
 
     def begin(self, order: Order) -> None:
         """Start a new epoch."""
 
     def resumed(self) -> None:
-        """Note that the training loop requests a batch, after other work."""
+        """Tell the source that the training loop, after other work, requests a batch."""
 
     def taken(self, got: Any) -> tuple[Rows, Tally]:
-        """Return the rows of a batch from the pipeline, and the counts of its reads."""
+        """Return the rows of a batch that the pipeline delivered, and the counts of its reads."""
 
     def fault(self, fault: Any, paths: list[str]) -> DlioError:
-        """Return the error for a `fault` that the pipeline raised while reading samples of the files at `paths`."""
+        """Return the error for an exception `fault` that the pipeline raised while it read samples of the files at
+        `paths`.
+        """
 
     def close(self) -> None:
         """End the epoch."""
 
 
 class DatasetPreprocessing:
-    """Emulated preprocessing of a sample in tf.data's map, which takes the configured time."""
+    """Emulated preprocessing of samples in tf.data's map: each call takes the configured time."""
 
     def __init__(self, tf: Any, workload: Workload) -> None:
         self._tf = tf
@@ -63,7 +69,7 @@ class DatasetPreprocessing:
         self._took = 0.0
 
     def __call__(self, sample: Any) -> Any:
-        """Return `sample` after the time has passed."""
+        """Return `sample` after the configured time has passed."""
         if not self._seconds:
             return sample
         later = self._tf.numpy_function(self._wait, (sample,), sample.dtype)
@@ -76,7 +82,7 @@ class DatasetPreprocessing:
         return content
 
     def took(self) -> float:
-        """Return the seconds of all threads since the last call."""
+        """Return the seconds that all threads together spent on preprocessing since the last call of this method."""
         with self._lock:
             took, self._took = self._took, 0.0
         return took

@@ -1,4 +1,4 @@
-"""Reader of the files of TensorFlow's profiler: a protobuf of planes (devices), lines (threads) and events."""
+"""Read the files of TensorFlow's profiler: a protobuf of planes (devices), lines (threads) and events."""
 
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -10,19 +10,20 @@ Floats = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
 Marks = dict[str, tuple[float, float]]
 
-# Modules with the protobuf classes: since TensorFlow 2.12, and before.
+# Modules that have the protobuf classes: since TensorFlow 2.12, and before that.
 _CLASSES = ("tensorflow.tsl.profiler.protobuf.xplane_pb2", "tensorflow.core.profiler.protobuf.xplane_pb2")
 _HOST = "/host:CPU"
-# Events that are kept per rank, more than a figure can show.
+# Maximum number of events that are kept per rank; a figure cannot show more.
 MOST = 20_000
 # Columns of events: index of the thread, index of the name, nanoseconds of the profiler's clock, picoseconds.
 _THREAD, _NAME, _START_NS, _DURATION_PS = range(4)
 
 
 class XPlane(NamedTuple):
-    """Events of a rank in order of time; only the longest if there are many. thread, name: indices into `threads` and
-    `names`. start: seconds of the rank's clock, with an error of at most clock_error. duration: seconds. left_out:
-    number of events that are not kept. until: time on the rank's clock when the profiler was stopped.
+    """Events of a rank in order of time; if there are many, only the longest. thread, name: for each event, indices
+    into `threads` and `names`. start: seconds on the rank's clock, with an error of at most clock_error. duration:
+    seconds. left_out: number of events that are not kept. until: time on the rank's clock at which the profiler was
+    stopped.
     """
 
     threads: list[str]
@@ -37,7 +38,9 @@ class XPlane(NamedTuple):
 
 
 def read(content: bytes, marks: Marks, until: float) -> XPlane:
-    """Return the events of the host. marks: timestamps of the rank's clock before and after each marker event."""
+    """Return the events of the host from the content of a profiler file. marks: for each marker event, timestamps on
+    the rank's clock before and after it. until: time at which the profiler was stopped.
+    """
     space = _classes().XSpace.FromString(content)
     threads: list[str] = []
     names: dict[str, int] = {}
@@ -79,16 +82,16 @@ def _classes() -> Any:
 
 
 def _events(line: Any, thread: int, names: dict[int, int]) -> Numbers:
-    """Return the events of a line: (n, 4), columns as above."""
+    """Return the events of a line (thread) as an array (n, 4) with the columns above."""
     flat = (value for event in line.events for value in (names[event.metadata_id], event.offset_ps, event.duration_ps))
     name, offset, duration = np.fromiter(flat, np.int64, 3 * len(line.events)).reshape(-1, 3).T
     return np.stack((np.full(len(name), thread), name, line.timestamp_ns + offset // 1000, duration), axis=1)
 
 
 def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float, float]:
-    """Return a timestamp of the profiler's clock in nanoseconds, the same time on the rank's clock in seconds, and its
-    largest error. Each marker event lies between its two timestamps, which limits the offset of the clocks from both
-    sides. The limits cross if the clocks drift apart.
+    """Return a time on the profiler's clock in nanoseconds, the same time on the rank's clock in seconds, and the
+    largest error of the latter. Each marker event lies between its two timestamps, which limits the offset of the
+    clocks from both sides. The limits cross if the clocks drift apart.
     """
     if not marks:
         raise ValueError("the profile has no marker events to align the profiler's clock")
@@ -102,7 +105,7 @@ def _clock(marks: list[tuple[tuple[float, float], Numbers]]) -> tuple[int, float
 
 
 def _longest(events: Numbers) -> Numbers:
-    """Return the longest `MOST` events at most, in order of their start."""
+    """Return the events in order of their start; if there are more than `MOST`, only the longest `MOST`."""
     if len(events) > MOST:
         events = events[np.argpartition(events[:, _DURATION_PS], -MOST)[-MOST:]]
     return events[np.argsort(events[:, _START_NS], kind="stable")]
