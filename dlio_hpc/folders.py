@@ -132,3 +132,15 @@ def owner(folder: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"number {number}"
+
+
+def make(path: str) -> None:
+    """Make a folder, and those above it that are missing. OSError where that fails, and where the path is a file.
+
+    os.makedirs(exist_ok=True) says "File exists" of a folder that it cannot look at.
+    """
+    try:
+        os.makedirs(path)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise

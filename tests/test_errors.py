@@ -21,3 +21,20 @@ def test_a_fault_by_descriptor_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing, folders.opened(tmp_path) as folder:
         (folders.held(folder) / "none.npz").read_bytes()
     assert of_system(missing.value) == f"{tmp_path}/none.npz: No such file or directory"
+
+
+def test_a_folder_that_cannot_be_looked_at_is_not_called_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders.make(str(tmp_path / "a" / "b"))
+    folders.make(str(tmp_path / "a" / "b"))
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        folders.make(str(tmp_path / "file"))
+
+    def denied(path: str) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "stat", denied)
+    with pytest.raises(PermissionError):
+        folders.make(str(tmp_path / "a"))

@@ -32,7 +32,7 @@ class Outputs:
 
     def _opened_folder(self) -> int:
         if self._folder is None:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            folders.make(os.path.dirname(self._path))
             with suppress(FileExistsError):
                 os.mkdir(self._path, 0o700)  # nobody else puts anything into it
             with folders.opened(self._path) as folder:
