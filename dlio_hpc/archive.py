@@ -8,7 +8,6 @@ before it, so that no flipped bit goes unseen, one that decodes to the same file
 import hashlib
 import io
 import os
-import shutil
 import stat
 import tarfile
 import tempfile
@@ -177,7 +176,7 @@ def _temporary(target: Path, job: str) -> Iterator[str]:
         yield folder
     finally:
         with suppress(OSError):
-            shutil.rmtree(folder, ignore_errors=True)
+            folders.discard(folder)
 
 
 def _manifest(directory: Path) -> Manifest:

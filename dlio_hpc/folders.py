@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -144,3 +145,12 @@ def make(path: str) -> None:
     except FileExistsError:
         if not stat.S_ISDIR(os.stat(path).st_mode):
             raise
+
+
+def discard(path: str | Path) -> None:
+    """Remove a folder with all that is in it, as far as that is possible.
+
+    shutil.rmtree(ignore_errors=True) does not ignore a folder that cannot be looked at once it is open.
+    """
+    with suppress(OSError):
+        shutil.rmtree(path, ignore_errors=True)

@@ -38,3 +38,19 @@ def test_a_folder_that_cannot_be_looked_at_is_not_called_a_file(
     monkeypatch.setattr(os, "stat", denied)
     with pytest.raises(PermissionError):
         folders.make(str(tmp_path / "a"))
+
+
+def test_discarding_ignores_every_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+
+    def stale(descriptor: int) -> os.stat_result:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", stale)
+        folders.discard(folder)
+    folders.discard(folder)
+    assert not folder.exists()
+    folders.discard(folder)

@@ -1,7 +1,6 @@
 """What would go wrong, looked for from the login node before a job waits for it: one finding a line."""
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +13,7 @@ from dlio_hpc import (
     cost,
     dataset,
     filesystem,
+    folders,
     layout,
     limits,
     packages,
@@ -310,7 +310,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     await_release(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
     found = verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
-    shutil.rmtree(directory, ignore_errors=True)
+    folders.discard(directory)
     yield Finding("ok", "launch", f"{_who(smallest)} met through {made.site.launcher.kind}, {took:.0f} s in all")
     if needed:
         yield Finding("ok", "packages", f"ranks can import {', '.join(needed)}")

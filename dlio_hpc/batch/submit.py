@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from dlio_hpc import dataset, document, filesystem, limits, packages, rundir
+from dlio_hpc import dataset, document, filesystem, folders, limits, packages, rundir
 from dlio_hpc.batch import job, jobscript
 from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.batch.state import refresh
@@ -173,7 +173,7 @@ def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) ->
         hidden.rename(directory)
     except OSError as fault:
         with suppress(OSError):  # the first fault is the one to tell
-            shutil.rmtree(hidden, ignore_errors=True)
+            folders.discard(hidden)
         raise InfrastructureError(
             f"cannot write the job's directory: {of_system(fault, directory)}; choose another --runs"
         ) from fault

@@ -1,12 +1,12 @@
 """characterize --check: the derived workload run here, shrunk, and its I/O held against the log's."""
 
 import contextlib
-import shutil
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dlio_hpc import folders
 from dlio_hpc.cli import console
 from dlio_hpc.errors import InfrastructureError, about
 
@@ -29,7 +29,7 @@ def run(
             workload.write_text(content, encoding="utf-8")
         job = _submit(workload, [*_shrunk(found, site, dataset_size), *(f"-S{each}" for each in settings)], runs)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folders.discard(folder)
     return _compared(found, job, as_json)
 
 

@@ -1,12 +1,11 @@
 """One run of a plan, from its first barrier to result.json."""
 
-import shutil
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from dlio_hpc import dataset, filesystem, rundir, units, volume
+from dlio_hpc import dataset, filesystem, folders, rundir, units, volume
 from dlio_hpc.core import clock, environment, merge, timeline
 from dlio_hpc.core.generate import generate
 from dlio_hpc.core.marks import Marks
@@ -51,7 +50,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if comm.rank == 0:
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
-        shutil.rmtree(folder / rundir.TF_PROFILE, ignore_errors=True)
+        folders.discard(folder / rundir.TF_PROFILE)
     memory = environment.write(comm, directory)
     hosts = comm.allgather(environment.host())
     progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory)

@@ -1,6 +1,5 @@
 """The training loop of one rank: wait for the batch, compute, synchronise; each timed by itself."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from dlio_hpc import dataset
+from dlio_hpc import dataset, folders
 from dlio_hpc.core import cache, clock, disturbance
 from dlio_hpc.core.arrival import Arrivals
 from dlio_hpc.core.checkpoint import Checkpoints, Saved
@@ -109,7 +108,7 @@ def train(
             loop.checkpoints.close()
         loader.close()
         if comm.rank == 0:
-            shutil.rmtree(run.outputs, ignore_errors=True)
+            folders.discard(run.outputs)
     return loop.record.recording(loop.side_files.counts())
 
 

@@ -1,11 +1,10 @@
 """TensorFlow's own profiler around the training loop: what its threads did when, tf.data's iterators among it."""
 
-import shutil
 import sys
 import threading
 from pathlib import Path
 
-from dlio_hpc import rundir
+from dlio_hpc import folders, rundir
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.loaders.tensorflow import xplane
 from dlio_hpc.core.loaders.tensorflow.xplane import Profile
@@ -80,7 +79,7 @@ class Profiler:
                 made.replace(self._path)
             except Exception as fault:  # noqa: BLE001 - as the class says
                 self._note(fault)
-            shutil.rmtree(self._folder(), ignore_errors=True)
+            folders.discard(self._folder())
 
     def profile(self) -> Profile | None:
         """What it saw; None when it failed."""
