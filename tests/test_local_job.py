@@ -352,7 +352,7 @@ def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, s
     done = run("dlio-submit", small, "-s", "local", "-d", "data", "-S", f"site.setup={json.dumps(lines)}", "--wait")
     assert done.code == 7
     assert "ended as lost" in done.err
-    assert "see job.err in " in done.err
+    assert "see job.err and job.out in " in done.err
 
 
 def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, tmp_path: Path) -> None:

@@ -390,10 +390,11 @@ def _reason(outcome: JobOutcome) -> str:
 
 
 def _where(outcome: JobOutcome) -> str:
-    """The file of a job that may say more, in words."""
+    """The files of a job that may say more, in words."""
     if outcome.tail is None:
         return f"its {rundir.STDERR} and {rundir.STDOUT} are empty or missing"
-    return f"see {outcome.tail.file} in {outcome.directory or 'its archive'}"
+    files = f"{rundir.STDERR} and {rundir.STDOUT}" if outcome.tail.file == rundir.STDERR else outcome.tail.file
+    return f"see {files} in {outcome.directory or 'its archive'}"
 
 
 def _check(timeline: bytes, source: str) -> None:
