@@ -346,6 +346,14 @@ def test_a_file_system_that_refuses_the_exit_status_is_asked_again(run: Run, sma
     assert "Is a directory" in Path(job["directory"], "job.err").read_text()
 
 
+def test_a_second_signal_does_not_lose_the_exit_status(run: Run, small: Path) -> None:
+    """It arrives while the script writes the file; a trap of the site's own would end the script."""
+    lines = ["trap 'exit 7' HUP", 'mv() { kill -HUP $$; command mv "$@"; }', "exit 7"]
+    job = _submit(run, small, "-d", "data", "-S", f"site.setup={json.dumps(lines)}", code=6)
+    assert job["state"] == "failed"
+    assert (Path(job["directory"]) / "exit_status").read_text() == "7\n"
+
+
 def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, small: Path) -> None:
     """Whether its script came to its end is unknown."""
     lines = ["mkdir .exit_status.tmp", "sleep() { :; }"]

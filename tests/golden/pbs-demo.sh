@@ -15,9 +15,10 @@
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
 # exit_status tells how the job ended, also when the batch system has forgotten it. A file system that refuses the file
-# is asked again.
+# is asked again. A batch system may send a second signal, which must not end the script before the file is written.
 keep_status() {
   local code=$? pause
+  trap '' TERM INT HUP ALRM USR1
   for pause in 0 1 2; do
     [ "$pause" = 0 ] || sleep "$pause"
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return
