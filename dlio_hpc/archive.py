@@ -12,7 +12,7 @@ import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -175,8 +175,7 @@ def _temporary(target: Path, job: str) -> Iterator[str]:
     try:
         yield folder
     finally:
-        with suppress(OSError):
-            folders.discard(folder)
+        folders.discard(folder)
 
 
 def _manifest(directory: Path) -> Manifest:

@@ -172,8 +172,7 @@ def _write(directory: Path, plan: Plan, record: job.Job, study: Study | None) ->
         directory.mkdir()  # of two submissions of one name the second one ends here
         hidden.rename(directory)
     except OSError as fault:
-        with suppress(OSError):  # the first fault is the one to tell
-            folders.discard(hidden)
+        folders.discard(hidden)
         raise InfrastructureError(
             f"cannot write the job's directory: {of_system(fault, directory)}; choose another --runs"
         ) from fault

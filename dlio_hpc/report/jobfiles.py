@@ -385,7 +385,7 @@ def _ended_fault(outcome: JobOutcome) -> DlioError | None:
 
 
 def _reason(outcome: JobOutcome) -> str:
-    """The end of a sentence that names the file of a lost job that may say why; empty for other jobs."""
+    """The end of a sentence that names the files of a lost job that may say why; empty for other jobs."""
     return f"; {_where(outcome)}" if outcome.job.state == "lost" and outcome.tail is not None else ""
 
 
