@@ -21,3 +21,36 @@ def test_a_fault_by_descriptor_names_the_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as missing, safe_folders.opened(tmp_path) as folder:
         (safe_folders.held(folder) / "none.npz").read_bytes()
     assert of_system(missing.value) == f"{tmp_path}/none.npz: No such file or directory"
+
+
+def test_a_folder_whose_state_may_not_be_read_is_not_called_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    safe_folders.make(str(tmp_path / "a" / "b"))
+    safe_folders.make(str(tmp_path / "a" / "b"))
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        safe_folders.make(str(tmp_path / "file"))
+
+    def denied(path: str) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), path)
+
+    monkeypatch.setattr(os, "stat", denied)
+    with pytest.raises(PermissionError):
+        safe_folders.make(str(tmp_path / "a"))
+
+
+def test_discarding_ignores_every_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+
+    def stale(descriptor: int) -> os.stat_result:
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fstat", stale)
+        safe_folders.discard(folder)
+    safe_folders.discard(folder)
+    assert not folder.exists()
+    safe_folders.discard(folder)

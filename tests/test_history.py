@@ -307,3 +307,10 @@ def test_history_as_json_csv_page_and_pictures(tmp_path: Path, run: Run) -> None
     assert run("dlio-hpc", "history", "--since", "yesterday").code == 2
     assert run("dlio-hpc", "history", "--archive", "absent").code == 2
     assert json.loads(run("dlio-hpc", "history", "--archive", folder, "--export").out.splitlines()[0])["job"]["job"]
+
+
+def test_a_history_that_may_not_be_written_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    history.check_writable(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(ConfigError, match=r"cannot write to .*: Permission denied; the owner of the folder"):
+        history.check_writable(tmp_path)

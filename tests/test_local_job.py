@@ -347,13 +347,21 @@ def test_a_file_system_that_refuses_the_exit_status_is_asked_again(run: Run, sma
     assert "Is a directory" in Path(job["directory"], "job.err").read_text()
 
 
+def test_a_second_signal_does_not_lose_the_exit_status(run: Run, small: Path) -> None:
+    """It arrives while the script writes the file; a trap of the site's own would end the script."""
+    lines = ["trap 'exit 7' HUP", 'mv() { kill -HUP $$; command mv "$@"; }', "exit 7"]
+    job = _submit(run, small, "-d", "data", "-S", f"site.setup={json.dumps(lines)}", code=6)
+    assert job["state"] == "failed"
+    assert (Path(job["directory"]) / "exit_status").read_text() == "7\n"
+
+
 def test_a_job_without_an_exit_status_is_lost_and_names_its_messages(run: Run, small: Path) -> None:
     """Whether its script came to its end is unknown."""
     lines = ["mkdir .exit_status.tmp", "sleep() { :; }"]
     done = run("dlio-submit", small, "-s", "local", "-d", "data", "-S", f"site.setup={json.dumps(lines)}", "--wait")
     assert done.code == 7
     assert "ended as lost" in done.err
-    assert "see job.err in " in done.err
+    assert "see job.err and job.out in " in done.err
 
 
 def test_a_profile_for_a_computer_without_a_batch_system(run: Run, small: Path, tmp_path: Path) -> None:

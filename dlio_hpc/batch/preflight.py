@@ -3,7 +3,6 @@ one per line of output.
 """
 
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,7 @@ from dlio_hpc.config.site import Remote
 from dlio_hpc.darshan import log_verdict
 from dlio_hpc.darshan import setup as darshan
 from dlio_hpc.errors import ConfigError, DlioError, InfrastructureError, about, kind_of
-from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.lustre import lfs
 from dlio_hpc.plan import cost, dataset, packages, packing, plan, site_limits
 from dlio_hpc.plan.plan import Plan, Run
@@ -325,7 +324,7 @@ def launched(made: Plan, needed: tuple[str, ...], patience_s: float) -> Iterator
     await_release(directory)
     probe = directory / rundir.DARSHAN / darshan.PROBE
     probe_verdict = log_verdict.decode_probe(probe.read_bytes(), str(probe)) if probe.exists() else None
-    shutil.rmtree(directory, ignore_errors=True)
+    safe_folders.discard(directory)
     yield PreflightFinding(
         "ok", "launch", f"{_who(smallest)} communicated through {made.site.launcher.kind}, {took:.0f} s in total"
     )

@@ -19,7 +19,7 @@ from dlio_hpc.batch.schedulers import SCHEDULERS, After
 from dlio_hpc.command import Unanswered
 from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, DlioError, Incomplete, InfrastructureError, of_system
-from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import dataset, packages, site_limits
 from dlio_hpc.plan.plan import Plan
 from dlio_hpc.plan.study import Study
@@ -186,8 +186,7 @@ def _write(directory: Path, plan: Plan, record: job_record.Job, study: Study | N
         directory.mkdir()  # the second of two submissions with the same name fails here
         hidden.rename(directory)
     except OSError as fault:
-        with suppress(OSError):  # report the first fault
-            shutil.rmtree(hidden, ignore_errors=True)
+        safe_folders.discard(hidden)
         raise InfrastructureError(
             f"cannot write the job's directory: {of_system(fault, directory)}; choose another --runs"
         ) from fault

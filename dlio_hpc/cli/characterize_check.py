@@ -1,7 +1,6 @@
 """characterize --check: run the derived workload with less data, and compare its I/O with the log's."""
 
 import contextlib
-import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dlio_hpc.cli import console
 from dlio_hpc.errors import InfrastructureError, about
+from dlio_hpc.files import safe_folders
 from dlio_hpc.plan.options import Options
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def run(
             workload.write_text(content, encoding="utf-8")
         job = _submit(_options(character, workload, site, dataset_size, settings, runs))
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        safe_folders.discard(folder)
     return _compared(character, job, as_json)
 
 

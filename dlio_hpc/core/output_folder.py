@@ -34,7 +34,7 @@ class OutputFolder:
 
     def _opened_folder(self) -> int:
         if self._folder is None:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            safe_folders.make(os.path.dirname(self._path))
             with suppress(FileExistsError):
                 os.mkdir(self._path, 0o700)  # no other user can add files
             with safe_folders.opened(self._path) as folder:

@@ -1,6 +1,5 @@
 """Execute a run of a plan on all ranks, and write its result.json."""
 
-import shutil
 from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
@@ -16,7 +15,7 @@ from dlio_hpc.core.rank_zero import on_root
 from dlio_hpc.core.train import train
 from dlio_hpc.darshan import setup
 from dlio_hpc.errors import ConfigError, InfrastructureError, InvalidRun, about
-from dlio_hpc.files import filesystem, rundir
+from dlio_hpc.files import filesystem, rundir, safe_folders
 from dlio_hpc.plan import dataset, planned_bytes
 from dlio_hpc.plan.plan import Plan, Run
 from dlio_hpc.plan.plan import load as load_plan
@@ -55,7 +54,7 @@ def execute(comm: "Intracomm", directory: Path, plan: Plan, run: Run, plan_sha25
     if comm.rank == 0:
         for file in (rundir.RESULT, rundir.TIMELINE):
             (folder / file).unlink(missing_ok=True)
-        shutil.rmtree(folder / rundir.TF_PROFILE, ignore_errors=True)
+        safe_folders.discard(folder / rundir.TF_PROFILE)
     memory = environment.write(comm, directory)
     hosts = comm.allgather(environment.host())
     progress, stop = Progress(name, speaks=comm.rank == 0), Stop(comm, directory)

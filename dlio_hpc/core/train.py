@@ -1,6 +1,5 @@
 """The training loop of a rank: wait for a batch, compute, synchronise. Each phase is timed separately."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from functools import partial
@@ -34,6 +33,7 @@ from dlio_hpc.core.loaders import open_loader
 from dlio_hpc.core.loaders.loader import Batch
 from dlio_hpc.core.procfs import ExcludedIO
 from dlio_hpc.core.progress import Progress
+from dlio_hpc.files import safe_folders
 from dlio_hpc.plan import dataset
 from dlio_hpc.plan.plan import Run, positions
 from dlio_hpc.plan.sample_order import Order
@@ -120,7 +120,7 @@ def train(
             loop.checkpoints.close()
         loader.close()
         if comm.rank == 0:
-            shutil.rmtree(run.outputs, ignore_errors=True)
+            safe_folders.discard(run.outputs)
     return loop.record.recording(loop.auxiliary_files.counts())
 
 

@@ -8,12 +8,11 @@ SHA-256 of all bytes before it. Any flipped bit is therefore detected, even if t
 import hashlib
 import io
 import os
-import shutil
 import stat
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NamedTuple
 
@@ -184,8 +183,7 @@ def _temporary(target: Path, job: str) -> Iterator[str]:
     try:
         yield folder
     finally:
-        with suppress(OSError):
-            shutil.rmtree(folder, ignore_errors=True)
+        safe_folders.discard(folder)
 
 
 def _manifest(directory: Path) -> Manifest:

@@ -4,6 +4,7 @@ that it does not matter if its name comes to mean another folder.
 
 import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -137,3 +138,24 @@ def owner(folder: int) -> str:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return f"number {number}"
+
+
+def make(path: str) -> None:
+    """Create a folder and its missing parents. Raise OSError if that fails or the path is a file.
+
+    os.makedirs(exist_ok=True) reports "File exists" for a folder whose state it may not read.
+    """
+    try:
+        os.makedirs(path)
+    except FileExistsError:
+        if not stat.S_ISDIR(os.stat(path).st_mode):
+            raise
+
+
+def discard(path: str | Path) -> None:
+    """Remove a folder and its content as far as possible, without an error.
+
+    shutil.rmtree(ignore_errors=True) still raises an error if fstat of an open folder fails.
+    """
+    with suppress(OSError):
+        shutil.rmtree(path, ignore_errors=True)

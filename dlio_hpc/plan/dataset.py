@@ -153,7 +153,7 @@ def owned(run: Run) -> Iterator[None]:
 
     while True:
         try:
-            os.makedirs(run.dataset, exist_ok=True)
+            safe_folders.make(run.dataset)
             os.listdir(run.dataset)
             lock = lock_file(Path(run.dataset))
             _touch(lock, run)

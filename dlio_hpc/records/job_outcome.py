@@ -406,10 +406,11 @@ def _reason(outcome: JobOutcome) -> str:
 
 
 def _where(outcome: JobOutcome) -> str:
-    """Return a phrase that says where to find the output of a job."""
+    """Return a phrase that names the output files of a job."""
     if outcome.tail is None:
         return f"its {rundir.STDERR} and {rundir.STDOUT} are empty or missing"
-    return f"see {outcome.tail.file} in {outcome.directory or 'its archive'}"
+    files = f"{rundir.STDERR} and {rundir.STDOUT}" if outcome.tail.file == rundir.STDERR else outcome.tail.file
+    return f"see {files} in {outcome.directory or 'its archive'}"
 
 
 def _check(timeline: bytes, source: str) -> None:

@@ -169,15 +169,17 @@ def check_writable(folder: Path) -> None:
     """
     if is_writable(folder):
         return
+    reason = os.strerror(errno.EACCES)
     try:
         with tempfile.TemporaryFile(dir=folder):
             is_refused = not is_writable(folder)
     except OSError as fault:
+        reason = os.strerror(fault.errno or errno.EACCES)
         is_refused = fault.errno in _REFUSALS
         if not is_refused:
             raise InfrastructureError(f"cannot write to {of_system(fault, folder)}") from fault
     if is_refused:
-        raise ConfigError(f"you may not write to {folder}: ask its owner to rebuild the history")
+        raise ConfigError(f"cannot write to {folder}: {reason}; the owner of the folder can rebuild the history")
 
 
 def is_current(path: Path) -> bool:

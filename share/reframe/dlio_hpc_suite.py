@@ -4,7 +4,8 @@
     reframe -c dlio_hpc_suite.py -S suite=acceptance -S site=frontier -S data=/lustre/me/dlio -r
 
 ReFrame and dlio-hpc are installed in one environment. dlio-submit submits its jobs itself, so that ReFrame runs it
-where ReFrame runs; any system and programming environment will do. The verdict of the suite decides whether the test passes.
+where ReFrame runs; any system and programming environment will do. The verdict of the suite decides whether the test
+passes.
 """
 
 import json

@@ -6,9 +6,10 @@
 cd /runs/demo-20260101-120000-abcdef || exit 6
 job=$PWD
 # exit_status holds the exit code of the job, also after the batch system has purged the job. A write that fails is
-# repeated up to two times.
+# repeated up to two times. A second signal of the batch system must not end the script before the file is written.
 keep_status() {
   local code=$? pause
+  trap '' TERM INT HUP ALRM USR1
   for pause in 0 1 2; do
     [ "$pause" = 0 ] || sleep "$pause"
     echo "$code" > "$job/.exit_status.tmp" && mv "$job/.exit_status.tmp" "$job/exit_status" && return

@@ -2,7 +2,6 @@
 iterators.
 """
 
-import shutil
 import sys
 import threading
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from dlio_hpc.core.clock import now
 from dlio_hpc.core.loaders.tensorflow import xplane
 from dlio_hpc.core.loaders.tensorflow.xplane import XPlane
-from dlio_hpc.files import rundir
+from dlio_hpc.files import rundir, safe_folders
 
 # Number of ranks that are profiled, from rank 0 on, and time limit in seconds. TensorFlow keeps all events in memory
 # until the profiler stops, twenty for each record of a TFRecord file, and then writes them while Python stands still.
@@ -86,7 +85,7 @@ class Profiler:
                 written.replace(self._path)
             except Exception as fault:  # noqa: BLE001 - a failure is only a note
                 self._note(fault)
-            shutil.rmtree(self._folder(), ignore_errors=True)
+            safe_folders.discard(self._folder())
 
     def profile(self) -> XPlane | None:
         """Return the recorded profile, or None if the profiler failed or its file cannot be read."""
