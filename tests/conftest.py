@@ -69,7 +69,7 @@ def runner(folder: Path) -> Run:
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
-            timeout=120,
+            timeout=300,  # ends a command that hangs; a busy machine takes a minute for jobs of some seconds
             check=False,
         )
         assert "Traceback" not in done.stderr, done.stderr
