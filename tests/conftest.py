@@ -97,7 +97,7 @@ _OF_A_PROCESS = {"PYTHONPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "LD_PRELOAD", 
 def _in_a_process(program: str, arguments: list[str], cwd: Path, environment: dict[str, str]) -> Outcome:
     done = subprocess.run(
         [BIN / program, *arguments], cwd=cwd, env=environment, capture_output=True, text=True,
-        stdin=subprocess.DEVNULL, timeout=120, check=False,
+        stdin=subprocess.DEVNULL, timeout=300, check=False,
     )  # fmt: skip
     return Outcome(done.returncode, done.stdout, done.stderr)
 
