@@ -91,7 +91,9 @@ def runner(folder: Path) -> Run:
 
 
 # Variables that take effect when a process starts.
-_OF_A_PROCESS = {"PYTHONPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "LD_PRELOAD", "LD_LIBRARY_PATH"}
+_OF_A_PROCESS = {
+    "PYTHONPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "LD_PRELOAD", "LD_LIBRARY_PATH",
+}  # fmt: skip
 
 
 def _in_a_process(program: str, arguments: list[str], cwd: Path, environment: dict[str, str]) -> Outcome:

@@ -71,7 +71,7 @@ _ON_JOBS = (
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("dlio-submit",), "Missing argument 'WORKLOAD'"),
+        (("dlio-submit",), "nothing to measure: give a WORKLOAD, or --study NAME, or --suite NAME"),
         (("dlio-submit", "absent"), "no workload 'absent'; give a YAML file or one of: candle, climate,"),
         (("dlio-submit", "absent.yaml"), "cannot read absent.yaml"),
         (
@@ -98,7 +98,7 @@ _ON_JOBS = (
         (("dlio-hpc", "report", "."), "is not a job directory"),
         *((("dlio-hpc", *verb, "absent"), _NOBODYS) for verb in _ON_JOBS),
         (("dlio-submit", "--resume", "absent"), _NOBODYS),
-        (("dlio-submit", "demo", "-s", "local", "--after", "absent"), _NOBODYS),
+        (("dlio-submit", "demo", "-s", "local", "--after", "absent"), _NOBODYS.partition(" in ")[2]),
         (("dlio-submit", "cosmofow"), "no workload 'cosmofow'; did you mean 'cosmoflow'? give a YAML file or one"),
         (("dlio-submit", "fig9"), "no workload 'fig9'; did you mean the study 'fig9'?"),
         (("dlio-submit", "nigthly"), "no workload 'nigthly'; did you mean the suite 'nightly'?"),

@@ -220,7 +220,8 @@ def test_the_sites_data_directory_is_the_default(run: Run, tmp_path: Path) -> No
 def test_verify_tells_every_fault_and_ends_with_3(run: Run, tmp_path: Path) -> None:
     sound, broken = _generated(tmp_path), _generated(tmp_path, "dataset.format=csv")
     half = _generated(tmp_path, "dataset.format=tfrecord", complete=False)
-    told = run("dlio-hpc", "datasets", "verify", "-d", "data", sound.name)
+    # Its child prints the progress, on the same stderr.
+    told = run("dlio-hpc", "datasets", "verify", "-d", "data", sound.name, PYTHONUNBUFFERED="1")
     assert (told.code, told.out) == (0, f"{sound.name}: sound (3 files, 24.52 KiB)\n")
     assert "3/3 files" in told.err
     _flip(broken / "00000002.csv", 5000)

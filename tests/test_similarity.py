@@ -479,7 +479,7 @@ def test_a_pair_on_the_terminal_and_as_a_page(run: Run, tmp_path: Path) -> None:
         "--figures", "pictures",
     )  # fmt: skip
     assert done.code == 0, done.err
-    assert max(map(len, done.out.splitlines())) <= 100
+    assert max(map(len, done.out.splitlines()[1:])) <= 100  # the first line may be the subject of a mail
     for words in ("(A-B)/larger", "the paper's cosine", "0.30 to 0.91", "octaves apart", "unknown for A or B"):
         assert words in done.out
     page = (tmp_path / "pair.html").read_text()
@@ -492,11 +492,11 @@ def test_a_pair_on_the_terminal_and_as_a_page(run: Run, tmp_path: Path) -> None:
 def test_a_reference_beside_a_log_is_drawn_as_lines_and_its_note_is_told(run: Run, tmp_path: Path) -> None:
     done = run("dlio-hpc", "similarity", "theta_128_nodes:ffn", LOGS / "mpi4_npz.darshan", "--html", "pair.html")
     assert done.code == 0, done.err
-    assert "Note on A: its trace ran out of memory" in done.out
+    assert "Note on A: the trace ran out of memory" in done.out
     assert "Whole distributions: not compared, A has summary numbers only." in done.out
     page = (tmp_path / "pair.html").read_text()
     assert "A has summary numbers only: lines are its median, mean and largest request" in page
-    assert "its trace ran out of memory" in page
+    assert "the trace ran out of memory" in page
 
 
 def test_the_same_as_one_document(run: Run) -> None:

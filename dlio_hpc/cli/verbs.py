@@ -65,7 +65,7 @@ class _Verbs(CommandGroup):
 
 
 @click.group(cls=_Verbs, context_settings=SETTINGS)
-@click.version_option(__version__)
+@click.version_option(__version__, message="%(prog)s %(version)s")
 def cli() -> None:
     """Measure how a storage system serves deep learning: submit, collect and report benchmark jobs.
 

@@ -129,11 +129,13 @@ class Site(Struct, frozen=True, forbid_unknown_fields=True):
     hosts: tuple[str, ...] = ()
     """Patterns of host names. On matching hosts, this profile is the default of --site. Example: ["login*"]"""
     cpus: Positive | None = None
-    """Number of hardware threads of a node that ranks may use. Example: 128"""
+    """Number of CPUs of a node that ranks may use, counted as the batch system counts them (hardware threads or cores).
+    Example: 128
+    """
     hyperthreads: Positive | None = None
     """Number of hardware threads of a core. Example: 2"""
     depth: Positive | None = None
-    """Number of hardware threads of each rank; null: cpus divided by the ranks per node. Example: 16"""
+    """Number of CPUs of each rank, counted like cpus; null: cpus divided by the ranks per node. Example: 16"""
     warning_time: units.Seconds = units.Seconds(60)
     """Time before the end of its walltime at which a job is signalled to end."""
     account: str | None = None
@@ -229,7 +231,7 @@ def here() -> str:
 
 
 def depth(site: Site, ranks_per_node: int) -> int | None:
-    """Return the number of hardware threads per rank, or None if the site sets neither depth nor cpus."""
+    """Return the number of CPUs per rank, or None if the site sets neither depth nor cpus."""
     if site.depth is not None:
         return site.depth
     return None if site.cpus is None else max(site.cpus // ranks_per_node, 1)
