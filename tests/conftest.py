@@ -92,7 +92,8 @@ def runner(folder: Path) -> Run:
 
 # Variables that take effect when a process starts.
 _OF_A_PROCESS = {
-    "PYTHONPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "LD_PRELOAD", "LD_LIBRARY_PATH",
+    "PYTHONPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "LD_PRELOAD",
+    "LD_LIBRARY_PATH",
 }  # fmt: skip
 
 
