@@ -46,8 +46,8 @@ from dlio_hpc.results.run_result import Epoch
 from dlio_hpc.verdict import acceptance, baseline_comparison, criteria_file
 from tests import judged, nights, studies
 from tests.conftest import Run
-from tests.test_pictures import browser, dumped
 from tests.test_ab_comparison import _study as two_sides
+from tests.test_pictures import browser, dumped
 
 LOGS = Path(__file__).parent / "logs"
 MIB = 1 << 20
