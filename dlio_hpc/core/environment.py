@@ -4,9 +4,10 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from dlio_hpc import __version__, document
+from dlio_hpc.config.site import SchedulerName
 from dlio_hpc.core import procfs
 from dlio_hpc.core.merge import Host
 from dlio_hpc.files import filesystem, rundir
@@ -16,8 +17,8 @@ if TYPE_CHECKING:
 
 # Prefixes of variables that are recorded because they affect the ranks. Others are not, because they may hold secrets.
 _VARIABLES = (
-    "COBALT_", "DARSHAN_", "DLIO_HPC_", "FI_", "FLUX_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_",
-    "OMPI_", "OMP_", "PALS_", "PBS_", "PMI", "PYTHONPATH", "ROMIO_", "SLURM_", "UCX_",
+    "DARSHAN_", "DLIO_HPC_", "FI_", "HYDRA_", "LD_LIBRARY_PATH", "LD_PRELOAD", "MPICH_", "MPIR_", "OMPI_", "OMP_",
+    "PALS_", "PMI", "PYTHONPATH", "ROMIO_", "UCX_", *(f"{scheduler.upper()}_" for scheduler in get_args(SchedulerName)),
 )  # fmt: skip
 _SECRETS = ("AUTH", "COOKIE", "CRED", "JWT", "KEY", "PASS", "SECRET", "TOKEN")
 

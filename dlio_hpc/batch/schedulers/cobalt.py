@@ -9,8 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
-from dlio_hpc.command import Answer, unexplained
+from dlio_hpc.batch.schedulers.scheduler import (
+    After,
+    DetectedLauncher,
+    DetectedQueue,
+    DetectedSystem,
+    JobRef,
+    JobStatus,
+    Scheduler,
+    State,
+)
+from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
@@ -141,7 +150,29 @@ def _probe(plan: Plan, _script: Path) -> str:
     return f"queue {plan.queue or 'default'} is running; accounts are checked at submission only"
 
 
+def _detect() -> DetectedSystem | None:
+    """Detect Cobalt and its running queues. PBS also has a qsub, so the text of qsub --version decides."""
+    qsub = common.try_ask("qsub", "--version")
+    version = "" if qsub is None else f"{qsub.out} {qsub.err}".strip()
+    if "Cobalt" not in version:
+        return None
+    try:
+        rows = queue_rows()
+    except Unanswered:
+        rows = []
+    queues = [
+        DetectedQueue(row[0], None, f"{{1: {row[4]}}}" if re.fullmatch(r"\d+:\d\d:\d\d", row[4]) else "{}")
+        for row in rows
+        if row[-1] == "running"
+    ]
+    return DetectedSystem(version.splitlines()[0], queues=queues, launcher=_launcher)
+
+
+def _launcher(_library: str) -> DetectedLauncher:
+    return DetectedLauncher("aprun", "aprun", "aprun, the launcher of machines with Cobalt")
+
+
 COBALT = Scheduler(
-    "qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe,
+    "qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
     job_variable="COBALT_JOBID",
 )  # fmt: skip

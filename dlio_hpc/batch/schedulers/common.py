@@ -14,6 +14,8 @@ from dlio_hpc.errors import ConfigError
 from dlio_hpc.plan.plan import Plan
 
 _SUBMIT_S = 180
+# Seconds after which a command counts as not answering when a batch system is detected.
+_DETECT_S = 20
 _UNREACHABLE = re.compile(
     r"unable to contact|contact slurm|socket timed out|connect|zero bytes|communication|connection|unreachable",
     re.IGNORECASE,
@@ -102,3 +104,17 @@ def user() -> str:
     import getpass
 
     return getpass.getuser()
+
+
+def try_ask(*arguments: str) -> Answer | None:
+    """Run a command and return its answer, or None if the command does not exist or does not answer."""
+    try:
+        return command.ask(*arguments, patience_s=_DETECT_S)
+    except Unanswered:
+        return None
+
+
+def count(text: str) -> int | None:
+    """Return the integer that `text` stands for, or None if it is not a number. sinfo writes 64+ if nodes differ."""
+    match = re.fullmatch(r"([0-9]{1,9})\+?", text)
+    return int(match[1]) if match else None

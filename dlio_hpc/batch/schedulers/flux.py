@@ -8,10 +8,21 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import ENDED, After, JobRef, JobStatus, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import (
+    ENDED,
+    After,
+    DetectedLauncher,
+    DetectedQueue,
+    DetectedSystem,
+    JobRef,
+    JobStatus,
+    Scheduler,
+    State,
+)
 from dlio_hpc.batch.shell_quoting import quote
-from dlio_hpc.command import unexplained
+from dlio_hpc.command import Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
@@ -143,7 +154,37 @@ def _probe(plan: Plan, script: Path) -> str:
     return f"queue {plan.queue} is enabled and started; limits are checked at submission only"
 
 
+def _detect() -> DetectedSystem | None:
+    """Detect Flux and its enabled queues. If a queue does not limit the nodes of a job, the number of its nodes is the
+    limit.
+    """
+    instance = common.try_ask("flux", "getattr", "version")
+    if instance is None or instance.code or not re.match(r"\d+\.\d+\.\d+", instance.out):
+        return None
+    try:
+        rows, nodes = queue_rows(), node_rows()
+    except Unanswered:
+        rows, nodes = [], []
+    sizes = {name: sum(count for queue, count, _ in nodes if queue == name) for name, *_ in rows}
+    queues = [
+        DetectedQueue(name, common.count(most) or sizes[name] or None, _limit(seconds))
+        for name, _, enabled, _, seconds, most in rows
+        if name and enabled in YES
+    ]
+    default = next((name for name, marked, *_ in rows if marked.endswith("*")), None)
+    cpus = min((cores // count for _, count, cores in nodes if count), default=None)
+    return DetectedSystem(f"Flux {instance.out}", default, queues, cpus, launcher=_launcher)
+
+
+def _limit(seconds: str) -> str:
+    return f"{{1: {units.format_walltime(int(float(seconds)))}}}" if re.fullmatch(r"\d+\.\d+", seconds) else "{}"
+
+
+def _launcher(_library: str) -> DetectedLauncher:
+    return DetectedLauncher("flux", "flux", "flux run; it starts MPI libraries that support PMI-1")
+
+
 FLUX = Scheduler(
-    "flux", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe,
+    "flux", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
     job_variable="FLUX_ENCLOSING_ID",
 )  # fmt: skip

@@ -11,7 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler
+from dlio_hpc.batch.schedulers import common
+from dlio_hpc.batch.schedulers.scheduler import After, DetectedSystem, JobRef, JobStatus, Scheduler
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.errors import ConfigError, InfrastructureError
 from dlio_hpc.files import rundir
@@ -170,6 +171,14 @@ def _request(_plan: Plan) -> dict[str, Any]:
     return {}
 
 
+def _detect() -> DetectedSystem:
+    """Return the state of a computer where no batch system was detected. Raise ConfigError if it has a qsub."""
+    qsub = common.try_ask("qsub", "--version")
+    if qsub is not None:
+        raise ConfigError(f"qsub belongs to an unknown batch system: {f'{qsub.out} {qsub.err}'.strip()[:200]!r}")
+    return DetectedSystem("no batch system")
+
+
 LOCAL = Scheduler(
     program="timeout",
     directive=quote,
@@ -181,5 +190,6 @@ LOCAL = Scheduler(
     find=_find,
     queues=list,
     probe=lambda _plan, _script: "no batch system: jobs start at once",
+    detect=_detect,
     is_queue=False,
 )

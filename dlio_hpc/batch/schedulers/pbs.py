@@ -11,8 +11,16 @@ from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
-from dlio_hpc.command import Answer, unexplained
+from dlio_hpc.batch.schedulers.scheduler import (
+    After,
+    DetectedQueue,
+    DetectedSystem,
+    JobRef,
+    JobStatus,
+    Scheduler,
+    State,
+)
+from dlio_hpc.command import Answer, Unanswered, unexplained
 from dlio_hpc.errors import ConfigError
 from dlio_hpc.files import rundir
 from dlio_hpc.plan.plan import Plan
@@ -188,7 +196,40 @@ def _probe(plan: Plan, _script: Path) -> str:
     return f"queue {plan.queue} is enabled and started; accounts are checked at submission only"
 
 
+def _detect() -> DetectedSystem | None:
+    """Detect PBS and its enabled queues. Cobalt also has a qsub, so the text of qsub --version decides."""
+    qsub = common.try_ask("qsub", "--version")
+    version = None if qsub is None else re.search(r"pbs_version = (\S+)", f"{qsub.out} {qsub.err}")
+    if version is None:
+        return None
+    answer = common.try_ask("qstat", "-Q", "-f", "-F", "json")
+    try:
+        known = section(answer, "Queue") if answer is not None else {}
+    except Unanswered:
+        known = {}
+    queues = [_queue(name, facts) for name, facts in known.items() if str(facts.get("enabled")) == "True"]
+    return DetectedSystem(
+        f"PBS {version[1]}", None, queues, _cpus(), job_options=["-l place=scatter", "-k doe"], remote="pbs_tmrsh"
+    )
+
+
+def _cpus() -> int | None:
+    """Return the number of CPUs of the smallest node, from pbsnodes(8B); None if it is not known."""
+    answer = common.try_ask("pbsnodes", "-a")
+    counts = re.findall(r"resources_available\.ncpus = (\d+)", answer.out) if answer is not None else []
+    return min(map(int, counts), default=None)
+
+
+def _queue(name: str, facts: dict[str, Any]) -> DetectedQueue:
+    most = facts.get("resources_max")
+    most = most if isinstance(most, dict) else {}
+    nodes = str(most.get("nodect", ""))
+    limit = re.fullmatch(r"(\d+):(\d\d):(\d\d)", str(most.get("walltime", "")))
+    walltime = f"{{1: {int(limit[1])}:{limit[2]}:{limit[3]}}}" if limit else "{}"
+    return DetectedQueue(name, int(nodes) if nodes.isdigit() else None, walltime)
+
+
 PBS = Scheduler(
-    "qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe,
+    "qsub", common.directive, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
     job_variable="PBS_JOBID",
 )  # fmt: skip

@@ -46,6 +46,43 @@ class JobStatus(NamedTuple):
     never: bool = False
 
 
+class DetectedQueue(NamedTuple):
+    """A queue that was detected. nodes: maximum nodes of a job, or None. walltime: maximum walltime by minimum number
+    of nodes, as the text of a profile's `walltime`; "{}" if unknown.
+    """
+
+    name: str
+    nodes: int | None
+    walltime: str
+
+
+class DetectedLauncher(NamedTuple):
+    """The launcher for a new profile. why: reason for the choice. mpi: value of srun's --mpi, or None. mpis: the values
+    that srun supports, as text.
+    """
+
+    kind: str
+    command: str
+    why: str
+    mpi: str | None = None
+    mpis: str = ""
+
+
+class DetectedSystem(NamedTuple):
+    """A batch system that was detected. version: its name and version. queue: the default queue, or None. cpus: CPUs of
+    a node, or None. job_options, remote: values of these keys for a new profile. launcher: returns its own launcher for
+    an MPI library, which is named by the first line of its version text; None if ranks are started with mpiexec.
+    """
+
+    version: str
+    queue: str | None = None
+    queues: Sequence[DetectedQueue] = ()
+    cpus: int | None = None
+    job_options: Sequence[str] = ()
+    remote: str | None = None
+    launcher: Callable[[str], DetectedLauncher] | None = None
+
+
 class Scheduler(NamedTuple):
     """A batch system. The functions from `submit` on contact it; they raise InfrastructureError if it does not answer.
 
@@ -60,6 +97,7 @@ class Scheduler(NamedTuple):
     queues: returns the names of the queues of each of the user's jobs.
     probe: checks, without submitting, that it would accept this plan with this script, and returns a text for the user;
     ConfigError if not.
+    detect: detects it from a login node, for a new site profile; None if it is not there.
     is_queue: jobs wait in queues, are charged to accounts, and end for reasons that only the batch system knows.
     job_variable: the environment variable that it sets only in its jobs, or "". A script run by hand has no time limit.
     """
@@ -74,5 +112,6 @@ class Scheduler(NamedTuple):
     find: Callable[[str], str | None]
     queues: Callable[[], list[tuple[str, ...]]]
     probe: Callable[[Plan, Path], str]
+    detect: Callable[[], DetectedSystem | None]
     is_queue: bool = True
     job_variable: str = ""

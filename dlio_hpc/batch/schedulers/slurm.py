@@ -10,7 +10,16 @@ from typing import Any
 
 from dlio_hpc import units
 from dlio_hpc.batch.schedulers import common
-from dlio_hpc.batch.schedulers.scheduler import After, JobRef, JobStatus, Scheduler, State
+from dlio_hpc.batch.schedulers.scheduler import (
+    After,
+    DetectedLauncher,
+    DetectedQueue,
+    DetectedSystem,
+    JobRef,
+    JobStatus,
+    Scheduler,
+    State,
+)
 from dlio_hpc.batch.shell_quoting import quote
 from dlio_hpc.command import CommandMissing, unexplained
 from dlio_hpc.errors import ConfigError
@@ -125,7 +134,57 @@ def _probe(_plan: Plan, script: Path) -> str:
     return answer.words.removeprefix("sbatch: ")
 
 
+def _detect() -> DetectedSystem | None:
+    """Detect Slurm and the partitions that are up. sinfo(1) marks the default partition with *. Its commands may be
+    installed where no Slurm runs, so its controller must answer.
+    """
+    slurm, partitions = (
+        common.try_ask("sbatch", "--version"),
+        common.try_ask("sinfo", "-h", "-o", "%P|%D|%c|%l|%a|%s"),
+    )
+    if slurm is None or not slurm.out.startswith("slurm") or partitions is None or partitions.code:
+        return None
+    rows = [line.split("|") for line in partitions.lines]
+    usable = [row for row in rows if len(row) == 6 and row[4] == "up"]
+    queues = [DetectedQueue(row[0].rstrip("*"), _most_nodes(row[1], row[5]), _limit(row[3])) for row in usable]
+    default = next((row[0][:-1] for row in usable if row[0].endswith("*")), None)
+    cpus = next((common.count(row[2]) for row in usable if row[0].rstrip("*") == default), None)
+    distinct = list({queue.name: queue for queue in queues}.values())
+    return DetectedSystem(slurm.out, default, distinct, cpus, job_options=["--exclusive"], launcher=_launcher)
+
+
+def _most_nodes(there: str, size: str) -> int | None:
+    """Return the maximum nodes of a job in a partition: the number of its nodes or its limit, whichever is less; None
+    if neither is known. sinfo writes limits as 1-8, 4 or 1-infinite.
+    """
+    known = [count for count in (common.count(there), common.count(size.rpartition("-")[2])) if count is not None]
+    return min(known, default=None)
+
+
+def _limit(text: str) -> str:
+    """Convert a time limit of Slurm (D-HH:MM:SS, HH:MM:SS, MM:SS or infinite) to the form of a site profile: {1:
+    H:MM:SS} for jobs of 1 node and more, or {} if there is no limit.
+    """
+    match = re.fullmatch(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)", text)
+    if match is None:
+        return "{}"
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    return f"{{1: {units.format_walltime(((days * 24 + hours) * 60 + minutes) * 60 + seconds)}}}"
+
+
+def _launcher(library: str) -> DetectedLauncher:
+    """Return srun, with the value of --mpi that the MPI library needs if srun supports it. Cray's MPI needs no
+    value.
+    """
+    answer = common.try_ask("srun", "--mpi=list")
+    available = re.findall(r"^\s+(\w+)\s*$", f"{answer.out}\n{answer.err}", re.MULTILINE) if answer is not None else []
+    wanted = "pmix" if "Open MPI" in library else "pmi2" if "MPICH" in library and "CRAY" not in library else None
+    mpi = wanted if wanted in available else None
+    mpis = ", ".join(available) or "unknown, see srun --mpi=list"
+    return DetectedLauncher("srun", "srun", "srun", mpi, mpis)
+
+
 SLURM = Scheduler(
-    "sbatch", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe,
+    "sbatch", quote, _request, _command, _submit, _states, _cancel, _find, _queues, _probe, _detect,
     job_variable="SLURM_JOB_ID",
 )  # fmt: skip
