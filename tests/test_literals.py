@@ -22,6 +22,8 @@ _PARTIAL = {
     ("reports/study_rows.py", "au read_MBps samples_per_s wall_s"): "metrics with a column of their own",
     ("results/metrics.py", "1/s share x"): "units that an axis writes in another way",
     ("batch/launchers.py", "aprun pals"): "launchers with an option for variables",
+    ("reports/advice.py", "npz null raw tfrecord"): "formats with a name of their own",
+    ("reports/advice.py", "pytorch tensorflow"): "loaders with a name of their own",
     ("config/dataset_keys.py", "hdf5 npz"): "formats that compress",
     ("config/workload_rules.py", "csv npz raw"): "formats that libraries load whole",
     ("records/job_outcome.py", "cancelled completed failed lost node_fail out_of_memory timeout"): "states at the end",

@@ -25,15 +25,9 @@ _APPLICATIONS = {
     "candle": "CANDLE",
     "frnn": "FRNN",
 }
-_FORMATS = {
-    "tfrecord": "TFRecord",
-    "hdf5": "HDF5",
-    "npz": "NumPy",
-    "raw": "plain bytes",
-    "csv": "CSV",
-    "null": "no data",
-}
-_LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader", "native": ""}
+# Formats whose name is not their key in capital letters, and loaders that have a name.
+_FORMATS = {"tfrecord": "TFRecord", "npz": "NumPy", "raw": "plain bytes", "null": "no data"}
+_LOADERS = {"tensorflow": " through tf.data", "pytorch": " through DataLoader"}
 # Size of HDF5's default chunk cache in bytes. Each open dataset has its own cache.
 _CHUNK_CACHE = 1 << 20
 # Bytes that a TFRecord adds to its data: the length, and the checksums of length and data.
@@ -78,7 +72,8 @@ def _of_part(study: Study, part: Part, finding: Finding) -> Iterator[str]:
 
 def _application(workload: Workload) -> str:
     name = _APPLICATIONS.get(workload.name, workload.name)
-    return f"{name} ({_FORMATS[workload.dataset.format]}{_LOADERS[workload.reader.loader]})"
+    kind, loader = workload.dataset.format, workload.reader.loader
+    return f"{name} ({_FORMATS.get(kind, kind.upper())}{_LOADERS.get(loader, '')})"
 
 
 def _settings(part: Part, point: Point, keys: list[str]) -> str:
