@@ -75,13 +75,14 @@ def _shared_memory() -> Iterator[None]:
 def runner(folder: Path) -> Run:
     """Run a command of dlio-hpc in `folder`. A traceback fails the test.
 
-    The command runs in this process, unless its environment changes what Python imports or what programs are found.
+    A program of dlio-hpc runs in this process, unless `environment` has variables that Python reads as it starts.
     """
 
     def call(*arguments: object, cwd: Path = folder, **environment: str) -> Outcome:
         program, *rest = map(str, arguments)
         kept = {name: value for name, value in os.environ.items() if not name.startswith("DLIO_HPC_")} | environment
-        start = _in_a_process if _OF_A_PROCESS & environment.keys() else _in_this_process
+        is_separate = program not in _PROGRAMS or _OF_A_PROCESS & environment.keys()
+        start = _in_a_process if is_separate else _in_this_process
         done = start(program, rest, cwd, kept)
         assert "Traceback" not in done.err, done.err
         assert "a bug of dlio-hpc" not in done.err, done.err
@@ -90,6 +91,7 @@ def runner(folder: Path) -> Run:
     return call
 
 
+_PROGRAMS = {"dlio-hpc", "dlio-submit"}
 # Variables that take effect when a process starts.
 _OF_A_PROCESS = {
     "PYTHONPATH", "PYTHONOPTIMIZE", "PYTHONDEVMODE", "PYTHONIOENCODING", "PYTHONUNBUFFERED", "LD_PRELOAD",

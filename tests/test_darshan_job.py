@@ -324,7 +324,7 @@ def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, wo
     report = standin.run("dlio-hpc", "report", job["archive"], "--html", page)
     assert report.code == 0
     assert f"Darshan no log: {words}" in _said(report)
-    assert "pictures are drawn from the core&#39;s own record" in page.read_text()
+    assert "pictures are drawn from the benchmark&#39;s own timeline" in page.read_text()
     assert page.read_text().count("<svg") > 2
 
 

@@ -154,7 +154,7 @@ def test_a_run_without_a_result_shows_the_last_lines_of_job_err(tmp_path: Path, 
     (archive,) = (tmp_path / "dlio-runs" / "archive").glob("small-*")
     last = [f"line {number} of what it does at length" for number in range(2991, 3000)]
     for text in (done.out, run("dlio-hpc", "report", job).out, run("dlio-hpc", "report", archive).out):
-        assert "No result of 00-generate, 01-measure; the last lines of job.err:" in text
+        assert "No result of 00-generate, 01-measure; the last lines of job.err" in text
         assert "line 2990 " not in text
         assert "libfabric:  [31mno provider [0m <found>" in text
         assert all(line in text for line in last)
@@ -171,7 +171,7 @@ def test_where_job_err_is_empty_the_last_lines_of_job_out_are_shown(tmp_path: Pa
     launcher.write_text("#!/bin/sh\necho 'the fabric is down'; exit 9\n")
     launcher.chmod(0o755)
     done = run("dlio-submit", small, "-s", "local", "-S", f"site.launcher.command={launcher}", "--wait")
-    assert (done.code, "the last lines of job.out:" in done.out, "job.err" in done.out) == (6, True, False)
+    assert (done.code, "the last lines of job.out" in done.out, "job.err" in done.out) == (6, True, False)
     (job,) = (tmp_path / "dlio-runs").glob("small-*")
     reported = run("dlio-hpc", "report", job, "--json").job
     assert reported["stdout"][-1] == "the fabric is down"

@@ -42,7 +42,7 @@ class Manner(NamedTuple):
 @option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @option("--quiet", is_flag=True, help="Print no progress and no notes on stderr.")
 @option("-v", "--verbose", is_flag=True, help="Print the submit command on stderr.")
-@click.version_option(__version__)
+@click.version_option(__version__, message="%(prog)s %(version)s")
 @click.pass_context
 def submit(
     context: click.Context, /, options: Options, parents: tuple[Path, ...], resume: str | None, **flags: bool
