@@ -16,6 +16,7 @@ import pytest
 
 from dlio_hpc import cli
 from dlio_hpc.config import defaults
+from tests import tiers
 
 if TYPE_CHECKING:
     from tests import brokers
@@ -49,6 +50,25 @@ def ahead(folder: Path) -> dict[str, str]:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--regold", action="store_true", help="record the rendered job scripts anew")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    tiers.watch()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    tiers.mark(items)
+
+
+@pytest.fixture(autouse=True)
+def _tier(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that starts a job, a batch system or a browser has a marker that says so."""
+    tiers.started()
+    yield
+    commands = tiers.started()
+    if commands and not tiers.is_heavy(request.node):
+        pytest.fail(f"needs a marker (job, cluster, strace, browser; see tests/tiers.py): it starts {commands[0]}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -35,7 +35,7 @@ def theta(run: Run, tmp_path: Path) -> Theta:
     return Theta(run, tmp_path)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_two_nodes_with_four_ranks_each_through_aprun(theta: Theta, small: Path) -> None:
     setup = 'tr "\\0" "\\n" < /proc/$$/environ > script.environ; env > script.env'
     job = theta.waited(
@@ -71,7 +71,7 @@ def test_two_nodes_with_four_ranks_each_through_aprun(theta: Theta, small: Path)
     assert text(directory / "exit_status") == "0\n"
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_darshan_reaches_the_ranks_alone(theta: Theta, small: Path) -> None:
     """Through aprun -e; the probe's two ranks share a node."""
     theta.waited(small, "--generate", "only")
@@ -93,7 +93,7 @@ def test_darshan_reaches_the_ranks_alone(theta: Theta, small: Path) -> None:
     assert "DARSHAN_" not in text(directory / "script.env")
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_what_cobalt_writes_at_the_end_is_archived_too(run: Run, small: Path, tmp_path: Path) -> None:
     theta = Theta(run, tmp_path, cleanup=1.5)
     job = theta.waited(small, "--archive", "kept")
@@ -111,7 +111,7 @@ def test_what_cobalt_writes_at_the_end_is_archived_too(run: Run, small: Path, tm
     assert "Application 9888541 resources" in text(theta.folder / "out" / job["job"] / "job.out")
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
     """Of 90 s it is told after 68; here all goes ten times as fast, sleep(1) too. Cobalt gives two minutes."""
     theta = Theta(run, tmp_path, minute=6.0)
@@ -129,7 +129,7 @@ def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path,
     assert "stopped before the time limit" in theta("dlio-hpc", "report", job["archive"]).out
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path) -> None:
     """The minute is over before the script's timer has run down: its exit_status says cancelled, Cobalt knows more."""
     theta = Theta(run, tmp_path, minute=4.0)
@@ -252,7 +252,7 @@ def test_attributes_are_joined_into_one_line(theta: Theta, small: Path) -> None:
     }  # fmt: skip
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_the_preflight_on_theta(theta: Theta, small: Path) -> None:
     options = (small, "-s", "theta", "-q", "debug-cache-quad", "-d", "data", "-N", 2)
     done = theta("dlio-hpc", "check", *options, "-S", "site.darshan=null")

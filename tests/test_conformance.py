@@ -96,7 +96,7 @@ def _ended(on: Login, *directories: Path) -> tuple[int, Any]:
     return done.code, done.json["jobs"]
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_job_on_two_nodes(system: System, small: Path) -> None:
     job = system.login.waited(small, "-N", NODES, "--ppn", 4, "--repeat", 2, "--archive", "kept")
     directory = Path(job["directory"])
@@ -115,7 +115,7 @@ def test_a_job_on_two_nodes(system: System, small: Path) -> None:
     assert "has changed since" not in again.err
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_job_that_fails(system: System, small: Path) -> None:
     made = system.login.waited(small, "--generate", "only")["runs"][0]["result"]["generated"]
     os.truncate(Path(made["dataset"]) / "00000005.npz", 5000)
@@ -127,7 +127,7 @@ def test_a_job_that_fails(system: System, small: Path) -> None:
     assert "ends at byte 5000" in report.out
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_running_job_is_cancelled(system: System, small: Path) -> None:
     on = system.login
     directory = on.started(small, "-N", NODES)
@@ -160,7 +160,7 @@ def test_a_waiting_job_is_cancelled(system: System, small: Path, is_ours: bool) 
     assert system.cancelled[1] in words(directory)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_generating_and_reading_in_jobs_of_their_own(system: System, small: Path) -> None:
     done = system.login.submit(small, "--generate", "separate", "--wait", "-N", NODES)
     assert done.code == 0, done.err
@@ -174,7 +174,7 @@ def test_generating_and_reading_in_jobs_of_their_own(system: System, small: Path
     assert write["runs"][0]["result"]["ended"] < read["runs"][0]["result"]["started"]
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_study_is_a_chain_of_jobs_none_of_which_stops_the_next(system: System, small: Path) -> None:
     failing = system.setup("[ -e ../../again ] || { touch ../../again; exit 9; }")
     done = system.login.submit(small, "-P", "reader.shuffle.seed=1,2", "--ppn", "1,2,4", *failing, "--wait")

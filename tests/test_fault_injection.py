@@ -11,7 +11,7 @@ from tests.faults.library import compiler
 from tests.faults.oracle import FAILED
 
 pytestmark = [
-    pytest.mark.mpi,
+    pytest.mark.job,
     pytest.mark.skipif(compiler() is None, reason="there is no C compiler for the library of faults"),
 ]
 _BY_NAME = {operation.name: operation for operation in campaign.OPERATIONS}

@@ -64,7 +64,7 @@ def test_a_broken_pipe_to_another_program_is_no_failed_verdict(tmp_path: Path) -
     assert "a pipe to another program was closed" in done.stderr
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.parametrize(
     ("change", "module", "says"),
     [
@@ -89,7 +89,7 @@ def test_a_bug_in_the_job_is_the_jobs_exit_code(
         assert _called(tmp_path, environment, "dlio-hpc", "report", path).returncode == 70
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_log_that_cannot_be_judged_for_a_bug_costs_no_measurement(tmp_path: Path, run: Run, small: Path) -> None:
     job = run("dlio-submit", small, "-s", "local", "--ppn", 1, "--wait", "--json").job
     directory = Path(job["directory"])
@@ -127,7 +127,7 @@ def _piped(folder: Path, command: str, into: str) -> tuple[int, str]:
     return int((folder / "code").read_text()), done.stderr
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_reader_that_goes_away_changes_no_exit_code(tmp_path: Path, run: Run, small: Path) -> None:
     submit = f"'{BIN}/dlio-submit' {small} -s local --ppn 1 -S train.epochs=1 -S site.launcher.command=/bin/false"
     for into in ("head -1", "true"):

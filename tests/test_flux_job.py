@@ -49,7 +49,7 @@ def on_flux(run: Run, tmp_path: Path, real_flux: brokers.Brokers | None) -> Flux
     return Flux(run, tmp_path, real_flux)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_two_nodes_with_four_ranks_each_through_flux_run(on_flux: Flux, small: Path) -> None:
     job = on_flux.waited(
         small, "-N", NODES, "--ppn", 4, "-A", "proj", "--repeat", 2, "-S", f"site.preload=[{library()}]",
@@ -90,7 +90,7 @@ def test_a_job_that_can_never_run(on_flux: Flux, small: Path) -> None:
 _LONG = ("-t", "20s", "--ppn", 1, "-S", "reader.batch_size=30", "-S", "compute.time=0.5", "-S", "train.epochs=29")
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_job_asks_for_the_time_that_is_left(on_flux: Flux, small: Path) -> None:
     on_flux.waited(small, "--generate", "only", "--ppn", 1)
     job = on_flux.waited(small, "-N", NODES, *_LONG, code=7)
@@ -102,7 +102,7 @@ def test_a_job_asks_for_the_time_that_is_left(on_flux: Flux, small: Path) -> Non
     assert 0 < summary["steps"] < summary["steps_planned"]
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_limit_that_was_raised_is_the_jobs(on_flux: Flux, small: Path) -> None:
     directory = on_flux.taken(small, *_LONG)
     batch_id = record(directory)["batch_id"]
@@ -258,7 +258,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_flux: Flux, small: Path) -> None:
     on_flux.tell("flux", "cancel", record(directory)["batch_id"])
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_the_preflight_on_flux(on_flux: Flux, small: Path) -> None:
     options = (small, "-s", "flux", "-d", "data", "-N", 2, "-S", _UNBOUND)
     done = on_flux("dlio-hpc", "check", *options, "-q", "debug")

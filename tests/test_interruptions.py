@@ -130,7 +130,7 @@ def _ended(run: Run, directory: Path) -> str:
     raise AssertionError("it does not end")
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.parametrize("verb", ["wait", "cancel", "collect"])
 def test_a_submission_killed_before_it_noted_the_id_is_found(tmp_path: Path, run: Run, small: Path, verb: str) -> None:
     asked = (small, "-s", "local", "--ppn", 1, "-S", f"compute.time={100 if verb == 'cancel' else 0.001}")
@@ -149,7 +149,7 @@ def test_a_submission_killed_before_it_noted_the_id_is_found(tmp_path: Path, run
     assert len(list((tmp_path / "dlio-runs" / "archive").glob("small-*.tar.zst"))) == 1
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_job_whose_processes_are_gone_as_well_is_lost(tmp_path: Path, run: Run, small: Path) -> None:
     noted = f"open('pid', 'w').write(record.batch_id.partition('.')[0]); {_KILL}"
     asked = (small, "-s", "local", "--ppn", 1, "-S", "compute.time=100")
@@ -163,7 +163,7 @@ def test_a_job_whose_processes_are_gone_as_well_is_lost(tmp_path: Path, run: Run
     assert "had ended, lost" in run("dlio-hpc", "cancel", directory).out
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_full_disk_after_the_hand_over_is_told_and_the_job_goes_on(tmp_path: Path, run: Run, small: Path) -> None:
     done = _called(tmp_path, _at_save(_HANDED_OVER, _FULL), "dlio-submit", small, "-s", "local", "--ppn", 1)
     assert done.returncode == 0, done.stderr
@@ -172,7 +172,7 @@ def test_a_full_disk_after_the_hand_over_is_told_and_the_job_goes_on(tmp_path: P
     assert run("dlio-hpc", "wait", directory).code == 0
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_full_disk_of_runs_is_not_taken_for_the_archives(tmp_path: Path, tiny: Path, run: Run, small: Path) -> None:
     sent = run("dlio-submit", small, "-s", "local", "--ppn", 1, "-o", tiny / "runs", "--archive", "kept", "-d", "data")
     assert sent.code == 0, sent
@@ -186,7 +186,7 @@ def test_a_full_disk_of_runs_is_not_taken_for_the_archives(tmp_path: Path, tiny:
     assert run("dlio-hpc", "archive", "verify", kept).code == 0
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_full_disk_of_archives_is_told_with_a_command(tmp_path: Path, tiny: Path, run: Run, small: Path) -> None:
     sent = run("dlio-submit", small, "-s", "local", "--ppn", 1, "--archive", tiny / "kept")
     assert sent.code == 0, sent
@@ -227,7 +227,7 @@ def test_a_directory_that_is_still_being_made_is_no_job(tmp_path: Path, run: Run
     assert (shown.code, "no jobs in dlio-runs, only the remains of killed submissions" in shown.err) == (2, True), shown
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_what_never_started_is_removed_and_what_has_run_stays(tmp_path: Path, run: Run, small: Path) -> None:
     good = Path(run("dlio-submit", small, "-s", "local", "--ppn", 1, "--wait", "--json").job["directory"])
     change = "import dlio_hpc.batch.schedulers.local as local\n" + "\n".join(
@@ -243,7 +243,7 @@ def test_what_never_started_is_removed_and_what_has_run_stays(tmp_path: Path, ru
     assert (stray.exists(), good.exists()) == (False, True)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_what_a_killed_collect_left_is_removed_and_nothing_is_lost(tmp_path: Path, run: Run, small: Path) -> None:
     assert run("dlio-submit", small, "-s", "local", "--ppn", 1).code == 0
     (directory,) = (tmp_path / "dlio-runs").glob("small-*")

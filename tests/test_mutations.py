@@ -115,7 +115,7 @@ def _commands(directory: Path, target: Path, sound: Path) -> list[tuple[str | Pa
     ]  # fmt: skip
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.parametrize("seed", _SEEDS)
 def test_damaged_files_of_jobs(job: _Job, nursery: Nursery, tmp_path: Path, seed: int) -> None:
     random_ = random.Random(seed)

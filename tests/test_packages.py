@@ -54,7 +54,7 @@ def test_what_a_workload_needs(keys: tuple[str, ...], names: tuple[str, ...]) ->
         assert packages.PACKAGES[name].remedy in packages.advice(name)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.parametrize(
     ("module", "keys", "remedy"),
     [
@@ -82,13 +82,13 @@ def test_a_package_that_cannot_be_imported_stops_the_job_before_it_generates(
         assert remedy in looked.out
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_data_for_somewhere_else_need_no_reader_here(run: Run, small: Path, tmp_path: Path) -> None:
     options = (*_TF, "-s", "local", "-d", "data", "--ppn", 2, "--generate", "only", "--wait")
     assert run("dlio-submit", small, *options, **_broken(tmp_path, "tensorflow")).code == 0
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_package_that_is_there_is_imported_once_a_node(run: Run, small: Path, tmp_path: Path) -> None:
     pytest.importorskip("torch")
     job = run("dlio-submit", small, "-s", "local", "-S", "reader.loader=pytorch", "--ppn", 2, "--wait", "--json").job

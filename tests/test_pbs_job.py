@@ -59,7 +59,7 @@ def on_pbs(run: Run, tmp_path: Path) -> Pbs:
     return Pbs(run, tmp_path)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_two_nodes_with_four_ranks_each_through_hydra(on_pbs: Pbs, small: Path) -> None:
     environ = 'tr "\\0" "\\n" < /proc/$$/environ > script.environ; env > script.env'
     job = on_pbs.waited(
@@ -108,7 +108,7 @@ def test_a_job_that_can_never_run(on_pbs: Pbs, small: Path) -> None:
     assert "asking again" not in waited.err
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path, tmp_path: Path) -> None:
     """Of 90 s it is told after 68; here all goes ten times as fast, sleep(1) too."""
     on_pbs = Pbs(run, tmp_path, second=0.1)
@@ -123,7 +123,7 @@ def test_a_job_is_told_of_its_limit_by_a_timer_of_its_own(run: Run, small: Path,
     assert 0 < summary["steps"] < summary["steps_planned"]
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path) -> None:
     """The time is over before the script's timer has run down. The script asks PBS what ended it."""
     on_pbs = Pbs(run, tmp_path, second=1 / 15)
@@ -134,7 +134,7 @@ def test_a_job_that_is_ended_at_its_limit(run: Run, small: Path, tmp_path: Path)
     assert "=>> PBS: job killed: walltime 60 exceeded limit 60" in text(directory / "job.out")
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.parametrize("history", [True, False])
 def test_a_limit_that_was_raised_is_the_limit(run: Run, small: Path, tmp_path: Path, history: bool) -> None:
     """The job neither stops as its first limit comes near, nor is it over its time when it is cancelled later. All goes
@@ -180,7 +180,7 @@ def test_a_slow_server_is_waited_for(on_pbs: Pbs, small: Path) -> None:
     slowness(on_pbs, small)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_a_server_without_history_knows_live_jobs(on_pbs: Pbs, small: Path) -> None:
     """OpenPBS is set up so unless somebody asks for a history: qstat -x complains, shows nothing, and ends with 0."""
     (on_pbs.state / "forget").touch()
@@ -198,7 +198,7 @@ def test_a_server_without_history_knows_live_jobs(on_pbs: Pbs, small: Path) -> N
     assert [job["state"] for job in waited.json["jobs"]] == ["cancelled", "cancelled"]
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.skipif(NODES == 1, reason="hosts cannot be renamed here")
 def test_no_rank_outlives_a_job_that_is_cancelled(on_pbs: Pbs, small: Path) -> None:
     """PBS kills the proxies on the second node, whose ranks have left the session that it knows."""
@@ -362,7 +362,7 @@ def test_a_user_has_so_many_jobs_in_a_queue(on_pbs: Pbs, small: Path) -> None:
     assert "allows 1 job(s) per user, you have 1 there" in done.err
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_output_that_arrives_late_is_archived_too(run: Run, small: Path, tmp_path: Path) -> None:
     """Without -k doe, PBS copies it when the job has ended."""
     on_pbs = Pbs(run, tmp_path, copy=1.5)
@@ -387,7 +387,7 @@ os.execv(mpiexec, [mpiexec, "-launcher", "fork", "-n", given["-n"], "env", *give
 """
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_polaris(run: Run, small: Path, tmp_path: Path) -> None:
     """The shipped profile but for its modules; its queues and what its hooks require are the stand-in's."""
     queues: dict[str, Any] = {name: {} for name in site.load("polaris").queues}
@@ -443,7 +443,7 @@ def test_pbs_takes_the_script_of_every_shipped_site(run: Run, small: Path, tmp_p
     assert len(there.jobs()) == max(len(profile.queues), 1)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
     options = (small, "-s", "pbs", "-d", "data", "-N", NODES, "-S", _NOT_HERE, *Pbs.setup(on_pbs.folder))
     done = on_pbs("dlio-hpc", "check", *options, "-q", "workq")
@@ -458,7 +458,7 @@ def test_the_preflight_on_pbs(on_pbs: Pbs, small: Path) -> None:
     assert "preload: /no.so: No such file" in faults[1]
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.skipif(NODES == 1, reason="hosts cannot be renamed here")
 def test_a_way_between_nodes_that_works_is_found(on_pbs: Pbs, small: Path) -> None:
     """Raw pbs_tmrsh does not do: it starts no shell. There is no sshd on n2."""

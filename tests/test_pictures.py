@@ -31,7 +31,12 @@ from dlio_hpc.units import seconds
 STEMS = ["heat_map", "costs", "bandwidth", "sizes", "ranks_bandwidth", "timeline", "steps", "latency", "spread"]
 NASTY = '<b>&"\'</b> $x_1$ id="p1" url(#p1) \x1b\x00 \ud800 ]]> 訓練'
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-browser = pytest.mark.skipif(BROWSER is None, reason="no chromium: apt-get install chromium")
+
+
+def browser(test: Any) -> Any:
+    """Mark a test that opens a page in Chromium."""
+    skip = pytest.mark.skipif(BROWSER is None, reason="no chromium: apt-get install chromium")
+    return pytest.mark.browser(skip(test))
 
 
 def _lane(random: np.random.Generator, label: str, segments: int, seconds: float) -> Lane:

@@ -159,7 +159,7 @@ def _calls(folder: Path, made: plan.Plan) -> Counter[str]:
     return Counter(re.findall(r"^\d+ +(\w+)\(", trace.read_text(errors="replace"), re.MULTILINE))
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.parametrize("way", _WAYS)
 def test_metadata_calls_do_not_grow_with_the_dataset(stored: Path, way: str) -> None:
     """As many files are read of 16 as of 1600; the interpreter's own calls are among those that are counted."""

@@ -233,7 +233,7 @@ RANKS = [
 ]
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.skipif(not batch.may_rename(), reason="no host may be renamed")
 @pytest.mark.parametrize(("words", "code", "hosts"), RANKS)
 def test_ranks(site: Site, words: str, code: int, hosts: list[str]) -> None:

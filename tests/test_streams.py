@@ -321,7 +321,7 @@ _JOBS: dict[str, tuple[int, tuple[str, ...], float]] = {
 }  # fmt: skip
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.parametrize("name", _JOBS)
 def test_jobs_read_what_was_planned(tmp_path: Path, name: str) -> None:
     straced.needed()
@@ -341,7 +341,7 @@ def test_jobs_read_what_was_planned(tmp_path: Path, name: str) -> None:
     assert run.bytes <= result.summary.bytes_read <= _MOST * run.bytes + ranks * (1 << 20)
 
 
-@pytest.mark.mpi
+@pytest.mark.job
 @pytest.mark.parametrize("keys", [(), ("reader.shuffle={files: true, samples: true}",)], ids=str)
 def test_more_than_was_planned_is_a_fault(tmp_path: Path, keys: tuple[str, ...]) -> None:
     made = _planned(

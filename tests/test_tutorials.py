@@ -16,7 +16,7 @@ _PAGES = sorted((_ROOT / "docs" / "tutorials").glob("*.md"))
 _BLOCK = re.compile(r'^```(?:(console)|yaml title="([^"]+)")\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 _CODES = re.compile(r"\s+# exit code (\d[\d, or]*)$")
 
-pytestmark = pytest.mark.mpi
+pytestmark = pytest.mark.job
 
 
 class Step(NamedTuple):
