@@ -409,7 +409,7 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     done = run("dlio-hpc", "characterize", path, "-o", "w.yaml")
     assert done.code == 2
     assert "does not read as training does: its 1 data file(s) were read once" in done.err
-    assert "--force derives a workload all the same" in done.err
+    assert "--force derives a workload anyway" in done.err
     assert "dump_1.dat" in done.out
     assert "10 MiB were written, 128 KiB read" in done.out
     assert not (tmp_path / "w.yaml").exists()
@@ -417,7 +417,7 @@ def test_a_simulation_is_described_and_no_workload(run: Run, tmp_path: Path) -> 
     assert forced.code == 0, forced.err
     assert "# Forced despite: its 1 data file(s) were read once" in forced.out
     nothing = run("dlio-hpc", "characterize", path, "--only", "nowhere")
-    assert (nothing.code, "say with --only which files" in nothing.err) == (2, True)
+    assert (nothing.code, "select the files of its dataset with --only" in nothing.err) == (2, True)
 
 
 def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:

@@ -547,12 +547,12 @@ def test_a_matrix_of_everybody_leaves_out_what_a_log_does_not_know(run: Run) -> 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("theta_128_nodes:ffn",), "two are compared, 1 given; with --matrix any number is"),
-        (("theta_128_nodes:ffn", "x", "y"), "two are compared, 3 given"),
-        (("a", "b", "--against", "c"), "--against goes with --matrix"),
-        (("--matrix", "theta_128_nodes:ffn"), "a matrix needs two programs at least"),
-        (("--matrix", "theta_128_nodes", "--figures", "x"), "--figures: pictures are of two programs"),
-        (("a", "b", "--only", "("), "is no regular expression"),
+        (("theta_128_nodes:ffn",), "give two programs to compare, not 1; --matrix compares any number"),
+        (("theta_128_nodes:ffn", "x", "y"), "give two programs to compare, not 3"),
+        (("a", "b", "--against", "c"), "--against needs --matrix"),
+        (("--matrix", "theta_128_nodes:ffn"), "a matrix needs at least two programs"),
+        (("--matrix", "theta_128_nodes", "--figures", "x"), "--figures draws two programs"),
+        (("a", "b", "--only", "("), "is not a regular expression"),
     ],
 )
 def test_options_that_do_not_go_together(run: Run, arguments: tuple[str, ...], words: str) -> None:
