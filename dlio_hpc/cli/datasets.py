@@ -224,7 +224,7 @@ def _table(where: Path, stored: list[_StoredDataset]) -> str:
     lines += ["", "size: samples and auxiliary files, before compression; files x samples: samples per file"]
     if any(entry.state == "unfinished" for entry in stored):
         lines.append(
-            "unfinished: the next job that needs it generates it again; remove: dlio-hpc datasets remove --unfinished"
+            "unfinished: the next job that needs it regenerates it; to remove it: datasets remove --unfinished"
         )
     if any(entry.state == "generating" for entry in stored):
         lines.append("generating: a job is writing it")
