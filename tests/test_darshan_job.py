@@ -255,7 +255,7 @@ def test_a_log_that_nobody_had_time_to_judge_is_drawn_from(copy: Path) -> None:
     assert report.code == 0
     assert report.job["runs"][-1]["analysis"]["bytes_read"] == READ
     page = (copy / "page.html").read_text()
-    assert "own record" not in page
+    assert "own timeline" not in page
     text = runner(copy)("dlio-hpc", "report", copy).out
     assert _line(text).startswith("unknown: the job ended before its log was checked")
 
@@ -324,7 +324,7 @@ def test_a_library_for_another_mpi_is_left_out(standin: Darshan, faults: str, wo
     report = standin.run("dlio-hpc", "report", job["archive"], "--html", page)
     assert report.code == 0
     assert f"Darshan no log: {words}" in _said(report)
-    assert "pictures are drawn from the core&#39;s own record" in page.read_text()
+    assert "pictures are drawn from the benchmark&#39;s own timeline" in page.read_text()
     assert page.read_text().count("<svg") > 2
 
 

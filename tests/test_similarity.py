@@ -446,7 +446,7 @@ def test_what_is_wrong_with_a_profile_is_told_by_file_and_key(tmp_path: Path, te
     ("name", "words"),
     [
         ("nowhere", "no job or study 'nowhere' in .; give a name in that folder, or"),
-        ("theta_128_nodes", "has several profiles, name one: theta_128_nodes:candle (of candle, climate"),
+        ("theta_128_nodes", "has several profiles, give one: theta_128_nodes:candle (of candle, climate"),
         ("theta_128_nodes:alexnet", "has no profile 'alexnet'; it has: candle, climate"),
         ("nowhere.yaml:x", "cannot read nowhere.yaml"),
         (".", "is not a job directory"),
@@ -615,7 +615,7 @@ def test_an_archive_tells_the_same_as_the_directory(folder: Path) -> None:
 
 def test_a_run_without_a_log_tells_what_the_core_counted(folder: Path) -> None:
     bare, watched = (_loaded(_job(folder, name)) for name in ("bare", "small"))
-    assert bare.source == "the core's own record"
+    assert bare.source == "the benchmark's own measurements"
     assert bare.notes[0].startswith("no Darshan log (not used in this run)")
     found = similarity.compare(bare, watched)
     assert found.pattern.left_out == ("sequential", "consecutive")

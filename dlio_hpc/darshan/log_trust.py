@@ -68,7 +68,9 @@ def _impossible(log: Log) -> Iterator[LogFault]:
     """
     ranks = log.job.ranks
     if not 1 <= ranks <= _MOST_RANKS or not 0 <= log.job.started < _MOST_S:
-        yield LogFault("garbled", f"impossible job: {ranks} processes, started {log.job.started:.0f} s after 1970")
+        yield LogFault(
+            "garbled", f"a job of {ranks} processes, started {log.job.started:.0f} s after 1970, is impossible"
+        )
     for module, records in log.counted.items():
         wrong = (records["rank"] < -1) | (records["rank"] >= ranks)
         for name in set(records.dtype.names or ()) - _ANY:
