@@ -428,7 +428,7 @@ def test_counters_alone_tell_less_and_say_so(tmp_path: Path) -> None:
     assert {_sure(found, key) for key in ("reader.batch_size", "reader.read_threads", "reader.mode")} == {"unknown"}
     assert values["compute.time"] == pytest.approx(0.05 / 4, rel=0.3), "of a sample, as nobody knows the batch"
     text = workload_yaml.write(found, "x")
-    assert "# Note: by counters alone, without a trace (DXT)" in text
+    assert "# Note: derived from counters alone, without a trace (DXT)" in text
     assert "# unknown: not recorded without a trace (DXT)" in text
     _workload(found, tmp_path)
 
@@ -443,7 +443,7 @@ def test_a_trace_that_is_cut_is_not_used(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["mpi4_forkcorrupt", "mpi4_npz_truncated"])
 def test_a_log_that_is_not_whole_is_refused(name: str) -> None:
-    with pytest.raises(InvalidRun, match="is incomplete or corrupted, no workload is derived from it"):
+    with pytest.raises(InvalidRun, match="is incomplete or corrupted, so no workload is derived from it"):
         _character(LOGS / f"{name}.darshan")
 
 
