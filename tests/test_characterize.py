@@ -479,7 +479,7 @@ def test_logs_of_processes_are_one_program(tmp_path: Path) -> None:
     assert found.log.job.ranks == 2
     assert (values["dataset.files"], values["train.epochs"], values["reader.batch_size"]) == (40, 2, 4)
     assert values["compute.time"] == pytest.approx(0.05, rel=0.02)
-    with pytest.raises(ConfigError, match="is of a program with MPI: name it alone"):
+    with pytest.raises(ConfigError, match="comes from an MPI program: pass it on its own"):
         _character(paths[0], _log(tmp_path / "mpi.darshan", calls))
 
 
