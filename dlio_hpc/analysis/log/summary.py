@@ -273,7 +273,7 @@ def _by_node(ranks: list[Rank]) -> list[Node]:
             len(members),
             sum(rank.bytes_read for rank in members),
             sum(rank.bytes_written for rank in members),
-            sum(rank.io_s for rank in members) / len(there),
+            sum(rank.io_s for rank in members) / len(members),
         )
         for host, members in nodes.items()
     ]
