@@ -120,7 +120,8 @@ class _Expected(NamedTuple):
 def _split(study: Study, wanted: Sequence[Unit], slower: float, written: set[str]) -> Iterator[list[Unit]]:
     """Split the measurements into jobs that are expected to fit into the walltime. Each job has at least one
     measurement. A comparison of two file systems stays in one job. slower: factor by which runs take longer than
-    expected. written: folders of datasets that earlier jobs generate; the datasets of these jobs are added to it.
+    expected. written: folders of datasets that earlier jobs generate. The function adds those of these jobs to
+    `written`.
     """
     if study.is_plain or study.is_ab:
         yield list(wanted)

@@ -11,8 +11,8 @@ from dlio_hpc.config.workload import TENSORFLOW_BUFFER, Workload
 from dlio_hpc.plan import interleave, plan
 from dlio_hpc.plan.interleave import Turns
 
-# Tolerance of bytes read over bytes planned: a ratio, and bytes per rank if TensorFlow itself reads and the kernel
-# counts the reads of the whole process.
+# Tolerance by which bytes read may exceed bytes planned: a ratio. If TensorFlow itself reads, some bytes per rank are
+# added, because the kernel counts all reads of the process.
 SPARE = 1.02
 _SPARE_OF_A_PROCESS = 1 << 20
 
