@@ -433,7 +433,7 @@ def test_page_and_pictures_are_written(run: Run, tmp_path: Path) -> None:
     assert "Jobs and runs" in (tmp_path / "out/tune.html").read_text()
     refused = run("dlio-hpc", "report", "tune", "--perfetto", "trace.json")
     assert refused.code == 2
-    assert "name the job's directory" in refused.err
+    assert "give the directory or archive of a job" in refused.err
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,9 @@ def _options(
 
 
 def _submit(options: Options) -> Path:
-    """Run and collect the job, and return its directory. Raise InfrastructureError if its end was not observed."""
+    """Run and collect the job, and return its directory. Raise InfrastructureError if it could not be watched to its
+    end.
+    """
     from dlio_hpc import api
     from dlio_hpc.cli.report import collect_all
 

@@ -67,7 +67,7 @@ def _planned(context: click.Context, options: Options) -> Planned:
 
 
 def _total(costs: list[JobCost]) -> JobCost:
-    """Return the sums over all jobs, with the largest number of nodes."""
+    """Return the sum of the costs of all jobs. Its number of nodes is the largest of any job."""
     sums = {key: sum(getattr(job, key) for job in costs) for key in JobCost.__struct_fields__ if key != "job"}
     return JobCost(**(sums | {"job": "total", "nodes": max(job.nodes for job in costs)}))
 

@@ -51,7 +51,7 @@ class Outputs(NamedTuple):
         self.write(document)
 
     def write(self, document: "Document") -> None:
-        """Write the page and the pictures of a document, as far as they were asked for. Print their paths on stderr."""
+        """Write the page and the pictures that were asked for of a document. Print their paths on stderr."""
         if self.html is not None:
             from dlio_hpc.reports import page
 

@@ -282,7 +282,9 @@ def _heat(file: IO[bytes], module: Module, log: Log) -> None:
 
 
 class _Segments:
-    """Collector of the headers and segments of a DXT region, added in pieces. Segments are copied only once."""
+    """Collector of the headers and segments of a DXT region, whose content is added in pieces. It copies segments only
+    once.
+    """
 
     def __init__(self, size: int) -> None:
         self._size = size

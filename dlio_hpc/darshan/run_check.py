@@ -160,9 +160,9 @@ def _recorded(log: Log, run: Run, direction: str) -> dict[tuple[int, int], int]:
 def _differences(
     recorded: dict[tuple[int, int], int], core: Counts, plan: Plan, run: Run, whole: bool
 ) -> Iterator[str]:
-    """Yield messages on the ranks for which Darshan recorded other bytes than the rank counted, and on the files from
-    which fewer bytes than planned were read. whole: whether the run has done all planned steps; otherwise only bytes
-    that Darshan lacks count.
+    """Yield messages on ranks for which Darshan recorded other bytes than the rank counted, and on files from which
+    fewer bytes than planned were read. whole: whether the run has done all planned steps. If not, the only differences
+    are ranks for which Darshan recorded fewer bytes.
     """
     by_rank = np.zeros(len(core), np.int64)
     for (rank, _), count in recorded.items():
@@ -193,8 +193,9 @@ def _may_lose_files(run: Run) -> bool:
 def _tolerance(run: Run, core: Counts) -> Counts:
     """Return the bytes per rank by which the rank's count may differ from Darshan's. It is 0 if the rank counts the
     calls that Darshan records, and a page if it takes the bytes of library calls from the kernel. If TensorFlow itself
-    reads, the rank uses the kernel's counters of its process, which include other reads of the process: 1 % and 1 MiB.
-    If HDF5 reads through MPI-IO, any difference is accepted, because the kernel does not count bytes from other ranks.
+    reads, it is 1 % and 1 MiB, because the rank takes the kernel's counters of its process, which include other reads.
+    If HDF5 reads through MPI-IO, any difference is accepted, because the kernel does not count bytes that come from
+    other ranks.
     """
     reader = run.workload.reader
     if reader.access == "collective":

@@ -62,7 +62,7 @@ def stripes(layouts: list[Found]) -> dict[int, int]:
 
 
 def targets(layouts: dict[str, Found]) -> dict[str, tuple[int, ...]]:
-    """Return the targets of each file, by file name. Return nothing if a file is on more than _MOST_TARGETS targets."""
+    """Return the targets of each file by file name, or {} if a file is on more than _MOST_TARGETS targets."""
     listed = {
         os.path.basename(path): tuple(sorted({target for part in parts for target in part.targets}))
         for path, parts in layouts.items()

@@ -18,9 +18,8 @@ _SPARE_OF_A_PROCESS = 1 << 20
 
 
 def payload(workload: Workload, ranks: int, samples: int) -> int:
-    """Return the bytes of `samples` samples, before compression; 0 for the null format. With reader.load: memory,
-    return the bytes of the dataset instead, read once by all ranks together, or once by each rank if ranks do not share
-    it.
+    """Return the bytes of `samples` samples before compression; 0 for the null format. With reader.load: memory, return
+    the bytes of the dataset instead, times the number of ranks if each rank reads all of it.
     """
     if workload.dataset.format == "null":
         return 0

@@ -11,7 +11,7 @@ _MANY_FILES, _AGAIN = 8, 1.5
 
 
 def against(roles: Sequence[Role]) -> list[str]:
-    """Return the reasons why the program is not a training; empty if there are none."""
+    """Return the reasons why the program does not read files as training does, or nothing if there are none."""
     data = file_roles.of(roles, "dataset")
     written = [*file_roles.of(roles, "output"), *file_roles.of(roles, "checkpoint")]
     size, out = sum(file.bytes_read for file in data), sum(file.bytes_written for file in written)

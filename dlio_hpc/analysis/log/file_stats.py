@@ -86,8 +86,8 @@ def _summed(both: tuple[Records, ...], name: str, at: Any, count: int) -> Any:
 
 
 def _largest(both: tuple[Records, ...], names: tuple[str, ...], at: Any, count: int) -> Any:
-    """Return the offset of the last byte accessed in each file, -1 without accesses. A counter of 0 is ambiguous; the
-    bytes transferred decide.
+    """Return the offset of the last byte that was accessed in each file, or -1 for a file without accesses. A counter
+    of 0 means that the first byte was accessed only if bytes were transferred.
     """
     most = np.full(count, -1, np.int64)
     for name, moved in zip(names, ("BYTES_READ", "BYTES_WRITTEN"), strict=True):

@@ -56,9 +56,9 @@ class Factor(Struct, frozen=True):
 
 
 class Score(Struct, frozen=True):
-    """Similarity of two programs over a set of factors. cosine: the measure of the paper. ratio: mean over the factors
-    of the smaller value divided by the larger. Both are None if no factor is known for both programs. left_out: factors
-    that are unknown for a program.
+    """Similarity of two programs over a set of factors. cosine: the measure of the paper. ratio: the smaller value of
+    each factor divided by the larger, mean over the factors. Both are None if no factor is known for both programs.
+    left_out: factors that are unknown for at least one of the programs.
     """
 
     cosine: float | None

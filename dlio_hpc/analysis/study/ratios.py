@@ -46,9 +46,9 @@ class Ratio(NamedTuple):
 
 
 class Estimates(NamedTuple):
-    """Estimates of the metric of points, from which ratios follow whose intervals hold together. critical: half-width
-    of an interval in standard errors; None if the noise is unknown. widest: for each simulation, the largest difference
-    in standard errors that noise alone makes in any of the pairs; None if the noise is unknown.
+    """Estimates of the metric of points. The intervals of all ratios between the points hold together. critical:
+    half-width of an interval in standard errors; None if the noise is unknown. widest: for each simulation, the largest
+    difference in standard errors that noise alone makes in any of the pairs; None if the noise is unknown.
     """
 
     fit: Fit
