@@ -264,10 +264,10 @@ def _reference(study: Study, part: Part, group: Sequence[Point]) -> int | None:
 
 
 def _recommended(study: Study, points: Sequence[JudgedPoint], best: int, reference: int | None) -> int | None:
-    """Return the number of the recommended point. It is chosen from the points that cannot be distinguished from the
-    best: the reference if it is one of them. Otherwise it is the point, better than the reference beyond noise, that
-    differs from the reference in the fewest keys, then by the smallest steps; of equals, the better point. Without a
-    reference it is the best point. Return None if the noise is unknown.
+    """Return the number of the recommended point, or None if the noise is unknown. Without a reference it is the best
+    point. If the reference cannot be distinguished from the best point, it is the reference. Otherwise it is chosen
+    from the points that cannot be distinguished from the best and are better than the reference beyond noise: the point
+    that differs from the reference in the fewest keys; of these, the one with the smallest steps; of these, the best.
     """
     good = {judged.point: judged for judged in points if judged.verdict in ("best", "same as best")}
     if not good:
