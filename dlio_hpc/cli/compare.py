@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def _tolerance(text: str) -> float:
     share = units.share(text)
     if not 0 < share < 1:
-        raise ValueError("more than 0 and less than 100 %")
+        raise ValueError("expected more than 0 and less than 100 %")
     return share
 
 

@@ -105,9 +105,9 @@ def _verified(folder: Path, quick: bool) -> dict[str, Any]:
     command = [sys.executable, "-m", "dlio_hpc.core.verify_dataset", str(folder), "--json", *["--quick"] * quick]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=False)
     if done.returncode == Unexpected.exit_code:
-        raise Unexpected(f"{folder} could not be verified; see above")
+        raise Unexpected(f"{folder} could not be verified; see the messages above")
     if done.returncode not in {0, InvalidRun.exit_code} or not done.stdout:
-        raise InfrastructureError(f"{folder} could not be verified; see above")
+        raise InfrastructureError(f"{folder} could not be verified; see the messages above")
     return {**base, **json.loads(done.stdout)}
 
 

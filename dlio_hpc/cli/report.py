@@ -42,7 +42,7 @@ def report(names: tuple[str, ...], runs: Path, metric: MetricName | None, output
     jobs = [jobs_by_name.place(name, runs) for name in names]
     if (folder := next((path for path in jobs if study_outcome.is_study(path)), None)) is not None:
         if len(jobs) > 1:
-            raise ConfigError(f"{folder} is a study: report on it by itself, or give all of its jobs")
+            raise ConfigError(f"{folder} is a study: give it alone, or give all of its jobs instead")
         return _report_study(jobs_by_name.study_in(folder), outputs, metric)
     outcomes = job_outcome.load_all(jobs)
     if len(jobs) > 1 and (study := study_outcome.held(outcomes)) is not None:

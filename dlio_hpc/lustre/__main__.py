@@ -83,7 +83,7 @@ def _with_folder(record: Record, run: Run) -> Record:
         if record.asked is None:
             return record  # no layout to set, so lfs is not needed
         raise InfrastructureError(
-            f"{fault}, so no layout can be set; make it available in the site's setup, or request no layout: "
+            f"{fault}, so no layout can be set; make lfs available in the site's setup, or request no layout: "
             "-S site.layout=null"
         ) from fault
     return replace(record, lfs=".".join(map(str, client)), directory=folder)

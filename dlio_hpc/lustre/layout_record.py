@@ -14,7 +14,7 @@ from dlio_hpc.files import rundir
 from dlio_hpc.files.filesystem import FileSystem
 from dlio_hpc.lustre.lfs import Found
 
-# Largest number of targets of a file that are listed. With more, the time of a file says little about a target.
+# Largest number of targets of a file that are listed. With more, its read time says little about a single target.
 _MOST_TARGETS = 8
 
 
